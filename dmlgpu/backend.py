@@ -1,0 +1,118 @@
+"""What the device layer asks of an executor. Two exist: ``dmlgpu.gpu`` (wgpu) and the NumPy reference.
+
+The device layer checks every precondition before it calls an executor; an executor may trust its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.plan import Target
+
+
+@dataclass(frozen=True)
+class AdapterInfo:
+    """Facts about an adapter, as ``dmlgpu devices`` prints them.
+
+    Attributes:
+        name: what a person would call it: ``llvmpipe (LLVM 15.0.6, 256 bits)``, ``numpy``.
+        backend: ``Vulkan``, ``Metal``, ``D3D12``, ``OpenGL`` or ``NumPy``.
+        kind: ``cpu``, ``integrated``, ``discrete`` or ``unknown``.
+        driver: driver and version text.
+        features: compute features that dmlgpu uses where they exist.
+        limits: the adapter's limits under WebGPU's names.
+    """
+
+    name: str
+    backend: str
+    kind: str
+    vendor: str
+    driver: str
+    features: tuple[str, ...] = ()
+    limits: dict[str, int] = field(default_factory=dict, hash=False)
+
+    @property
+    def is_software(self) -> bool:
+        """Whether the adapter runs on the host's processor."""
+        return self.kind == "cpu"
+
+    def __str__(self) -> str:
+        return f"{self.backend}: {self.name} ({self.driver})" if self.driver else f"{self.backend}: {self.name}"
+
+
+@dataclass(frozen=True)
+class Range:
+    """A byte range of an executor's buffer; ``offset`` is a multiple of 16, ``size`` of 4."""
+
+    buffer: Any
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one dispatch binds: flat inputs and outputs (None where absent or owned), temporary, persistent."""
+
+    inputs: tuple[Range | None, ...]
+    outputs: tuple[Range | None, ...]
+    temporary: Range | None = None
+    persistent: Range | None = None
+
+
+Dispatch = Any
+"""One bound unit of work, made by an executable and given back to ``Backend.submit``."""
+
+
+class Executable(Protocol):
+    """An operator made ready for one executor."""
+
+    temporary_size: int
+    persistent_size: int
+
+    def bind(self, resources: Resources) -> Sequence[Dispatch]:
+        """The work of one execution on these resources."""
+
+    def bind_initialization(self, resources: Resources) -> Sequence[Dispatch]:
+        """The work that fills ``resources.persistent`` from the owned ones of ``resources.inputs``."""
+
+
+class Backend(Protocol):
+    """One adapter's executor."""
+
+    info: AdapterInfo
+    target: Target
+
+    def compile(self, desc: Any, half_precision: bool = False) -> Executable:
+        """Make a checked and upgraded operator description ready to run."""
+
+    def create_buffer(self, size: int, label: str) -> Any:
+        """Allocate ``size`` bytes (a multiple of 4), zeroed. Raises OutOfMemory."""
+
+    def destroy_buffer(self, buffer: Any) -> None:
+        """Give a buffer's memory back."""
+
+    def write(self, buffer: Any, offset: int, data: NDArray[np.uint8]) -> None:
+        """Put bytes (offset and length multiples of 4) into a buffer, after all submitted work."""
+
+    def read(self, buffer: Any, offset: int, size: int) -> NDArray[np.uint8]:
+        """The bytes of a buffer (offset and size multiples of 4), once all submitted work is done."""
+
+    def copy(self, source: Any, source_offset: int, destination: Any, destination_offset: int, size: int) -> Dispatch:
+        """A copy between buffers as a unit of work."""
+
+    def submit(self, work: Sequence[Dispatch]) -> int:
+        """Run units of work in order; returns a serial number for ``is_done`` and ``wait``. Thread-safe."""
+
+    def is_done(self, serial: int) -> bool:
+        """Whether a submission has finished."""
+
+    def wait(self, serial: int, timeout: float | None = None) -> bool:
+        """Wait for a submission; False when ``timeout`` seconds pass first."""
+
+    def close(self) -> None:
+        """Release the adapter."""

@@ -1,0 +1,80 @@
+"""The exceptions of dmlgpu. Each message names operator, field, what was expected, what was given and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class DmlError(Exception):
+    """Base of every exception that dmlgpu raises on purpose."""
+
+
+class InvalidArgument(DmlError, ValueError):
+    """An argument breaks a documented rule (DirectML: E_INVALIDARG)."""
+
+
+class InvalidDescription(InvalidArgument):
+    """An operator or tensor description breaks a rule.
+
+    Attributes:
+        operator: DirectML's operator name, ``GATHER_ND1``.
+        field: the offending field as written in Python, ``indices_tensor.sizes[-1]``.
+        reason: the rest of the sentence: expected, given, why.
+    """
+
+    def __init__(self, operator: str, field: str, reason: str):
+        self.operator, self.field, self.reason = operator, field, reason
+        super().__init__(f"{operator}: {field} {reason}")
+
+
+class BindingError(InvalidArgument):
+    """A resource cannot be bound there: missing, superfluous, too small, unaligned, overlapping, foreign."""
+
+
+class InvalidState(DmlError, RuntimeError):
+    """An object is used at the wrong time: before initialisation, after release, a closed command list ..."""
+
+
+class NotSupported(DmlError):
+    """The adapter or the feature level lacks what is asked for (DirectML: DXGI_ERROR_UNSUPPORTED)."""
+
+
+class OperatorNotImplemented(NotSupported, NotImplementedError):
+    """dmlgpu does not implement this operator yet."""
+
+    def __init__(self, operator: str):
+        self.operator = operator
+        super().__init__(f"{operator}: dmlgpu does not implement this operator yet (see `dmlgpu ops`)")
+
+
+class DeviceRemoved(DmlError, RuntimeError):
+    """The device is gone (DirectML: DXGI_ERROR_DEVICE_REMOVED); the reason is in the message, the cure is a new device."""
+
+
+class OutOfMemory(DmlError, MemoryError):
+    """An allocation exceeds the adapter's limits or the device's memory budget."""
+
+
+class AdapterNotFound(DmlError, LookupError):
+    """No adapter matches; the message lists those that exist."""
+
+    def __init__(self, wanted: object, available: Sequence[str]):
+        self.wanted, self.available = wanted, tuple(available)
+        listing = "".join(f"\n  {index}: {name}" for index, name in enumerate(available))
+        super().__init__(f"no adapter matches {wanted!r}; available adapters:{listing or ' none'}")
+
+
+class ShaderError(DmlError):
+    """A rendered shader does not compile: operator, the lines around the error, and the template they came from."""
+
+
+class ModelError(InvalidArgument):
+    """A model file is malformed.
+
+    Attributes:
+        path: where in the file, as a dotted path such as ``$.dispatchables.gather.desc.Axis``.
+    """
+
+    def __init__(self, path: str, reason: str):
+        self.path, self.reason = path, reason
+        super().__init__(f"{path}: {reason}")

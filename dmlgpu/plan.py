@@ -1,0 +1,307 @@
+"""The values that pass between the pure half of dmlgpu and its executor.
+
+    OperatorDesc --lower(desc, target)--> Plan --render(target)--> Program
+
+A ``Plan`` is symbolic: which shader body, over which output, fed by which sources. A ``Program`` is text: rendered
+kernels with their bindings and grids. Both are frozen and hashable; nothing here knows a GPU.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from dmlgpu.enums import DataType
+from dmlgpu.tensor import TensorDesc, span
+
+# ---- Target: what lowering and rendering may look at ----------------------------------------------------------------
+
+
+class Profile(enum.StrEnum):
+    """Which family of schedules suits an adapter."""
+
+    CPU = "cpu"
+    INTEGRATED = "integrated"
+    DISCRETE = "discrete"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What lowering and rendering may know about an adapter.
+
+    Attributes:
+        name: the adapter's name, for messages.
+        profile: the family of schedules.
+        features: features in use, under WebGPU's names: ``shader-int64``, ``shader-f64``, ``immediates`` ...
+        deterministic: whether results must not depend on the order in which invocations run.
+        loop_limit: iterations after which the driver silently stops an invocation, or None.
+        max_*: the adapter's limits: buffers per kernel, workgroups per axis, invocations, bytes.
+    """
+
+    name: str
+    profile: Profile = Profile.CPU
+    features: frozenset[str] = frozenset()
+    deterministic: bool = False
+    loop_limit: int | None = None
+    max_storage_buffers: int = 8
+    max_workgroups_per_dimension: int = 65535
+    max_workgroup_invocations: int = 256
+    max_workgroup_storage: int = 16384
+    max_binding_size: int = 128 << 20
+
+    def has(self, feature: str) -> bool:
+        """Whether a feature is in use."""
+        return feature in self.features
+
+
+# ---- Plan -----------------------------------------------------------------------------------------------------------
+
+
+class Role(enum.StrEnum):
+    """Which of a dispatch's resources a tensor lies in."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    TEMPORARY = "temporary"
+    PERSISTENT = "persistent"
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One resource of a dispatch: inputs and outputs by their flat number, temporaries by their place in the plan."""
+
+    role: Role
+    index: int
+
+
+class View(enum.StrEnum):
+    """How a kernel sees the elements of a tensor."""
+
+    RAW = "raw"  # bits that are only moved
+    INDEX = "index"  # integers saturated to i32
+    COMPUTE = "compute"  # numbers
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor as a kernel reads or writes it.
+
+    Attributes:
+        lanes: consecutive elements, along the dimension of stride 1, that a kernel takes as one unit. Sizes and strides
+            count units. Negative: one element repeated for that many lanes (a broadcast input of a packed body).
+    """
+
+    binding: Binding
+    data_type: DataType
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    view: View = View.COMPUTE
+    lanes: int = 1
+
+    @classmethod
+    def of(cls, role: Role, index: int, desc: TensorDesc, view: View = View.COMPUTE) -> Tensor:
+        """The tensor that a description puts into a resource."""
+        return cls(Binding(role, index), desc.data_type, desc.sizes, desc.element_strides, view)
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.sizes)
+
+    @property
+    def unit_bits(self) -> int:
+        """Bits that one load or store moves."""
+        return self.data_type.bits * max(self.lanes, 1)
+
+    @property
+    def units(self) -> int:
+        """Units from the first to the last in memory."""
+        return span(self.sizes, self.strides)
+
+
+class BodyKind(enum.StrEnum):
+    """What a shader file defines."""
+
+    ELEMENT = "element"  # fn element(at: output_at) -> output_t
+    APPLY = "apply"  # fn apply(a: a_s, b: b_s) -> output_s
+
+
+Constants: TypeAlias = tuple[tuple[str, Any], ...]
+
+
+def constants(**values: Any) -> Constants:
+    """Template values in hashable form."""
+    return tuple(values.items())
+
+
+@dataclass(frozen=True)
+class Body:
+    """One use of a shader body: a virtual tensor.
+
+    Attributes:
+        file: the shader's path below ``shaders/``, without suffix: ``indexing/gather_nd1``.
+        data_type, sizes: of the tensor that the body defines.
+        inputs: named sources, each a tensor in memory or another body.
+        constants: values for the template.
+        follows: for each input, which of its dimensions moves one to one with each dimension of the output (None where
+            none does). Packing goes through a body along such dimensions only. Empty for ``apply`` bodies, whose inputs
+            have the output's coordinates.
+        offsets: names of constants that count elements along the output's dimensions (packing divides them).
+        words: see 64-bit operands as pairs of words even where the adapter computes on 64 bits.
+    """
+
+    file: str
+    data_type: DataType
+    sizes: tuple[int, ...]
+    inputs: tuple[tuple[str, Source], ...] = ()
+    constants: Constants = ()
+    kind: BodyKind = BodyKind.ELEMENT
+    follows: tuple[tuple[int | None, ...], ...] = ()
+    offsets: tuple[str, ...] = ()
+    words: bool = False
+    lanes: int = 1
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.sizes)
+
+    @property
+    def moves(self) -> bool:
+        """Whether the body only moves bits (an element body over inputs that are raw or indices)."""
+        return self.kind is BodyKind.ELEMENT and all(
+            source.moves if isinstance(source, Body) else source.view is not View.COMPUTE for _, source in self.inputs
+        )
+
+
+Source: TypeAlias = Tensor | Body
+
+
+def apply(file: str, data_type: DataType, sizes: tuple[int, ...], words: bool = False, values: Constants = (), **inputs: Source) -> Body:
+    """An element-wise body over named inputs of the output's sizes."""
+    return Body(file, data_type, sizes, tuple(inputs.items()), values, BodyKind.APPLY, words=words)
+
+
+@dataclass(frozen=True)
+class Map:
+    """Computes every element of the output by itself."""
+
+    label: str
+    body: Body
+    output: Tensor
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """Combines elements along axes: ``lift`` each one, ``merge`` pairs, ``finish`` (see shaders/reduce).
+
+    Attributes:
+        file: the shader with the three functions.
+        source: what is reduced.
+        axes: the reduced dimensions of the source, ascending; the output has size 1 there.
+        accumulator: type and lanes of the value that ``merge`` combines; how partial results lie in memory.
+        schedule: name of the schedule, chosen by ``kernels.reduce``.
+        part: elements along the flattened reduced dimensions that one partial result covers; None: all.
+        epilogue: element-wise bodies' files applied to the finished value.
+    """
+
+    label: str
+    file: str
+    source: Source
+    axes: tuple[int, ...]
+    output: Tensor
+    accumulator: tuple[DataType, int]
+    schedule: str
+    constants: Constants = ()
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Stores one element per element of ``source`` at a place of the output that the body computes.
+
+    The body defines ``fn place(at: source_at, target: ptr<function, output_at>) -> bool``; false drops the element.
+    """
+
+    label: str
+    file: str
+    source: Tensor
+    inputs: tuple[tuple[str, Tensor], ...]
+    output: Tensor
+    constants: Constants = ()
+
+
+Step: TypeAlias = Map | Reduce | Scatter
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of one operator, in order.
+
+    Attributes:
+        operator: DirectML's operator name, for labels and messages.
+        temporaries: sizes in bytes of the temporary tensors that the steps name.
+    """
+
+    operator: str
+    steps: tuple[Step, ...]
+    temporaries: tuple[int, ...] = ()
+
+
+# ---- Program --------------------------------------------------------------------------------------------------------
+
+PARAMETER_BYTES = 48
+"""Size of the parameter block every kernel reads: eight base offsets in words, the opaque zero, padding."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a kernel binds at one binding number: a byte range of one of the dispatch's resources.
+
+    For inputs and outputs the range starts at the tensor's binding; for the temporary and the persistent resource
+    ``offset`` is a multiple of 256 within it and ``index`` is 0.
+    """
+
+    role: Role
+    index: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One rendered compute shader.
+
+    Every slot is ``@group(0) @binding(its place) var<storage, read_write>``. The parameter block (immediates, or a
+    uniform at the binding after the last slot) holds, per slot, the distance in 32-bit words from the bound, aligned
+    offset to the tensor's first word: word i for slot i, then a zero at word 8.
+    """
+
+    label: str
+    wgsl: str
+    slots: tuple[Slot, ...]
+    grid: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything the executor needs to run an operator.
+
+    Attributes:
+        kernels: executed in order at each dispatch.
+        initialization: executed once; reads owned inputs, writes the persistent resource.
+        temporary_size, persistent_size: bytes of these resources; 0 where none is needed.
+    """
+
+    operator: str
+    kernels: tuple[Kernel, ...]
+    initialization: tuple[Kernel, ...] = ()
+    temporary_size: int = 0
+    persistent_size: int = 0
+    immediates: bool = field(default=True)
+
+
+def mapping(pairs: tuple[tuple[str, Any], ...]) -> Mapping[str, Any]:
+    """Named pairs as a mapping."""
+    return dict(pairs)
