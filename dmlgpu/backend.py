@@ -87,6 +87,17 @@ class Backend(Protocol):
     info: AdapterInfo
     target: Target
 
+    def check(self, desc: Any) -> None:
+        """Whether ``compile`` can succeed, found out without touching the device: lower and render, compile nothing.
+
+        The device layer calls this, with a valid description, when an operator is created and for feature queries.
+
+        Raises:
+            OperatorNotImplemented: the executor does not have this operator at all.
+            NotSupported: the adapter lacks what the operator needs for these types or sizes; the message names the
+                operator, the type and the missing feature or limit.
+        """
+
     def compile(self, desc: Any, half_precision: bool = False) -> Executable:
         """Make a checked and upgraded operator description ready to run."""
 

@@ -89,8 +89,11 @@ class Tensor:
     """A tensor as a kernel reads or writes it.
 
     Attributes:
-        lanes: consecutive elements, along the dimension of stride 1, that a kernel takes as one unit. Sizes and strides
-            count units. Negative: one element repeated for that many lanes (a broadcast input of a packed body).
+        strides: elements between neighbours; negative ones (mirrored views) are fine for inputs.
+        offset: elements before the first one (views into a tensor).
+        lanes: consecutive elements, along the dimension of stride 1, that a kernel takes as one unit. Sizes, strides
+            and offset count units. Negative: one element repeated for that many lanes (a broadcast input of a packed body);
+            these count elements.
     """
 
     binding: Binding
@@ -98,6 +101,7 @@ class Tensor:
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     view: View = View.COMPUTE
+    offset: int = 0
     lanes: int = 1
 
     @classmethod
@@ -117,7 +121,7 @@ class Tensor:
 
     @property
     def units(self) -> int:
-        """Units from the first to the last in memory."""
+        """Units from the first to the last in memory, for strides that are not negative."""
         return span(self.sizes, self.strides)
 
 
@@ -148,7 +152,8 @@ class Body:
         follows: for each input, which of its dimensions moves one to one with each dimension of the output (None where
             none does). Packing goes through a body along such dimensions only. Empty for ``apply`` bodies, whose inputs
             have the output's coordinates.
-        offsets: names of constants that count elements along the output's dimensions (packing divides them).
+        start, step: the body is affine: its one input is read at start + step * at, dimension by dimension, so that over a
+            tensor in memory it is a mere view.
         words: see 64-bit operands as pairs of words even where the adapter computes on 64 bits.
     """
 
@@ -159,7 +164,8 @@ class Body:
     constants: Constants = ()
     kind: BodyKind = BodyKind.ELEMENT
     follows: tuple[tuple[int | None, ...], ...] = ()
-    offsets: tuple[str, ...] = ()
+    start: tuple[int, ...] = ()
+    step: tuple[int, ...] = ()
     words: bool = False
     lanes: int = 1
 
@@ -179,7 +185,9 @@ class Body:
 Source: TypeAlias = Tensor | Body
 
 
-def apply(file: str, data_type: DataType, sizes: tuple[int, ...], words: bool = False, values: Constants = (), **inputs: Source) -> Body:
+def apply(
+    file: str, data_type: DataType, sizes: tuple[int, ...], *, words: bool = False, values: Constants = (), **inputs: Source
+) -> Body:
     """An element-wise body over named inputs of the output's sizes."""
     return Body(file, data_type, sizes, tuple(inputs.items()), values, BodyKind.APPLY, words=words)
 
@@ -193,35 +201,61 @@ class Map:
     output: Tensor
 
 
+class ReduceSchedule(enum.StrEnum):
+    """How the invocations share the work of a reduction."""
+
+    SERIAL = "serial"  # one invocation per output element
+    TREE = "tree"  # one workgroup per output element
+    PARTIAL = "partial"  # many invocations per output element, each leaving one accumulator in a temporary tensor
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """The value that a reduction's ``merge`` combines: ``lanes`` numbers of a type; how partial results lie in memory."""
+
+    data_type: DataType
+    lanes: int = 1
+
+
 @dataclass(frozen=True)
 class Reduce:
-    """Combines elements along axes: ``lift`` each one, ``merge`` pairs, ``finish`` (see shaders/reduce).
+    """Combines elements along axes: ``lift`` each one, ``merge`` pairs, ``finish`` (see shaders/reduction).
 
     Attributes:
-        file: the shader with the three functions.
-        source: what is reduced.
-        axes: the reduced dimensions of the source, ascending; the output has size 1 there.
-        accumulator: type and lanes of the value that ``merge`` combines; how partial results lie in memory.
-        schedule: name of the schedule, chosen by ``kernels.reduce``.
-        part: elements along the flattened reduced dimensions that one partial result covers; None: all.
-        epilogue: element-wise bodies' files applied to the finished value.
+        file: the shader with ``acc_t`` and the three functions.
+        element: type of the reduced elements.
+        source: what is reduced, or (``of_partials``) the accumulators of an earlier PARTIAL step along their last dimension.
+        axes: the reduced dimensions of the source, ascending.
+        output: has size 1 along the axes; for a PARTIAL step the accumulators, one more dimension at the end.
+        words: see 64-bit operands as pairs of words.
     """
 
     label: str
     file: str
+    element: DataType
     source: Source
     axes: tuple[int, ...]
     output: Tensor
-    accumulator: tuple[DataType, int]
-    schedule: str
+    schedule: ReduceSchedule
+    of_partials: bool = False
     constants: Constants = ()
+    words: bool = False
+
+
+class ScatterSchedule(enum.StrEnum):
+    """What a scatter does at the place its body computes."""
+
+    STORE = "store"  # any one of several updates of a place wins
+    MARK = "mark"  # leave the number of the last update, in row-major order, of each place (plus one) in the output
+    STORE_MARKED = "store_marked"  # store where the marks name this update
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """Stores one element per element of ``source`` at a place of the output that the body computes.
+    """Handles every element of ``source`` at a place of the output that the body computes.
 
     The body defines ``fn place(at: source_at, target: ptr<function, output_at>) -> bool``; false drops the element.
+    For MARK the output is a packed UINT32 tensor; STORE_MARKED reads it as the input ``marks``.
     """
 
     label: str
@@ -229,6 +263,7 @@ class Scatter:
     source: Tensor
     inputs: tuple[tuple[str, Tensor], ...]
     output: Tensor
+    schedule: ScatterSchedule = ScatterSchedule.STORE
     constants: Constants = ()
 
 

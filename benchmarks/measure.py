@@ -1,0 +1,143 @@
+"""Comparing two ways to do a thing, on a machine whose speed drifts.
+
+A and B run interleaved, round by round, so that a slow minute of the machine hits both. Each round gives one ratio of
+times; the result is the median ratio with a confidence interval of at least 90 %.
+
+The interval is distribution-free: it lies between two order statistics of the ratios. A median lies below the k-th
+smallest of n independent values exactly when fewer than k of them fall below it, which has the chance
+P(Binomial(n, 1/2) < k); k is the largest for which both ends together leave at most 10 %. With 11 rounds that is the
+3rd smallest and the 3rd largest (93.5 %).
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+MINIMUM_ROUNDS = 11
+CONFIDENCE = 0.9
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Time of A over time of B.
+
+    Attributes:
+        median: the median of the per-round ratios.
+        low, high: the ends of its 90 % interval.
+        rounds: the number of rounds.
+        a_seconds, b_seconds: the median time of one call of each.
+    """
+
+    median: float
+    low: float
+    high: float
+    rounds: int
+    a_seconds: float
+    b_seconds: float
+
+    def meets(self, *, at_least: float | None = None, at_most: float | None = None) -> bool:
+        """Whether the interval reaches the target. Exactly one bound is given.
+
+        Raises:
+            ValueError: for no bound or both.
+        """
+        if (at_least is None) == (at_most is None):
+            raise ValueError("Ratio.meets: give exactly one of at_least and at_most")
+        return self.high >= at_least if at_least is not None else self.low <= at_most  # type: ignore[operator]
+
+    def __str__(self) -> str:
+        a, b = duration(self.a_seconds), duration(self.b_seconds)
+        return f"{self.median:.3g} [{self.low:.3g}, {self.high:.3g}] ({a} / {b}, {self.rounds} rounds)"
+
+
+def ratio(
+    a: Callable[[int], object],
+    b: Callable[[int], object],
+    rounds: int = MINIMUM_ROUNDS,
+    *,
+    calls: int = 1,
+    warm: int = 2,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Ratio:
+    """The time of ``a`` divided by the time of ``b``.
+
+    A wish for speed ("at least 0.8 of the hand-written one") is ``ratio(hand_written, ours).meets(at_least=0.8)``.
+
+    Args:
+        a, b: each called with a running number, the same for both, by which it picks its inputs, so that no call
+            finds its data in the cache from the call before. Each must wait for its own work.
+        rounds: at least 11. A goes first in even rounds, B in odd ones.
+        calls: calls per measurement, for work that is short beside the clock's resolution.
+        warm: unmeasured calls of each beforehand (compiling, filling pools).
+        clock: seconds.
+
+    Raises:
+        ValueError: for fewer than 11 rounds or no call.
+    """
+    if rounds < MINIMUM_ROUNDS:
+        raise ValueError(f"ratio: rounds must be at least {MINIMUM_ROUNDS}, got {rounds}")
+    if calls < 1:
+        raise ValueError(f"ratio: calls must be at least 1, got {calls}")
+    for number in range(warm):
+        a(number)
+        b(number)
+
+    def timed(work: Callable[[int], object], first: int) -> float:
+        start = clock()
+        for number in range(first, first + calls):
+            work(number)
+        return (clock() - start) / calls
+
+    a_times, b_times = [], []
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for number in range(rounds):
+            first = warm + number * calls
+            order = ((a, a_times), (b, b_times))
+            for work, times in order if number % 2 == 0 else reversed(order):
+                times.append(timed(work, first))
+    finally:
+        if collecting:
+            gc.enable()
+    return summarize(a_times, b_times)
+
+
+def summarize(a_times: Sequence[float], b_times: Sequence[float]) -> Ratio:
+    """The ratio of paired times in seconds, one pair per round."""
+    ratios = sorted(a / b for a, b in zip(a_times, b_times, strict=True))
+    rank = interval_rank(len(ratios))
+    return Ratio(
+        statistics.median(ratios),
+        ratios[rank - 1],
+        ratios[-rank],
+        len(ratios),
+        statistics.median(a_times),
+        statistics.median(b_times),
+    )
+
+
+def interval_rank(count: int, confidence: float = CONFIDENCE) -> int:
+    """The largest k for which the k-th smallest to the k-th largest of ``count`` values cover the median that surely.
+
+    1 where even the whole range does not (fewer than 5 values at 90 %).
+    """
+    rank, below = 1, 1.0
+    while True:
+        below += math.comb(count, rank)
+        if 2 * below / 2**count > 1 - confidence:
+            return rank
+        rank += 1
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person reads them: ``1.2 s``, ``3.4 ms``, ``5.6 us``."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-6:.3g} us"

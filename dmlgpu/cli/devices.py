@@ -1,0 +1,95 @@
+"""``dmlgpu devices``: the adapters of the machine."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dmlgpu.backend import AdapterInfo
+from dmlgpu.cli import tables
+from dmlgpu.cli.adapter import choose_adapter
+from dmlgpu.device.adapters import adapters
+from dmlgpu.enums import DataType
+
+_LIMITS = (
+    ("max-storage-buffers-per-shader-stage", "buffers per kernel", 1),
+    ("max-storage-buffer-binding-size", "binding", 1 << 20),
+    ("max-buffer-size", "buffer", 1 << 20),
+    ("min-storage-buffer-offset-alignment", "binding alignment", 1),
+    ("max-compute-invocations-per-workgroup", "invocations per workgroup", 1),
+    ("max-compute-workgroup-storage-size", "workgroup memory", 1 << 10),
+    ("max-compute-workgroups-per-dimension", "workgroups per axis", 1),
+)
+_UNITS = {1: "", 1 << 10: " KiB", 1 << 20: " MiB"}
+
+
+def show(adapter: str | None = None, as_json: bool = False) -> None:
+    """Print the adapters, or the one that ``adapter`` picks.
+
+    Raises:
+        AdapterNotFound: when it picks none.
+    """
+    known = adapters()
+    default = choose_adapter(None, announce=False)
+    shown = known if adapter is None else (choose_adapter(adapter),)
+    if as_json:
+        print(json.dumps([_as_json(known.index(info), info, info == default) for info in shown], indent=2))
+        return
+    for place, info in enumerate(shown):
+        if place:
+            print()
+        mark = " (default)" if info == default else ""
+        tables.facts(f"{known.index(info)}  {info.backend}: {info.name}{mark}", _facts(info))
+
+
+def _facts(info: AdapterInfo) -> list[tuple[str, str]]:
+    support = data_type_support(info)
+    types = [
+        f"{way}: {', '.join(name for name, how in support.items() if how == way)}"
+        for way in dict.fromkeys(support.values())
+    ]
+    limits = [
+        f"{what} {info.limits[name] // unit:,}{_UNITS[unit]}" for name, what, unit in _LIMITS if name in info.limits
+    ]
+    return [
+        ("kind", info.kind + (", on the processor" if info.is_software else "")),
+        ("vendor", info.vendor),
+        ("driver", info.driver),
+        ("features", ", ".join(info.features)),
+        ("data types", "\n".join(types)),
+        ("limits", "\n".join(", ".join(limits[place : place + 4]) for place in range(0, len(limits), 4))),
+    ]
+
+
+def _as_json(index: int, info: AdapterInfo, is_default: bool) -> dict[str, Any]:
+    return {
+        "index": index,
+        "name": info.name,
+        "backend": info.backend,
+        "kind": info.kind,
+        "vendor": info.vendor,
+        "driver": info.driver,
+        "default": is_default,
+        "features": list(info.features),
+        "limits": info.limits,
+        "data_types": data_type_support(info),
+    }
+
+
+def data_type_support(info: AdapterInfo) -> dict[str, str]:
+    """How an adapter handles each data type: ``native``, ``in wider arithmetic``, ``as word pairs``, ``moved only``."""
+    ways = {}
+    for data_type in DataType:
+        if data_type is not DataType.UNKNOWN:
+            ways[data_type.name] = _way(data_type, info)
+    return ways
+
+
+def _way(data_type: DataType, info: AdapterInfo) -> str:
+    if info.backend == "NumPy" or data_type.bits == 32:
+        return "native"
+    if data_type.bits < 32:
+        return "in 32-bit arithmetic"
+    if data_type.is_float:
+        return "native" if "shader-f64" in info.features else "moved only"
+    return "native" if "shader-int64" in info.features else "as pairs of words"

@@ -1,0 +1,60 @@
+"""Entry point of the ``dmlgpu`` command: errors become one line and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from dmlgpu.errors import AdapterNotFound, DmlError, InvalidArgument
+
+OK, FAILED, USAGE = 0, 1, 2
+"""Exit codes: done; could not be done, or a result is wrong; the command line or an input file is wrong."""
+
+_EXTRAS = {"typer": "cli", "rich": "cli", "PIL": "demo", "skimage": "demo"}
+
+_PLAIN_DEVICES = {("devices",): False, ("devices", "--json"): True}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        arguments: as after the command's name; None takes the process's own.
+    """
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        return _run(arguments)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else FAILED
+    except BrokenPipeError:
+        # The reader (head, less) has gone; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except (DmlError, OSError) as error:
+        if "--debug" in arguments:
+            raise
+        print(f"dmlgpu: {error}", file=sys.stderr)
+        return USAGE if isinstance(error, InvalidArgument | AdapterNotFound | OSError) else FAILED
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        print(f"dmlgpu: this needs {error.name}; install it with: pip install 'dmlgpu[{extra}]'", file=sys.stderr)
+        return FAILED
+
+
+def _run(arguments: Sequence[str]) -> int:
+    as_json = _PLAIN_DEVICES.get(tuple(arguments))
+    if as_json is not None:
+        # Parsing the command line takes a third of the time of listing adapters; there is nothing to parse here.
+        _module("devices").show(as_json=as_json)
+    else:
+        _module("app").app(args=arguments, prog_name="dmlgpu")
+    return OK
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"dmlgpu.cli.{name}")

@@ -1,0 +1,163 @@
+"""``dmlgpu ops``: DirectML's operators and what dmlgpu makes of them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from typing import Any
+
+from dmlgpu import operators, reference, schema
+from dmlgpu.cli import tables
+from dmlgpu.descs import by_name
+from dmlgpu.enums import DataType
+from dmlgpu.schema.loader import FieldSchema, OperatorSchema
+
+
+def show(name: str | None = None, implemented: bool = False, as_json: bool = False) -> None:
+    """Print the catalog, or all about one operator.
+
+    Raises:
+        InvalidArgument: when there is no such operator.
+    """
+    if name is not None:
+        entry = schema.operator(name)
+        if as_json:
+            print(json.dumps(_as_json(entry), indent=2, ensure_ascii=False))
+        else:
+            tables.facts(_title(entry), _facts(entry))
+        return
+    entries = [entry for entry in schema.catalog().values() if not implemented or is_implemented(entry)]
+    if as_json:
+        print(json.dumps([_row_json(entry) for entry in entries], indent=2, ensure_ascii=False))
+        return
+    tables.table(
+        ("operator", "level", "implemented", "family", "summary"),
+        [
+            (
+                entry.name,
+                entry.feature_level.label,
+                "yes" if is_implemented(entry) else "no",
+                family(entry),
+                entry.summary,
+            )
+            for entry in entries
+        ],
+    )
+
+
+def is_implemented(entry: OperatorSchema) -> bool:
+    """Whether dmlgpu runs the operator on a GPU."""
+    return entry.name in operators.implemented()
+
+
+def family(entry: OperatorSchema) -> str:
+    """The family, which is the module of the reference: ``indexing``; a dash where there is none yet."""
+    function = _reference(entry)
+    return function.__module__.rpartition(".")[2] if function else "-"
+
+
+def _reference(entry: OperatorSchema) -> Any:
+    """The NumPy function, which bears the operator's name in one of the modules of ``dmlgpu.reference``; or None."""
+    for module in pkgutil.iter_modules(reference.__path__, f"{reference.__name__}."):
+        function = getattr(importlib.import_module(module.name), entry.stem, None)
+        if getattr(function, "__module__", None) == module.name:
+            return function
+    return None
+
+
+def _title(entry: OperatorSchema) -> str:
+    state = "implemented" if is_implemented(entry) else "not implemented yet"
+    return f"{entry.name}: {entry.summary} ({state})"
+
+
+def _facts(entry: OperatorSchema) -> list[tuple[str, str]]:
+    function = _reference(entry)
+    return [
+        ("class", f"dmlgpu.descs.{by_name(entry.name).__name__}"),
+        ("since", f"feature level {entry.feature_level.label}"),
+        ("also called", ", ".join(entry.aliases)),
+        ("supersedes", entry.supersedes or ""),
+        ("superseded by", entry.superseded_by or ""),
+        ("fields", "\n".join(_field(field) for field in entry.python_fields)),
+        ("types", "\n".join(_types(entry))),
+        ("formula", entry.formula),
+        ("constraints", "\n".join(entry.constraints)),
+        ("notes", entry.notes),
+        ("in place", "the output may lie on an input" if entry.in_place else ""),
+        ("shader", "\n".join(_shaders(entry))),
+        ("reference", f"{function.__module__}.{function.__name__}" if function else ""),
+        ("document", entry.document),
+    ]
+
+
+def _field(field: FieldSchema) -> str:
+    kind = f"tuple of {field.type}" if field.is_array else field.type
+    optional = ", optional" if field.optional else ""
+    return f"{field.python_name}: {kind} ({field.kind.value}{optional})"
+
+
+def _types(entry: OperatorSchema) -> list[str]:
+    """Per feature level that changed something, each tensor's dimension counts and types."""
+    lines = []
+    for level, table in entry.support.items():
+        lines.append(f"from {level.label}")
+        for name, support in table.items():
+            ranks = f"{support.min_dimensions} to {support.max_dimensions}"
+            if support.min_dimensions == support.max_dimensions:
+                ranks = str(support.min_dimensions)
+            types = ", ".join(DataType(data_type).name for data_type in support.types)
+            lines.append(f"  {entry.field(name).python_name}: {ranks} dimensions; {types}")
+    return lines
+
+
+def _shaders(entry: OperatorSchema) -> list[str]:
+    return list(operators.shader_files(entry.name)) if is_implemented(entry) else []
+
+
+def _row_json(entry: OperatorSchema) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "feature_level": entry.feature_level.label,
+        "implemented": is_implemented(entry),
+        "family": family(entry),
+        "summary": entry.summary,
+    }
+
+
+def _as_json(entry: OperatorSchema) -> dict[str, Any]:
+    function = _reference(entry)
+    return _row_json(entry) | {
+        "class": f"dmlgpu.descs.{by_name(entry.name).__name__}",
+        "aliases": list(entry.aliases),
+        "supersedes": entry.supersedes,
+        "superseded_by": entry.superseded_by,
+        "in_place": entry.in_place,
+        "fields": [
+            {
+                "name": field.python_name,
+                "directml_name": field.name,
+                "kind": field.kind.value,
+                "type": field.type,
+                "array": field.is_array,
+                "optional": field.optional,
+            }
+            for field in entry.python_fields
+        ],
+        "support": {
+            level.label: {
+                entry.field(name).python_name: {
+                    "dimension_counts": [support.min_dimensions, support.max_dimensions],
+                    "types": [data_type.name for data_type in support.types],
+                }
+                for name, support in table.items()
+            }
+            for level, table in entry.support.items()
+        },
+        "formula": entry.formula,
+        "constraints": list(entry.constraints),
+        "notes": entry.notes,
+        "shaders": _shaders(entry),
+        "reference": f"{function.__module__}.{function.__name__}" if function else None,
+        "document": entry.document,
+    }

@@ -1,0 +1,106 @@
+"""Cases of the operators that compute each output element from the input elements at the same coordinate."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from dmlgpu import descs
+from dmlgpu.conformance.case import Arrays, Case
+from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp
+from dmlgpu.conformance.values import any_bits, mixed, numbers
+from dmlgpu.enums import DataType, FeatureLevel
+from dmlgpu.operator_desc import ScaleBias
+
+SPECIAL = "special"
+SCALED = "scaled"
+
+
+@cases(descs.ElementWiseIdentity)
+class IdentityCases(OperatorCases):
+    """ELEMENT_WISE_IDENTITY: a copy of bits into any layout; with ScaleBias arithmetic in every type."""
+
+    large_sizes = ((16_700_001,), (65537, 129))
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple((data_type,) for data_type in table["InputTensor"].types)
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        return (PLAIN, SCALED)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        data_type = key.types[0]
+        source, output = place_all(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
+        if key.variant != SCALED:
+            desc = descs.ElementWiseIdentity(input_tensor=source, output_tensor=output)
+            return Case(name, desc, lambda contents: (any_bits(contents, data_type, key.sizes),))
+        scale, bias = _scale_bias(rng, data_type)
+        desc = descs.ElementWiseIdentity(
+            input_tensor=source, output_tensor=output, scale_bias=ScaleBias(scale=scale, bias=bias)
+        )
+
+        def magnitude(inputs: Arrays) -> Bound:
+            assert inputs[0] is not None
+            return np.abs(inputs[0].astype(np.float64) * scale) + abs(bias)
+
+        return Case(
+            name,
+            desc,
+            lambda contents: (numbers(contents, data_type, key.sizes),),
+            Accumulated(2) if data_type.is_float else EXACT,
+            magnitude=magnitude,
+            needs="shader-f64" if data_type is DataType.FLOAT64 else None,
+        )
+
+
+def _scale_bias(rng: np.random.Generator, data_type: DataType) -> tuple[float, float]:
+    """Any scale for floats. Powers of two for integers: their products are exact, whether or not an adapter fuses."""
+    if data_type.is_float:
+        return float(np.float32(rng.normal())), float(np.float32(rng.normal()))
+    return float(rng.choice([-2.0, -1.0, 0.25, 0.5, 1.0, 4.0])), float(rng.integers(-40, 40)) / 4
+
+
+class _BinaryCases(OperatorCases):
+    """Two tensors of one type."""
+
+    arithmetic: ClassVar[Tolerance] = CORRECTLY_ROUNDED
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple((data_type,) for data_type in table["ATensor"].types)
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        return (PLAIN, SPECIAL)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        data_type, sizes = key.types[0], key.sizes
+        a, b, output = place_all(key, rng, (data_type, sizes, False), (data_type, sizes, False), (data_type, sizes, True))
+        draw = mixed if key.variant == SPECIAL else numbers
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            return draw(contents, data_type, sizes), draw(contents, data_type, sizes)
+
+        desc = self.desc_class(a_tensor=a, b_tensor=b, output_tensor=output)
+        return Case(name, desc, fill, self.arithmetic if data_type.is_float else EXACT)
+
+
+@cases(descs.ElementWiseSubtract)
+class SubtractCases(_BinaryCases):
+    """ELEMENT_WISE_SUBTRACT."""
+
+
+@cases(descs.ElementWiseMultiply)
+class MultiplyCases(_BinaryCases):
+    """ELEMENT_WISE_MULTIPLY."""
+
+
+@cases(descs.ElementWiseDifferenceSquare)
+class DifferenceSquareCases(_BinaryCases):
+    """ELEMENT_WISE_DIFFERENCE_SQUARE: the difference is rounded before it is squared, which triples its error."""
+
+    arithmetic = Ulp(3)

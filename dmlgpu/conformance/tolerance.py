@@ -1,0 +1,256 @@
+"""How far a result may lie from the reference, and the comparison that says whether it does.
+
+Every operator declares one of four classes. None of them is an aggregate: a single bad element fails, and is shown.
+
+WGSL lets an implementation flush subnormal numbers to zero, in operands and in results. The classes that allow it
+(``flush_to_zero``) take a zero of either sign for a subnormal result; results from flushed operands are among the
+alternatives of a ``Case``.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.enums import DataType
+
+Array: TypeAlias = NDArray[Any]
+Bound: TypeAlias = NDArray[np.float64]
+
+
+# ---- Floating-point formats ------------------------------------------------------------------------------------------
+
+
+def as_bits(array: Array) -> Array:
+    """The elements as unsigned integers of their width."""
+    contiguous = np.ascontiguousarray(array)
+    return contiguous.view(np.dtype(f"u{contiguous.dtype.itemsize}"))
+
+
+def ulp(array: Array) -> Bound:
+    """Distance between neighbouring numbers of the array's type at each element, in float64; 1 for integers."""
+    if array.dtype.kind != "f":
+        return np.ones(array.shape)
+    limits = np.finfo(array.dtype)
+    with np.errstate(all="ignore"):
+        _, exponent = np.frexp(np.abs(array.astype(np.float64)))
+    smallest = math.frexp(float(limits.smallest_subnormal))[1] - 1
+    largest = math.frexp(float(limits.max))[1] - 1
+    exponent = np.where(np.isfinite(array), exponent - 1 - limits.nmant, largest - limits.nmant)
+    return np.ldexp(1.0, np.maximum(exponent, smallest))
+
+
+def ulp_distance(expected: Array, got: Array) -> Bound:
+    """Numbers of the type between two arrays, element by element: 0 for equal ones and two NaN, inf for one NaN."""
+    if expected.dtype.kind != "f":
+        higher, lower = np.maximum(expected, got), np.minimum(expected, got)
+        return (as_bits(higher) - as_bits(lower)).astype(np.float64)
+    nan = np.isnan(expected), np.isnan(got)
+    return np.where(nan[0] & nan[1], 0.0, np.where(nan[0] | nan[1], np.inf, _steps(as_bits(expected), as_bits(got))))
+
+
+def _steps(a: Array, b: Array) -> Bound:
+    """Distance on the number line of a floating-point type, given as bits, where both zeros are one point."""
+    sign = a.dtype.type(1 << (8 * a.dtype.itemsize - 1))
+    magnitude_a, magnitude_b = a & ~sign, b & ~sign
+    apart = np.maximum(magnitude_a, magnitude_b) - np.minimum(magnitude_a, magnitude_b)
+    return np.where((a ^ b) & sign != 0, magnitude_a + magnitude_b, apart).astype(np.float64)
+
+
+def flush(array: Array) -> Array:
+    """The array with subnormal numbers of 32 and 64 bits replaced by zeros of their sign; itself if it has none."""
+    subnormal = is_subnormal(array)
+    return np.where(subnormal, np.copysign(array.dtype.type(0), array), array) if subnormal.any() else array
+
+
+def is_subnormal(array: Array) -> NDArray[np.bool_]:
+    """Which elements are float32 or float64 subnormals (float16 ones are normal where they are computed, in f32)."""
+    if array.dtype.kind != "f" or array.dtype.itemsize < 4:
+        return np.zeros(array.shape, bool)
+    return (array != 0) & (np.abs(array) < np.finfo(array.dtype).smallest_normal)
+
+
+# ---- Tolerance classes -----------------------------------------------------------------------------------------------
+
+
+class Tolerance(ABC):
+    """Which results are right."""
+
+    flush_to_zero: ClassVar[bool] = True
+
+    @abstractmethod
+    def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
+        """Which elements are right.
+
+        Args:
+            expected: the reference's result.
+            got: the result in question, of the same type and sizes.
+            magnitude: per output element, the sum of the absolute values that were added up (``Accumulated`` only).
+        """
+
+    def bound(self, expected: Array, magnitude: Bound | None) -> Bound:
+        """Largest difference allowed at each element, in units of the value."""
+        return np.zeros(expected.shape)
+
+    def _accepts_flush(self, expected: Array, got: Array) -> NDArray[np.bool_]:
+        return is_subnormal(expected) & (got == 0)
+
+
+@dataclass(frozen=True)
+class Exact(Tolerance):
+    """The same bits, NaN payloads included: moved data and integers."""
+
+    flush_to_zero: ClassVar[bool] = False
+
+    def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
+        """Equal bits."""
+        return as_bits(expected) == as_bits(got)
+
+    def __str__(self) -> str:
+        return "exact"
+
+
+@dataclass(frozen=True)
+class CorrectlyRounded(Tolerance):
+    """The number nearest to the exact result, signed zeros included; any NaN for a NaN."""
+
+    def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
+        """Equal bits, both NaN, or flushed."""
+        same = as_bits(expected) == as_bits(got)
+        if expected.dtype.kind != "f":
+            return same
+        return same | (np.isnan(expected) & np.isnan(got)) | self._accepts_flush(expected, got)
+
+    def __str__(self) -> str:
+        return "correctly rounded"
+
+
+@dataclass(frozen=True)
+class Ulp(Tolerance):
+    """At most ``count`` numbers of the output's type away; integers exactly."""
+
+    count: float
+
+    def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
+        """Near enough, both NaN, or flushed. Infinity is a neighbour of the largest finite number."""
+        if expected.dtype.kind != "f":
+            return expected == got
+        return (ulp_distance(expected, got) <= self.count) | self._accepts_flush(expected, got)
+
+    def bound(self, expected: Array, magnitude: Bound | None) -> Bound:
+        """``count`` ULP."""
+        return self.count * ulp(expected) if expected.dtype.kind == "f" else np.zeros(expected.shape)
+
+    def __str__(self) -> str:
+        return f"{self.count:g} ULP"
+
+
+@dataclass(frozen=True)
+class Accumulated(Tolerance):
+    """A sum of ``terms`` floats: the bound grows with the terms and their absolute sum; integers exactly.
+
+    Adding n numbers, pairwise or in tiles of at most 128, gives an error of at most
+    ``(min(n, 128) + log2(n)) * u * sum(|x|)``, u being half a ULP of 1 in the type that is added in: float32, or float64
+    for float64. A running float32 over a long axis exceeds it. One ULP of the output covers the last rounding.
+    """
+
+    terms: int
+
+    def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
+        """Within the bound; infinities and NaN must agree."""
+        if expected.dtype.kind != "f":
+            return expected == got
+        with np.errstate(invalid="ignore"):
+            difference = np.abs(expected.astype(np.float64) - got.astype(np.float64))
+        near = np.isfinite(expected) & np.isfinite(got) & (difference <= self.bound(expected, magnitude))
+        return near | (ulp_distance(expected, got) == 0) | self._accepts_flush(expected, got)
+
+    def bound(self, expected: Array, magnitude: Bound | None) -> Bound:
+        """The bound above; ``magnitude`` is ``sum(|x|)``.
+
+        Raises:
+            ValueError: when ``magnitude`` is missing.
+        """
+        if expected.dtype.kind != "f":
+            return np.zeros(expected.shape)
+        if magnitude is None:
+            raise ValueError("Accumulated needs the sum of absolute values of every output element")
+        unit = 2.0**-53 if expected.dtype == np.float64 else 2.0**-24
+        growth = min(self.terms, 128) + math.log2(max(self.terms, 1))
+        return growth * unit * magnitude + ulp(expected)
+
+    def __str__(self) -> str:
+        return f"accumulated over {self.terms} terms"
+
+
+EXACT = Exact()
+CORRECTLY_ROUNDED = CorrectlyRounded()
+
+
+# ---- Comparison ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of comparing one output.
+
+    Attributes:
+        ok: whether every element is right and nothing else went wrong.
+        max_ulp, mean_ulp: distance of the results, in numbers of the type; for integers the difference.
+        wrong: number of wrong elements.
+        worst: coordinate of the worst element (of the wrong ones, if any).
+        expected, got, bound: values there, and the largest difference allowed.
+        problem: what went wrong beside values: a wrong type, bytes written out of bounds, elements never written.
+    """
+
+    ok: bool
+    max_ulp: float = 0.0
+    mean_ulp: float = 0.0
+    wrong: int = 0
+    elements: int = 0
+    worst: tuple[int, ...] = ()
+    expected: Any = None
+    got: Any = None
+    bound: float = 0.0
+    problem: str = ""
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"ok (max {self.max_ulp:g} ULP, mean {self.mean_ulp:.3g} ULP)"
+        values = (
+            f"{self.wrong} of {self.elements} elements are wrong; the worst is {list(self.worst)}: "
+            f"expected {self.expected!r}, got {self.got!r}, {self.max_ulp:g} ULP away, "
+            f"allowed difference {self.bound:g}"
+        )
+        return "; ".join(text for text in (self.problem, values if self.wrong else "") if text)
+
+
+def compare(expected: Array, got: Array, tolerance: Tolerance, magnitude: Bound | None = None) -> Verdict:
+    """Compare a result with the reference, element by element."""
+    if expected.dtype != got.dtype or expected.shape != got.shape:
+        kinds = [f"{DataType.from_numpy(a.dtype).name} {list(a.shape)}" for a in (expected, got)]
+        return Verdict(False, problem=f"expected {kinds[0]}, got {kinds[1]}")
+    right = tolerance.accepts(expected, got, magnitude)
+    distance = ulp_distance(expected, got)
+    if tolerance.flush_to_zero:
+        distance[is_subnormal(expected) & (got == 0)] = 0
+    finite = distance[np.isfinite(distance)]
+    # Elements with wrong bits but equal values (a NaN's payload, a zero's sign) count as worse than right ones.
+    rank = np.where(right, distance, distance + 1 + finite.max(initial=0))
+    worst = tuple(int(i) for i in np.unravel_index(rank.argmax(), rank.shape))
+    return Verdict(
+        ok=bool(right.all()),
+        max_ulp=float(distance[worst] if not right.all() else finite.max(initial=0)),
+        mean_ulp=float(finite.mean()) if finite.size else 0.0,
+        wrong=int((~right).sum()),
+        elements=expected.size,
+        worst=worst,
+        expected=expected[worst],
+        got=got[worst],
+        bound=float(tolerance.bound(expected, magnitude)[worst]),
+    )

@@ -1,0 +1,1 @@
+"""The demo: a photograph reduced to a palette by DirectML's operators, each dispatch checked against NumPy."""

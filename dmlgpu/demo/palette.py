@@ -1,0 +1,258 @@
+"""A photograph in few colours: k-means, written with DirectML's operators.
+
+Tensors have four dimensions. N pixels and K colours meet in tensors of sizes {1, N, K, 3}; no copy is made for that:
+the strides of the inputs repeat each pixel K times and the palette N times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import descs
+from dmlgpu.demo.workbench import DeviceArray, Workbench
+from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.tensor import TensorDesc
+
+Image = NDArray[np.uint8]
+"""Sizes {height, width, 3}: red, green, blue."""
+
+SAMPLES = 1 << 14
+"""The palette is found on about this many of the photograph's pixels."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A photograph and what became of it.
+
+    Attributes:
+        photo, painted: before and after.
+        mirrored: the middle of ``painted``, left and right swapped.
+        strip: one swatch for each colour, from dark to light.
+        colors: the palette, {K, 3}, from dark to light.
+        shares: the part of all pixels that has each colour, {K}.
+    """
+
+    photo: Image
+    painted: Image
+    mirrored: Image
+    strip: Image
+    colors: NDArray[np.uint8]
+    shares: NDArray[np.float64]
+
+
+def reduce_to_palette(
+    bench: Workbench,
+    photo: Image,
+    *,
+    colors: int,
+    iterations: int,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Reduction:
+    """Find ``colors`` colours that suit a photograph and paint it with them; deterministic."""
+    height, width, _ = photo.shape
+    pixels = bench.upload(photo[np.newaxis])
+    progress("sampling")
+    step = max(1, math.ceil(math.sqrt(height * width / SAMPLES)))
+    samples = _cast(bench, _every(bench, pixels, step), DataType.FLOAT32)
+    samples = samples.view(1, 1, samples.desc.element_count // 3, 3)
+    start = bench.upload(_starting_pixels(photo[::step, ::step], colors, seed).reshape(1, 1, colors, 1))
+    palette = _pick(bench, samples, start)
+    means = _Means(bench, samples, colors)
+    for iteration in range(iterations):
+        progress(f"k-means, iteration {iteration + 1} of {iterations}")
+        palette = means.improve(palette)
+    progress("painting")
+    return _paint(bench, photo, pixels, palette)
+
+
+def _paint(bench: Workbench, photo: Image, pixels: DeviceArray, palette: DeviceArray) -> Reduction:
+    height, width, _ = photo.shape
+    colors = palette.desc.sizes[2]
+    everything = _cast(bench, pixels, DataType.FLOAT32).view(1, 1, height * width, 3)
+    nearest = _nearest(bench, everything, palette)
+    rounded = _cast(bench, _identity(bench, palette, palette.desc, bias=0.5), DataType.UINT8)
+    painted = _pick(bench, rounded, nearest).view(1, height, width, 3)
+    order = np.argsort(rounded.numpy().reshape(colors, 3) @ [0.299, 0.587, 0.114], kind="stable").astype(np.uint32)
+    ordered = _pick(bench, rounded, bench.upload(order.reshape(1, 1, colors, 1)))
+    counts = np.bincount(nearest.numpy().ravel(), minlength=colors)[order]
+    return Reduction(
+        photo,
+        painted.numpy()[0],
+        _mirrored_middle(bench, painted).numpy()[0],
+        _swatches(bench, ordered, swatch=32).numpy().reshape(32, colors * 32, 3),
+        ordered.numpy().reshape(colors, 3),
+        counts / counts.sum(),
+    )
+
+
+class _Means:
+    """Moves each colour to the mean of the samples nearest to it."""
+
+    def __init__(self, bench: Workbench, samples: DeviceArray, colors: int):
+        self.bench, self.samples, self.colors = bench, samples, colors
+        self.count = samples.desc.sizes[2]
+        self.zero = bench.upload(np.zeros((1, 1, 1, 1), np.float32))
+        self.one = bench.upload(np.ones((1, 1, 1, 1), np.float32))
+        # None of the operators at hand divides; a count of members is looked up in this table of reciprocals instead.
+        # A colour without members stays where it is.
+        reciprocals = np.zeros(self.count + 1, np.float32)
+        reciprocals[1:] = 1 / np.arange(1, self.count + 1)
+        self.reciprocals = bench.upload(reciprocals.reshape(1, 1, 1, -1))
+
+    def improve(self, palette: DeviceArray) -> DeviceArray:
+        """The next palette."""
+        n, k = self.count, self.colors
+        nearest = _nearest(self.bench, self.samples, palette)
+        members = self._members(nearest)
+        away = _subtract(self.bench, _pick(self.bench, palette, nearest), self.samples)
+        pulls = _multiply(
+            self.bench, away.view(1, n, k, 3, strides=(0, 3, 0, 1)), members.view(1, n, k, 3, strides=(0, k, 1, 0))
+        )
+        inverse = self._inverse_sizes(members).view(1, 1, k, 3, strides=(0, 0, 1, 0))
+        step = _multiply(self.bench, _sum(self.bench, pulls, axis=1), inverse)
+        return _subtract(self.bench, palette, step)
+
+    def _members(self, nearest: DeviceArray) -> DeviceArray:
+        """{1, 1, N, K}: 1 where the sample is nearest to the colour, else 0."""
+        n, k = self.count, self.colors
+        zeros, ones = self.zero.view(1, 1, n, k, strides=(0,) * 4), self.one.view(1, 1, n, 1, strides=(0,) * 4)
+        desc = descs.ScatterElements(
+            input_tensor=zeros.desc,
+            indices_tensor=nearest.desc,
+            updates_tensor=ones.desc,
+            output_tensor=TensorDesc(DataType.FLOAT32, (1, 1, n, k)),
+            axis=3,
+        )
+        return self.bench.run(desc, zeros, nearest, ones)
+
+    def _inverse_sizes(self, members: DeviceArray) -> DeviceArray:
+        """{1, 1, 1, K}: one over the number of samples that each colour has."""
+        counts = _cast(self.bench, _sum(self.bench, members, axis=2), DataType.UINT32).view(1, 1, self.colors, 1)
+        desc = descs.GatherNd1(
+            input_tensor=self.reciprocals.desc,
+            indices_tensor=counts.desc,
+            output_tensor=TensorDesc(DataType.FLOAT32, (1, 1, 1, self.colors)),
+            input_dimension_count=1,
+            indices_dimension_count=2,
+            batch_dimension_count=0,
+        )
+        return self.bench.run(desc, self.reciprocals, counts)
+
+
+def _starting_pixels(image: Image, colors: int, seed: int) -> NDArray[np.uint32]:
+    """Places of pixels that lie far from each other in colour (k-means++)."""
+    points = image.reshape(-1, 3).astype(np.float64)
+    draw = np.random.default_rng(seed)
+    places = [int(draw.integers(len(points)))]
+    distance = np.full(len(points), np.inf)
+    while len(places) < colors:
+        distance = np.minimum(distance, ((points - points[places[-1]]) ** 2).sum(-1))
+        reach = np.cumsum(distance)
+        places.append(min(int(np.searchsorted(reach, draw.random() * reach[-1], side="right")), len(points) - 1))
+    return np.array(places, np.uint32)
+
+
+# ---- One operator each ------------------------------------------------------------------------------------------
+
+
+def _nearest(bench: Workbench, points: DeviceArray, palette: DeviceArray) -> DeviceArray:
+    """{1, 1, N, 1}: for each point {1, 1, N, 3} the number of the nearest colour."""
+    n, k = points.desc.sizes[2], palette.desc.sizes[2]
+    a, b = points.view(1, n, k, 3, strides=(0, 3, 0, 1)), palette.view(1, n, k, 3, strides=(0, 0, 3, 1))
+    squares = bench.run(
+        descs.ElementWiseDifferenceSquare(
+            a_tensor=a.desc, b_tensor=b.desc, output_tensor=TensorDesc(DataType.FLOAT32, (1, n, k, 3))
+        ),
+        a,
+        b,
+    )
+    distances = _sum(bench, squares, axis=3)
+    desc = descs.Argmin(
+        input_tensor=distances.desc,
+        output_tensor=TensorDesc(DataType.UINT32, (1, n, 1, 1)),
+        axes=(2,),
+        axis_direction=AxisDirection.INCREASING,
+    )
+    return bench.run(desc, distances).view(1, 1, n, 1)
+
+
+def _pick(bench: Workbench, rows: DeviceArray, places: DeviceArray) -> DeviceArray:
+    """{1, 1, N, 3}: the rows of {1, 1, M, 3} at places {1, 1, N, 1}."""
+    desc = descs.GatherNd1(
+        input_tensor=rows.desc,
+        indices_tensor=places.desc,
+        output_tensor=TensorDesc(rows.desc.data_type, (1, 1, places.desc.sizes[2], 3)),
+        input_dimension_count=2,
+        indices_dimension_count=2,
+        batch_dimension_count=0,
+    )
+    return bench.run(desc, rows, places)
+
+
+def _sum(bench: Workbench, array: DeviceArray, axis: int) -> DeviceArray:
+    sizes = tuple(1 if place == axis else size for place, size in enumerate(array.desc.sizes))
+    output = TensorDesc(array.desc.data_type, sizes)
+    desc = descs.Reduce(function=ReduceFunction.SUM, input_tensor=array.desc, output_tensor=output, axes=(axis,))
+    return bench.run(desc, array)
+
+
+def _subtract(bench: Workbench, a: DeviceArray, b: DeviceArray) -> DeviceArray:
+    output = TensorDesc(a.desc.data_type, a.desc.sizes)
+    return bench.run(descs.ElementWiseSubtract(a_tensor=a.desc, b_tensor=b.desc, output_tensor=output), a, b)
+
+
+def _multiply(bench: Workbench, a: DeviceArray, b: DeviceArray) -> DeviceArray:
+    output = TensorDesc(a.desc.data_type, a.desc.sizes)
+    return bench.run(descs.ElementWiseMultiply(a_tensor=a.desc, b_tensor=b.desc, output_tensor=output), a, b)
+
+
+def _cast(bench: Workbench, array: DeviceArray, data_type: DataType) -> DeviceArray:
+    output = TensorDesc(data_type, array.desc.sizes)
+    return bench.run(descs.Cast(input_tensor=array.desc, output_tensor=output), array)
+
+
+def _identity(bench: Workbench, array: DeviceArray, output: TensorDesc, bias: float = 0.0) -> DeviceArray:
+    scale_bias = descs.ScaleBias(scale=1.0, bias=bias) if bias else None
+    desc = descs.ElementWiseIdentity(input_tensor=array.desc, output_tensor=output, scale_bias=scale_bias)
+    return bench.run(desc, array)
+
+
+def _swatches(bench: Workbench, colors: DeviceArray, swatch: int) -> DeviceArray:
+    """{1, swatch, K, swatch, 3}: every colour of {1, 1, K, 3} spread over a square."""
+    k = colors.desc.sizes[2]
+    spread = colors.view(1, swatch, k, swatch, 3, strides=(0, 0, 3, 0, 1))
+    return _identity(bench, spread, TensorDesc(colors.desc.data_type, spread.desc.sizes))
+
+
+def _every(bench: Workbench, image: DeviceArray, step: int) -> DeviceArray:
+    """Every ``step``-th pixel of {1, H, W, 3} in both directions."""
+    _, height, width, _ = image.desc.sizes
+    return _slice(bench, image, (0, 0), (height, width), (step, step))
+
+
+def _mirrored_middle(bench: Workbench, image: DeviceArray) -> DeviceArray:
+    """The middle of {1, H, W, 3}, half as high and wide, with left and right swapped."""
+    _, height, width, _ = image.desc.sizes
+    window = (max(height // 2, 1), max(width // 2, 1))
+    return _slice(bench, image, (height // 16, width // 4), window, (1, -1))
+
+
+def _slice(
+    bench: Workbench, image: DeviceArray, offsets: tuple[int, int], window: tuple[int, int], strides: tuple[int, int]
+) -> DeviceArray:
+    """A window of {1, H, W, 3}, walked with ``strides`` along height and width."""
+    sizes = [1 + (size - 1) // abs(stride) for size, stride in zip(window, strides, strict=True)]
+    desc = descs.Slice1(
+        input_tensor=image.desc,
+        output_tensor=TensorDesc(image.desc.data_type, (1, *sizes, 3)),
+        input_window_offsets=(0, *offsets, 0),
+        input_window_sizes=(1, *window, 3),
+        input_window_strides=(1, *strides, 1),
+    )
+    return bench.run(desc, image)

@@ -1,0 +1,1 @@
+"""DirectML's objects in Python's manner: devices, operators, binding tables, command lists, queues, fences, buffers."""

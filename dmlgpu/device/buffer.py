@@ -1,0 +1,173 @@
+"""Memory that operators read and write (DirectML works on Direct3D 12 buffer resources)."""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.device.child import DeviceChild
+from dmlgpu.errors import InvalidArgument, InvalidState
+
+if TYPE_CHECKING:
+    from dmlgpu.device.device import Device
+    from dmlgpu.device.state import DeviceState
+
+
+class Buffer(DeviceChild):
+    """A range of device memory, created by ``Device.create_buffer``; its bytes start as zeros.
+
+    The memory is given back by ``release``, by leaving a ``with`` block, or when nothing refers to the buffer any more.
+    Writes and reads are ordered after all work that was submitted before them.
+
+    Attributes:
+        identity: the memory itself; two buffers over one wgpu buffer have the same.
+    """
+
+    _kind = "buffer"
+
+    def __init__(
+        self, device: Device, state: DeviceState, *, size: int, memory: Any, identity: object, name: str | None
+    ):
+        super().__init__(device, state, name)
+        self._size, self._memory = size, memory
+        self.identity = identity
+        self._released = False
+        self._finalizer = weakref.finalize(self, state.free, memory)
+        self._finalizer.atexit = False
+
+    @classmethod
+    def from_wgpu(cls, device: Device, wgpu_buffer: Any, name: str | None = None) -> Buffer:
+        """A buffer over memory that a wgpu buffer holds; releasing it leaves the wgpu buffer alone.
+
+        Args:
+            device: a device on the same wgpu device, see ``Device.from_wgpu``.
+            wgpu_buffer: a ``wgpu.GPUBuffer`` with the usages STORAGE, COPY_SRC and COPY_DST.
+
+        Raises:
+            InvalidArgument: another device's buffer, a size that is no multiple of 4, or a missing usage.
+        """
+        return device.wrap_buffer(wgpu_buffer, name)
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return self._size
+
+    @property
+    def released(self) -> bool:
+        """Whether the memory was given back."""
+        return self._released
+
+    @property
+    def description(self) -> str:
+        """The buffer as messages name it."""
+        return describe_buffer(self._name, self._size)
+
+    def write(self, data: Any, offset: int = 0) -> None:
+        """Put bytes into the buffer, after all submitted work. Fast when offset and length are multiples of 4.
+
+        Args:
+            data: a bytes-like object or a NumPy array.
+            offset: first byte to write.
+
+        Raises:
+            InvalidArgument: the bytes do not fit, or ``data`` holds no plain bytes.
+            InvalidState: the buffer is released.
+        """
+        raw = _as_bytes(self.description, data)
+        self._check_range("write", offset, raw.size)
+        begin, end = offset & ~3, -(-(offset + raw.size) // 4) * 4
+        if (begin, end - begin) == (offset, raw.size):
+            self._state.call(self._state.backend.write, self._memory, offset, raw)
+            return
+        with self._state.lock:
+            words = self._state.call(self._state.backend.read, self._memory, begin, end - begin).copy()
+            words[offset - begin : offset - begin + raw.size] = raw
+            self._state.call(self._state.backend.write, self._memory, begin, words)
+
+    def read(self, offset: int = 0, size: int | None = None) -> NDArray[np.uint8]:
+        """The bytes of a range, once all submitted work is done: an array of uint8 that belongs to the caller.
+
+        Args:
+            offset: first byte to read.
+            size: number of bytes; None reads to the buffer's end.
+
+        Raises:
+            InvalidArgument: the range leaves the buffer.
+            InvalidState: the buffer is released.
+        """
+        size = self._size - offset if size is None else size
+        self._check_range("read", offset, size)
+        if size == 0:
+            return np.empty(0, np.uint8)
+        begin, end = offset & ~3, -(-(offset + size) // 4) * 4
+        words = self._state.call(self._state.backend.read, self._memory, begin, end - begin)
+        return words[offset - begin : offset - begin + size]
+
+    def release(self) -> None:
+        """Give the memory back once submitted work is done; using the buffer afterwards is an error."""
+        self._released = True
+        self._finalizer()
+
+    def __enter__(self) -> Buffer:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.release()
+
+    def check_usable(self, caller: str, argument: str) -> None:
+        """Raise InvalidState when the buffer is released."""
+        if self._released:
+            raise InvalidState(f"{caller}: {argument}, {self.description}, is released")
+
+    def _check_range(self, verb: str, offset: int, size: int) -> None:
+        self._state.check()
+        if self._released:
+            raise InvalidState(f"{self.description}: {verb} after release")
+        check_range(f"{self.description}: {verb}", self, offset, size)
+
+
+def describe_buffer(name: str | None, size: int) -> str:
+    """A buffer as messages name it."""
+    return f"buffer {name!r}" if name else f"buffer of {size} bytes"
+
+
+def check_range(caller: str, buffer: Buffer, offset: Any, size: Any) -> None:
+    """Check that a byte range lies inside a buffer.
+
+    Raises:
+        InvalidArgument: not integers, negative, or beyond the end.
+    """
+    for argument, value in (("offset", offset), ("size", size)):
+        if not is_integer(value) or value < 0:
+            raise InvalidArgument(f"{caller}: {argument} must be an integer of at least 0, got {value!r}")
+    if offset + size > buffer.size:
+        raise InvalidArgument(
+            f"{caller}: bytes {offset} to {offset + size} are not inside {buffer.description}"
+            + (f" ({buffer.size} bytes)" if buffer.name else "")
+        )
+
+
+def is_integer(value: object) -> bool:
+    """Whether a value serves as an integer (True and False do not)."""
+    try:
+        operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return not isinstance(value, bool)
+
+
+def _as_bytes(caller: str, data: Any) -> NDArray[np.uint8]:
+    """The bytes of an array or a bytes-like object, copied only where they are not contiguous."""
+    try:
+        array = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
+    except (TypeError, ValueError, BufferError):
+        array = None
+    if array is None or array.dtype.hasobject:
+        kind = f"an array of {data.dtype}" if isinstance(data, np.ndarray) else type(data).__name__
+        raise InvalidArgument(f"{caller}: write takes bytes or a NumPy array of numbers, got {kind}")
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -1,0 +1,97 @@
+"""What all objects have: a name, private data, a device (DirectML: IDMLObject, IDMLDeviceChild)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dmlgpu.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from dmlgpu.device.device import Device
+    from dmlgpu.device.state import DeviceState
+
+
+class DmlObject:
+    """A named object that carries private data (DirectML: IDMLObject)."""
+
+    _kind: ClassVar[str] = "object"
+
+    def __init__(self, name: str | None = None):
+        self._name = name
+        self._private_data: dict[Hashable, Any] = {}
+
+    @property
+    def name(self) -> str | None:
+        """Name that shows up in errors and traces (IDMLObject::SetName)."""
+        return self._name
+
+    @name.setter
+    def name(self, name: str | None) -> None:
+        self._name = name
+
+    def set_private_data(self, key: Hashable, data: Any) -> None:
+        """Keep an object under a key; None drops what the key held (IDMLObject::SetPrivateData)."""
+        if data is None:
+            self._private_data.pop(key, None)
+        else:
+            self._private_data[key] = data
+
+    def get_private_data(self, key: Hashable) -> Any:
+        """What ``set_private_data`` keeps under the key, or None (IDMLObject::GetPrivateData)."""
+        return self._private_data.get(key)
+
+    @property
+    def description(self) -> str:
+        """The object as messages name it."""
+        return f"{self._kind} {self._name!r}" if self._name else self._kind
+
+    def __repr__(self) -> str:
+        return f"<{self.description}>"
+
+
+class DeviceChild(DmlObject):
+    """An object of one device (DirectML: IDMLDeviceChild)."""
+
+    def __init__(self, device: Device, state: DeviceState, name: str | None = None):
+        super().__init__(name)
+        self._device, self._state = device, state
+
+    @property
+    def device(self) -> Device:
+        """The device that created the object (IDMLDeviceChild::GetDevice)."""
+        return self._device
+
+
+def as_tuple(caller: str, argument: str, values: Any, what: str) -> tuple[Any, ...]:
+    """The values of a sequence.
+
+    Args:
+        caller, argument: as messages name them.
+        what: what the sequence holds, as messages name it.
+
+    Raises:
+        InvalidArgument: no sequence.
+    """
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        return tuple(values)
+    raise InvalidArgument(f"{caller}: {argument} must be a sequence of {what}, got {type(values).__name__}")
+
+
+def expect_child(caller: str, argument: str, value: object, kind: type[DeviceChild], state: DeviceState) -> None:
+    """Check that an argument is an object of the right kind and of this device.
+
+    Args:
+        caller: who asks, as messages name it.
+        argument: the argument's name.
+
+    Raises:
+        InvalidArgument: wrong kind, or another device's.
+    """
+    if not isinstance(value, kind):
+        raise InvalidArgument(f"{caller}: {argument} must be a {kind.__name__}, got {type(value).__name__}")
+    if value._state is not state:
+        raise InvalidArgument(
+            f"{caller}: {argument}, {value.description}, belongs to another device ({value._state.label}) "
+            f"than {state.label}; objects of two devices cannot be mixed"
+        )

@@ -1,0 +1,357 @@
+"""Recording, submitting and waiting (DirectML: IDMLCommandRecorder; Direct3D 12: command list, queue, fence)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dmlgpu.backend import Dispatch
+from dmlgpu.device.binding import Bindings, BindingTable, Recorded
+from dmlgpu.device.buffer import Buffer, check_range, is_integer
+from dmlgpu.device.child import DeviceChild, as_tuple, expect_child
+from dmlgpu.device.operator import CompiledOperator, Dispatchable, OperatorInitializer, PersistentRange
+from dmlgpu.enums import ExecutionFlags
+from dmlgpu.errors import InvalidArgument, InvalidState
+
+if TYPE_CHECKING:
+    from dmlgpu.device.device import Device
+    from dmlgpu.device.state import DeviceState
+
+
+@dataclass(eq=False, slots=True)
+class Batch:
+    """The contents of a command list, ready to submit.
+
+    Attributes:
+        work: the executor's units, in order.
+        steps: the distinct recorded pieces, in order of their first appearance; only these need checks.
+        checked_epoch: the device's release epoch when the buffers were last looked at.
+    """
+
+    work: tuple[Dispatch, ...]
+    steps: tuple[Recorded, ...]
+    checked_epoch: int = -1
+
+    @classmethod
+    def of(cls, entries: Sequence[Recorded]) -> Batch:
+        """The batch of recorded pieces."""
+        return cls(tuple(unit for entry in entries for unit in entry.work), tuple(dict.fromkeys(entries)))
+
+    def check_buffers(self, epoch: int) -> None:
+        """Raise InvalidState when a buffer is released."""
+        if self.checked_epoch != epoch:
+            for step in self.steps:
+                step.check_buffers()
+            self.checked_epoch = epoch
+
+
+class CommandList(DeviceChild):
+    """Work in the order in which it will run; later work sees what earlier work wrote, no barriers are needed.
+
+    A list is open when it is created, filled by ``CommandRecorder.record_dispatch`` and ``copy_buffer``, closed, and
+    executed by ``Device.queue`` as often as wanted.
+    """
+
+    _kind = "command list"
+
+    def __init__(self, device: Device, state: DeviceState):
+        super().__init__(device, state)
+        self._open = True
+        self._entries: list[Recorded | Bindings] = []
+        self._volatile = False
+        self._batch: Batch | None = None
+        self._serial: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether work can be recorded."""
+        return self._open
+
+    def close(self) -> None:
+        """End recording.
+
+        Raises:
+            InvalidState: the list is closed already.
+        """
+        self._state.check()
+        self._check_open("close")
+        if not self._volatile:
+            self._batch = Batch.of([entry for entry in self._entries if isinstance(entry, Recorded)])
+        self._open = False
+
+    def reset(self) -> None:
+        """Forget what was recorded and open the list again.
+
+        Raises:
+            InvalidState: an execution of the list is in flight.
+        """
+        self._state.check()
+        if self._state.is_in_flight(self._serial):
+            raise InvalidState(f"{self.description}: reset while its execution is in flight; wait on a fence first")
+        self._open, self._volatile, self._batch, self._entries = True, False, None, []
+
+    def copy_buffer(
+        self, destination: Buffer, destination_offset: int, source: Buffer, source_offset: int, size: int
+    ) -> None:
+        """Record a copy of bytes from one buffer to another (ID3D12GraphicsCommandList::CopyBufferRegion).
+
+        Args:
+            destination, source: two different buffers.
+            destination_offset, source_offset, size: in bytes, multiples of 4.
+
+        Raises:
+            InvalidArgument: not multiples of 4, outside a buffer, or one buffer for both.
+            InvalidState: a closed list or a released buffer.
+        """
+        self._state.check()
+        self._check_open("copy_buffer")
+        caller = f"{self.description}: copy_buffer"
+        for argument, buffer, offset in (
+            ("destination", destination, destination_offset),
+            ("source", source, source_offset),
+        ):
+            expect_child(caller, argument, buffer, Buffer, self._state)
+            buffer.check_usable(caller, argument)
+            check_range(f"{caller}: {argument}", buffer, offset, size)
+            for what, value in ((f"{argument}_offset", offset), ("size", size)):
+                if value % 4:
+                    raise InvalidArgument(f"{caller}: {what} must be a multiple of 4, got {value}")
+        if destination.identity is source.identity:
+            raise InvalidArgument(
+                f"{caller}: one buffer cannot be both source and destination, got {source.description}"
+            )
+        if size:
+            copy = self._state.backend.copy
+            unit = self._state.call(copy, source._memory, source_offset, destination._memory, destination_offset, size)
+            self._entries.append(Recorded(caller, (unit,), (destination, source)))
+
+    def _check_open(self, verb: str) -> None:
+        if not self._open:
+            raise InvalidState(f"{self.description}: {verb} on a closed list; reset it first")
+
+    def _add_initialization(self, recorded: Recorded) -> None:
+        """Note an initialisation; each operator is initialised once."""
+        present = {
+            id(compiled) for entry in self._entries if isinstance(entry, Recorded) for compiled, _ in entry.initializes
+        }
+        for compiled, _ in recorded.initializes:
+            if compiled.is_initialized or id(compiled) in present:
+                raise _second_initialization(recorded.label, compiled)
+        self._entries.append(recorded)
+
+    def _ready(self) -> Batch:
+        """The list's work; volatile bindings are read now."""
+        if self._batch is not None:
+            return self._batch
+        return Batch.of([entry.recorded() if isinstance(entry, Bindings) else entry for entry in self._entries])
+
+
+class CommandRecorder(DeviceChild):
+    """Writes dispatches into command lists (DirectML: IDMLCommandRecorder); stateless."""
+
+    _kind = "command recorder"
+
+    def record_dispatch(self, command_list: CommandList, dispatchable: Dispatchable, bindings: BindingTable) -> None:
+        """Record one execution of a dispatchable (IDMLCommandRecorder::RecordDispatch).
+
+        The bindings are read now, unless the operator was compiled with DESCRIPTORS_VOLATILE: then when the list is
+        executed. Whether the operator is initialised is checked when the list is executed.
+
+        Raises:
+            BindingError: a binding is missing, or ranges meet that may not.
+            InvalidArgument: another device's object, or a table of another dispatchable.
+            InvalidState: a closed list, a released buffer, or a second initialisation.
+        """
+        state = self._state
+        if state.removed is not None:
+            state.check()
+        if not (
+            isinstance(command_list, CommandList)
+            and isinstance(bindings, BindingTable)
+            and command_list._state is state
+            and bindings._state is state
+        ):
+            expect_child("record_dispatch", "command_list", command_list, CommandList, state)
+            expect_child("record_dispatch", "bindings", bindings, BindingTable, state)
+        target = bindings._bindings
+        if target is None or target.dispatchable is not dispatchable:
+            raise self._wrong_table(dispatchable, bindings)
+        if not command_list._open:
+            command_list._check_open("record_dispatch")
+        if isinstance(dispatchable, OperatorInitializer):
+            command_list._add_initialization(target.recorded())
+        elif dispatchable._flags & ExecutionFlags.DESCRIPTORS_VOLATILE:
+            command_list._volatile = True
+            command_list._entries.append(target)
+        else:
+            command_list._entries.append(target.recorded())
+
+    def _wrong_table(self, dispatchable: Dispatchable, bindings: BindingTable) -> InvalidArgument:
+        kind = OperatorInitializer if isinstance(dispatchable, OperatorInitializer) else CompiledOperator
+        expect_child("record_dispatch", "dispatchable", dispatchable, kind, self._state)
+        target = bindings.dispatchable
+        bound = (
+            "nothing"
+            if target is None
+            else target.description
+            + (", another object of the same kind" if target.description == dispatchable.description else "")
+        )
+        return InvalidArgument(
+            f"record_dispatch: {bindings.description} must bind for {dispatchable.description}, it binds for {bound}; "
+            "reset the table to the dispatchable first"
+        )
+
+
+class Queue(DeviceChild):
+    """Runs command lists in the order in which they are executed. Thread-safe."""
+
+    _kind = "queue"
+
+    def execute(self, command_lists: Sequence[CommandList]) -> None:
+        """Submit closed command lists as one piece of work (ID3D12CommandQueue::ExecuteCommandLists). Does not wait.
+
+        Raises:
+            InvalidState: an open list, a released buffer, an operator that is not initialised, or one that would be
+                initialised twice. Nothing is executed then.
+            InvalidArgument: another device's list.
+            BindingError: volatile bindings are incomplete.
+        """
+        state = self._state
+        with state.lock:
+            state.check()
+            pending: dict[CompiledOperator, PersistentRange] = {}
+            work: tuple[Dispatch, ...] = ()
+            initializers = []
+            command_lists = as_tuple("execute", "command_lists", command_lists, "command lists")
+            for index, command_list in enumerate(command_lists):
+                batch = self._check_list(index, command_list)
+                for step in batch.steps:
+                    _check_step(step, pending)
+                    if step.initializer is not None:
+                        initializers.append(step.initializer)
+                work = work + batch.work if work else batch.work
+            if work:
+                state.last_serial = state.call_unlocked(state.backend.submit, work)
+            for compiled, place in pending.items():
+                compiled._initialized_at = place
+            for command_list in command_lists:
+                command_list._serial = state.last_serial
+            for initializer in initializers:
+                initializer._serial = state.last_serial
+
+    def signal(self, fence: Fence, value: int) -> None:
+        """Let a fence reach a value when all work executed so far is done (ID3D12CommandQueue::Signal).
+
+        Raises:
+            InvalidArgument: another device's fence, or a value that is not above the fence's last one.
+        """
+        expect_child("signal", "fence", fence, Fence, self._state)
+        with self._state.lock:
+            self._state.check()
+            fence._signal(value, self._state.last_serial)
+
+    def _check_list(self, index: int, command_list: CommandList) -> Batch:
+        expect_child("execute", f"command_lists[{index}]", command_list, CommandList, self._state)
+        if command_list._open:
+            raise InvalidState(f"{command_list.description}: executed while it is open; close it first")
+        batch = command_list._ready()
+        batch.check_buffers(self._state.release_epoch)
+        return batch
+
+
+class Fence(DeviceChild):
+    """A number that grows as submitted work gets done (Direct3D 12: ID3D12Fence). Thread-safe."""
+
+    _kind = "fence"
+
+    def __init__(self, device: Device, state: DeviceState, initial_value: int = 0):
+        super().__init__(device, state)
+        self._completed = self._last = initial_value
+        self._signals: list[tuple[int, int | None]] = []
+        # The device's own lock: signals and submissions must not wait for each other in turn.
+        self._signalled = threading.Condition(state.lock)
+
+    @property
+    def completed_value(self) -> int:
+        """The highest value whose work is done."""
+        self._state.check()
+        with self._signalled:
+            while self._signals and not self._state.is_in_flight(self._signals[0][1]):
+                self._completed = self._signals.pop(0)[0]
+            return self._completed
+
+    def wait(self, value: int, timeout: float | None = None) -> bool:
+        """Wait until the fence reaches a value.
+
+        Args:
+            value: the value to wait for.
+            timeout: seconds; None waits for ever. Only with a timeout may the signal come later, from another thread.
+
+        Returns:
+            Whether the value was reached in time.
+
+        Raises:
+            InvalidState: no signal of this value was given and no timeout either: the wait would never end.
+            DeviceRemoved: the device is gone.
+        """
+        self._state.check()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._signalled:
+            if value > self._last and timeout is None:
+                raise InvalidState(
+                    f"{self.description}: wait for {value} would never end, the last signal is {self._last}; "
+                    "call queue.signal first, or give a timeout"
+                )
+            if not self._signalled.wait_for(lambda: value <= self._last, timeout):
+                return False
+            if value <= self._completed:
+                return True
+            reached, serial = next(signal for signal in self._signals if signal[0] >= value)
+        remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
+        # The lock is not held: other threads go on submitting.
+        if serial is not None and not self._state.call_unlocked(self._state.backend.wait, serial, remaining):
+            return False
+        with self._signalled:
+            self._completed = max(self._completed, reached)
+            self._signals = [signal for signal in self._signals if signal[0] > self._completed]
+        return True
+
+    def _signal(self, value: int, serial: int | None) -> None:
+        if not is_integer(value) or value <= self._last:
+            raise InvalidArgument(
+                f"{self.description}: signal takes an integer above the last one, {self._last}, got {value!r}"
+            )
+        with self._signalled:
+            self._last = value
+            self._signals.append((value, serial))
+            self._signalled.notify_all()
+
+
+def _check_step(step: Recorded, pending: dict[CompiledOperator, PersistentRange]) -> None:
+    """Check one recorded piece against the initialisations executed, and pending before it in this submission."""
+    for compiled, place in step.initializes:
+        if compiled._initialized_at is not None or compiled in pending:
+            raise _second_initialization(step.label, compiled)
+        pending[compiled] = place
+    if step.needs is None:
+        return
+    compiled, place = step.needs
+    initialized_at = compiled._initialized_at or pending.get(compiled)
+    if initialized_at is None:
+        raise InvalidState(
+            f"{compiled.description}: executed before its initialisation; execute an initializer for it first"
+        )
+    if initialized_at != place:
+        raise InvalidState(
+            f"{compiled.description}: the persistent resource is bound at offset {place.offset}, "
+            f"its initialisation wrote another range (offset {initialized_at.offset}); it cannot be copied or moved"
+        )
+
+
+def _second_initialization(label: str, compiled: CompiledOperator) -> InvalidState:
+    return InvalidState(
+        f"{label}: {compiled.description} is initialised already; an operator is initialised exactly once"
+    )

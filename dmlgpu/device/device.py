@@ -1,0 +1,344 @@
+"""The device: the factory of all other objects (DirectML: IDMLDevice)."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self, overload
+
+from dmlgpu import gpu, operators, validation
+from dmlgpu.backend import AdapterInfo, Backend
+from dmlgpu.device import support
+from dmlgpu.device.adapters import Choice, choose
+from dmlgpu.device.binding import BindingTable
+from dmlgpu.device.buffer import Buffer, describe_buffer, is_integer
+from dmlgpu.device.child import DeviceChild, DmlObject, expect_child
+from dmlgpu.device.commands import CommandList, CommandRecorder, Fence, Queue
+from dmlgpu.device.features import (
+    Answer,
+    FeatureLevels,
+    FeatureLevelsQuery,
+    OperatorSupport,
+    OperatorSupportQuery,
+    Query,
+    TensorDataTypeSupport,
+    TensorDataTypeSupportQuery,
+)
+from dmlgpu.device.numpy_backend import NUMPY_ADAPTER, NumPyBackend
+from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, ports_of
+from dmlgpu.device.state import DeviceState
+from dmlgpu.enums import ExecutionFlags, FeatureLevel
+from dmlgpu.errors import DmlError, InvalidArgument
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.schema import loader
+
+
+class Device(DmlObject):
+    """An adapter with everything that DirectML's device offers (IDMLDevice). Thread-safe.
+
+    Args:
+        adapter: which adapter: an ``AdapterInfo``, an index, a part of its text, or None (see ``adapters.choose``).
+        feature_level: behave as this level: operators, types and ranks of later levels are refused.
+        deterministic: results do not depend on the order in which a GPU runs its invocations.
+        memory_budget: most bytes of buffers at a time; None leaves it to the adapter.
+        disabled_features: adapter features to leave unused, under WebGPU's names (``"shader-int64"``).
+
+    Raises:
+        AdapterNotFound: no adapter matches; all are listed.
+        InvalidArgument: an unknown feature level.
+        NotSupported: the driver gives no device.
+    """
+
+    _kind: ClassVar[str] = "device"
+
+    def __init__(
+        self,
+        adapter: Choice = None,
+        *,
+        feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4,
+        deterministic: bool = False,
+        memory_budget: int | None = None,
+        disabled_features: Sequence[str] = (),
+    ):
+        info = choose(adapter)
+        backend: Backend
+        if info == NUMPY_ADAPTER:
+            backend = NumPyBackend(deterministic, memory_budget)
+        else:
+            backend = gpu.GpuBackend(
+                info, deterministic=deterministic, memory_budget=memory_budget, disabled_features=disabled_features
+            )
+        self._start(backend, feature_level)
+
+    @classmethod
+    def from_wgpu(
+        cls,
+        wgpu_device: Any,
+        *,
+        feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4,
+        deterministic: bool = False,
+        memory_budget: int | None = None,
+        disabled_features: Sequence[str] = (),
+    ) -> Self:
+        """A device over a ``wgpu.GPUDevice`` that somebody else holds and keeps; it uses the features that are on."""
+        backend = gpu.GpuBackend.from_wgpu(
+            wgpu_device, deterministic=deterministic, memory_budget=memory_budget, disabled_features=disabled_features
+        )
+        return cls.from_backend(backend, feature_level=feature_level)
+
+    @classmethod
+    def from_backend(cls, backend: Backend, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> Self:
+        """A device over an executor of one's own (see ``dmlgpu.backend``)."""
+        device = cls.__new__(cls)
+        device._start(backend, feature_level)
+        return device
+
+    def _start(self, backend: Backend, feature_level: FeatureLevel) -> None:
+        super().__init__()
+        try:
+            self._feature_level = FeatureLevel(feature_level)
+        except ValueError:
+            known = ", ".join(level.name for level in FeatureLevel)
+            raise InvalidArgument(f"Device: feature_level must be one of {known}, got {feature_level!r}") from None
+        self._state = DeviceState(backend)
+        self._queue = Queue(self, self._state)
+
+    # ---- the device itself ------------------------------------------------------------------------------------------
+
+    @property
+    def adapter(self) -> AdapterInfo:
+        """Facts about the adapter."""
+        return self._state.backend.info
+
+    @property
+    def feature_level(self) -> FeatureLevel:
+        """The level as which the device behaves."""
+        return self._feature_level
+
+    @property
+    def backend(self) -> Backend:
+        """The executor, for measurements and tools."""
+        return self._state.backend
+
+    @property
+    def parent(self) -> Any:
+        """The wgpu device (IDMLDevice::GetParentDevice); None on the ``numpy`` adapter."""
+        return getattr(self._state.backend, "wgpu_device", None)
+
+    @property
+    def queue(self) -> Queue:
+        """The device's only queue."""
+        return self._queue
+
+    @property
+    def description(self) -> str:
+        """The device as messages name it."""
+        return self._state.label
+
+    @property
+    def name(self) -> str | None:
+        """Name that shows up in errors."""
+        return self._name
+
+    @name.setter
+    def name(self, name: str | None) -> None:
+        self._name = name
+        self._state.name(name)
+
+    @property
+    def removed_reason(self) -> str | None:
+        """Why the device is gone, None while it is there (IDMLDevice::GetDeviceRemovedReason)."""
+        return self._state.removed
+
+    def remove(self, reason: str = "it was removed on request") -> None:
+        """Remove the device: from now on every call on it and its objects raises DeviceRemoved."""
+        self._state.remove(reason)
+
+    def evict(self, objects: Sequence[DeviceChild]) -> None:
+        """Accepted and without effect: wgpu moves no single object out of memory (IDMLDevice::Evict).
+
+        Raises:
+            InvalidArgument: an object that is not pageable, or another device's.
+        """
+        self._check_pageable("evict", objects)
+
+    def make_resident(self, objects: Sequence[DeviceChild]) -> None:
+        """Accepted and without effect: objects always are (IDMLDevice::MakeResident). Raises as ``evict``."""
+        self._check_pageable("make_resident", objects)
+
+    def _check_pageable(self, method: str, objects: Sequence[DeviceChild]) -> None:
+        self._state.check()
+        for index, one in enumerate(objects):
+            if not isinstance(one, Operator | CompiledOperator | OperatorInitializer | Buffer):
+                raise InvalidArgument(
+                    f"{method}: objects[{index}] must be an operator, an initializer or a buffer, "
+                    f"got {type(one).__name__}"
+                )
+            expect_child(method, f"objects[{index}]", one, type(one), self._state)
+
+    # ---- operators --------------------------------------------------------------------------------------------------
+
+    def create_operator(self, desc: OperatorDesc) -> Operator:
+        """Check a description (IDMLDevice::CreateOperator).
+
+        Raises:
+            InvalidDescription: it breaks a rule, or needs a later feature level; names operator, field, expected, got.
+            OperatorNotImplemented: dmlgpu does not have the operator yet.
+            NotSupported: the adapter lacks what the operator needs.
+        """
+        self._state.check()
+        self._check_desc(desc)
+        return Operator(self, self._state, desc)
+
+    def _check_desc(self, desc: OperatorDesc) -> None:
+        if not isinstance(desc, OperatorDesc):
+            raise InvalidArgument(f"create_operator: desc must be an OperatorDesc, got {type(desc).__name__}")
+        validation.validate(desc, self._feature_level)
+        # The rules beyond the catalog come with an operator's lowering.
+        if desc.operator in operators.implemented():
+            operators.check(desc)
+        self._state.backend.check(desc)
+
+    def compile_operator(self, operator: Operator, flags: ExecutionFlags = ExecutionFlags.NONE) -> CompiledOperator:
+        """Make an operator executable (IDMLDevice::CompileOperator).
+
+        Args:
+            operator: one of this device.
+            flags: DISABLE_META_COMMANDS is always so here; the others as documented by DirectML.
+
+        Raises:
+            InvalidArgument: another device's operator, or no flags.
+            ShaderError: the driver refuses a shader, which is a bug of dmlgpu.
+        """
+        self._state.check()
+        expect_child("compile_operator", "operator", operator, Operator, self._state)
+        flags = _as_flags(flags)
+        desc, backend = operator.desc, self._state.backend
+        half = bool(flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
+        executable = self._state.call(backend.compile, desc, half)
+        in_place = loader.operator(desc.operator).in_place
+        inputs, outputs = ports_of(desc)
+        compiled = CompiledOperator(
+            self,
+            self._state,
+            title=desc.operator,
+            inputs=inputs,
+            outputs=outputs,
+            executable=executable,
+            flags=flags,
+            in_place=in_place,
+        )
+        compiled.name = operator.name
+        return compiled
+
+    def create_operator_initializer(self, operators: Sequence[CompiledOperator] = ()) -> OperatorInitializer:
+        """What initialises compiled operators (IDMLDevice::CreateOperatorInitializer); without any it does nothing.
+
+        Raises:
+            InvalidArgument: another device's operator, or one twice.
+        """
+        self._state.check()
+        return OperatorInitializer(self, self._state, operators)
+
+    def create_binding_table(self, dispatchable: Dispatchable | None = None) -> BindingTable:
+        """A table that binds buffers to a dispatchable (IDMLDevice::CreateBindingTable); None makes an empty one.
+
+        Raises:
+            InvalidArgument: another device's dispatchable.
+        """
+        self._state.check()
+        return BindingTable(self, self._state, dispatchable)
+
+    # ---- work and memory --------------------------------------------------------------------------------------------
+
+    def create_command_recorder(self) -> CommandRecorder:
+        """What writes dispatches into command lists (IDMLDevice::CreateCommandRecorder)."""
+        self._state.check()
+        return CommandRecorder(self, self._state)
+
+    def create_command_list(self) -> CommandList:
+        """An open, empty command list."""
+        self._state.check()
+        return CommandList(self, self._state)
+
+    def create_fence(self, initial_value: int = 0) -> Fence:
+        """A fence that has reached ``initial_value``."""
+        self._state.check()
+        return Fence(self, self._state, initial_value)
+
+    def create_buffer(self, size: int, name: str | None = None) -> Buffer:
+        """Memory of ``size`` bytes, zeroed.
+
+        Args:
+            size: bytes, a positive multiple of 4.
+            name: shows up in errors and in the driver's traces.
+
+        Raises:
+            InvalidArgument: not a positive multiple of 4.
+            OutOfMemory: beyond the adapter's limits or the device's memory budget.
+        """
+        self._state.check()
+        if not is_integer(size) or size <= 0 or size % 4:
+            raise InvalidArgument(f"create_buffer: size must be a positive multiple of 4 bytes, got {size!r}")
+        memory = self._state.call(self._state.backend.create_buffer, size, describe_buffer(name, size))
+        return Buffer(self, self._state, size=size, memory=memory, identity=memory, name=name)
+
+    def wrap_buffer(self, wgpu_buffer: Any, name: str | None = None) -> Buffer:
+        """A buffer over a wgpu buffer of the same wgpu device; see ``Buffer.from_wgpu``."""
+        self._state.check()
+        wrap = getattr(self._state.backend, "wrap_buffer", None)
+        if wrap is None:
+            raise InvalidArgument(f"Buffer.from_wgpu: {self.description} does not run on wgpu")
+        memory = self._state.call(wrap, wgpu_buffer, name or "")
+        return Buffer(self, self._state, size=memory.size, memory=memory, identity=wgpu_buffer, name=name)
+
+    # ---- features ---------------------------------------------------------------------------------------------------
+
+    @overload
+    def check_feature_support(self, query: TensorDataTypeSupportQuery) -> TensorDataTypeSupport: ...
+    @overload
+    def check_feature_support(self, query: FeatureLevelsQuery) -> FeatureLevels: ...
+    @overload
+    def check_feature_support(self, query: OperatorSupportQuery) -> OperatorSupport: ...
+
+    def check_feature_support(self, query: Query) -> Answer:
+        """What the device can do (IDMLDevice::CheckFeatureSupport).
+
+        Raises:
+            InvalidArgument: no query, an operator or field that does not exist, an empty list of levels.
+        """
+        self._state.check()
+        return support.answer(query, self._feature_level, self._refusal, operators.implemented())
+
+    def _refusal(self, desc: OperatorDesc) -> str | None:
+        """Why a description would be refused, or None."""
+        try:
+            self._check_desc(desc)
+        except DmlError as refused:
+            return str(refused)
+        return None
+
+
+def _as_flags(flags: ExecutionFlags) -> ExecutionFlags:
+    known = functools.reduce(lambda left, right: left | right, ExecutionFlags)
+    if not is_integer(flags) or flags & ~known or flags < 0:
+        names = ", ".join(flag.name or "" for flag in (ExecutionFlags.NONE, *ExecutionFlags))
+        raise InvalidArgument(f"compile_operator: flags must combine ExecutionFlags ({names}), got {flags!r}")
+    return ExecutionFlags(flags)
+
+
+_DEFAULT_LOCK = threading.Lock()
+_default: Device | None = None
+
+
+def default_device() -> Device:
+    """The device that is used where none is given: one per process, a new one after its removal.
+
+    The environment variable DMLGPU_ADAPTER chooses its adapter, see ``adapters.choose``.
+    """
+    global _default  # noqa: PLW0603 - the cache is the point
+    with _DEFAULT_LOCK:
+        if _default is None or _default.removed_reason is not None:
+            _default = Device()
+        return _default

@@ -1,0 +1,116 @@
+"""One operator on NumPy arrays, through all of DirectML's steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.device.binding import BindingTable, BufferArrayBinding
+from dmlgpu.device.buffer import Buffer
+from dmlgpu.device.device import Device, default_device
+from dmlgpu.device.operator import CompiledOperator, Port
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.operator_desc import OperatorDesc
+
+Array = NDArray[Any]
+
+
+def evaluate(desc: OperatorDesc, inputs: Sequence[Array | None], device: Device | None = None) -> tuple[Array, ...]:
+    """What an operator computes on NumPy arrays.
+
+    Args:
+        desc: the operator; layouts (strides, total sizes) are honoured on the device.
+        inputs: one array per flat input (``desc.inputs``), of the tensor's logical sizes and NumPy type (4-bit integers
+            one to a byte); None for an absent optional tensor. Inputs flagged OWNED_BY_DML are handed over at
+            initialisation.
+        device: None takes ``default_device()``.
+
+    Returns:
+        One array per flat output, of the tensor's logical sizes and NumPy type; absent optional outputs are left out.
+
+    Raises:
+        InvalidArgument: a wrong number of arrays, or an array of the wrong type or shape.
+        DmlError: as ``Device.create_operator`` and ``Device.create_buffer``.
+    """
+    device = device or default_device()
+    compiled = device.compile_operator(device.create_operator(desc))
+    buffers = [_upload(device, desc, port, array) for port, array in _paired(desc, compiled, inputs)]
+    outputs = [
+        None if port.desc is None else device.create_buffer(port.desc.byte_size, port.label)
+        for port in compiled.outputs
+    ]
+    _run(device, compiled, buffers, outputs)
+    results = tuple(
+        port.desc.decode(buffer.read())
+        for port, buffer in zip(compiled.outputs, outputs, strict=True)
+        if port.desc is not None and buffer is not None
+    )
+    for buffer in (*buffers, *outputs):
+        if buffer is not None:
+            buffer.release()
+    return results
+
+
+def _paired(
+    desc: OperatorDesc, compiled: CompiledOperator, inputs: Sequence[Array | None]
+) -> list[tuple[Port, Array | None]]:
+    if len(inputs) != len(compiled.inputs):
+        expected = f"{len(compiled.inputs)} arrays ({', '.join(port.label for port in compiled.inputs)})"
+        raise InvalidArgument(f"{desc.operator}: inputs must be {expected}, got {len(inputs)}")
+    return list(zip(compiled.inputs, inputs, strict=True))
+
+
+def _upload(device: Device, desc: OperatorDesc, port: Port, array: Array | None) -> Buffer | None:
+    tensor = port.desc
+    if tensor is None or array is None:
+        if (tensor is None) != (array is None):
+            expected = "None, since the description leaves it out" if tensor is None else "an array"
+            raise InvalidArgument(f"{desc.operator}: {port.label} must be {expected}, got {type(array).__name__}")
+        return None
+    given = np.asarray(array)
+    expected_type = tensor.data_type.numpy
+    if given.dtype != expected_type or given.shape != tensor.sizes:
+        raise InvalidArgument(
+            f"{desc.operator}: {port.label} must be an array of {expected_type} with shape {tensor.sizes}, "
+            f"got {given.dtype} with shape {given.shape}"
+        )
+    buffer = device.create_buffer(tensor.byte_size, port.label)
+    buffer.write(tensor.encode(given))
+    return buffer
+
+
+def _run(
+    device: Device, compiled: CompiledOperator, inputs: Sequence[Buffer | None], outputs: Sequence[Buffer | None]
+) -> None:
+    """Initialise and execute in one command list."""
+    persistent = _scratch(device, compiled.binding_properties.persistent_resource_size, "persistent resource")
+    initializer = device.create_operator_initializer([compiled])
+    first = device.create_binding_table(initializer)
+    owned = [buffer if port.owned else None for port, buffer in zip(compiled.inputs, inputs, strict=True)]
+    first.bind_inputs([BufferArrayBinding(owned)])
+    first.bind_outputs([persistent])
+
+    second = device.create_binding_table(compiled)
+    bound = [None if port.owned else buffer for port, buffer in zip(compiled.inputs, inputs, strict=True)]
+    second.bind_inputs(bound)
+    second.bind_outputs(outputs)
+    _bind_resources(device, second, compiled, persistent)
+
+    command_list, recorder = device.create_command_list(), device.create_command_recorder()
+    recorder.record_dispatch(command_list, initializer, first)
+    recorder.record_dispatch(command_list, compiled, second)
+    command_list.close()
+    device.queue.execute([command_list])
+
+
+def _bind_resources(device: Device, table: BindingTable, compiled: CompiledOperator, persistent: Buffer | None) -> None:
+    temporary = _scratch(device, compiled.binding_properties.temporary_resource_size, "temporary resource")
+    table.bind_temporary_resource(temporary)
+    table.bind_persistent_resource(persistent)
+
+
+def _scratch(device: Device, size: int, name: str) -> Buffer | None:
+    return device.create_buffer(-(-size // 4) * 4, name) if size else None

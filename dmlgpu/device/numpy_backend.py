@@ -1,0 +1,178 @@
+"""The NumPy reference as an adapter: everything runs without any driver."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import reference
+from dmlgpu.backend import AdapterInfo, Range, Resources
+from dmlgpu.errors import OperatorNotImplemented, OutOfMemory
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.plan import Profile, Target
+from dmlgpu.tensor import TensorDesc
+
+NUMPY_ADAPTER = AdapterInfo(
+    name="numpy",
+    backend="NumPy",
+    kind="cpu",
+    vendor="NumPy developers",
+    driver=f"NumPy {np.__version__}, Python {platform.python_version()}",
+)
+"""The adapter that is always there."""
+
+Memory: TypeAlias = NDArray[np.uint8]
+Work: TypeAlias = Callable[[], None]
+
+PERSISTENT_STEP = 256
+"""Distance grid, in bytes, of owned tensors within a persistent resource."""
+
+
+@dataclass(frozen=True)
+class OwnedTensor:
+    """Where the persistent resource keeps an input that is handed over at initialisation."""
+
+    index: int
+    offset: int
+    size: int
+
+
+class NumPyExecutable:
+    """One operator, computed by the reference; owned inputs lie in the persistent resource as they were given."""
+
+    temporary_size = 0
+
+    def __init__(self, desc: OperatorDesc):
+        self._desc = desc
+        self._inputs = tuple(tensor for _, _, tensor in desc.inputs)
+        self._outputs = tuple(tensor for _, _, tensor in desc.outputs)
+        self._owned, self.persistent_size = _lay_out(self._inputs)
+
+    def bind(self, resources: Resources) -> Sequence[Work]:
+        """The work of one execution on these resources."""
+        sources = list(resources.inputs)
+        for owned in self._owned:
+            persistent = resources.persistent
+            assert persistent is not None
+            sources[owned.index] = Range(persistent.buffer, persistent.offset + owned.offset, owned.size)
+
+        def execute() -> None:
+            arrays = [
+                None if tensor is None or source is None else tensor.decode(_view(source))
+                for tensor, source in zip(self._inputs, sources, strict=True)
+            ]
+            results = reference.evaluate(self._desc, arrays)
+            for tensor, target, result in zip(self._outputs, resources.outputs, results, strict=True):
+                if tensor is not None and target is not None:
+                    _view(target)[: tensor.byte_size] = tensor.encode(result)
+
+        return (execute,)
+
+    def bind_initialization(self, resources: Resources) -> Sequence[Work]:
+        """The work that copies the owned inputs into the persistent resource."""
+        return tuple(self._copy(owned, resources) for owned in self._owned)
+
+    def _copy(self, owned: OwnedTensor, resources: Resources) -> Work:
+        source, persistent = resources.inputs[owned.index], resources.persistent
+        assert source is not None and persistent is not None
+        begin = persistent.offset + owned.offset
+
+        def copy() -> None:
+            persistent.buffer[begin : begin + owned.size] = _view(source)[: owned.size]
+
+        return copy
+
+
+class NumPyBackend:
+    """An executor on host memory. Work is done by the time ``submit`` returns."""
+
+    def __init__(self, deterministic: bool = False, memory_budget: int | None = None):
+        self.info = NUMPY_ADAPTER
+        self.target = Target(name=self.info.name, profile=Profile.CPU, deterministic=deterministic)
+        self._budget, self._allocated = memory_budget, 0
+        self._serial = 0
+
+    def check(self, desc: OperatorDesc) -> None:
+        """Raise OperatorNotImplemented when the operator has no reference; every type is computed."""
+        if desc.operator not in reference.implemented():
+            raise OperatorNotImplemented(desc.operator)
+
+    def compile(self, desc: OperatorDesc, half_precision: bool = False) -> NumPyExecutable:
+        """Make an operator ready; half precision is never used."""
+        return NumPyExecutable(desc)
+
+    def create_buffer(self, size: int, label: str) -> Memory:
+        """Zeroed memory, aligned for every data type.
+
+        Raises:
+            OutOfMemory: beyond the memory budget, or when the host has no more.
+        """
+        if self._budget is not None and self._allocated + size > self._budget:
+            raise OutOfMemory(
+                f"{label}: {size:,} bytes exceed the memory budget of {self._budget:,} bytes,"
+                f" of which {self._allocated:,} are in use"
+            )
+        try:
+            memory = np.zeros(-(-size // 8), np.uint64).view(np.uint8)[:size]
+        except MemoryError as error:
+            raise OutOfMemory(f"{label}: the host has no {size:,} bytes left") from error
+        self._allocated += size
+        return memory
+
+    def destroy_buffer(self, buffer: Memory) -> None:
+        """Take a buffer out of the memory budget; the memory goes with its last reference."""
+        self._allocated -= buffer.size
+
+    def write(self, buffer: Memory, offset: int, data: Memory) -> None:
+        """Put bytes into a buffer."""
+        buffer[offset : offset + data.size] = data
+
+    def read(self, buffer: Memory, offset: int, size: int) -> Memory:
+        """A copy of a buffer's bytes."""
+        return buffer[offset : offset + size].copy()
+
+    def copy(self, source: Memory, source_offset: int, destination: Memory, destination_offset: int, size: int) -> Work:
+        """A copy between buffers as a unit of work."""
+
+        def copy() -> None:
+            destination[destination_offset : destination_offset + size] = source[source_offset : source_offset + size]
+
+        return copy
+
+    def submit(self, work: Sequence[Work]) -> int:
+        """Run units of work in order, now."""
+        for unit in work:
+            unit()
+        self._serial += 1
+        return self._serial
+
+    def is_done(self, serial: int) -> bool:
+        """Always: work is done when ``submit`` returns."""
+        return True
+
+    def wait(self, serial: int, timeout: float | None = None) -> bool:
+        """Always at once."""
+        return True
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def _view(source: Range) -> Memory:
+    view: Memory = source.buffer[source.offset : source.offset + source.size]
+    return view
+
+
+def _lay_out(inputs: Sequence[TensorDesc | None]) -> tuple[tuple[OwnedTensor, ...], int]:
+    """Places for the owned inputs, one after another, and the size of all."""
+    owned, end = [], 0
+    for index, tensor in enumerate(inputs):
+        if tensor is not None and tensor.owned_by_dml:
+            owned.append(OwnedTensor(index, end, tensor.byte_size))
+            end += -(-tensor.byte_size // PERSISTENT_STEP) * PERSISTENT_STEP
+    return tuple(owned), end

@@ -1,0 +1,205 @@
+"""Operators, what they compile to, and what initialises them (DirectML: IDMLOperator, IDMLDispatchable)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dmlgpu.backend import Executable
+from dmlgpu.device.child import DeviceChild, as_tuple, expect_child
+from dmlgpu.enums import ExecutionFlags
+from dmlgpu.errors import InvalidArgument, InvalidState
+from dmlgpu.tensor import TensorDesc
+
+if TYPE_CHECKING:
+    from dmlgpu.device.device import Device
+    from dmlgpu.device.state import DeviceState
+    from dmlgpu.operator_desc import OperatorDesc
+
+
+@dataclass(frozen=True)
+class BindingProperties:
+    """What a dispatchable needs bound (DirectML: DML_BINDING_PROPERTIES).
+
+    Attributes:
+        required_descriptor_count: resources that one dispatch binds.
+        temporary_resource_size: bytes of scratch memory; 0 where none is needed.
+        persistent_resource_size: bytes that initialisation fills; 0 where none is needed, and for initializers.
+    """
+
+    required_descriptor_count: int
+    temporary_resource_size: int = 0
+    persistent_resource_size: int = 0
+
+
+@dataclass(frozen=True)
+class Port:
+    """One input or output of a compiled operator.
+
+    Attributes:
+        label: as messages name it: ``indices_tensor (input 1)``.
+        desc: the tensor, or None where an optional one is absent.
+    """
+
+    label: str
+    desc: TensorDesc | None
+
+    @property
+    def owned(self) -> bool:
+        """Whether the tensor is handed over at initialisation."""
+        return self.desc is not None and self.desc.owned_by_dml
+
+    @property
+    def bound_at_execution(self) -> bool:
+        """Whether an execution binds it."""
+        return self.desc is not None and not self.desc.owned_by_dml
+
+
+@dataclass(frozen=True)
+class PersistentRange:
+    """Where an initialisation put the persistent resource of an operator.
+
+    Attributes:
+        memory: kept so that its identity is not given to other memory.
+    """
+
+    memory_id: int
+    offset: int
+    memory: object = field(default=None, compare=False, repr=False)
+
+
+class Operator(DeviceChild):
+    """A checked operator description (DirectML: IDMLOperator); ``Device.compile_operator`` makes it executable."""
+
+    def __init__(self, device: Device, state: DeviceState, desc: OperatorDesc):
+        super().__init__(device, state)
+        self._desc = desc
+
+    @property
+    def desc(self) -> OperatorDesc:
+        """The description that the operator was created from."""
+        return self._desc
+
+    @property
+    def description(self) -> str:
+        """The operator as messages name it."""
+        return f"{self._desc.operator} {self._name!r}" if self._name else self._desc.operator
+
+
+class CompiledOperator(DeviceChild):
+    """An operator, or a graph of them, made ready for the device's adapter (DirectML: IDMLCompiledOperator).
+
+    It must be initialised exactly once, by executing an ``OperatorInitializer``, before it is executed.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        state: DeviceState,
+        *,
+        title: str,
+        inputs: tuple[Port, ...],
+        outputs: tuple[Port, ...],
+        executable: Executable,
+        flags: ExecutionFlags = ExecutionFlags.NONE,
+        in_place: bool = False,
+    ):
+        super().__init__(device, state)
+        self._title, self._executable, self._flags = title, executable, flags
+        self.in_place = in_place
+        self.inputs, self.outputs = inputs, outputs
+        self._properties = _properties(inputs, outputs, executable)
+        self._initialized_at: PersistentRange | None = None
+
+    @property
+    def binding_properties(self) -> BindingProperties:
+        """What its execution binds (IDMLDispatchable::GetBindingProperties)."""
+        self._state.check()
+        return self._properties
+
+    @property
+    def flags(self) -> ExecutionFlags:
+        """The flags that it was compiled with."""
+        return self._flags
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether its initialisation was submitted."""
+        return self._initialized_at is not None
+
+    @property
+    def description(self) -> str:
+        """The operator as messages name it."""
+        return f"{self._title} {self._name!r}" if self._name else self._title
+
+
+class OperatorInitializer(DeviceChild):
+    """Prepares compiled operators for execution (DirectML: IDMLOperatorInitializer).
+
+    Its inputs are, per operator, an array of the tensors flagged OWNED_BY_DML; its outputs are the operators'
+    persistent resources.
+    """
+
+    _kind = "initializer"
+
+    def __init__(self, device: Device, state: DeviceState, operators: Sequence[CompiledOperator]):
+        super().__init__(device, state)
+        self._serial: int | None = None
+        self.operators: tuple[CompiledOperator, ...] = ()
+        self._take(operators)
+
+    @property
+    def binding_properties(self) -> BindingProperties:
+        """What its execution binds (IDMLDispatchable::GetBindingProperties); may change with ``reset``."""
+        self._state.check()
+        inputs = sum(port.owned for compiled in self.operators for port in compiled.inputs)
+        outputs = sum(compiled._properties.persistent_resource_size > 0 for compiled in self.operators)
+        return BindingProperties(inputs + outputs)
+
+    def reset(self, operators: Sequence[CompiledOperator] = ()) -> None:
+        """Target another set of operators (IDMLOperatorInitializer::Reset). Not thread-safe.
+
+        Binding tables made for the initializer must be reset as well.
+
+        Raises:
+            InvalidState: an execution of the initializer is in flight.
+            InvalidArgument: as ``Device.create_operator_initializer``.
+        """
+        self._state.check()
+        if self._state.is_in_flight(self._serial):
+            raise InvalidState(f"{self.description}: reset while its execution is in flight; wait on a fence first")
+        self._take(operators)
+
+    def _take(self, operators: Sequence[CompiledOperator]) -> None:
+        taken: tuple[CompiledOperator, ...] = as_tuple(self.description, "operators", operators, "compiled operators")
+        for index, compiled in enumerate(taken):
+            expect_child(self.description, f"operators[{index}]", compiled, CompiledOperator, self._state)
+            if compiled in taken[:index]:
+                first = taken.index(compiled)
+                raise InvalidArgument(
+                    f"{self.description}: operators[{index}], {compiled.description}, is already operators[{first}]; "
+                    "an operator is initialised exactly once"
+                )
+        self.operators = taken
+
+
+Dispatchable = CompiledOperator | OperatorInitializer
+
+
+def ports_of(desc: OperatorDesc) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    """The inputs and outputs of an operator, flat, in struct order."""
+    return _ports(desc.inputs, "input"), _ports(desc.outputs, "output")
+
+
+def _ports(tensors: Sequence[tuple[str, int | None, TensorDesc | None]], kind: str) -> tuple[Port, ...]:
+    return tuple(
+        Port(f"{field if place is None else f'{field}[{place}]'} ({kind} {index})", desc)
+        for index, (field, place, desc) in enumerate(tensors)
+    )
+
+
+def _properties(inputs: tuple[Port, ...], outputs: tuple[Port, ...], executable: Executable) -> BindingProperties:
+    temporary, persistent = executable.temporary_size, executable.persistent_size
+    tensors = sum(port.bound_at_execution for port in inputs + outputs)
+    return BindingProperties(tensors + (temporary > 0) + (persistent > 0), temporary, persistent)

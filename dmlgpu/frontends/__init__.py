@@ -1,0 +1,1 @@
+"""Ways into dmlgpu for models and programs that were written for other tools."""

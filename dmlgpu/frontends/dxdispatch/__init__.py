@@ -1,0 +1,61 @@
+"""DxDispatch's JSON models of DirectML operators: load, run, see what they print and write.
+
+The format is documented in DxDispatch's guide (github.com/microsoft/DirectML, DxDispatch/doc/Guide.md). Operator
+dispatchables are offered; HLSL, ONNX and serialised graphs, deferred resources and images are refused by name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dmlgpu.device.device import Device
+from dmlgpu.frontends.dxdispatch.execution import execute
+from dmlgpu.frontends.dxdispatch.loading import load
+from dmlgpu.frontends.dxdispatch.model import Model
+from dmlgpu.frontends.dxdispatch.resources import MissingFile
+from dmlgpu.frontends.dxdispatch.result import Dispatched, Event, Initialized, Printed, Result, Written
+
+__all__ = [
+    "Dispatched",
+    "Event",
+    "Initialized",
+    "MissingFile",
+    "Model",
+    "Printed",
+    "Result",
+    "Written",
+    "execute",
+    "load",
+    "run",
+]
+
+
+def run(
+    model: Model | Mapping[str, Any] | str | os.PathLike[str],
+    device: Device | None = None,
+    *,
+    output_directory: str | os.PathLike[str] | None = None,
+) -> dict[str, NDArray[Any]]:
+    """Run a model and return what it prints and writes.
+
+    Args:
+        model: the path of a JSON file, what such a file holds as a Python mapping, or a loaded model.
+        device: where to run; None opens the default adapter.
+        output_directory: where relative files are written; None means the current directory.
+
+    Returns:
+        Every resource that a print or writeFile names, as the last such command saw it: in the type of its initial
+        values; with the sizes that writeFile gives, else those of the tensor it was last written as, else those of its
+        .npy file, else those of a tensor it is read as, else flat. A tensor's sizes count where it takes the whole of
+        the resource.
+
+    Raises:
+        ModelError, MissingFile: as ``load``.
+        ModelError, BindingError, NotSupported, OutOfMemory: as ``execute``.
+    """
+    loaded = model if isinstance(model, Model) else load(model)
+    return dict(execute(loaded, device, output_directory=output_directory).resources)

@@ -1,0 +1,168 @@
+"""Bindings of a model: which bytes of which resource each tensor of an operator gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dmlgpu.errors import ModelError
+from dmlgpu.frontends.dxdispatch.model import Bindings, BindPoint, BoundRange
+from dmlgpu.frontends.dxdispatch.node import UINT64_MAX, Node, child_path, listing, nearest
+from dmlgpu.frontends.dxdispatch.resources import Resource
+from dmlgpu.frontends.dxdispatch.values import optional
+from dmlgpu.tensor import TensorDesc
+
+T = TypeVar("T")
+
+# DirectML operators ignore all but the name and the elements; the rest is for other kinds of dispatchable.
+_KEYS = (
+    "name",
+    "elementOffset",
+    "elementCount",
+    "elementSizeInBytes",
+    "elementStride",
+    "format",
+    "shape",
+    "counter",
+    "counterOffsetBytes",
+)
+
+
+def parse_bindings(
+    node: Node | None,
+    parent_path: str,
+    points: tuple[BindPoint, ...],
+    resources: Mapping[str, Resource],
+    *,
+    initial: bool,
+) -> Bindings:
+    """What a ``bindings`` object binds to ``points``, flattened.
+
+    Args:
+        node: the object, or None where the model has none.
+        parent_path: where the object stands or would stand.
+        points: the bind points to look up.
+        resources: the model's resources.
+        initial: whether this is for the initialisation, which takes the tensors with OWNED_BY_DML, or for a dispatch,
+            which takes all others.
+
+    Raises:
+        ModelError: for a tensor without a resource, a resource without a tensor, a range outside its resource.
+    """
+    bound: list[BoundRange | None] = []
+    for point in points:
+        path = child_path(parent_path, point.name)
+        sources = _sources(node.get(point.name) if node is not None else None, path, point)
+        for source, tensor in zip(sources, point.tensors, strict=True):
+            bound.append(_bind(source, _Slot(point.name, tensor, path, initial), resources))
+    return tuple(bound)
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """One tensor to bind: its field, its description, where the model binds it, and when."""
+
+    name: str
+    tensor: TensorDesc | None
+    path: str
+    initial: bool
+
+
+def allow_points(node: Node | None, points: tuple[BindPoint, ...], operator: str) -> None:
+    """Refuse bindings to names that are no tensors of the operator."""
+    names = [point.name for point in points]
+    for name, member in node.items() if node is not None else ():
+        if name not in names:
+            suggestion = nearest(name, names) or f"; known are {listing(names)}"
+            raise member.error(f"{operator} has no such tensor to bind here: {name!r}{suggestion}")
+
+
+def _sources(member: Node | None, path: str, point: BindPoint) -> tuple[Node | None, ...]:
+    count = len(point.tensors)
+    if member is None or member.value is None:
+        return (None,) * count
+    given = member.elements() if isinstance(member.value, list | tuple) else (member,)
+    if len(given) != count:
+        raise ModelError(
+            path, f"{point.name} has {count} {'tensor' if count == 1 else 'tensors'}, got {len(given)} resources"
+        )
+    return tuple(None if source.value is None else source for source in given)
+
+
+def _bind(source: Node | None, slot: _Slot, resources: Mapping[str, Resource]) -> BoundRange | None:
+    name, tensor = slot.name, slot.tensor
+    wanted = tensor is not None and tensor.owned_by_dml == slot.initial
+    if source is None:
+        if not wanted:
+            return None
+        when = " at initialisation, as it has the flag OWNED_BY_DML" if slot.initial else ""
+        raise ModelError(slot.path, f"{name} needs a resource{when}, but none is bound")
+    if tensor is None:
+        raise source.error(f"the description leaves out the optional tensor {name}, so nothing can be bound to it")
+    if not wanted and slot.initial:
+        raise source.error(f"{name} lacks the flag OWNED_BY_DML: the dispatch command binds it, not the dispatchable")
+    if not wanted:
+        raise source.error(f"{name} has the flag OWNED_BY_DML: the dispatchable binds it, not the dispatch command")
+    return _range(source, name, tensor, resources)
+
+
+def _range(source: Node, name: str, tensor: TensorDesc, resources: Mapping[str, Resource]) -> BoundRange:
+    """The range that a source names: by default from the resource's start and as long as the tensor."""
+    if isinstance(source.value, str):
+        resource, offset, size = lookup(source, resources, "resource"), 0, tensor.byte_size
+    else:
+        source.allow(_KEYS, "a binding")
+        _check_ignored(source)
+        resource = lookup(source.require("name", "a binding"), resources, "resource")
+        offset, given = _element_range(source, resource)
+        size = given or tensor.byte_size
+    if offset + size > resource.allocated_size:
+        raise source.error(
+            f"{name} needs {size} bytes from byte {offset} on, "
+            f"but resource {resource.name!r} has {resource.allocated_size} bytes"
+        )
+    if size < tensor.byte_size:
+        raise source.error(f"gives {name} {size} bytes, but it takes {tensor.byte_size}")
+    return BoundRange(resource.name, offset, size, tensor, source.path)
+
+
+def _element_range(source: Node, resource: Resource) -> tuple[int, int]:
+    """Offset and size in bytes of the elements that a binding asks for; size 0 leaves it to the tensor.
+
+    Sizes are rounded up to 4 bytes, as those of tensors and resources are.
+    """
+    first = optional(source.get("elementOffset"), _uint64, 0)
+    count = optional(source.get("elementCount"), _uint64, 0)
+    size_node = source.get("elementSizeInBytes") or source.get("elementStride")
+    bits = 8 * optional(size_node, Node.integer, 0) or resource.data_type.bits
+    if not bits and (first or count):
+        raise source.error(
+            f"elementSizeInBytes must be given, as resource {resource.name!r} holds mixed types and has no element size"
+        )
+    if first * bits % 8:
+        raise source.error(f"elementOffset must be at a whole byte, got {first} elements of {bits} bits")
+    return first * bits // 8, -(-count * bits // 32) * 4
+
+
+def _uint64(node: Node) -> int:
+    return node.integer(0, UINT64_MAX)
+
+
+def _check_ignored(source: Node) -> None:
+    for key in ("format", "counter"):
+        optional(source.get(key), Node.string)
+    optional(source.get("counterOffsetBytes"), _uint64)
+    optional(source.get("shape"), Node.integers)
+
+
+def lookup(node: Node, known: Mapping[str, T], what: str) -> T:
+    """The entry of ``known`` that a string names.
+
+    Raises:
+        ModelError: when there is none, with the nearest name.
+    """
+    name = node.string()
+    if name not in known:
+        raise node.error(f"the model has no {what} {name!r}{nearest(name, list(known))}")
+    return known[name]

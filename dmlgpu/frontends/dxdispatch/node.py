@@ -1,0 +1,140 @@
+"""A JSON value that knows where it stands, so that every complaint names its path."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dmlgpu.errors import ModelError
+
+UINT32_MAX = 2**32 - 1
+UINT64_MAX = 2**64 - 1
+
+_IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
+
+
+def nearest(word: str, candidates: Collection[str]) -> str:
+    """``"; did you mean 'Axis'?"`` for the candidate most like ``word``, or nothing where none is."""
+    by_folded = {candidate.casefold(): candidate for candidate in candidates}
+    match = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
+    return f"; did you mean {by_folded[match[0]]!r}?" if match else ""
+
+
+def listing(words: Collection[str]) -> str:
+    """The words quoted, as a list to read: ``'a', 'b' or 'c'``."""
+    quoted = [repr(word) for word in words]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}" if quoted else "none"
+
+
+def child_path(path: str, key: str) -> str:
+    """The path of a member: ``$.resources.A``, or ``$.resources["my buffer"]`` where the key is no identifier."""
+    return f"{path}.{key}" if _IDENTIFIER.match(key) else f"{path}[{json.dumps(key)}]"
+
+
+def _kind(value: Any) -> str:
+    """What a value is in JSON's words, with the value itself where it is short."""
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return f"an array of {len(value)}"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float | str):
+        text = repr(value)
+        return text if len(text) <= 60 else f"{text[:57]}..."
+    return f"a Python {type(value).__name__}"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value of a model and its path.
+
+    Attributes:
+        value: as the JSON parser gave it, or as a caller wrote it in Python.
+        path: dotted, from ``$``.
+    """
+
+    value: Any
+    path: str = "$"
+
+    def error(self, reason: str) -> ModelError:
+        """A complaint about this value, to be raised."""
+        return ModelError(self.path, reason)
+
+    def expected(self, what: str) -> ModelError:
+        """The complaint that this value is not ``what``."""
+        return self.error(f"must be {what}, got {_kind(self.value)}")
+
+    # -- objects ----------------------------------------------------------------------------------------------------
+
+    def mapping(self) -> Mapping[str, Any]:
+        """The value as an object; its keys are strings and unique."""
+        if not isinstance(self.value, Mapping):
+            raise self.expected("an object")
+        for key in getattr(self.value, "duplicates", ()):
+            raise Node(None, child_path(self.path, key)).error("this key is given more than once")
+        for key in self.value:
+            if not isinstance(key, str):
+                raise self.error(f"keys must be strings, got {key!r}")
+        return self.value
+
+    def allow(self, keys: Collection[str], what: str) -> None:
+        """Refuse members other than ``keys``; ``what`` names the object in the message."""
+        for key in self.mapping():
+            if key not in keys:
+                suggestion = nearest(key, keys) or f"; known keys are {listing(keys)}"
+                raise ModelError(child_path(self.path, key), f"{what} has no key {key!r}{suggestion}")
+
+    def get(self, key: str) -> Node | None:
+        """The member, or None where it is absent."""
+        mapping = self.mapping()
+        return Node(mapping[key], child_path(self.path, key)) if key in mapping else None
+
+    def require(self, key: str, what: str) -> Node:
+        """The member; its absence is refused, ``what`` names the object in the message."""
+        member = self.get(key)
+        if member is None:
+            raise ModelError(child_path(self.path, key), f"{what} needs the key {key!r}")
+        return member
+
+    def items(self) -> Iterator[tuple[str, Node]]:
+        """The members in their order."""
+        return ((key, Node(value, child_path(self.path, key))) for key, value in self.mapping().items())
+
+    # -- arrays and scalars -----------------------------------------------------------------------------------------
+
+    def elements(self) -> tuple[Node, ...]:
+        """The elements of an array."""
+        return tuple(Node(value, f"{self.path}[{index}]") for index, value in enumerate(self.array()))
+
+    def array(self) -> list[Any] | tuple[Any, ...]:
+        """The value as an array."""
+        if not isinstance(self.value, list | tuple):
+            raise self.expected("an array")
+        return self.value
+
+    def string(self) -> str:
+        """The value as a string."""
+        if not isinstance(self.value, str):
+            raise self.expected("a string")
+        return self.value
+
+    def boolean(self) -> bool:
+        """The value as true or false."""
+        if not isinstance(self.value, bool):
+            raise self.expected("true or false")
+        return self.value
+
+    def integer(self, low: int = 0, high: int = UINT32_MAX) -> int:
+        """The value as an integer from ``low`` to ``high``; 1.0 is not one."""
+        if isinstance(self.value, bool) or not isinstance(self.value, int) or not low <= self.value <= high:
+            raise self.expected(f"an integer from {low} to {high}")
+        return self.value
+
+    def integers(self, low: int = 0, high: int = UINT32_MAX) -> tuple[int, ...]:
+        """The value as an array of integers from ``low`` to ``high``."""
+        return tuple(element.integer(low, high) for element in self.elements())

@@ -1,0 +1,230 @@
+"""Operator and tensor descriptions from their JSON form, by the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from dmlgpu import descs, enums
+from dmlgpu.enums import DataType, TensorFlags, TensorType
+from dmlgpu.errors import InvalidArgument, InvalidDescription, ModelError
+from dmlgpu.frontends.dxdispatch.node import UINT64_MAX, Node, child_path, nearest
+from dmlgpu.frontends.dxdispatch.values import (
+    optional,
+    parse_data_type,
+    parse_enum,
+    parse_flags,
+    parse_float,
+    parse_scalar,
+)
+from dmlgpu.operator_desc import OperatorDesc, ScaleBias, Size2D
+from dmlgpu.schema.loader import FieldSchema, OperatorSchema, catalog, operator
+from dmlgpu.schema.names import class_name, to_directml
+from dmlgpu.tensor import TensorDesc
+
+_TENSOR_KEYS = (
+    "DataType",
+    "Flags",
+    "DimensionCount",
+    "Sizes",
+    "Strides",
+    "TotalTensorSizeInBytes",
+    "GuaranteedBaseOffsetAlignment",
+)
+INT32_RANGE = (-(2**31), 2**31 - 1)
+
+OPERATOR_PREFIX = "DML_OPERATOR_"
+
+
+def parse_operator(node: Node, own_keys: Collection[str] = (), *, fused: bool = False) -> tuple[OperatorDesc, Node]:
+    """An operator description and the object that holds its fields.
+
+    Both forms are read: ``{"type": T, "desc": {fields}}`` and ``{"type": T, fields}``; keys may begin with a capital.
+
+    Args:
+        node: the object.
+        own_keys: keys of the object that belong to its owner, a dispatchable.
+        fused: whether this is an activation fused into another operator, which has no tensors.
+
+    Raises:
+        ModelError: naming the path of the offending key.
+    """
+    type_key = next((key for key in ("type", "Type") if key in node.mapping()), "type")
+    schema = parse_operator_type(node.require(type_key, "an operator"))
+    desc_key = next((key for key in ("desc", "Desc") if key in node.mapping()), None)
+    if desc_key is not None:
+        node.allow((type_key, desc_key, *own_keys), "an operator given by type and desc")
+        fields, known = node.require(desc_key, "an operator"), []
+    else:
+        fields, known = node, [type_key, *own_keys]
+    known += [field.name for field in schema.fields if not (fused and field.is_tensor)]
+    fields.allow(known, f"{'a fused ' if fused else ''}{schema.name}")
+    return _describe(schema, fields, fused), fields
+
+
+def parse_operator_type(node: Node) -> OperatorSchema:
+    """The operator that a type names, with or without ``DML_OPERATOR_``."""
+    name = node.string().removeprefix(OPERATOR_PREFIX)
+    try:
+        schema = operator(name)
+    except InvalidArgument:
+        schema = None
+    if schema is None or name != name.upper():
+        raise node.error(f"DirectML has no operator {name!r}{nearest(name, list(catalog()))}")
+    return schema
+
+
+def _describe(schema: OperatorSchema, fields: Node, fused: bool) -> OperatorDesc:
+    values = {}
+    for field in schema.python_fields:
+        if fused and field.is_tensor:
+            continue
+        member = fields.get(field.name)
+        if member is None or (member.value is None and field.optional):
+            if not field.optional:
+                raise ModelError(child_path(fields.path, field.name), f"{schema.name} needs the field {field.name!r}")
+            continue
+        values[field.python_name] = (
+            _array(member, field, schema, fields) if field.is_array else _one(member, field, schema, fields)
+        )
+    _check_counts(schema, fields)
+    try:
+        return descs.by_name(schema.name)(**values)
+    except InvalidDescription as error:
+        raise located(error, fields) from error
+
+
+def located(error: InvalidDescription, fields: Node) -> ModelError:
+    """The complaint about a description as one about the model.
+
+    Args:
+        error: names a field in Python, ``input_tensors[1].sizes[0]``.
+        fields: the JSON object that holds the fields; the path is spelled as DirectML does and leads through the
+            ``Desc`` of tensors that have one.
+    """
+    name, *rest = error.field.split(".")
+    stem, bracket, index = name.partition("[")
+    path, value = child_path(fields.path, to_directml(stem)), fields.mapping().get(to_directml(stem))
+    if isinstance(value, list | tuple) and index.rstrip("]").isdecimal() and int(index.rstrip("]")) < len(value):
+        value = value[int(index.rstrip("]"))]
+    middle = "Desc." if rest and isinstance(value, Mapping) and "Desc" in value else ""
+    below = ".".join(to_directml(part) for part in rest)
+    return ModelError(f"{path}{bracket}{index}{'.' if rest else ''}{middle}{below}", str(error))
+
+
+def _array(member: Node, field: FieldSchema, schema: OperatorSchema, fields: Node) -> tuple[Any, ...]:
+    return tuple(_one(element, field, schema, fields) for element in member.elements())
+
+
+def _one(member: Node, field: FieldSchema, schema: OperatorSchema, fields: Node) -> Any:
+    if field.type == "SCALAR_UNION":
+        return _scalar_union(member, schema, fields)
+    parse = _PARSERS.get(field.type) or _enum_parser(field.type)
+    return parse(member)
+
+
+def _check_counts(schema: OperatorSchema, fields: Node) -> None:
+    """The count of an array may be left out; where it is given it must be right."""
+    for field in schema.python_fields:
+        if field.count_field is None or (count := fields.get(field.count_field)) is None:
+            continue
+        array = fields.get(field.name)
+        length = 0 if array is None else len(array.array())
+        if count.integer() != length:
+            raise count.error(f"must be {length}, the length of {field.name!r}, got {count.value}")
+
+
+# -- the kinds of field ---------------------------------------------------------------------------------------------
+
+
+def parse_tensor(node: Node) -> TensorDesc:
+    """A tensor description: ``{"Type": "BUFFER", "Desc": {fields}}`` or the fields alone.
+
+    Raises:
+        ModelError: naming the path of the offending key.
+    """
+    kind = optional(node.get("Type"), lambda at: parse_enum(at, TensorType, "DML_TENSOR_TYPE_"), TensorType.BUFFER)
+    if kind is not TensorType.BUFFER:
+        raise node.require("Type", "it").error(f"must be BUFFER, got {kind.name}")
+    inner = node.get("Desc")
+    node.allow((*_TENSOR_KEYS, "Type") if inner is None else ("Type", "Desc"), "a tensor description")
+    inner = node if inner is None else inner
+    if inner is not node:
+        inner.allow(_TENSOR_KEYS, "a buffer tensor description")
+    sizes = inner.require("Sizes", "a tensor description").integers()
+    _check_dimensions(inner.get("DimensionCount"), len(sizes))
+    return TensorDesc(
+        data_type=parse_data_type(inner.require("DataType", "a tensor description")),
+        sizes=sizes,
+        strides=_strides(inner.get("Strides"), len(sizes)),
+        flags=optional(
+            inner.get("Flags"), lambda at: parse_flags(at, TensorFlags, "DML_TENSOR_FLAG_"), TensorFlags.NONE
+        ),
+        total_tensor_size_in_bytes=optional(inner.get("TotalTensorSizeInBytes"), lambda at: at.integer(0, UINT64_MAX))
+        or None,
+        guaranteed_base_offset_alignment=optional(inner.get("GuaranteedBaseOffsetAlignment"), Node.integer, 0),
+    )
+
+
+def _check_dimensions(count: Node | None, dimensions: int) -> None:
+    if count is not None and count.integer() != dimensions:
+        raise count.error(f"must be {dimensions}, the length of 'Sizes', got {count.value}")
+
+
+def _strides(node: Node | None, dimensions: int) -> tuple[int, ...] | None:
+    """Strides, or None for packed ones: absent, null or empty."""
+    if node is None or node.value is None or not node.array():
+        return None
+    if len(node.array()) != dimensions:
+        raise node.error(f"must have {dimensions} entries, the length of 'Sizes', got {len(node.array())}")
+    return node.integers()
+
+
+def _scale_bias(node: Node) -> ScaleBias:
+    node.allow(("Scale", "Bias"), "a DML_SCALE_BIAS")
+    return ScaleBias(*(parse_float(node.require(key, "a DML_SCALE_BIAS")) for key in ("Scale", "Bias")))
+
+
+def _size_2d(node: Node) -> Size2D:
+    node.allow(("Width", "Height"), "a DML_SIZE_2D")
+    return Size2D(*(node.require(key, "a DML_SIZE_2D").integer() for key in ("Width", "Height")))
+
+
+def _scalar_union(node: Node, schema: OperatorSchema, fields: Node) -> int | float:
+    """A number, or an object with the union's member for the data type: ``{"Int32": 5}``; FLOAT16 has its bits there.
+
+    The data type is that of the operator's one field of this kind.
+    """
+    type_field = next(field.name for field in schema.fields if field.type == "DML_TENSOR_DATA_TYPE")
+    data_type = parse_data_type(fields.require(type_field, schema.name))
+    if data_type.bits < 8:
+        raise fields.require(type_field, schema.name).error(f"{data_type.name} is no type of a scalar")
+    if not isinstance(node.value, Mapping):
+        return parse_scalar(node, data_type)
+    if data_type is DataType.FLOAT16:
+        node.allow(("UInt16",), "a DML_SCALAR_UNION that holds FLOAT16")
+        bits = node.require("UInt16", "a DML_SCALAR_UNION that holds FLOAT16").integer(0, 2**16 - 1)
+        return float(np.uint16(bits).view(np.float16))
+    key = data_type.name.capitalize() if data_type.is_signed else f"UI{data_type.name[2:].lower()}"
+    node.allow((key,), f"a DML_SCALAR_UNION that holds {data_type.name}")
+    return parse_scalar(node.require(key, f"a DML_SCALAR_UNION that holds {data_type.name}"), data_type)
+
+
+def _enum_parser(type_name: str) -> Callable[[Node], Any]:
+    members = getattr(enums, class_name(type_name.removeprefix("DML_")))
+    return lambda node: parse_enum(node, members, f"{type_name}_")
+
+
+_PARSERS: dict[str, Callable[[Node], Any]] = {
+    "TENSOR": parse_tensor,
+    "UINT": Node.integer,
+    "INT": lambda node: node.integer(*INT32_RANGE),
+    "FLOAT": parse_float,
+    "BOOL": Node.boolean,
+    "SCALE_BIAS": _scale_bias,
+    "SIZE_2D": _size_2d,
+    "OPERATOR_DESC": lambda node: parse_operator(node, fused=True)[0],
+    "DML_TENSOR_DATA_TYPE": parse_data_type,
+}

@@ -1,0 +1,88 @@
+"""Reading a resource's bytes as an array, as printed text, as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.enums import DataType
+from dmlgpu.errors import ModelError
+from dmlgpu.frontends.dxdispatch.resources import Resource
+from dmlgpu.tensor import TensorDesc
+
+
+def elements(resource: Resource, raw: NDArray[np.uint8]) -> NDArray[Any]:
+    """The resource as a flat array of its initial values' type (bytes for mixed types), without what pads it."""
+    data_type = DataType.UINT8 if resource.data_type is DataType.UNKNOWN else resource.data_type
+    flat = TensorDesc(data_type, (resource.element_count,))
+    return flat.decode(raw[: flat.byte_size])
+
+
+def shaped(
+    resource: Resource, raw: NDArray[np.uint8], dimensions: Sequence[int] | None, tensor: TensorDesc | None
+) -> NDArray[Any]:
+    """The resource as an array with its sizes, where they are known.
+
+    Args:
+        resource: the resource.
+        raw: its bytes.
+        dimensions: sizes that the model asks for; they win.
+        tensor: what it was last bound to; its sizes and strides apply where it ``covers`` the resource.
+    """
+    if dimensions is not None:
+        return elements(resource, raw).reshape(dimensions)
+    if tensor is not None and covers(tensor, resource):
+        array = tensor.decode(raw)
+        return (
+            array
+            if resource.data_type in (DataType.UNKNOWN, tensor.data_type)
+            else array.view(resource.data_type.numpy)
+        )
+    sizes = resource.values.sizes if resource.offset == 0 else None
+    return elements(resource, raw).reshape(sizes or -1)
+
+
+def covers(tensor: TensorDesc, resource: Resource) -> bool:
+    """Whether a tensor at offset 0 of a resource takes exactly the part that holds values, in elements of one width."""
+    byte_count = -(-tensor.physical_element_count * tensor.data_type.bits // 8)
+    same_width = resource.data_type is DataType.UNKNOWN or resource.data_type.bits == tensor.data_type.bits
+    if resource.data_type.bits == 4:
+        same_width = resource.data_type is tensor.data_type
+    return same_width and byte_count == resource.extent
+
+
+def to_text(array: NDArray[Any], verbose: bool) -> str:
+    """The elements as DxDispatch prints them: separated by commas, floats with six digits.
+
+    Args:
+        array: a flat array.
+        verbose: give each element a line with its index and its bits in hexadecimal.
+    """
+    texts = [f"{value:g}" if array.dtype.kind == "f" else str(value) for value in array.tolist()]
+    if not verbose:
+        return ", ".join(texts)
+    width, digits = len(str(array.size)), 2 * array.dtype.itemsize
+    bits = array.view(f"u{array.dtype.itemsize}").tolist()
+    lines = zip(texts, bits, strict=True)
+    return "".join(f"[{index:{width}}] {text} (0x{word:0{digits}X})\n" for index, (text, word) in enumerate(lines))
+
+
+def write(file: Path, array: NDArray[Any], raw: NDArray[np.uint8], path: str) -> None:
+    """Write a resource: an array to a ``.npy`` file, the plain bytes to any other.
+
+    Raises:
+        ModelError: when the file cannot be written; ``path`` is the model's path in the message.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.suffix.lower() == ".npy":
+            with file.open("wb") as stream:  # np.save would append a second suffix to "X.NPY".
+                np.save(stream, array)
+        else:
+            raw.tofile(file)
+    except OSError as error:
+        raise ModelError(path, f"cannot write {str(file)!r}: {error.strerror or error}") from error

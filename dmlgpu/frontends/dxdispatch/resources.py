@@ -1,0 +1,274 @@
+"""Resources of a model: buffers and what they hold at the start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.enums import DataType
+from dmlgpu.errors import ModelError
+from dmlgpu.frontends.dxdispatch.node import UINT64_MAX, Node
+from dmlgpu.frontends.dxdispatch.values import optional, parse_array, parse_data_type, parse_scalar
+
+IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg"})
+"""File names that DxDispatch takes for images, which dmlgpu does not read or write."""
+
+_KEYS = ("type", "initialValues", "initialValuesDataType", "initialValuesOffsetInBytes", "sizeInBytes")
+_IMAGE_KEYS = ("resampleSize", "resampleMode")
+_FORMS = {
+    "value": ("valueCount", "value"),
+    "valueStart": ("valueCount", "valueStart", "valueDelta"),
+    "sourcePath": ("sourcePath",),
+}
+
+
+class MissingFile(ModelError, FileNotFoundError):
+    """A file that a model refers to, or the model itself, does not exist."""
+
+
+@dataclass(frozen=True)
+class InitialValues:
+    """What a resource holds at the start, made only when it is uploaded.
+
+    Attributes:
+        data_type: type of the elements; UNKNOWN for a list of mixed types, which counts as bytes.
+        count: number of elements.
+        make: gives the elements, one-dimensional; 4-bit integers one to a byte.
+        sizes: shape, where the source knows one (.npy files).
+    """
+
+    data_type: DataType
+    count: int
+    make: Callable[[], NDArray[Any]]
+    sizes: tuple[int, ...] | None = None
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes that the elements take."""
+        return -(-self.count * (self.data_type.bits or 8) // 8)
+
+    def to_bytes(self) -> NDArray[np.uint8]:
+        """The elements as they lie in memory; 4-bit integers are packed, low nibble first."""
+        elements = self.make()
+        if self.data_type.bits != 4:
+            return elements.view(np.uint8)
+        nibbles = np.zeros(2 * self.byte_count, np.uint8)
+        nibbles[: self.count] = elements.view(np.uint8) & 15
+        return (nibbles[0::2] | nibbles[1::2] << 4).astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A buffer of the model.
+
+    Attributes:
+        name: the model's name for it.
+        values: what it holds at the start.
+        offset: byte at which the initial values begin.
+        size: its size in bytes: ``sizeInBytes``, else the end of the initial values.
+    """
+
+    name: str
+    values: InitialValues
+    offset: int
+    size: int
+
+    @property
+    def data_type(self) -> DataType:
+        """Type of the initial values, in which the resource is printed."""
+        return self.values.data_type
+
+    @property
+    def allocated_size(self) -> int:
+        """Bytes to allocate: the size rounded up to a multiple of 4."""
+        return -(-self.size // 4) * 4
+
+    @property
+    def extent(self) -> int:
+        """Bytes up to the end of the initial values: the part that is printed and returned."""
+        return self.offset + self.values.byte_count
+
+    @property
+    def element_count(self) -> int:
+        """Whole elements of ``data_type`` in the extent (bytes for UNKNOWN)."""
+        if self.offset == 0:
+            return self.values.count
+        return self.extent * 8 // (self.data_type.bits or 8)
+
+    def to_bytes(self) -> NDArray[np.uint8]:
+        """The whole allocation at the start, zero where no initial value lies."""
+        raw = np.zeros(self.allocated_size, np.uint8)
+        raw[self.offset : self.extent] = self.values.to_bytes()
+        return raw
+
+
+def parse_resource(name: str, node: Node, folder: Path) -> Resource:
+    """A resource from its JSON form.
+
+    Args:
+        name: the model's name for it.
+        node: the member of ``resources``.
+        folder: where relative file references start.
+
+    Raises:
+        ModelError: naming the path of the offending key.
+        MissingFile: when a source file does not exist.
+    """
+    for key in _IMAGE_KEYS:
+        if (member := node.get(key)) is not None:
+            raise member.error("images are not offered; give the pixels as a .npy file")
+    node.allow(_KEYS, "a resource")
+    kind = node.get("type")
+    if kind is not None and kind.string().lower() != "buffer":
+        raise kind.error(f"resources of type {kind.string()!r} are not offered, only 'buffer'")
+    values = _initial_values(node, folder)
+    if values.count == 0:
+        raise node.require("initialValues", "a resource").error("must hold at least one value")
+    offset = optional(node.get("initialValuesOffsetInBytes"), lambda at: at.integer(0, UINT64_MAX), 0)
+    end = offset + values.byte_count
+    size_node = node.get("sizeInBytes")
+    size = end if size_node is None else size_node.integer(1, UINT64_MAX)
+    if size_node is not None and size < end:
+        where = f" at offset {offset}" if offset else ""
+        raise size_node.error(
+            f"must be at least {end}, the end of the initial values ({values.byte_count} bytes{where}), got {size}"
+        )
+    return Resource(name, values, offset, size)
+
+
+def _initial_values(node: Node, folder: Path) -> InitialValues:
+    data_type = optional(node.get("initialValuesDataType"), parse_data_type, DataType.UNKNOWN)
+    source = node.require("initialValues", "a resource")
+    if isinstance(source.value, list | tuple):
+        return _from_list(source) if data_type is DataType.UNKNOWN else _from_array(source, data_type)
+    if source.value == "deferred":
+        raise source.error("deferred resources are for ONNX dispatchables, which are not offered")
+    if not isinstance(source.value, Mapping):
+        raise source.expected("an array or an object")
+    form = next((key for key in _FORMS if source.get(key) is not None), None)
+    if form is None:
+        raise source.error("must have one of the keys 'value', 'valueStart' and 'sourcePath'")
+    source.allow(_FORMS[form], f"an initialiser with {form!r}")
+    if form == "sourcePath":
+        return _from_file(source.require(form, "it"), data_type, folder)
+    if data_type is DataType.UNKNOWN:
+        raise node.require("initialValuesDataType", f"a resource initialised by {form!r}").error(
+            f"must be a data type other than UNKNOWN for a resource initialised by {form!r}"
+        )
+    return (_from_constant if form == "value" else _from_sequence)(source, data_type)
+
+
+def _from_array(source: Node, data_type: DataType) -> InitialValues:
+    elements = parse_array(source, data_type)
+    return InitialValues(data_type, elements.size, lambda: elements)
+
+
+def _from_list(source: Node) -> InitialValues:
+    """Elements of mixed types, one after the other without gaps."""
+    parts = []
+    for element in source.elements():
+        if not isinstance(element.value, Mapping):
+            raise element.error(
+                "must be an object with 'type' and 'value', as initialValuesDataType is not given or UNKNOWN"
+            )
+        element.allow(("name", "type", "value"), "an element of a list")
+        kind = element.require("type", "an element of a list")
+        data_type = parse_data_type(kind)
+        if data_type.bits < 8:
+            raise kind.error(f"{data_type.name} cannot stand in a list of mixed types")
+        value = element.require("value", "an element of a list")
+        parts.append(parse_array(Node([parse_scalar(value, data_type)]), data_type).view(np.uint8))
+    raw = np.concatenate(parts) if parts else np.empty(0, np.uint8)
+    return InitialValues(DataType.UNKNOWN, raw.size, lambda: raw)
+
+
+def _from_constant(source: Node, data_type: DataType) -> InitialValues:
+    count = _value_count(source)
+    value = _element(source, "value", data_type)
+    return InitialValues(data_type, count, lambda: np.full(count, value))
+
+
+def _from_sequence(source: Node, data_type: DataType) -> InitialValues:
+    """Start, start + delta ...: added up in the data type itself, so that rounding and wrapping are DxDispatch's."""
+    count = _value_count(source)
+    start, delta = (_element(source, key, data_type) for key in ("valueStart", "valueDelta"))
+
+    def make() -> NDArray[Any]:
+        terms = np.full(count, delta)
+        terms[0] = start
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.add.accumulate(terms, dtype=data_type.numpy)
+
+    return InitialValues(data_type, count, make)
+
+
+def _value_count(source: Node) -> int:
+    return source.require("valueCount", "an initialiser").integer(1)
+
+
+def _element(source: Node, key: str, data_type: DataType) -> Any:
+    value = parse_scalar(source.require(key, "an initialiser"), data_type)
+    return parse_array(Node([value]), data_type)[0]
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+def _from_file(source: Node, data_type: DataType, folder: Path) -> InitialValues:
+    path = _find(source, folder)
+    suffix = path.suffix.lower()
+    if suffix in IMAGE_SUFFIXES:
+        raise source.error(f"images are not offered; give the pixels of {path.name!r} as a .npy file")
+    try:
+        return _from_npy(source, path, data_type) if suffix == ".npy" else _from_raw(source, path, data_type)
+    except OSError as error:
+        raise source.error(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+
+
+def _find(source: Node, folder: Path) -> Path:
+    name = source.string()
+    candidates = dict.fromkeys((folder / name, Path(name)))
+    for path in candidates:
+        if path.exists():
+            return path
+    places = " nor ".join(repr(str(path)) for path in candidates)
+    raise MissingFile(source.path, f"there is no file {places}")
+
+
+def _from_npy(source: Node, path: Path, data_type: DataType) -> InitialValues:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise source.error(f"{str(path)!r} is not a .npy file of numbers: {error}") from error
+    if not isinstance(array, np.ndarray):
+        raise source.error(f"{str(path)!r} is an .npz archive, not a .npy file")
+    array = array.view(np.uint8) if array.dtype == bool else array.astype(array.dtype.newbyteorder("="), copy=False)
+    try:
+        stored = DataType.from_numpy(array.dtype)
+    except TypeError as error:
+        raise source.error(f"{str(path)!r}: {error}") from error
+    if data_type not in (DataType.UNKNOWN, stored):
+        raise source.error(f"{str(path)!r} holds {stored.name}, but initialValuesDataType is {data_type.name}")
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return InitialValues(stored, flat.size, lambda: flat, array.shape or (1,))
+
+
+def _from_raw(source: Node, path: Path, data_type: DataType) -> InitialValues:
+    if data_type is DataType.UNKNOWN:
+        raise source.error(f"the raw file {str(path)!r} says nothing of its type: initialValuesDataType must be given")
+    raw = np.fromfile(path, np.uint8)
+    if data_type.bits == 4:
+        nibbles = np.stack([raw & 15, raw >> 4], -1).ravel()
+        return InitialValues(data_type, nibbles.size, lambda: nibbles)
+    if raw.size * 8 % data_type.bits:
+        element = data_type.bits // 8
+        raise source.error(
+            f"{str(path)!r} has {raw.size} bytes, not a multiple of the {element} bytes of a {data_type.name}"
+        )
+    elements = raw.view(data_type.numpy)
+    return InitialValues(data_type, elements.size, lambda: elements)

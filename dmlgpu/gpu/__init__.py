@@ -1,0 +1,20 @@
+"""The executor on wgpu. This package alone imports wgpu; importing it is what loads the driver library."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from dmlgpu.gpu.adapter import adapters, choose
+
+if TYPE_CHECKING:
+    from dmlgpu.gpu.backend import GpuBackend
+
+__all__ = ["GpuBackend", "adapters", "choose"]
+
+
+def __getattr__(name: str) -> Any:
+    # Listing adapters must not pay for the renderer that GpuBackend brings along.
+    if name == "GpuBackend":
+        return importlib.import_module("dmlgpu.gpu.backend").GpuBackend
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

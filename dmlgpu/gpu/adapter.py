@@ -1,0 +1,144 @@
+"""The machine's adapters: listing, describing and choosing them, and what lowering may know about each."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import wgpu
+
+from dmlgpu.backend import AdapterInfo
+from dmlgpu.errors import AdapterNotFound
+from dmlgpu.plan import PARAMETER_BYTES, Profile, Target
+
+FEATURES = (
+    "immediates",
+    "mappable-primary-buffers",
+    "shader-f16",
+    "shader-f64",
+    "shader-int64",
+    "subgroup",
+    "timestamp-query",
+)
+"""The features asked for where they exist; asking for all fails on drivers with experimental ones."""
+
+_KINDS = {"CPU": "cpu", "IntegratedGPU": "integrated", "DiscreteGPU": "discrete"}
+_PROFILES = {"cpu": Profile.CPU, "integrated": Profile.INTEGRATED, "discrete": Profile.DISCRETE}
+_LOOP_LIMIT = 65535
+_FIRST_MESA_WITHOUT_LOOP_LIMIT = 25
+
+
+def describe(info: Any, features: Collection[str], limits: dict[str, int]) -> AdapterInfo:
+    """The facts of one wgpu adapter or device: its ``info``, its features and its limits."""
+    return AdapterInfo(
+        name=info["device"],
+        backend=info["backend_type"],
+        kind=_KINDS.get(info["adapter_type"], "unknown"),
+        vendor=info["vendor"],
+        driver=info["description"],
+        features=tuple(feature for feature in FEATURES if feature in features),
+        limits=dict(limits),
+    )
+
+
+@functools.cache
+def _enumerated() -> tuple[tuple[AdapterInfo, Any], ...]:
+    found = wgpu.gpu.enumerate_adapters_sync()
+    return tuple((describe(adapter.info, adapter.features, adapter.limits), adapter) for adapter in found)
+
+
+def adapters() -> tuple[AdapterInfo, ...]:
+    """The adapters that wgpu reaches, in its order. Enumerated once per process."""
+    return tuple(info for info, _ in _enumerated())
+
+
+def wgpu_adapter(info: AdapterInfo) -> Any:
+    """The wgpu adapter behind an entry of ``adapters()``.
+
+    Raises:
+        AdapterNotFound: when the entry is not one of this machine's.
+    """
+    # Two equal cards compare equal, so the very object goes first.
+    for known, adapter in _enumerated():
+        if known is info:
+            return adapter
+    for known, adapter in _enumerated():
+        if known == info:
+            return adapter
+    raise AdapterNotFound(str(info), [str(known) for known in adapters()])
+
+
+def choose(wanted: AdapterInfo | str | int | None, candidates: Sequence[AdapterInfo]) -> AdapterInfo:
+    """Pick an adapter.
+
+    Args:
+        wanted: an adapter; its index; a case-insensitive part of its text (digits alone are an index); None for the
+            first hardware adapter, else the first software one that is not NumPy, else the first. OpenGL goes last
+            among its like, because another backend reaches the same hardware with more features.
+        candidates: what to pick from, in the order in which indices count.
+
+    Raises:
+        AdapterNotFound: when nothing matches; the message lists the candidates.
+    """
+    if isinstance(wanted, AdapterInfo):
+        return wanted
+    if isinstance(wanted, str) and wanted.strip().isdigit():
+        wanted = int(wanted)
+    if isinstance(wanted, int):
+        matches = [candidates[wanted]] if 0 <= wanted < len(candidates) else []
+    elif isinstance(wanted, str):
+        matches = [candidate for candidate in candidates if wanted.strip().lower() in str(candidate).lower()]
+    else:
+        matches = sorted(candidates, key=_reluctance)
+    if not matches:
+        raise AdapterNotFound(wanted, [str(candidate) for candidate in candidates])
+    return matches[0]
+
+
+def _reluctance(info: AdapterInfo) -> tuple[bool, bool, bool]:
+    return info.backend == "NumPy", info.is_software, info.backend == "OpenGL"
+
+
+def loop_limit(info: AdapterInfo) -> int | None:
+    """Loop iterations, counted over an invocation's whole life, after which the driver silently stops it.
+
+    Mesa's llvmpipe does so in version 22 (Vulkan and OpenGL) and no longer in 25; the versions between are untested
+    and treated like the older one, which costs speed at most.
+    """
+    version = re.search(r"\bMesa (\d+)\.", info.driver)
+    if "llvmpipe" not in info.name or version is None:
+        return None
+    return _LOOP_LIMIT if int(version[1]) < _FIRST_MESA_WITHOUT_LOOP_LIMIT else None
+
+
+def target_of(
+    info: AdapterInfo,
+    *,
+    features: Collection[str] | None = None,
+    deterministic: bool = False,
+    disabled_features: Collection[str] = (),
+) -> Target:
+    """What lowering may know about an adapter.
+
+    Args:
+        features: those in use; None means all that the adapter has.
+        deterministic: whether results must not depend on the order in which invocations run.
+        disabled_features: features to do without although they are there.
+    """
+    usable = set(info.features if features is None else features) - set(disabled_features)
+    if info.limits["max-immediate-size"] < PARAMETER_BYTES:
+        usable.discard("immediates")
+    return Target(
+        name=info.name,
+        profile=_PROFILES.get(info.kind, Profile.DISCRETE),
+        features=frozenset(usable),
+        deterministic=deterministic,
+        loop_limit=loop_limit(info),
+        max_storage_buffers=info.limits["max-storage-buffers-per-shader-stage"],
+        max_workgroups_per_dimension=info.limits["max-compute-workgroups-per-dimension"],
+        max_workgroup_invocations=info.limits["max-compute-invocations-per-workgroup"],
+        max_workgroup_storage=info.limits["max-compute-workgroup-storage-size"],
+        max_binding_size=info.limits["max-storage-buffer-binding-size"],
+    )

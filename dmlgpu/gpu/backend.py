@@ -1,0 +1,216 @@
+"""The executor on wgpu (see ``dmlgpu.backend.Backend``)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+import wgpu
+from numpy.typing import NDArray
+
+from dmlgpu import wgsl
+from dmlgpu.backend import AdapterInfo, Range, Resources
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.gpu.buffers import Allocator, GpuBuffer, Guard
+from dmlgpu.gpu.context import Context
+from dmlgpu.gpu.executable import Binder, GpuExecutable
+from dmlgpu.gpu.pipelines import Pipelines
+from dmlgpu.gpu.queue import CopyWork, Queue, Work
+from dmlgpu.gpu.timestamps import Timestamps, Timing
+from dmlgpu.gpu.transfers import Transfers
+from dmlgpu.plan import Kernel, Program, Role, Target
+
+_WARM_UP_BYTES = 256
+
+
+class GpuBackend:
+    """An adapter's device and everything made on it. Usable from several threads.
+
+    Args:
+        adapter: one of ``dmlgpu.gpu.adapters()``.
+        deterministic: whether results must not depend on the order in which invocations run.
+        memory_budget: most bytes of buffers at a time; None as in ``buffers.Allocator``.
+        disabled_features: features to do without although the adapter has them.
+
+    Attributes:
+        info: facts about the adapter.
+        target: what lowering may know about it.
+
+    Raises:
+        AdapterNotFound: when the adapter is not this machine's.
+        NotSupported: when the driver gives no device.
+    """
+
+    def __init__(
+        self,
+        adapter: AdapterInfo,
+        *,
+        deterministic: bool = False,
+        memory_budget: int | None = None,
+        disabled_features: Collection[str] = (),
+    ):
+        self._set_up(Context.open(adapter, deterministic, disabled_features), memory_budget)
+
+    @classmethod
+    def from_wgpu(
+        cls,
+        device: wgpu.GPUDevice,
+        *,
+        deterministic: bool = False,
+        memory_budget: int | None = None,
+        disabled_features: Collection[str] = (),
+    ) -> GpuBackend:
+        """An executor on a wgpu device made elsewhere, with the features and limits that it has; never destroys it."""
+        backend = cls.__new__(cls)
+        backend._set_up(Context.wrap(device, deterministic, disabled_features), memory_budget)
+        return backend
+
+    def _set_up(self, context: Context, memory_budget: int | None) -> None:
+        self._context = context
+        self.info: AdapterInfo = context.info
+        self.target: Target = context.target
+        self._allocator = Allocator(context, memory_budget)
+        self._pipelines = Pipelines(context)
+        self._queue = Queue(context, self._allocator)
+        self._transfers = Transfers(context, self._queue)
+        self._timestamps = Timestamps(context, self._allocator, self._queue, self._transfers)
+        self._binder = Binder(context, self._allocator, self._pipelines)
+        self._warm_up_buffer: GpuBuffer | None = None
+
+    @property
+    def wgpu_device(self) -> wgpu.GPUDevice:
+        """The wgpu device."""
+        return self._context.device
+
+    @property
+    def removed_reason(self) -> str | None:
+        """Why the device is gone, or None while it is there."""
+        return self._context.removed_reason
+
+    @property
+    def allocated(self) -> int:
+        """Bytes of buffers handed out now."""
+        return self._allocator.allocated
+
+    @property
+    def memory_budget(self) -> int | None:
+        """Most bytes of buffers at a time, or None for no bound."""
+        return self._allocator.budget
+
+    # ---- programs ---------------------------------------------------------------------------------------------------
+
+    def check(self, desc: Any) -> None:
+        """Lower and render a description without compiling it.
+
+        Raises:
+            OperatorNotImplemented: when there is no such operator yet.
+            NotSupported: when the adapter lacks a feature that it needs, or a limit is too low.
+        """
+        self._binder.check(self._program(desc, half_precision=False))
+
+    def compile(self, desc: Any, half_precision: bool = False) -> GpuExecutable:
+        """Make an operator description ready to run; ``half_precision`` allows native 16-bit arithmetic.
+
+        Raises: as ``check`` and ``prepare``.
+        """
+        return self.prepare(self._program(desc, half_precision))
+
+    def _program(self, desc: Any, half_precision: bool) -> Program:
+        target = self.target
+        if not half_precision:
+            target = dataclasses.replace(target, features=target.features - {"shader-f16"})
+        return wgsl.program(desc, target)
+
+    def prepare(self, program: Program) -> GpuExecutable:
+        """Make a rendered program ready to run.
+
+        Raises:
+            NotSupported: when it exceeds one of the adapter's limits.
+            ShaderError: when a kernel does not compile.
+            DeviceRemoved: when the device is gone.
+        """
+        self._context.check()
+        executable = GpuExecutable(program, self._binder)
+        if executable.new and self.info.backend == "Vulkan":
+            self._warm_up(program, executable.new)
+        return executable
+
+    def _warm_up(self, program: Program, kernels: Sequence[Kernel]) -> None:
+        """Have the driver translate new pipelines now: some do so at the first dispatch, and an empty one will do.
+
+        Nobody waits for it: the driver works while Python prepares the next operator.
+        """
+        if self._warm_up_buffer is None:
+            self._warm_up_buffer = self._allocator.create(_WARM_UP_BYTES, "warm-up", charged=False)
+        scratch = Range(self._warm_up_buffer, 0, _WARM_UP_BYTES)
+        work = []
+        for kernel in kernels:
+            slots = tuple(
+                dataclasses.replace(slot, role=Role.INPUT, index=0, offset=0, size=_WARM_UP_BYTES)
+                for slot in kernel.slots
+            )
+            empty = dataclasses.replace(kernel, slots=slots, grid=(0, 1, 1))
+            pipeline, _ = self._pipelines.get(program.operator, kernel, program.immediates)
+            resources = Resources((scratch,), ())
+            work.append(self._binder.bind(program.operator, empty, pipeline, resources, program.immediates))
+        self._queue.submit(work)
+
+    # ---- buffers ----------------------------------------------------------------------------------------------------
+
+    def create_buffer(self, size: int, label: str) -> GpuBuffer:
+        """Allocate ``size`` bytes (a multiple of 4), zeroed. Raises OutOfMemory."""
+        return self._allocator.create(size, label)
+
+    def wrap_buffer(self, buffer: wgpu.GPUBuffer, label: str = "") -> GpuBuffer:
+        """Use a buffer made elsewhere on the same wgpu device. Raises InvalidArgument naming what its usage lacks."""
+        return self._allocator.wrap(buffer, label or buffer.label)
+
+    def destroy_buffer(self, buffer: GpuBuffer) -> None:
+        """Give a buffer's memory back (a wrapped one stays its maker's). Work bound to it is refused from now on."""
+        self._allocator.destroy(buffer)
+
+    def write(self, buffer: GpuBuffer, offset: int, data: NDArray[np.uint8]) -> None:
+        """Put bytes (offset and length multiples of 4) into a buffer, after all submitted work."""
+        self._transfers.write(buffer, offset, data)
+
+    def read(self, buffer: GpuBuffer, offset: int, size: int) -> NDArray[np.uint8]:
+        """The bytes of a buffer (offset and size multiples of 4), once all submitted work is done."""
+        return self._transfers.read(buffer, offset, size)
+
+    # ---- work -------------------------------------------------------------------------------------------------------
+
+    def copy(
+        self, source: GpuBuffer, source_offset: int, destination: GpuBuffer, destination_offset: int, size: int
+    ) -> CopyWork:
+        """A copy of ``size`` bytes (all three numbers multiples of 4) as a unit of work.
+
+        Raises:
+            InvalidArgument: when source and destination are one buffer, which WebGPU forbids.
+        """
+        label = f"copy {source.label!r} to {destination.label!r}"
+        if source is destination or source.wgpu is destination.wgpu:
+            raise InvalidArgument(f"{label}: source and destination must be different buffers")
+        guard = Guard((source, destination), -1)
+        return CopyWork(source.wgpu, source_offset, destination.wgpu, destination_offset, size, guard, label)
+
+    def submit(self, work: Sequence[Work]) -> int:
+        """Run units of work in order; returns a serial number for ``is_done`` and ``wait``."""
+        return self._queue.submit(work)
+
+    def is_done(self, serial: int) -> bool:
+        """Whether a submission has finished."""
+        return self._queue.is_done(serial)
+
+    def wait(self, serial: int, timeout: float | None = None) -> bool:
+        """Wait for a submission; False when ``timeout`` seconds pass first."""
+        return self._queue.wait(serial, timeout)
+
+    def time(self, work: Sequence[Work], parts: bool = False) -> Timing:
+        """Run work once, wait for it, and say how long it took on the device (see ``timestamps.Timing``)."""
+        return self._timestamps.time(work, parts)
+
+    def close(self) -> None:
+        """Wait for all work, then destroy the device (not one from ``from_wgpu``). Closing twice does nothing."""
+        self._context.close(lambda: self._queue.wait(self._queue.submitted))

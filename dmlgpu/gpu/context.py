@@ -1,0 +1,115 @@
+"""A wgpu device with what everything else here shares: its facts, its lock, and whether it is still there."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import wgpu
+
+from dmlgpu.backend import AdapterInfo
+from dmlgpu.errors import DeviceRemoved, DmlError, NotSupported, OutOfMemory
+from dmlgpu.gpu import native
+from dmlgpu.gpu.adapter import describe, target_of, wgpu_adapter
+from dmlgpu.plan import Target
+
+_OPENGL = threading.RLock()
+"""All OpenGL devices share one lock: contexts used by two threads at once abort the process."""
+
+
+class Context:
+    """A device and its state.
+
+    Attributes:
+        device: the wgpu device.
+        info: its adapter.
+        target: what lowering may know about it.
+        lock: held around every call that records, submits or maps.
+        owned: whether ``close`` destroys the device.
+    """
+
+    def __init__(self, device: wgpu.GPUDevice, info: AdapterInfo, target: Target, owned: bool):
+        self.device, self.info, self.target, self.owned = device, info, target, owned
+        self.queue = device.queue
+        self.lock = _OPENGL if info.backend == "OpenGL" else threading.RLock()
+        self._removed: str | None = None
+        self._closed = False
+
+    @classmethod
+    def open(cls, info: AdapterInfo, deterministic: bool, disabled_features: Collection[str]) -> Context:
+        """A new device with the adapter's own limits and every feature of the whitelist that it has.
+
+        Raises:
+            AdapterNotFound: when the adapter is not this machine's.
+            NotSupported: when the driver gives no device.
+        """
+        target = target_of(info, deterministic=deterministic, disabled_features=disabled_features)
+        adapter = wgpu_adapter(info)
+        try:
+            # Without required_limits wgpu-py asks for the adapter's own.
+            device = adapter.request_device_sync(label="dmlgpu", required_features=sorted(target.features))
+        except RuntimeError as error:
+            raise NotSupported(f"{info}: the driver gives no device: {error}") from error
+        return cls(device, info, target, owned=True)
+
+    @classmethod
+    def wrap(cls, device: wgpu.GPUDevice, deterministic: bool, disabled_features: Collection[str]) -> Context:
+        """A device that somebody else made, with whatever features and limits it has."""
+        info = describe(device.adapter.info, device.features, device.limits)
+        target = target_of(info, deterministic=deterministic, disabled_features=disabled_features)
+        return cls(device, info, target, owned=False)
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The device's limits under WebGPU's names."""
+        return self.info.limits
+
+    @property
+    def removed_reason(self) -> str | None:
+        """Why the device is gone, or None while it is there."""
+        return self._removed
+
+    def check(self) -> None:
+        """Raise DeviceRemoved when the device is gone: submitting to it would abort the process."""
+        if self._removed is not None:
+            raise DeviceRemoved(f"{self.info}: {self._removed}; create a new device")
+
+    @contextlib.contextmanager
+    def reporting(self, what: str) -> Iterator[None]:
+        """Turn wgpu's errors into this package's, beginning with ``what``."""
+        try:
+            yield
+        except wgpu.GPUError as error:
+            raise self.translate(error, what) from error
+
+    def translate(self, error: Exception, what: str) -> DmlError:
+        """The exception of this package for one of wgpu's."""
+        reason = reason_of(error)
+        if "is lost" in str(error):
+            self._removed = self._removed or "the driver lost the device"
+            return DeviceRemoved(f"{what}: {self.info}: {self._removed}; create a new device")
+        if isinstance(error, wgpu.GPUOutOfMemoryError):
+            return OutOfMemory(f"{what}: {self.info} is out of memory: {reason}")
+        return DmlError(f"{what}: {self.info} refuses: {reason}")
+
+    def close(self, before: Callable[[], Any]) -> None:
+        """Run ``before`` unless the device is gone, mark it as gone, and destroy it if it is ours. Once only."""
+        with self.lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                if self._removed is None:
+                    before()
+            finally:
+                self._removed = self._removed or "the device was closed"
+                if self.owned:
+                    native.destroy(self.device)
+
+
+def reason_of(error: Exception) -> str:
+    """The innermost reason of a wgpu error, on one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

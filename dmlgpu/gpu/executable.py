@@ -1,0 +1,178 @@
+"""Programs made ready to run: pipelines at hand, bound to resources on request."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import wgpu
+
+from dmlgpu.backend import Range, Resources
+from dmlgpu.errors import BindingError, NotSupported
+from dmlgpu.gpu.buffers import Allocator, Guard
+from dmlgpu.gpu.context import Context
+from dmlgpu.gpu.pipelines import Pipelines
+from dmlgpu.gpu.queue import KernelWork
+from dmlgpu.plan import PARAMETER_BYTES, Kernel, Program, Role, Slot
+
+_WORDS = PARAMETER_BYTES // 4
+_BASES = 8
+
+
+class Binder:
+    """Makes bind groups and parameter blocks.
+
+    Parameter blocks with equal contents are one object, so that recording sees by identity that nothing changed.
+    """
+
+    def __init__(self, context: Context, allocator: Allocator, pipelines: Pipelines):
+        self.context, self.allocator, self.pipelines = context, allocator, pipelines
+        self._alignment = context.limits["min-storage-buffer-offset-alignment"]
+        self._blocks: dict[tuple[int, ...], bytes] = {}
+        self._uniforms: dict[bytes, Any] = {}
+
+    def bind(self, operator: str, kernel: Kernel, pipeline: Any, resources: Resources, immediates: bool) -> KernelWork:
+        """One dispatch of a kernel on resources.
+
+        Raises:
+            BindingError: when a resource that the kernel uses is missing or too small.
+            NotSupported: when a binding, grown to the offset alignment, exceeds the adapter's limit.
+        """
+        ranges = [self._range(operator, kernel, slot, resources) for slot in kernel.slots]
+        entries, bases = [], []
+        for binding, (buffer, start, size) in enumerate(ranges):
+            aligned = start // self._alignment * self._alignment
+            bases.append((start - aligned) // 4)
+            self._check_size(operator, kernel, binding, size + start - aligned)
+            resource = {"buffer": buffer.wgpu, "offset": aligned, "size": size + start - aligned}
+            entries.append({"binding": binding, "resource": resource})
+        block = self._block(tuple(bases))
+        layout = self.pipelines.layout(len(kernel.slots), immediates)
+        context = self.context
+        with context.lock:
+            context.check()
+            guard = Guard(tuple(buffer for buffer, _, _ in ranges), self.allocator.epoch)
+            guard.check(self.allocator.epoch, kernel.label)
+            with context.reporting(f"{operator}: kernel {kernel.label!r}"):
+                if not immediates:
+                    entries.append({"binding": len(entries), "resource": {"buffer": self._uniform(block)}})
+                group = context.device.create_bind_group(label=kernel.label, layout=layout, entries=entries)
+        return KernelWork(pipeline, layout, group, block if immediates else None, *kernel.grid, guard, kernel.label)
+
+    def check(self, program: Program) -> None:
+        """Refuse what the driver would refuse only at submission, or not notice at all.
+
+        Raises:
+            NotSupported: when the program needs immediates, more buffers, a larger grid or larger bindings than the
+                adapter has.
+        """
+        target, info = self.context.target, self.context.info
+        for kernel in (*program.kernels, *program.initialization):
+            what = f"{program.operator}: kernel {kernel.label!r}"
+            if program.immediates and not target.has("immediates"):
+                raise NotSupported(f"{what} is rendered for immediates, which {info} lacks")
+            slots = min(target.max_storage_buffers, _BASES)
+            if len(kernel.slots) > slots:
+                raise NotSupported(
+                    f"{what} binds {len(kernel.slots)} buffers, more than the {slots} possible on {info}"
+                )
+            if max(kernel.grid) > target.max_workgroups_per_dimension:
+                raise NotSupported(
+                    f"{what} has a grid of {kernel.grid}, more than the {target.max_workgroups_per_dimension}"
+                    f" workgroups that {info} allows along an axis"
+                )
+            for binding, slot in enumerate(kernel.slots):
+                self._check_size(program.operator, kernel, binding, slot.size)
+
+    def _check_size(self, operator: str, kernel: Kernel, binding: int, size: int) -> None:
+        limit = self.context.target.max_binding_size
+        if size > limit:
+            slot = kernel.slots[binding]
+            raise NotSupported(
+                f"{operator}: kernel {kernel.label!r} binds {size:,} bytes of {slot.role} {slot.index},"
+                f" more than the {limit:,} that {self.context.info} allows in one binding"
+            )
+
+    def _range(self, operator: str, kernel: Kernel, slot: Slot, resources: Resources) -> tuple[Any, int, int]:
+        bound = _resource(slot, resources)
+        if bound is None:
+            raise BindingError(
+                f"{operator}: kernel {kernel.label!r} needs {slot.role} {slot.index}, which is not bound"
+            )
+        if slot.offset + slot.size > bound.size:
+            raise BindingError(
+                f"{operator}: kernel {kernel.label!r} needs {slot.offset + slot.size:,} bytes of"
+                f" {slot.role} {slot.index}, got {bound.size:,}"
+            )
+        return bound.buffer, bound.offset + slot.offset, slot.size
+
+    def _block(self, bases: tuple[int, ...]) -> bytes:
+        block = self._blocks.get(bases)
+        if block is None:
+            words = bases + (0,) * (_WORDS - len(bases))
+            block = self._blocks.setdefault(bases, struct.pack(f"<{_WORDS}I", *words))
+        return block
+
+    def _uniform(self, block: bytes) -> Any:
+        buffer = self._uniforms.get(block)
+        if buffer is None:
+            usage = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
+            buffer = self.context.device.create_buffer(label="dmlgpu parameters", size=PARAMETER_BYTES, usage=usage)
+            self.context.queue.write_buffer(buffer, 0, block)
+            self._uniforms[block] = buffer
+        return buffer
+
+
+class GpuExecutable:
+    """A program with its pipelines (see ``backend.Executable``).
+
+    Attributes:
+        program: what it runs.
+        temporary_size, persistent_size: bytes of these resources.
+        new: kernels whose pipelines nobody had made before.
+    """
+
+    def __init__(self, program: Program, binder: Binder):
+        self.program = program
+        self.temporary_size, self.persistent_size = program.temporary_size, program.persistent_size
+        self._binder = binder
+        binder.check(program)
+        self.new: list[Kernel] = []
+        self._kernels = self._compiled(program.kernels)
+        self._initialization = self._compiled(program.initialization)
+
+    def bind(self, resources: Resources) -> Sequence[KernelWork]:
+        """The dispatches of one execution on these resources. Raises as ``Binder.bind``."""
+        return self._bound(self._kernels, resources)
+
+    def bind_initialization(self, resources: Resources) -> Sequence[KernelWork]:
+        """The dispatches that fill the persistent resource. Raises as ``Binder.bind``."""
+        return self._bound(self._initialization, resources)
+
+    def _compiled(self, kernels: Sequence[Kernel]) -> list[tuple[Kernel, Any]]:
+        compiled = []
+        for kernel in kernels:
+            pipeline, is_new = self._binder.pipelines.get(self.program.operator, kernel, self.program.immediates)
+            compiled.append((kernel, pipeline))
+            if is_new:
+                self.new.append(kernel)
+        return compiled
+
+    def _bound(self, kernels: Sequence[tuple[Kernel, Any]], resources: Resources) -> Sequence[KernelWork]:
+        bind, program = self._binder.bind, self.program
+        return tuple(
+            bind(program.operator, kernel, pipeline, resources, program.immediates) for kernel, pipeline in kernels
+        )
+
+
+def _resource(slot: Slot, resources: Resources) -> Range | None:
+    match slot.role:
+        case Role.INPUT:
+            return resources.inputs[slot.index] if slot.index < len(resources.inputs) else None
+        case Role.OUTPUT:
+            return resources.outputs[slot.index] if slot.index < len(resources.outputs) else None
+        case Role.TEMPORARY:
+            return resources.temporary
+        case Role.PERSISTENT:
+            return resources.persistent

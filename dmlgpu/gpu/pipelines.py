@@ -1,0 +1,109 @@
+"""Pipelines, made once per rendered text."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+import wgpu
+
+from dmlgpu.errors import ShaderError
+from dmlgpu.gpu.context import Context, reason_of
+from dmlgpu.plan import PARAMETER_BYTES, Kernel
+
+_LINES_AROUND = 3
+
+
+class Pipelines:
+    """The device's pipelines by text and slot count, and their layouts by slot count.
+
+    Layouts are explicit: automatic ones drop the bindings that a shader does not use.
+    """
+
+    def __init__(self, context: Context):
+        self._context = context
+        self._lock = threading.Lock()
+        self._layouts: dict[tuple[int, bool], tuple[Any, Any]] = {}
+        self._pipelines: dict[tuple[str, int, bool], Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._pipelines)
+
+    def layout(self, slots: int, immediates: bool) -> Any:
+        """The bind-group layout of kernels with so many slots."""
+        return self._layout(slots, immediates)[0]
+
+    def get(self, operator: str, kernel: Kernel, immediates: bool) -> tuple[Any, bool]:
+        """A kernel's pipeline, and whether it is new.
+
+        Raises:
+            ShaderError: when the text does not compile.
+        """
+        key = kernel.wgsl, len(kernel.slots), immediates
+        pipeline = self._pipelines.get(key)
+        if pipeline is not None:
+            return pipeline, False
+        with self._lock, self._context.lock:
+            if key in self._pipelines:
+                return self._pipelines[key], False
+            pipeline = self._pipelines[key] = self._compile(operator, kernel, immediates)
+            return pipeline, True
+
+    def _compile(self, operator: str, kernel: Kernel, immediates: bool) -> Any:
+        device = self._context.device
+        _, layout = self._layout(len(kernel.slots), immediates)
+        try:
+            module = device.create_shader_module(label=kernel.label, code=kernel.wgsl)
+            compute = {"module": module, "entry_point": "main"}
+            return device.create_compute_pipeline(label=kernel.label, layout=layout, compute=compute)
+        except wgpu.GPUValidationError as error:
+            if "is lost" in str(error):
+                raise self._context.translate(error, operator) from error
+            raise ShaderError(compile_error(operator, kernel, str(self._context.info), error)) from error
+        except wgpu.GPUError as error:
+            raise self._context.translate(error, f"{operator}: kernel {kernel.label!r}") from error
+
+    def _layout(self, slots: int, immediates: bool) -> tuple[Any, Any]:
+        key = slots, immediates
+        if key not in self._layouts:
+            device = self._context.device
+            types = ["storage"] * slots + ([] if immediates else ["uniform"])
+            group = device.create_bind_group_layout(
+                entries=[
+                    {"binding": binding, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
+                    for binding, kind in enumerate(types)
+                ]
+            )
+            self._layouts[key] = (
+                group,
+                device.create_pipeline_layout(
+                    bind_group_layouts=[group], immediate_size=PARAMETER_BYTES if immediates else 0
+                ),
+            )
+        return self._layouts[key]
+
+
+def compile_error(operator: str, kernel: Kernel, adapter: str, error: Exception) -> str:
+    """The text of a ShaderError: what failed and why, then the lines around the fault with their numbers."""
+    text = str(error)
+    parsing = re.search(r"(?:parsing|validation) error: (.*)", text)
+    place = re.search(r"wgsl:(\d+):(\d+)", text)
+    reason = reason_of(error)
+    if parsing:
+        # naga's labels below the source line say what the headline leaves out, and the headline alone is often vague.
+        notes = re.findall(r"│ +[\^-]+ (.*)", text)
+        reason = "; ".join([parsing[1].rstrip(": "), *(note for note in notes if note not in parsing[1])])
+    head = f"{operator}: kernel {kernel.label!r} does not compile on {adapter}: {reason}"
+    return f"{head}\n{excerpt(kernel.wgsl, int(place[1]))}" if place else head
+
+
+def excerpt(source: str, line: int) -> str:
+    """Lines of a source around one (counted from 1), numbered, with an arrow at it."""
+    lines = source.splitlines()
+    first, last = max(line - _LINES_AROUND, 1), min(line + _LINES_AROUND, len(lines))
+    width = len(str(last))
+    return "\n".join(
+        f"{'>' if number == line else ' '} {number:{width}} | {lines[number - 1]}".rstrip()
+        for number in range(first, last + 1)
+    )

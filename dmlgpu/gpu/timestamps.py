@@ -1,0 +1,105 @@
+"""How long work takes on the device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import wgpu
+
+from dmlgpu.gpu import native
+from dmlgpu.gpu.buffers import Allocator
+from dmlgpu.gpu.context import Context
+from dmlgpu.gpu.queue import Queue, Work, record
+from dmlgpu.gpu.transfers import Transfers
+
+_QUERY_BYTES = 8
+_MOST_PARTS = 1024  # a query set holds 4096 at most
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A measured time.
+
+    Attributes:
+        seconds: from the start of the first piece of work to the end of the last.
+        source: ``gpu`` for timestamps of the device, ``wall clock`` for the host's time of submitting and waiting.
+        parts: seconds of each piece of work by itself, where asked for and measured by the device; else empty.
+    """
+
+    seconds: float
+    source: str
+    parts: tuple[float, ...] = ()
+
+
+class Timestamps:
+    """Times lists of work, by the device's timestamps where it has them."""
+
+    def __init__(self, context: Context, allocator: Allocator, queue: Queue, transfers: Transfers):
+        self._context, self._allocator, self._queue, self._transfers = context, allocator, queue, transfers
+        self._has_queries = context.target.has("timestamp-query")
+
+    def time(self, work: Sequence[Work], parts: bool = False) -> Timing:
+        """Run work once, wait for it, and say how long it took.
+
+        Args:
+            work: pieces of work, in order.
+            parts: time each piece too, in a pass of its own; wall-clock results have no parts.
+
+        Raises: as ``Queue.submit``.
+        """
+        self._queue.wait(self._queue.flush())
+        if self._has_queries and work and len(work) <= _MOST_PARTS:
+            ticks, wall = self._by_queries([[item] for item in work] if parts else [work])
+            timing = self._evaluate(ticks, wall, parts)
+            if timing is not None:
+                return timing
+            return Timing(wall, "wall clock")
+        start = time.perf_counter()
+        self._queue.wait(self._queue.submit(work))
+        return Timing(time.perf_counter() - start, "wall clock")
+
+    def _by_queries(self, groups: Sequence[Sequence[Work]]) -> tuple[Any, float]:
+        """Ticks at the start and the end of each group, and the wall-clock seconds of all."""
+        context, count = self._context, 2 * len(groups)
+        result = self._allocator.create(count * _QUERY_BYTES, "timestamps", charged=False)
+        try:
+            with context.lock, context.reporting("timestamps"):
+                context.check()
+                for group in groups:
+                    self._queue.check(group)
+                usage = wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
+                resolved = context.device.create_buffer(label="timestamps", size=result.size, usage=usage)
+                queries = context.device.create_query_set(type="timestamp", count=count)
+                encoder = context.device.create_command_encoder()
+                for number, group in enumerate(groups):
+                    _stamp(encoder, queries, 2 * number)
+                    record(encoder, group)
+                    _stamp(encoder, queries, 2 * number + 1)
+                encoder.resolve_query_set(queries, 0, count, resolved, 0)
+                encoder.copy_buffer_to_buffer(resolved, 0, result.wgpu, 0, result.size)
+                commands = encoder.finish()
+                start = time.perf_counter()
+                serial = self._queue.send(commands)
+            self._queue.wait(serial)
+            wall = time.perf_counter() - start
+            return self._transfers.read(result, 0, result.size).view(np.uint64).reshape(-1, 2), wall
+        finally:
+            self._allocator.destroy(result)
+
+    def _evaluate(self, ticks: Any, wall: float, parts: bool) -> Timing | None:
+        """The timing, or None when the driver's timestamps cannot be right."""
+        spans = ticks[:, 1].astype(np.int64) - ticks[:, 0].astype(np.int64)
+        total = int(ticks[-1, 1]) - int(ticks[0, 0])
+        period = native.timestamp_period(self._context.queue) * 1e-9
+        if (spans < 0).any() or not 0 < total * period <= 2 * wall:
+            return None
+        return Timing(total * period, "gpu", tuple((spans * period).tolist()) if parts else ())
+
+
+def _stamp(encoder: wgpu.GPUCommandEncoder, queries: Any, index: int) -> None:
+    """Write one timestamp between pieces of work, by an empty pass: that needs no further feature."""
+    encoder.begin_compute_pass(timestamp_writes={"query_set": queries, "beginning_of_pass_write_index": index}).end()

@@ -1,0 +1,108 @@
+"""Packing: consecutive elements on the output's dimension of stride 1 become one unit, wherever the whole tree allows.
+
+It is a rewrite of descriptions before rendering: bodies stay scalar, sizes and strides count units afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dmlgpu.kernels.sources import leaves
+from dmlgpu.plan import Body, BodyKind, Source, Tensor, View
+
+WIDEST_UNIT_BITS = 128
+
+
+def pack(body: Body, output: Tensor) -> tuple[Body, Tensor]:
+    """A tree and its output packed as widely as every tensor of it lets through; unchanged where none does."""
+    dimension = next((d for d in range(output.rank) if output.strides[d] == 1 and output.sizes[d] > 1), None)
+    if dimension is None:
+        return body, output
+    for lanes in _candidates(body, output):
+        if _tensor_packs(output, dimension, lanes) and _packs(body, dimension, lanes, {}):
+            return _pack_body(body, dimension, lanes, {}), _pack_tensor(output, dimension, lanes)
+    return body, output
+
+
+def _candidates(body: Body, output: Tensor) -> Sequence[int]:
+    """Lanes to try, widest first."""
+    bits = output.data_type.bits
+    if body.moves:
+        return [lanes for lanes in (WIDEST_UNIT_BITS // bits, 64 // bits, 32 // bits, 16 // bits, 8 // bits) if lanes > 1]
+    types = [output.data_type, *(tensor.data_type for tensor in leaves(body) if tensor.view is not View.INDEX)]
+    return () if any(data_type.bits == 64 for data_type in types) else (4, 2)
+
+
+def _tensor_packs(tensor: Tensor, dimension: int, lanes: int) -> bool:
+    others = (s for d, s in enumerate(tensor.strides) if d != dimension and tensor.sizes[d] > 1)
+    return (
+        tensor.strides[dimension] == 1
+        and tensor.sizes[dimension] % lanes == 0
+        and tensor.offset % lanes == 0
+        and all(stride % lanes == 0 for stride in others)
+    )
+
+
+def _is_splat(tensor: Tensor, dimension: int) -> bool:
+    """Whether all lanes of a unit read one element (a broadcast operand of arithmetic)."""
+    return tensor.strides[dimension] == 0 and tensor.view is View.COMPUTE
+
+
+def _follow(body: Body, position: int, dimension: int) -> int | None:
+    return dimension if body.kind is BodyKind.APPLY else body.follows[position][dimension]
+
+
+def _packs(body: Body, dimension: int, lanes: int, memo: dict[tuple[int, int], bool]) -> bool:
+    key = (id(body), dimension)
+    if key not in memo:
+        memo[key] = _packs_uncached(body, dimension, lanes, memo)
+    return memo[key]
+
+
+def _packs_uncached(body: Body, dimension: int, lanes: int, memo: dict[tuple[int, int], bool]) -> bool:
+    if body.sizes[dimension] % lanes or (body.start and (body.start[dimension] % lanes or body.step[dimension] != 1)):
+        return False
+    for position, (_, source) in enumerate(body.inputs):
+        if isinstance(source, Tensor) and source.view is View.INDEX:
+            continue
+        followed = _follow(body, position, dimension)
+        if followed is None:
+            return False
+        if isinstance(source, Body):
+            if not _packs(source, followed, lanes, memo):
+                return False
+        elif not _is_splat(source, followed) and not _tensor_packs(source, followed, lanes):
+            return False
+    return True
+
+
+def _pack_tensor(tensor: Tensor, dimension: int, lanes: int) -> Tensor:
+    sizes = tuple(n // lanes if d == dimension else n for d, n in enumerate(tensor.sizes))
+    if _is_splat(tensor, dimension):
+        return replace(tensor, sizes=sizes, lanes=-lanes)
+    # Dimensions of size 1 may have any stride; what is rounded away there is never multiplied by anything but 0.
+    strides = tuple(s if d == dimension else s // lanes for d, s in enumerate(tensor.strides))
+    return replace(tensor, sizes=sizes, strides=strides, offset=tensor.offset // lanes, lanes=lanes)
+
+
+def _pack_body(body: Body, dimension: int, lanes: int, memo: dict[tuple[int, int], Body]) -> Body:
+    key = (id(body), dimension)
+    if key not in memo:
+        inputs = tuple(
+            (name, _pack_source(source, _follow(body, position, dimension), lanes, memo))
+            for position, (name, source) in enumerate(body.inputs)
+        )
+        sizes = tuple(n // lanes if d == dimension else n for d, n in enumerate(body.sizes))
+        start = tuple(s // lanes if d == dimension else s for d, s in enumerate(body.start))
+        memo[key] = replace(body, inputs=inputs, sizes=sizes, start=start, lanes=lanes)
+    return memo[key]
+
+
+def _pack_source(source: Source, dimension: int | None, lanes: int, memo: dict[tuple[int, int], Body]) -> Source:
+    if isinstance(source, Tensor) and source.view is View.INDEX:
+        return source
+    assert dimension is not None
+    if isinstance(source, Body):
+        return _pack_body(source, dimension, lanes, memo)
+    return _pack_tensor(source, dimension, lanes)

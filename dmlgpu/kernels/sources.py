@@ -1,0 +1,96 @@
+"""Walking and rewriting trees of bodies. Trees share nodes, so every walk keeps a memo: depth must not double the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from dmlgpu.plan import Body, BodyKind, Source, Tensor, View
+
+IDENTITY = "elementwise/element_wise_identity"
+
+
+def leaves(root: Source) -> Iterator[Tensor]:
+    """The tensors in memory that a tree reads, each use of a shared node once."""
+    seen: set[int] = set()
+    pending = [root]
+    while pending:
+        source = pending.pop()
+        if id(source) in seen:
+            continue
+        seen.add(id(source))
+        if isinstance(source, Tensor):
+            yield source
+        else:
+            pending.extend(child for _, child in source.inputs)
+
+
+def rewrite(root: Source, change: Callable[[Source], Source]) -> Source:
+    """The tree with ``change`` applied to every node, inputs first; shared nodes stay shared."""
+    memo: dict[int, Source] = {}
+
+    def visit(source: Source) -> Source:
+        if id(source) not in memo:
+            node = source
+            if isinstance(node, Body) and node.inputs:
+                node = replace(node, inputs=tuple((name, visit(child)) for name, child in node.inputs))
+            memo[id(source)] = change(node)
+        return memo[id(source)]
+
+    return visit(root)
+
+
+def identity(source: Source) -> Body:
+    """A body that hands its input on."""
+    follows = tuple(range(len(source.sizes)))
+    return Body(IDENTITY, source.data_type, source.sizes, (("input", source),), follows=(follows,))
+
+
+def fold_views(root: Body) -> Body:
+    """The tree with affine bodies over tensors in memory turned into views of these tensors."""
+
+    def fold(source: Source) -> Source:
+        if not isinstance(source, Body) or not source.start:
+            return source
+        ((_, tensor),) = source.inputs
+        return view(tensor, source) if isinstance(tensor, Tensor) else source
+
+    folded = rewrite(root, fold)
+    return identity(folded) if isinstance(folded, Tensor) else folded
+
+
+def view(tensor: Tensor, body: Body) -> Tensor:
+    """What an affine body sees of a tensor in memory: other sizes, strides and offset."""
+    offset = tensor.offset + sum(first * stride for first, stride in zip(body.start, tensor.strides, strict=True))
+    strides = tuple(step * stride for step, stride in zip(body.step, tensor.strides, strict=True))
+    return replace(tensor, sizes=body.sizes, strides=strides, offset=offset)
+
+
+def settle_views(root: Body) -> Body:
+    """Tensors are moved as raw bits only where the whole tree does nothing but move."""
+    if root.moves:
+        return root
+
+    def compute(source: Source) -> Source:
+        if isinstance(source, Tensor) and source.view is View.RAW:
+            return replace(source, view=View.COMPUTE)
+        return source
+
+    settled = rewrite(root, compute)
+    assert isinstance(settled, Body)
+    return settled
+
+
+def is_elementwise(root: Body) -> bool:
+    """Whether every body of the tree keeps its coordinates, so that dimensions may be merged."""
+    seen: set[int] = set()
+    pending: list[Source] = [root]
+    while pending:
+        source = pending.pop()
+        if isinstance(source, Tensor) or id(source) in seen:
+            continue
+        seen.add(id(source))
+        if source.kind is not BodyKind.APPLY and source.file != IDENTITY:
+            return False
+        pending.extend(child for _, child in source.inputs)
+    return True

@@ -1,0 +1,373 @@
+"""The base of all operator descriptions: typed, frozen values, whose wrong kinds are refused with a clear sentence.
+
+Descriptions behave as frozen, keyword-only dataclasses (``dataclasses.fields``, ``replace``, ``asdict`` work), but are
+built by a light mechanism: 177 real dataclasses would cost every import a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import math
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self, dataclass_transform
+
+import numpy as np
+
+from dmlgpu import enums
+from dmlgpu.errors import InvalidDescription
+from dmlgpu.schema.names import to_directml, to_snake
+from dmlgpu.tensor import TensorDesc
+
+__all__ = ["OMITTED", "OperatorDesc", "ScaleBias", "Size2D", "TensorSlot", "to_directml", "to_snake"]
+
+OMITTED: Any = None
+"""Default of the tensors of an activation: a fused one has none, by itself it needs both."""
+
+
+class TensorSlot(NamedTuple):
+    """One numbered input or output of an operator.
+
+    Attributes:
+        field: the Python field, ``input_tensors``.
+        position: place in the field's tuple, or None where the field holds a single tensor.
+        tensor: the tensor, or None where an optional one is absent.
+    """
+
+    field: str
+    position: int | None
+    tensor: TensorDesc | None
+
+    @property
+    def label(self) -> str:
+        """How a message names it: ``input_tensors[1]``."""
+        return self.field if self.position is None else f"{self.field}[{self.position}]"
+
+
+class _WrongKind(Exception):
+    """A value is of the wrong kind; ``where`` is the place in the field, ``[1]`` or ``.scale``."""
+
+    def __init__(self, expected: str, value: object, where: str = ""):
+        self.expected, self.value, self.where = expected, value, where
+        super().__init__(expected)
+
+    def describe(self) -> str:
+        shown = repr(self.value)
+        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        suffix = "" if self.value is None else f" of type {type(self.value).__name__}"
+        return f"must be {self.expected}, got {shown}{suffix}"
+
+
+_Converter = Callable[[Any], Any]
+
+
+def _integer(value: Any) -> int:
+    if type(value) is int:
+        return value
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise _WrongKind("an integer", value)
+    return int(value)
+
+
+def _float(value: Any) -> float:
+    if type(value) is float:
+        return value
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise _WrongKind("a number", value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise _WrongKind("a number in the range of a float", value) from None
+
+
+def _number(value: Any) -> int | float:
+    return _integer(value) if isinstance(value, numbers.Integral) else _float(value)
+
+
+def _bool(value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise _WrongKind("a bool", value)
+    return bool(value)
+
+
+def _instance_of(cls: type[Any], what: str) -> _Converter:
+    def convert(value: Any) -> Any:
+        if not isinstance(value, cls):
+            raise _WrongKind(what, value)
+        return value
+
+    return convert
+
+
+def _member_of(cls: type[IntEnum]) -> _Converter:
+    expected = f"a member of {cls.__name__} ({', '.join(cls.__members__)})"
+
+    def convert(value: Any) -> IntEnum:
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, bool | IntEnum) or not isinstance(value, numbers.Integral):
+            raise _WrongKind(expected, value)
+        try:
+            return cls(int(value))
+        except ValueError:
+            raise _WrongKind(expected, value) from None
+
+    return convert
+
+
+def _optional(convert: _Converter) -> _Converter:
+    return lambda value: None if value is None else convert(value)
+
+
+def _tuple_of(convert: _Converter, what: str) -> _Converter:
+    def convert_all(values: Any) -> tuple[Any, ...]:
+        if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
+            raise _WrongKind(f"a sequence of {what}", values)
+        converted = []
+        for index, value in enumerate(values):
+            try:
+                converted.append(convert(value))
+            except _WrongKind as wrong:
+                raise _WrongKind(wrong.expected, wrong.value, f"[{index}]{wrong.where}") from None
+        return tuple(converted)
+
+    return convert_all
+
+
+@dataclass(frozen=True)
+class ScaleBias:
+    """Scale and bias applied to each input element: ``x * scale + bias`` (DirectML: DML_SCALE_BIAS).
+
+    Raises:
+        InvalidDescription: when a value is no number.
+    """
+
+    scale: float
+    bias: float
+
+    def __post_init__(self) -> None:
+        _normalise(self, _float)
+
+
+@dataclass(frozen=True)
+class Size2D:
+    """Width and height (DirectML: DML_SIZE_2D).
+
+    Raises:
+        InvalidDescription: when a value is no integer.
+    """
+
+    width: int
+    height: int
+
+    def __post_init__(self) -> None:
+        _normalise(self, _integer)
+
+
+def _normalise(record: ScaleBias | Size2D, convert: _Converter) -> None:
+    for field in dataclasses.fields(record):
+        try:
+            object.__setattr__(record, field.name, convert(getattr(record, field.name)))
+        except _WrongKind as wrong:
+            raise InvalidDescription(type(record).__name__, field.name, wrong.describe()) from None
+
+
+def _converters() -> dict[str, _Converter]:
+    """What each annotation of ``descs.py`` means; the generator uses no others."""
+    single: dict[str, _Converter] = {
+        "int": _integer,
+        "float": _float,
+        "int | float": _number,
+        "bool": _bool,
+        "ScaleBias": _instance_of(ScaleBias, "a ScaleBias"),
+        "Size2D": _instance_of(Size2D, "a Size2D"),
+        "TensorDesc": _instance_of(TensorDesc, "a TensorDesc"),
+    }
+    members = {name: value for name, value in vars(enums).items() if isinstance(value, type)}
+    single |= {name: _member_of(cls) for name, cls in members.items() if issubclass(cls, IntEnum)}
+    arrays = {
+        "tuple[int, ...]": _tuple_of(_integer, "integers"),
+        "tuple[float, ...]": _tuple_of(_float, "numbers"),
+        "tuple[TensorDesc, ...]": _tuple_of(single["TensorDesc"], "TensorDesc"),
+    }
+    known = single | arrays
+    return known | {f"{name} | None": _optional(convert) for name, convert in known.items()}
+
+
+_CONVERTERS = _converters()
+
+
+def _identity(value: Any) -> Any:
+    """A value whose equality tells apart what computes differently: 0.0 from -0.0, 1 from 1.0, but not NaN from NaN."""
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else value.hex()
+    if isinstance(value, tuple):
+        return tuple(_identity(item) for item in value)
+    if isinstance(value, ScaleBias):
+        return (_identity(value.scale), _identity(value.bias))
+    return value
+
+
+class _FromDataclass:
+    """What ``dataclasses`` and ``inspect`` ask of a class, borrowed on demand from a real dataclass like it."""
+
+    def __init__(self, get: Callable[[type[Any]], Any]):
+        self._get = get
+
+    def __get__(self, instance: object, owner: type[OperatorDesc]) -> Any:
+        twin = _TWINS.get(owner)
+        if twin is None:
+            twin = _TWINS[owner] = _twin(owner)
+        return self._get(twin)
+
+
+_TWINS: dict[type[Any], type[Any]] = {}
+
+
+def _twin(cls: type[Any]) -> type[Any]:
+    entries: list[Any] = []
+    for name, annotation in cls.__annotations__.items():
+        default = {"default": vars(cls)[name]} if name in vars(cls) else {}
+        entries.append((name, annotation, dataclasses.field(**default)))
+    return dataclasses.make_dataclass(cls.__name__, entries, frozen=True, kw_only=True)
+
+
+@dataclass_transform(eq_default=True, frozen_default=True, kw_only_default=True)
+class OperatorDesc:
+    """What an operator computes on which tensors (DirectML: DML_OPERATOR_DESC).
+
+    A subclass per operator lists its fields, in the order of DirectML's structure, without the lengths of arrays.
+    Sequences become tuples, integers become floats where a float is due, integers become members of enumerations.
+    Equality tells -0.0 from 0.0 and 1 from 1.0, and takes NaN as equal to NaN, so that descriptions can key caches.
+
+    Attributes:
+        operator: DirectML's name, ``GATHER_ND1``.
+        input_fields: names of the fields that hold inputs.
+        output_fields: names of the fields that hold outputs.
+        field_names: all fields in order.
+
+    Raises:
+        InvalidDescription: when a field is missing, unknown or of the wrong kind.
+    """
+
+    operator: ClassVar[str] = ""
+    input_fields: ClassVar[tuple[str, ...]] = ()
+    output_fields: ClassVar[tuple[str, ...]] = ()
+    field_names: ClassVar[tuple[str, ...]] = ()
+    _convert: ClassVar[tuple[tuple[str, _Converter], ...]] = ()
+    _defaults: ClassVar[Mapping[str, Any]] = {}
+
+    __dataclass_fields__: ClassVar[Any] = _FromDataclass(lambda twin: twin.__dataclass_fields__)
+    __dataclass_params__: ClassVar[Any] = _FromDataclass(lambda twin: twin.__dataclass_params__)
+    __signature__: ClassVar[Any] = _FromDataclass(inspect.signature)
+
+    def __init_subclass__(cls) -> None:
+        cls.field_names = tuple(cls.__annotations__)
+        cls._convert = tuple((name, _CONVERTERS[annotation]) for name, annotation in cls.__annotations__.items())
+        cls._defaults = {name: vars(cls)[name] for name in cls.field_names if name in vars(cls)}
+
+    def __init__(self, **values: Any) -> None:
+        put, defaults = self.__dict__, self._defaults
+        for name, convert in self._convert:
+            value = values.pop(name, self)
+            if value is self:
+                if name not in defaults:
+                    raise InvalidDescription(self.operator, name, "is required")
+                put[name] = defaults[name]
+            elif value is None and name in defaults:
+                put[name] = None
+            else:
+                put[name] = self._converted(name, convert, value)
+        for name in values:
+            known = ", ".join(self.field_names)
+            raise InvalidDescription(self.operator, name, f"is not a field; the fields are {known}")
+
+    def _converted(self, name: str, convert: _Converter, value: Any) -> Any:
+        try:
+            return convert(value)
+        except _WrongKind as wrong:
+            raise InvalidDescription(self.operator, name + wrong.where, wrong.describe()) from None
+
+    @property
+    def stem(self) -> str:
+        """The lower-case name used for files, functions and labels, ``gather_nd1``."""
+        return self.operator.lower()
+
+    @functools.cached_property
+    def inputs(self) -> tuple[TensorSlot, ...]:
+        """The inputs as DirectML numbers them: struct order, arrays flattened, absent ones kept."""
+        return self._slots(self.input_fields)
+
+    @functools.cached_property
+    def outputs(self) -> tuple[TensorSlot, ...]:
+        """The outputs as DirectML numbers them: struct order, arrays flattened, absent ones kept."""
+        return self._slots(self.output_fields)
+
+    def _slots(self, names: tuple[str, ...]) -> tuple[TensorSlot, ...]:
+        slots: list[TensorSlot] = []
+        for name in names:
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                slots.extend(TensorSlot(name, index, tensor) for index, tensor in enumerate(value))
+            else:
+                slots.append(TensorSlot(name, None, value))
+        return tuple(slots)
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The fields by Python name, in order."""
+        return MappingProxyType({name: self.__dict__[name] for name in self.field_names})
+
+    @property
+    def directml_fields(self) -> Mapping[str, Any]:
+        """The fields by DirectML's name, in struct order, without the lengths of arrays."""
+        return MappingProxyType({to_directml(name): self.__dict__[name] for name in self.field_names})
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed.
+
+        Raises:
+            InvalidDescription: as the constructor.
+        """
+        return type(self)(**{**self.values, **changes})
+
+    __replace__ = replace
+
+    @functools.cached_property
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(_identity(self.__dict__[name]) for name in self.field_names)
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.operator, self._key))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OperatorDesc):
+            return NotImplemented
+        return type(self) is type(other) and self._hash == other._hash and self._key == other._key
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.values.items())})"
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}; use replace({name}=...)")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Hashes of strings differ between processes, so cached ones must not travel.
+        return dict(self.values)
+
+
+_DESCRIPTION = _instance_of(OperatorDesc, "an OperatorDesc")
+_CONVERTERS["OperatorDesc | None"] = _optional(_DESCRIPTION)
+_CONVERTERS["tuple[OperatorDesc, ...]"] = _tuple_of(_DESCRIPTION, "OperatorDesc")

@@ -1,0 +1,52 @@
+"""Per operator what a table cannot say: relations between fields, output sizes, upgrade, lowering.
+
+One module per family; a module's classes register themselves, so that adding an operator touches no list.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.operators.lowering import lowering, registered
+from dmlgpu.plan import Plan, Target
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+
+def implemented() -> frozenset[str]:
+    """Names of the operators that can be lowered."""
+    return registered()
+
+
+def check(desc: OperatorDesc) -> None:
+    """Check the relations between fields that the catalog's tables cannot express.
+
+    Raises:
+        InvalidDescription: when one is broken.
+        OperatorNotImplemented: when dmlgpu does not implement the operator yet.
+    """
+    lowering(desc.operator).check(desc)
+
+
+def upgrade(desc: OperatorDesc) -> OperatorDesc:
+    """The description as the newest operator of its line."""
+    newer = lowering(desc.operator).upgrade(desc)
+    return desc if newer is None else upgrade(newer)
+
+
+def lower(desc: OperatorDesc, target: Target) -> Plan:
+    """The plan of a checked description, older operators upgraded first.
+
+    Raises:
+        NotSupported: when the adapter lacks what the operator needs.
+    """
+    newest = upgrade(desc)
+    return lowering(newest.operator).lower(newest, target)
+
+
+def shader_files(operator: str) -> tuple[str, ...]:
+    """The files below ``shaders/`` that hold an operator's bodies; those of the operator it upgrades to, if it has none."""
+    return lowering(operator).shaders

@@ -1,0 +1,94 @@
+"""How an operator tells what a table cannot say: relations between its fields, its output sizes, its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from dmlgpu.errors import InvalidDescription, OperatorNotImplemented
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.plan import Plan, Role, Target, Tensor, View
+
+_LOWERINGS: dict[str, type[Lowering]] = {}
+
+
+class Lowering:
+    """One operator's half of the house up to its plan. Subclasses register themselves by naming their description.
+
+    Class attributes:
+        desc: the description that this class lowers.
+        shaders: the files below ``shaders/`` that hold the operator's bodies; empty where it upgrades to another operator.
+    """
+
+    desc: ClassVar[type[OperatorDesc]]
+    shaders: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if "desc" in cls.__dict__:
+            _LOWERINGS[cls.desc.operator] = cls
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        """Raise InvalidDescription for relations that the catalog's tables cannot express."""
+
+    @classmethod
+    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+        """The sizes that the output tensors must have, by field; only those that follow from the inputs."""
+        return {}
+
+    @classmethod
+    def upgrade(cls, desc: Any) -> OperatorDesc | None:
+        """The same work as a newer operator's description, or None."""
+        return None
+
+    @classmethod
+    def lower(cls, desc: Any, target: Target) -> Plan:
+        """The operator's plan."""
+        raise NotImplementedError
+
+
+def lowering(operator: str) -> type[Lowering]:
+    """The lowering of an operator.
+
+    Raises:
+        OperatorNotImplemented: when there is none yet.
+    """
+    if operator not in _LOWERINGS:
+        raise OperatorNotImplemented(operator)
+    return _LOWERINGS[operator]
+
+
+def registered() -> frozenset[str]:
+    """Names of all operators with a lowering."""
+    return frozenset(_LOWERINGS)
+
+
+def invalid(desc: OperatorDesc, field: str, reason: str) -> InvalidDescription:
+    """The error for a field of a description."""
+    return InvalidDescription(desc.operator, field, reason)
+
+
+def check_sizes(desc: OperatorDesc, field: str, expected: tuple[int, ...], why: str) -> None:
+    """Raise InvalidDescription unless a tensor has these sizes."""
+    sizes = getattr(desc, field).sizes
+    if sizes != expected:
+        raise invalid(desc, f"{field}.sizes", f"must be {list(expected)} ({why}), got {list(sizes)}")
+
+
+def input_tensor(desc: OperatorDesc, field: str, view: View = View.COMPUTE) -> Tensor:
+    """An input field's tensor as kernels read it."""
+    return _tensor(desc, field, Role.INPUT, view)
+
+
+def output_tensor(desc: OperatorDesc, field: str = "output_tensor", view: View = View.COMPUTE) -> Tensor:
+    """An output field's tensor as kernels write it."""
+    return _tensor(desc, field, Role.OUTPUT, view)
+
+
+def _tensor(desc: OperatorDesc, field: str, role: Role, view: View) -> Tensor:
+    entries = desc.inputs if role is Role.INPUT else desc.outputs
+    for number, (name, _, tensor) in enumerate(entries):
+        if name == field and tensor is not None:
+            return Tensor.of(role, number, tensor, view)
+    raise KeyError(field)

@@ -1,0 +1,19 @@
+"""What every operator computes, in NumPy: one function per operator, written from its formula.
+
+Arrays have the tensors' logical sizes; strides never reach a reference function. Numbers are computed in float64 or
+exact integers and rounded once to the output's type; data that are only moved keep their bits.
+
+The functions stand in one module per family, found by walking the package; there is no list to keep.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from dmlgpu.reference.registry import evaluate, implemented, reference
+
+__all__ = ["evaluate", "implemented", "reference"]
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -1,0 +1,64 @@
+"""Which NumPy function computes which operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.errors import OperatorNotImplemented
+from dmlgpu.operator_desc import OperatorDesc
+
+Array: TypeAlias = NDArray[Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+
+def reference(desc_class: type[OperatorDesc]) -> Callable[[Function], Function]:
+    """Register a function ``(desc, input, ...) -> output`` as what ``desc_class`` computes.
+
+    The function gets one argument per input field, in struct order: an array, None for an absent tensor, a tuple of
+    arrays for an array of tensors. It returns one array, or a tuple of arrays in the order of the flat outputs.
+    """
+
+    def register(function: Function) -> Function:
+        _FUNCTIONS[desc_class.operator] = function
+        return function
+
+    return register
+
+
+def implemented() -> frozenset[str]:
+    """DirectML's names of the operators that have a reference."""
+    return frozenset(_FUNCTIONS)
+
+
+def evaluate(desc: OperatorDesc, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+    """What an operator computes.
+
+    Args:
+        desc: a valid description; only sizes, types and attributes matter.
+        inputs: one array of logical sizes per flat input (``desc.inputs``), None for an absent optional tensor.
+
+    Returns:
+        One array per flat output, of its sizes and NumPy type.
+
+    Raises:
+        OperatorNotImplemented: when the operator has no reference.
+    """
+    if desc.operator not in _FUNCTIONS:
+        raise OperatorNotImplemented(desc.operator)
+    with np.errstate(all="ignore"):  # overflow, wrapping and NaN are results here, not accidents
+        result = _FUNCTIONS[desc.operator](desc, *_by_field(desc, inputs))
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _by_field(desc: OperatorDesc, inputs: Sequence[Array | None]) -> list[Any]:
+    """Flat inputs regrouped: one entry per field, arrays of tensors as tuples."""
+    fields: dict[str, Any] = {}
+    for (name, index, _), array in zip(desc.inputs, inputs, strict=True):
+        fields[name] = array if index is None else (*fields.get(name, ()), array)
+    return list(fields.values())

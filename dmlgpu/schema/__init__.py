@@ -1,0 +1,43 @@
+"""The catalog of DirectML's operators as package data: names, fields, types, ranks, levels, formulas, examples."""
+
+from dmlgpu.schema.loader import (
+    CountRule,
+    EnumSchema,
+    FeatureLevelSchema,
+    FieldKind,
+    FieldSchema,
+    Fusion,
+    OperatorSchema,
+    Relation,
+    SupportTable,
+    TensorSupport,
+    Variant,
+    catalog,
+    constants,
+    enumerations,
+    feature_levels,
+    operator,
+)
+from dmlgpu.schema.names import class_name, to_directml, to_snake
+
+__all__ = [
+    "CountRule",
+    "EnumSchema",
+    "FeatureLevelSchema",
+    "FieldKind",
+    "FieldSchema",
+    "Fusion",
+    "OperatorSchema",
+    "Relation",
+    "SupportTable",
+    "TensorSupport",
+    "Variant",
+    "catalog",
+    "class_name",
+    "constants",
+    "enumerations",
+    "feature_levels",
+    "operator",
+    "to_directml",
+    "to_snake",
+]

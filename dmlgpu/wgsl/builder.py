@@ -1,0 +1,256 @@
+"""Turns trees of bodies into WGSL text: accessors for what lies in memory, functions for what is virtual."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dmlgpu.enums import DataType
+from dmlgpu.plan import Binding, Body, BodyKind, Source, Target, Tensor, View, mapping
+from dmlgpu.wgsl import templates
+from dmlgpu.wgsl.expressions import Value, f32_literal
+from dmlgpu.wgsl.linker import link, prefix
+from dmlgpu.wgsl.types import LANE_NAMES, Access, Scalar, access, block_of, decode, edge, encode, scalar_of, vector
+
+MODULUS = 1 << 32
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One storage variable of a kernel: a resource, seen in blocks of one width."""
+
+    binding: Binding
+    block: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a template may know of the tensor that a body defines."""
+
+    data_type: DataType
+    kind: Scalar
+    words: bool
+    sizes: tuple[int, ...]
+    target: Target
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.sizes)
+
+    def from_u32(self, text: str) -> Value:
+        """An unsigned expression converted to the tensor's type."""
+        return Value(text, Scalar.U32, DataType.UINT32, self.target).to(self.data_type, self.words)
+
+
+class Builder:
+    """The text of one kernel in the making."""
+
+    def __init__(self, target: Target):
+        self.target = target
+        self.buffers: list[Buffer] = []
+        self._functions: list[str] = []  # of virtual tensors, each in a namespace of its own
+        self._namespaces: dict[object, str] = {}
+
+    # ---- tensors in memory
+
+    def _slot(self, binding: Binding, block: str) -> int:
+        buffer = Buffer(binding, block)
+        if buffer not in self.buffers:
+            self.buffers.append(buffer)
+        return self.buffers.index(buffer)
+
+    def _place(self, name: str, tensor: Tensor, a: Access, block: str) -> dict[str, Any]:
+        """Template values that say where the units of a tensor lie."""
+        terms = [
+            (dimension, stride % MODULUS)
+            for dimension, (size, stride) in enumerate(zip(tensor.sizes, tensor.strides, strict=True))
+            if size > 1 and stride
+        ]
+        return {
+            "name": name,
+            "rank": tensor.rank,
+            "scalar": a.scalar,
+            "unit": a.unit,
+            "slot": self._slot(tensor.binding, block),
+            "shift": a.base_shift,
+            "offset": tensor.offset,
+            "terms": terms,
+            "unit_bits": a.unit_bits,
+        }
+
+    def load(self, name: str, tensor: Tensor, words: bool = False) -> str:
+        """The accessor of an input: ``<name>_load``, or ``<name>_index`` for indices."""
+        a = access(tensor, self.target, words)
+        values = self._place(name, tensor, a, a.block)
+        if tensor.view is View.INDEX:
+            index_type = tensor.data_type.name.lower().replace("uint", "u").replace("int", "i")
+            return templates.render("access/index", index_type=index_type, **values)
+        return templates.render("access/load", decoded=decode(a), **values)
+
+    def store(self, tensor: Tensor, words: bool = False, atomic: bool = False) -> tuple[str, dict[str, Any]]:
+        """The accessor of the output, and the template values that schedules need of it."""
+        a = access(tensor, self.target, words)
+        values = self._place("output", tensor, a, f"atomic<{a.block}>" if atomic else a.block)
+        return templates.render("access/store", block=a.block, encoded=encode(a), **values), values
+
+    # ---- virtual tensors
+
+    def body(self, body: Body) -> str:
+        """Text that defines ``element`` for the tree's root, on the names of the output accessor."""
+        raw = body.moves
+        return self._region(body, raw) if body.kind is BodyKind.APPLY else self._element(body, raw)
+
+    def finish(self, text: str, immediates: bool) -> str:
+        """The whole shader: head, library, virtual tensors, and the given text."""
+        head = templates.render("access/head", buffers=[buffer.block for buffer in self.buffers], immediates=immediates)
+        return link(head + "".join(self._functions) + text)
+
+    def source(self, name: str, source: Source, raw: bool, words: bool) -> str:
+        """The accessor of a source, in memory or virtual."""
+        if isinstance(source, Tensor):
+            return self.load(name, source, words)
+        kind, lanes = self._kind(source, raw), source.lanes
+        value = f"{self._virtual(source, raw)}element(at)"
+        if raw:
+            block = _raw_block(source)
+            return templates.render("access/virtual", name=name, rank=source.rank, scalar=block, unit=block, value=value)
+        value = edge(source.data_type, kind, lanes, value)
+        wanted = scalar_of(source.data_type, self.target, words)
+        value = _between(value, kind, wanted)
+        return templates.render(
+            "access/virtual", name=name, rank=source.rank, scalar=wanted.wgsl, unit=vector(wanted, lanes), value=value
+        )
+
+    def _kind(self, body: Body, raw: bool) -> Scalar:
+        return Scalar.U32 if raw else scalar_of(body.data_type, self.target, body.words)
+
+    def _namespace(self, key: object, letter: str) -> tuple[str, bool]:
+        """A prefix for a thing, and whether it is new."""
+        if key in self._namespaces:
+            return self._namespaces[key], False
+        self._namespaces[key] = f"{letter}{len(self._namespaces)}_"
+        return self._namespaces[key], True
+
+    def _virtual(self, body: Body, raw: bool) -> str:
+        """The namespace in which a virtual tensor's ``element`` stands; written once however often it is used."""
+        namespace, new = self._namespace(id(body), "virtual")
+        if new:
+            kind = self._kind(body, raw)
+            block = _raw_block(body) if raw else None
+            types = templates.render(
+                "access/types",
+                name="output",
+                rank=body.rank,
+                scalar=block or kind.wgsl,
+                unit=block or vector(kind, body.lanes),
+            )
+            text = self._region(body, raw) if body.kind is BodyKind.APPLY else self._element(body, raw)
+            self._functions.append(prefix(types + text, namespace))
+        return namespace
+
+    def _element(self, body: Body, raw: bool) -> str:
+        """An element body with the accessors of its inputs."""
+        accessors = [self.source(name, source, raw, body.words) for name, source in body.inputs]
+        values = mapping(body.inputs) | mapping(body.constants)
+        if body.start:
+            values |= {"start": body.start, "step": body.step}
+        return "".join(accessors) + templates.render(body.file, output=body, **values)
+
+    # ---- regions of element-wise bodies
+
+    def _region(self, root: Body, raw: bool) -> str:
+        """Straight-line values, each computed once: nested calls would double with every level of sharing."""
+        region = _Region(self, raw)
+        result = region.value(root, root.words, is_root=True)
+        return "".join(region.accessors) + templates.render("access/region", values=region.values, result=result)
+
+    def apply_function(self, body: Body, kinds: Mapping[str, Scalar]) -> str:
+        """The name of the function that an ``apply`` body defines for these input types; equal texts share one."""
+        data_types = {name: source.data_type for name, source in body.inputs}
+        arguments = {name: Value(name, kind, data_types[name], self.target) for name, kind in kinds.items()}
+        output = Result(body.data_type, self._kind(body, raw=False), body.words, body.sizes, self.target)
+        aliases = "".join(f"alias {name}_s = {kind.wgsl};\n" for name, kind in kinds.items())
+        aliases += f"alias output_s = {output.kind.wgsl};\n"
+        text = aliases + templates.render(body.file, output=output, **arguments, **self._literals(body))
+        namespace, new = self._namespace(text, "apply")
+        if new:
+            self._functions.append(prefix(text, namespace))
+        return f"{namespace}apply"
+
+    def _literals(self, body: Body) -> dict[str, Any]:
+        """Template values of a body; floating-point numbers become typed literals."""
+        values = mapping(body.constants)
+        compute = values.get("compute")
+        if not isinstance(compute, DataType):
+            return dict(values)
+        kind = scalar_of(compute, self.target, words=False)
+        return {
+            name: Value(_float(value, kind), kind, compute, self.target) if isinstance(value, float) else value
+            for name, value in values.items()
+        }
+
+
+class _Region:
+    """The values of one region, in the order they are computed."""
+
+    def __init__(self, builder: Builder, raw: bool):
+        self.builder, self.raw = builder, raw
+        self.accessors: list[str] = []
+        self.values: list[tuple[str, str]] = []
+        self._memo: dict[tuple[int, bool], str] = {}
+
+    def value(self, source: Source, words: bool, is_root: bool = False) -> str:
+        """The name of the variable that holds a source's unit, as a consumer with that choice of words sees it."""
+        key = (id(source), words)
+        if key not in self._memo:
+            if isinstance(source, Body) and source.kind is BodyKind.APPLY:
+                expression = self._applied(source, is_root)
+                own = scalar_of(source.data_type, self.builder.target, source.words)
+                expression = _between(expression, own, scalar_of(source.data_type, self.builder.target, words))
+            else:
+                expression = self._loaded(source, words)
+            name = f"v{len(self.values)}"
+            self.values.append((name, expression))
+            self._memo[key] = name
+        return self._memo[key]
+
+    def _loaded(self, source: Source, words: bool) -> str:
+        name = f"i{len(self.accessors)}"
+        self.accessors.append(self.builder.source(name, source, self.raw, words))
+        return f"{name}_load(at)"
+
+    def _applied(self, body: Body, is_root: bool) -> str:
+        names = [self.value(source, body.words) for _, source in body.inputs]
+        target = self.builder.target
+        kinds = {name: scalar_of(source.data_type, target, body.words) for name, source in body.inputs}
+        function = self.builder.apply_function(body, kinds)
+        kind = scalar_of(body.data_type, target, body.words)
+        if body.lanes == 1:
+            call = f"{function}({', '.join(names)})"
+        else:
+            lanes = (", ".join(f"{name}.{LANE_NAMES[lane]}" for name in names) for lane in range(body.lanes))
+            call = f"{vector(kind, body.lanes)}({', '.join(f'{function}({arguments})' for arguments in lanes)})"
+        return call if is_root else edge(body.data_type, kind, body.lanes, call)
+
+
+def _raw_block(body: Body) -> str:
+    """The block of a virtual tensor that only moves bits."""
+    return block_of(body.data_type.bits * body.lanes)
+
+
+def _float(number: float, kind: Scalar) -> str:
+    return f"f64({f32_literal(number)})" if kind is Scalar.F64 else f32_literal(number)
+
+
+def _between(expression: str, given: Scalar, wanted: Scalar) -> str:
+    """A 64-bit value from the adapter's own type to words or back."""
+    if given is wanted:
+        return expression
+    return {
+        (Scalar.I64, Scalar.I64_WORDS): f"words_of_i64({expression})",
+        (Scalar.U64, Scalar.U64_WORDS): f"words_of_u64({expression})",
+        (Scalar.I64_WORDS, Scalar.I64): f"i64_of_words({expression})",
+        (Scalar.U64_WORDS, Scalar.U64): f"u64_of_words({expression})",
+    }[given, wanted]

@@ -1,0 +1,54 @@
+"""From an operator's description to its program: upgrade, lower, hand owned inputs over, render."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+from dmlgpu import operators
+from dmlgpu.enums import DataType
+from dmlgpu.kernels.sources import identity
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.plan import Binding, Kernel, Map, Plan, Program, Role, Slot, Target, Tensor, View
+from dmlgpu.wgsl.render import ALIGNMENT, render
+
+
+@functools.lru_cache(maxsize=4096)
+def program(desc: OperatorDesc, target: Target) -> Program:
+    """The program of a checked description.
+
+    Raises:
+        OperatorNotImplemented: when dmlgpu does not implement the operator yet.
+        NotSupported: when the adapter lacks a feature or a limit that it needs.
+    """
+    return own_inputs(desc, render(operators.lower(desc, target), target), target)
+
+
+def own_inputs(desc: OperatorDesc, executed: Program, target: Target) -> Program:
+    """The program with inputs that are OWNED_BY_DML read from the persistent resource, where initialisation copies them."""
+    owned: dict[int, Slot] = {}
+    end = 0
+    for number, (_, _, tensor) in enumerate(desc.inputs):
+        if tensor is not None and tensor.owned_by_dml:
+            owned[number] = Slot(Role.PERSISTENT, 0, end, tensor.byte_size)
+            end += -(-tensor.byte_size // ALIGNMENT) * ALIGNMENT
+    if not owned:
+        return executed
+    initialization = tuple(_copy_in(desc.operator, number, slot, target) for number, slot in owned.items())
+    kernels = tuple(replace(kernel, slots=tuple(_redirect(slot, owned) for slot in kernel.slots)) for kernel in executed.kernels)
+    return replace(executed, kernels=kernels, initialization=initialization, persistent_size=end)
+
+
+def _redirect(slot: Slot, owned: dict[int, Slot]) -> Slot:
+    if slot.role is not Role.INPUT or slot.index not in owned:
+        return slot
+    return replace(owned[slot.index], size=slot.size)
+
+
+def _copy_in(operator: str, number: int, slot: Slot, target: Target) -> Kernel:
+    """A kernel that copies the bytes of an input into its range of the persistent resource."""
+    words = (slot.size // 4,)
+    source = Tensor(Binding(Role.INPUT, number), DataType.UINT32, words, (1,), View.RAW)
+    destination = Tensor(Binding(Role.PERSISTENT, 0), DataType.UINT32, words, (1,))
+    (kernel,) = render(Plan(operator, (Map(f"own input {number}", identity(source), destination),)), target).kernels
+    return replace(kernel, slots=tuple(slot if own.role is Role.PERSISTENT else own for own in kernel.slots))

@@ -1,0 +1,76 @@
+"""The shader files: where they are, and the strict template language they are written in."""
+
+from __future__ import annotations
+
+import functools
+import re
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+SUFFIX = ".wgsl"
+
+
+@functools.cache
+def root() -> Traversable:
+    """The folder ``shaders/``: inside the package when installed, beside it in a checkout."""
+    packaged = resources.files("dmlgpu") / "shaders"
+    return packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "shaders"
+
+
+def exists(file: str) -> bool:
+    """Whether there is a shader file of that path (below ``shaders/``, without suffix)."""
+    return root().joinpath(*f"{file}{SUFFIX}".split("/")).is_file()
+
+
+@functools.cache
+def source(file: str) -> str:
+    """The text of a shader file."""
+    return root().joinpath(*f"{file}{SUFFIX}".split("/")).read_text(encoding="utf-8")
+
+
+@functools.cache
+def files(folder: str) -> tuple[str, ...]:
+    """The shader files directly in a folder, by path without suffix."""
+    names = (entry.name for entry in root().joinpath(folder).iterdir())
+    return tuple(sorted(f"{folder}/{name.removesuffix(SUFFIX)}" for name in names if name.endswith(SUFFIX)))
+
+
+_HEADER = re.compile(r"\A(?://[^\n]*\n)+")
+
+
+def _load(name: str) -> str | None:
+    """A template without its header comment, which describes the file, not the shader it becomes part of."""
+    return _HEADER.sub("", source(name)) if exists(name) else None
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(_load),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        line_statement_prefix="# ",
+    )
+
+
+def render(file: str, **values: Any) -> str:
+    """A shader file's text for these values, under a line that names it.
+
+    Raises:
+        jinja2.UndefinedError: when the file uses a value that is not given.
+    """
+    text = _environment().get_template(file).render(values)
+    return f"// ---- shaders/{file}{SUFFIX}\n{text.strip()}\n"
+
+
+def header(file: str) -> str:
+    """A shader file's header comment: name, formula, what is special."""
+    match = _HEADER.match(source(file))
+    return "\n".join(line.removeprefix("//").strip() for line in match.group(0).splitlines()) if match else ""

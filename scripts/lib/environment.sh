@@ -1,0 +1,194 @@
+# Shared by scripts/demo and scripts/test: a virtual environment with the package, and a driver to run it on.
+# Sourced with the working directory at the root of the checkout.
+
+VENV=.venv
+PYTHON=$VENV/bin/python
+ADAPTER_FOUND=unknown
+
+say() { printf '==> %s\n' "$*" >&2; }
+
+# The first interpreter that is new enough and can make virtual environments.
+find_python() {
+    local candidate
+    for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
+        if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+            printf '%s\n' "$candidate"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# make_environment EXTRA: the package, editable, with the dependencies of one extra. Done again when pyproject.toml
+# changes or the checkout moves; otherwise this takes no time.
+make_environment() {
+    local extra=$1 python stamp want
+    stamp=$VENV/.installed-$extra
+    want="$PWD $(cksum <pyproject.toml)"
+    if [ -x "$PYTHON" ] && "$PYTHON" -c '' 2>/dev/null && [ "$(cat "$stamp" 2>/dev/null)" = "$want" ]; then
+        return 0
+    fi
+    if ! "$PYTHON" -c 'import pip' 2>/dev/null; then
+        if ! python=$(find_python); then
+            apt_install python3 python3-venv || true
+            python=$(find_python) || { say 'Python 3.11 or later with its venv module is needed and was not found'; return 1; }
+        fi
+        say "making the virtual environment $VENV with $($python --version)"
+        "$python" -m venv --clear "$VENV" || return 1
+    fi
+    say "installing dmlgpu[$extra] into $VENV"
+    "$PYTHON" -m pip install --quiet --no-input --disable-pip-version-check --editable ".[$extra]" || return 1
+    printf '%s\n' "$want" >"$stamp"
+}
+
+# ---- Packages ---------------------------------------------------------------------------------------------------
+
+# as_root COMMAND...: runs it as root, where that needs no password.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+        sudo -n "$@"
+    else
+        say "not root, and sudo wants a password: cannot run $1"
+        return 1
+    fi
+}
+
+run_apt() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30 \
+        -o Acquire::Retries=2 -o DPkg::Lock::Timeout=300 "$@" </dev/null >&2
+}
+
+APT_UPDATED=no
+
+# apt_install [apt-get options] PACKAGE...
+apt_install() {
+    command -v apt-get >/dev/null || return 1
+    if [ "$APT_UPDATED" = no ]; then
+        # One stale source among several must not stop the installation, so a failure here is not final.
+        run_apt update || say 'apt-get update reported errors'
+        APT_UPDATED=yes
+    fi
+    run_apt install --yes --no-install-recommends "$@"
+}
+
+os_release() { ( . /etc/os-release 2>/dev/null && eval "printf '%s\n' \"\${$1:-}\"" ); }
+
+# has_suite SUITE [APT_DIRECTORY]: whether an enabled source already offers it.
+has_suite() {
+    local directory=${2:-/etc/apt}
+    cat "$directory"/sources.list "$directory"/sources.list.d/*.list "$directory"/sources.list.d/*.sources 2>/dev/null |
+        grep -Eq "^[^#]*[[:space:]]$1([[:space:]]|\$)"
+}
+
+# backports_source CODENAME [APT_DIRECTORY]: the machine's own entry for CODENAME, rewritten for its backports suite:
+# same host, same options, same signing key. Prints nothing where the machine has no such entry.
+backports_source() {
+    local codename=$1 directory=${2:-/etc/apt} file entry
+    for file in "$directory"/sources.list.d/*.sources; do
+        [ -r "$file" ] || continue
+        entry=$(deb822_for_suite "$codename" "$file")
+        [ -n "$entry" ] && { printf '%s\n' "$entry"; return 0; }
+    done
+    for file in "$directory"/sources.list "$directory"/sources.list.d/*.list; do
+        [ -r "$file" ] || continue
+        entry=$(one_line_for_suite "$codename" "$file")
+        [ -n "$entry" ] && { printf '%s\n' "$entry"; return 0; }
+    done
+}
+
+deb822_for_suite() {
+    sed -e '/^#/d' "$2" | awk -v suite="$1" '
+        BEGIN { RS = ""; FS = "\n" }
+        {
+            binary = listed = 0; enabled = 1; text = ""
+            for (i = 1; i <= NF; i++) {
+                count = split($i, words, /[ \t]+/); key = tolower(words[1])
+                if (key == "enabled:" && tolower(words[2]) == "no") enabled = 0
+                for (j = 2; j <= count; j++) {
+                    if (key == "types:" && words[j] == "deb") binary = 1
+                    if (key == "suites:" && words[j] == suite) listed = 1
+                }
+                if (key == "types:") $i = "Types: deb"
+                if (key == "suites:") $i = "Suites: " suite "-backports"
+                text = text $i "\n"
+            }
+            if (binary && enabled && listed) { printf "%s", text; exit }
+        }'
+}
+
+one_line_for_suite() {
+    awk -v suite="$1" '
+        $1 == "deb" {
+            for (i = 2; i <= NF; i++) if ($i == suite) { $i = suite "-backports"; print; exit }
+        }' "$2"
+}
+
+# Offers Debian bookworm's backports suite to apt, derived from the machine's own sources.
+add_backports() {
+    local codename=$1 entry suffix=list
+    has_suite "$codename-backports" && return 0
+    entry=$(backports_source "$codename")
+    [ -n "$entry" ] || { say "no apt source for $codename to derive $codename-backports from"; return 1; }
+    case $entry in Types:*|*$'\n'Types:*) suffix=sources ;; esac
+    say "adding the suite $codename-backports to apt"
+    printf '%s\n' "$entry" | as_root tee "/etc/apt/sources.list.d/dmlgpu-backports.$suffix" >/dev/null
+}
+
+# ---- Drivers ----------------------------------------------------------------------------------------------------
+
+# Whether a Vulkan, Metal or Direct3D 12 adapter is here.
+has_adapter() {
+    "$PYTHON" - 2>/dev/null <<'PYTHON_END'
+import sys
+
+import wgpu
+
+backends = {adapter.info["backend_type"] for adapter in wgpu.gpu.enumerate_adapters_sync()}
+sys.exit(not backends & {"Vulkan", "Metal", "D3D12"})
+PYTHON_END
+}
+
+# Mesa's software Vulkan (lavapipe), and what wgpu's OpenGL backend loads.
+install_mesa() {
+    local packages=(mesa-vulkan-drivers libvulkan1 libegl1 libegl-mesa0 libgles2 libgl1-mesa-dri)
+    if [ "$(os_release ID)" = debian ] && [ "$(os_release VERSION_CODENAME)" = bookworm ]; then
+        # The stock 22.3.6 silently stops an invocation after 65,535 loop iterations.
+        if add_backports bookworm && apt_install --target-release bookworm-backports "${packages[@]}"; then
+            return 0
+        fi
+        say 'Mesa 25 from bookworm-backports could not be installed; trying the stock Mesa'
+    fi
+    apt_install "${packages[@]}"
+}
+
+# ensure_adapter: a driver, installed where there is none and apt can; sets ADAPTER_FOUND to yes or no.
+ensure_adapter() {
+    ADAPTER_FOUND=yes
+    has_adapter && return 0
+    if command -v apt-get >/dev/null; then
+        say 'no Vulkan adapter found: installing Mesa, which computes on the processor'
+        install_mesa && has_adapter && return 0
+    fi
+    ADAPTER_FOUND=no
+    say 'no GPU adapter and no way to install a software one: going on with the numpy adapter'
+}
+
+# swiftshader_icd: prints the driver manifest of SwiftShader, which Debian ships inside chromium.
+swiftshader_icd() {
+    local file
+    for file in "${SWIFTSHADER_ICD:-}" /usr/lib/chromium/vk_swiftshader_icd.json; do
+        [ -n "$file" ] && [ -r "$file" ] && { printf '%s\n' "$file"; return 0; }
+    done
+    file=$(dpkg -L chromium chromium-common 2>/dev/null | grep -m 1 'vk_swiftshader_icd\.json$')
+    [ -n "$file" ] && [ -r "$file" ] && printf '%s\n' "$file"
+}
+
+# ensure_swiftshader: installs it where apt has it. Ubuntu's package of that name only points to a snap.
+ensure_swiftshader() {
+    swiftshader_icd >/dev/null && return 0
+    [ "$(os_release ID)" = debian ] || return 1
+    say 'installing chromium for its SwiftShader, a second software driver'
+    apt_install chromium && swiftshader_icd >/dev/null
+}

@@ -1,0 +1,7 @@
+// Reads one index and resolves it against the size of the dimension it indexes: negative ones count from the end, and
+// what lies outside becomes OUTSIDE.
+{% include "access/types" %}
+{% include "access/place" %}
+fn {{ name }}_index(at: {{ name }}_at, size: u32) -> u32 {
+    return index_of_{{ index_type }}(buffer{{ slot }}[{{ name }}_base() + {{ name }}_unit(at)], size);
+}

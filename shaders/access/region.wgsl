@@ -1,0 +1,7 @@
+// A region of element-wise bodies over one coordinate space: straight-line values, each computed once.
+fn element(at: output_at) -> output_t {
+    # for name, value in values
+    let {{ name }} = {{ value }};
+    # endfor
+    return {{ result }};
+}

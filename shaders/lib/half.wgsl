@@ -1,0 +1,38 @@
+// Halves by integer arithmetic: drivers' own conversions flush subnormals or round wrongly.
+
+fn half_of_f32(x: f32) -> u32 {
+    let bits = bitcast<u32>(x);
+    let sign = (bits >> 16u) & 0x8000u;
+    let size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u) { return sign | 0x7e00u | ((size >> 13u) & 0x1ffu); } // NaN, payload kept as far as it goes
+    if (size >= 0x477ff000u) { return sign | 0x7c00u; } // 65520 and above round to infinity
+    if (size >= 0x38800000u) { return sign | ((size + 0xfffu + ((size >> 13u) & 1u) - 0x38000000u) >> 13u); }
+    if (size < 0x33000000u) { return sign; } // below half the smallest subnormal
+    let significand = (size & 0x7fffffu) | 0x800000u;
+    let shift = 126u - (size >> 23u);
+    let rest = significand & ((1u << shift) - 1u);
+    let middle = 1u << (shift - 1u);
+    let quotient = significand >> shift;
+    return sign | (quotient + select(0u, 1u, rest > middle || (rest == middle && (quotient & 1u) == 1u)));
+}
+
+fn f32_of_half(half: u32) -> f32 {
+    let sign = (half & 0x8000u) << 16u;
+    let exponent = (half >> 10u) & 31u;
+    let fraction = half & 0x3ffu;
+    if (exponent == 0u) { return bitcast<f32>(sign | bitcast<u32>(f32(fraction) * 5.9604644775390625e-8)); }
+    if (exponent == 31u) { return bitcast<f32>(sign | 0x7f800000u | (fraction << 13u)); }
+    return bitcast<f32>(sign | ((exponent + 112u) << 23u) | (fraction << 13u));
+}
+
+fn round_to_half(x: f32) -> f32 {
+    return f32_of_half(half_of_f32(x));
+}
+
+fn round_to_half2(x: vec2<f32>) -> vec2<f32> {
+    return vec2<f32>(round_to_half(x.x), round_to_half(x.y));
+}
+
+fn round_to_half4(x: vec4<f32>) -> vec4<f32> {
+    return vec4<f32>(round_to_half(x.x), round_to_half(x.y), round_to_half(x.z), round_to_half(x.w));
+}

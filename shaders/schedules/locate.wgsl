@@ -1,0 +1,23 @@
+// The coordinates of the unit with a running number; false for numbers that fall into a gap.
+fn locate(number: u32, at: ptr<function, output_at>) -> bool {
+    var rest = number;
+    # for digit in walk.digits
+    # if digit.size == 1
+    (*at)[{{ digit.dimension }}] = 0u;
+    # else
+    # if digit.stride == 1
+    (*at)[{{ digit.dimension }}] = rest;
+    # else
+    (*at)[{{ digit.dimension }}] = rest / {{ digit.stride }}u;
+    rest = rest % {{ digit.stride }}u;
+    # endif
+    # if digit.checked
+    if ((*at)[{{ digit.dimension }}] >= {{ digit.size }}u) { return false; }
+    # endif
+    # endif
+    # endfor
+    # if walk.gaps
+    if (rest != 0u) { return false; }
+    # endif
+    return true;
+}

@@ -1,0 +1,36 @@
+// MAP: every unit of the output by itself. An invocation handles {{ launch.each }} consecutive work items: units of the output, or the
+// 32-bit words that smaller units share (one invocation owns a whole word, so no neighbour is torn).
+{% include "schedules/locate" %}
+{% if walk.exchange %}
+{% include "schedules/exchange" %}
+fn handle(number: u32) {
+    var at: output_at;
+    if (locate(number, &at)) { exchange(output_unit(at), output_bits(element(at))); }
+}
+{% elif walk.by_words %}
+fn part(number: u32) -> u32 {
+    var at: output_at;
+    if (number >= {{ walk.count }}u || !locate(number, &at)) { return 0u; }
+    return output_bits(element(at));
+}
+fn handle(word: u32) {
+    var bits = 0u;
+    # for place in range(32 // unit_bits)
+    bits |= part(word * {{ 32 // unit_bits }}u + {{ place }}u) << {{ place * unit_bits }}u;
+    # endfor
+    buffer{{ slot }}[output_base() + word] = bits;
+}
+{% else %}
+fn handle(number: u32) {
+    var at: output_at;
+    if (locate(number, &at)) { buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(element(at)); }
+}
+{% endif %}
+@compute @workgroup_size({{ launch.workgroup }})
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let first = (id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u) * {{ launch.each }}u;
+    # for place in range(launch.each)
+    if (first + {{ place }}u >= {{ launch.total }}u) { return; }
+    handle(first + {{ place }}u);
+    # endfor
+}

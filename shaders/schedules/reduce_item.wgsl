@@ -1,0 +1,17 @@
+// The lifted element with a number, in row-major order over the reduced dimensions, of the row that `at` names.
+fn item(at: output_at, index: u32) -> acc_t {
+    var source: input_at;
+    # for dimension in range(input.rank) if dimension not in axes
+    source[{{ dimension }}] = at[{{ dimension }}];
+    # endfor
+    var rest = index;
+    # for dimension in axes|reverse
+    # if loop.last
+    source[{{ dimension }}] = rest;
+    # else
+    source[{{ dimension }}] = rest % {{ input.sizes[dimension] }}u;
+    rest = rest / {{ input.sizes[dimension] }}u;
+    # endif
+    # endfor
+    return lift(input_load(source), index);
+}

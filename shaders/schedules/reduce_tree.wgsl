@@ -1,0 +1,45 @@
+// REDUCE, tree: one workgroup per unit of the output (per 32-bit word, where units are smaller). Each invocation merges
+// every {{ launch.workgroup }}-th element, then halves are merged in workgroup memory.
+{% include "schedules/locate" %}
+{% if walk.exchange %}
+{% include "schedules/exchange" %}
+{% endif %}
+var<workgroup> parts: array<acc_t, {{ launch.workgroup }}>;
+fn merge_row(at: output_at, me: u32) {
+    if (me < {{ count }}u) {
+        var acc = item(at, me);
+        for (var index = me + {{ launch.workgroup }}u; index < {{ count }}u; index += {{ launch.workgroup }}u) { acc = merge(acc, item(at, index)); }
+        parts[me] = acc;
+    }
+    workgroupBarrier();
+    for (var half = {{ launch.workgroup // 2 }}u; half > 0u; half = half / 2u) {
+        if (me < half && me + half < {{ [count, launch.workgroup]|min }}u) { parts[me] = merge(parts[me], parts[me + half]); }
+        workgroupBarrier();
+    }
+}
+@compute @workgroup_size({{ launch.workgroup }})
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+    let number = group.x + group.y * {{ launch.grid[0] }}u;
+    if (number >= {{ launch.total }}u) { return; }
+    # if walk.by_words
+    var bits = 0u;
+    for (var lane = 0u; lane < {{ 32 // unit_bits }}u; lane++) {
+        let unit = number * {{ 32 // unit_bits }}u + lane;
+        var at: output_at;
+        let inside = unit < {{ walk.count }}u && locate(unit, &at);
+        if (inside) { merge_row(at, me); }
+        if (inside && me == 0u) { bits |= output_bits(finish(parts[0])) << (lane * {{ unit_bits }}u); }
+        workgroupBarrier();
+    }
+    if (me == 0u) { buffer{{ slot }}[output_base() + number] = bits; }
+    # else
+    var at: output_at;
+    if (!locate(number, &at)) { return; }
+    merge_row(at, me);
+    # if walk.exchange
+    if (me == 0u) { exchange(output_unit(at), output_bits(finish(parts[0]))); }
+    # else
+    if (me == 0u) { buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(finish(parts[0])); }
+    # endif
+    # endif
+}

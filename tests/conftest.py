@@ -1,0 +1,17 @@
+"""Options and settings that all tests share."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "dmlgpu", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
+settings.load_profile("dmlgpu")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--profile", choices=("quick", "full"), default="quick", help="which conformance cases to run on the adapters"
+    )

@@ -1,0 +1,52 @@
+"""Hand-written programs, in the form that the renderer gives them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dmlgpu.gpu import GpuBackend
+from dmlgpu.plan import Kernel, Program, Role, Slot
+
+
+def shader(statement: str, slots: int, immediates: bool, size: int = 64) -> str:
+    """A shader that runs a statement per invocation; ``s0[b0 + i]`` is element i of slot 0."""
+    storage = "".join(f"@group(0) @binding({n}) var<storage, read_write> s{n}: array<u32>;\n" for n in range(slots))
+    block = "var<immediate>" if immediates else f"@group(0) @binding({slots}) var<uniform>"
+    bases = "".join(f"    let b{n} = parameters[{n // 4}][{n % 4}];\n" for n in range(slots))
+    return (
+        f"{storage}{block} parameters: array<vec4<u32>, 3>;\n"
+        f"@compute @workgroup_size({size})\n"
+        f"fn main(@builtin(global_invocation_id) id: vec3<u32>) {{\n"
+        f"    let i = id.x;\n{bases}    {statement}\n}}\n"
+    )
+
+
+def kernel(backend: GpuBackend, statement: str, slots: list[Slot], grid: int = 1, label: str = "kernel") -> Kernel:
+    """A kernel for an executor with or without immediates."""
+    text = shader(statement, len(slots), backend.target.has("immediates"))
+    return Kernel(label, text, tuple(slots), (grid, 1, 1))
+
+
+def program(backend: GpuBackend, *kernels: Kernel, **rest: object) -> Program:
+    """A program for an executor with or without immediates."""
+    return Program("TEST", kernels, immediates=backend.target.has("immediates"), **rest)  # type: ignore[arg-type]
+
+
+def input_slot(index: int = 0, size: int = 256) -> Slot:
+    return Slot(Role.INPUT, index, 0, size)
+
+
+def output_slot(index: int = 0, size: int = 256) -> Slot:
+    return Slot(Role.OUTPUT, index, 0, size)
+
+
+def add(backend: GpuBackend, value: int, label: str = "add") -> Program:
+    """output[i] = input[i] + value over 64 words."""
+    return program(
+        backend, kernel(backend, f"s1[b1 + i] = s0[b0 + i] + {value}u;", [input_slot(), output_slot()], label=label)
+    )
+
+
+def words(values: object) -> np.ndarray:
+    """Integers as the bytes of 32-bit words."""
+    return np.asarray(values, np.uint32).view(np.uint8)

@@ -1,0 +1,145 @@
+"""Serial numbers, waiting, threads, times."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from gpu_programs import add, kernel, output_slot, program, words
+
+from dmlgpu.backend import AdapterInfo, Range, Resources
+from dmlgpu.gpu import GpuBackend
+
+SPIN = "var x = s0[b0 + i]; for (var k = 0u; k < 30000u; k++) { x = x * 1664525u + 1013904223u; } s0[b0 + i] = x;"
+
+
+def slow_work(backend: GpuBackend) -> Sequence[object]:
+    """Work of some tenths of a second on a processor, a few milliseconds on a card."""
+    buffer = backend.create_buffer(1 << 18, "slow")
+    executable = backend.prepare(program(backend, kernel(backend, SPIN, [output_slot(0, 1 << 18)], grid=1024)))
+    return executable.bind(Resources((), (Range(buffer, 0, 1 << 18),)))
+
+
+def small_work(backend: GpuBackend, value: int = 1) -> tuple[object, Sequence[object]]:
+    source, target = backend.create_buffer(256, "source"), backend.create_buffer(256, "target")
+    backend.write(source, 0, words(np.arange(64)))
+    executable = backend.prepare(add(backend, value))
+    return target, executable.bind(Resources((Range(source, 0, 256),), (Range(target, 0, 256),)))
+
+
+def test_serial_numbers_count_up_and_are_done_after_waiting(backend: GpuBackend) -> None:
+    _, work = small_work(backend)
+    serials = [backend.submit(work) for _ in range(5)]
+    assert serials == list(range(serials[0], serials[0] + 5))
+    assert backend.wait(serials[-1])
+    assert all(backend.is_done(serial) for serial in serials)
+    assert all(backend.wait(serial, 0.0) for serial in serials)
+
+
+def test_work_is_not_done_before_it_is(backend: GpuBackend) -> None:
+    slow, (target, fast) = slow_work(backend), small_work(backend)
+    backend.wait(backend.submit([*slow, *fast]))
+    backend.write(target, 0, words([0] * 64))
+    first = backend.submit(slow)
+    second = backend.submit([*slow, *slow, *fast])
+    if backend.info.backend != "OpenGL":  # whose software driver runs work within the submission
+        assert not backend.is_done(second)
+        assert not backend.wait(second, 0.001)
+    assert backend.wait(first)
+    assert backend.is_done(first)
+    assert backend.wait(second, 60.0)
+    np.testing.assert_array_equal(backend.read(target, 0, 256).view(np.uint32), np.arange(64) + 1)
+
+
+def test_waiting_for_early_work_does_not_wait_for_later(backend: GpuBackend) -> None:
+    if backend.info.backend == "OpenGL":
+        pytest.skip("OpenGL's software driver runs work within the submission")
+    slow, (_, fast) = slow_work(backend), small_work(backend)
+    backend.wait(backend.submit([*slow, *fast]))
+    early, late = backend.submit(fast), backend.submit([*slow] * 4)
+    assert backend.wait(early)
+    assert not backend.is_done(late)
+    assert backend.wait(late)
+
+
+def test_several_threads_share_a_device(backend: GpuBackend) -> None:
+    failures: list[BaseException] = []
+
+    def work(value: int) -> None:
+        try:
+            for turn in range(10):
+                target, dispatches = small_work(backend, 1000 + value * 16 + turn % 3)
+                assert backend.wait(backend.submit(dispatches), 30.0)
+                expected = np.arange(64) + 1000 + value * 16 + turn % 3
+                np.testing.assert_array_equal(backend.read(target, 0, 256).view(np.uint32), expected)
+                backend.destroy_buffer(target)
+        except BaseException as failure:
+            failures.append(failure)
+
+    run_threads([threading.Thread(target=work, args=(value,)) for value in range(4)])
+    assert failures == []
+
+
+def test_a_device_per_thread(adapter: AdapterInfo) -> None:
+    failures: list[BaseException] = []
+
+    def work(value: int) -> None:
+        try:
+            backend = GpuBackend(adapter)
+            target, dispatches = small_work(backend, value)
+            for _ in range(20):
+                backend.wait(backend.submit(dispatches))
+            np.testing.assert_array_equal(backend.read(target, 0, 256).view(np.uint32), np.arange(64) + value)
+            backend.close()
+        except BaseException as failure:
+            failures.append(failure)
+
+    run_threads([threading.Thread(target=work, args=(value,)) for value in range(3)])
+    assert failures == []
+
+
+def run_threads(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_times_come_from_the_device_where_it_has_timestamps(backend: GpuBackend) -> None:
+    slow, (_, fast) = slow_work(backend), small_work(backend)
+    backend.wait(backend.submit([*slow, *fast]))
+    start = time.perf_counter()
+    timing = backend.time(slow)
+    elapsed = time.perf_counter() - start
+    assert timing.source == ("gpu" if backend.target.has("timestamp-query") else "wall clock")
+    assert timing.parts == ()
+    assert elapsed / 4 < timing.seconds <= elapsed
+    quick = backend.time(fast)
+    assert 0 < quick.seconds < timing.seconds
+
+
+def test_times_of_parts(backend: GpuBackend) -> None:
+    slow, (target, fast) = slow_work(backend), small_work(backend, 9)
+    backend.wait(backend.submit([*slow, *fast]))
+    other = backend.create_buffer(256, "other")
+    timing = backend.time([*fast, *slow, backend.copy(target, 0, other, 0, 256)], parts=True)
+    np.testing.assert_array_equal(backend.read(other, 0, 256).view(np.uint32), np.arange(64) + 9)
+    if timing.source == "gpu":
+        assert len(timing.parts) == 3
+        assert timing.parts[1] == max(timing.parts)
+        assert sum(timing.parts) <= timing.seconds * 1.001
+
+
+def test_times_fall_back_to_the_wall_clock(adapter: AdapterInfo) -> None:
+    backend = GpuBackend(adapter, disabled_features=["timestamp-query"])
+    target, work = small_work(backend, 4)
+    timing = backend.time(work, parts=True)
+    assert (timing.source, timing.parts) == ("wall clock", ())
+    assert timing.seconds > 0
+    np.testing.assert_array_equal(backend.read(target, 0, 256).view(np.uint32), np.arange(64) + 4)
+    assert backend.time([]).source == "wall clock"
+    backend.close()

@@ -1,0 +1,45 @@
+"""Descriptions and arrays for tests of the reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from dmlgpu import reference
+from dmlgpu.enums import DataType
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.tensor import TensorDesc
+
+ALL_TYPES = [t for t in DataType if t is not DataType.UNKNOWN and t.bits >= 8]
+INDEX_TYPES = [DataType.INT64, DataType.INT32, DataType.UINT64, DataType.UINT32]
+
+
+def tensor(array: Any) -> TensorDesc:
+    """The packed description of an array."""
+    return TensorDesc(DataType.from_numpy(array.dtype), array.shape)
+
+
+def run(desc: OperatorDesc, *inputs: Any) -> Any:
+    """The only output of an operator."""
+    (output,) = reference.evaluate(desc, inputs)
+    want = desc.outputs[0].tensor
+    assert output.shape == want.sizes and output.dtype == want.data_type.numpy
+    return output
+
+
+def sizes(most_dimensions: int = 5, largest: int = 5, fewest: int = 1) -> st.SearchStrategy[tuple[int, ...]]:
+    """Tensor sizes."""
+    return hnp.array_shapes(min_dims=fewest, max_dims=most_dimensions, min_side=1, max_side=largest)
+
+
+def numbered(shape: tuple[int, ...], data_type: DataType = DataType.INT32) -> Any:
+    """An array whose elements tell their place."""
+    return np.arange(1, 1 + int(np.prod(shape))).reshape(shape).astype(data_type.numpy)
+
+
+def bits(array: Any) -> Any:
+    """The elements as unsigned integers."""
+    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")

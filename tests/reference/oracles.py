@@ -1,0 +1,92 @@
+"""Slow and obvious: DirectML's formulas, and rounding, in plain Python. Nothing here imports the reference."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def gather_nd(source: Array, indices: Array, batch: int) -> Array:
+    """``out[n, j] = source[n, indices[n, j, 0], ..., indices[n, j, k - 1]]``; 0 where an index is out of range."""
+    *leading, k = indices.shape
+    window = source.shape[batch + k :]
+    out = np.zeros((*leading, *window), source.dtype)
+    for place in itertools.product(*map(range, leading)):
+        lookup = [int(i) for i in indices[place]]
+        extents = source.shape[batch : batch + k]
+        lookup = [i + n if i < 0 else i for i, n in zip(lookup, extents, strict=True)]
+        if all(0 <= i < n for i, n in zip(lookup, extents, strict=True)):
+            out[place] = source[(*place[:batch], *lookup)]
+    return out
+
+
+def scatter_elements(source: Array, indices: Array, updates: Array, axis: int) -> Array:
+    """A copy of the input; ``out[c with c[axis] = indices[c]] = updates[c]`` in row-major order."""
+    out = source.copy()
+    for place in np.ndindex(indices.shape):
+        index = int(indices[place])
+        index += source.shape[axis] if index < 0 else 0
+        if 0 <= index < source.shape[axis]:
+            out[(*place[:axis], index, *place[axis + 1 :])] = updates[place]
+    return out
+
+
+def best_place(line: list[Any], *, largest: bool, last: bool) -> int:
+    """Index of the best number of a line, NaN skipped; of the first or last of equals; all NaN: the first or last."""
+    numbers = [(value, place) for place, value in enumerate(line) if value == value]
+    if not numbers:
+        return len(line) - 1 if last else 0
+    best = (max if largest else min)(value for value, _ in numbers)
+    places = [place for value, place in numbers if value == best]
+    return places[-1] if last else places[0]
+
+
+def lines(array: Array, axes: tuple[int, ...]) -> dict[tuple[int, ...], list[Any]]:
+    """For every output coordinate (0 along the axes) the elements along the axes, ascending, row-major."""
+    result: dict[tuple[int, ...], list[Any]] = {}
+    for place in np.ndindex(array.shape):
+        kept = tuple(0 if dimension in axes else i for dimension, i in enumerate(place))
+        result.setdefault(kept, []).append(array[place].item())
+    return result
+
+
+def round_to_float(value: Fraction | float, dtype: Any) -> float:
+    """The number of a float type nearest to an exact value, ties to even, beyond the range infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return value
+    limits = np.finfo(dtype)
+    exact = Fraction(value)
+    if exact == 0:
+        return math.copysign(0.0, value) if isinstance(value, float) else 0.0
+    magnitude = abs(exact)
+    exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
+    exponent -= magnitude < Fraction(2) ** exponent
+    smallest = math.frexp(float(limits.smallest_normal))[1] - 1
+    step = Fraction(2) ** (max(exponent, smallest) - limits.nmant)
+    rounded = round(magnitude / step) * step  # Fraction rounds halves to even
+    if rounded > Fraction(float(limits.max)):
+        return math.copysign(math.inf, exact)
+    return math.copysign(float(rounded), exact)
+
+
+def wrap(value: int, dtype: Any) -> int:
+    """An integer modulo 2**bits, in the range of the type."""
+    limits, bits = np.iinfo(dtype), np.dtype(dtype).itemsize * 8
+    return (value - int(limits.min)) % (1 << bits) + int(limits.min)
+
+
+def saturate(value: float, dtype: Any) -> int:
+    """A float cut to an integer in the range of the type; NaN is 0."""
+    limits = np.iinfo(dtype)
+    if math.isnan(value):
+        return 0
+    if math.isinf(value):
+        return int(limits.max if value > 0 else limits.min)
+    return min(max(int(value), int(limits.min)), int(limits.max))

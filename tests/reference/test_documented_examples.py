@@ -1,0 +1,50 @@
+"""The examples of DirectML's pages, as the catalog prints them."""
+
+import numpy as np
+import pytest
+
+from dmlgpu import descs, enums, reference
+from dmlgpu.schema import loader
+from dmlgpu.tensor import TensorDesc
+
+
+def examples():
+    for name in sorted(reference.implemented()):
+        for number, example in enumerate(loader.operator(name).examples, start=1):
+            yield pytest.param(name, example, id=f"{name.lower()}-example{number}")
+
+
+def tensor(entry):
+    desc = TensorDesc(enums.DataType[entry["type"]], entry["sizes"], entry["strides"])
+    return desc, np.array(entry["values"], desc.data_type.numpy).reshape(desc.sizes)
+
+
+def attribute(kind, value):
+    if kind.startswith("DML_"):
+        camel = kind.removeprefix("DML_").title().replace("_", "")
+        return getattr(enums, camel)[value.removeprefix(kind + "_")]
+    return value
+
+
+@pytest.mark.parametrize(("name", "example"), list(examples()))
+def test_the_reference_gives_what_the_page_prints(name, example):
+    entries = example["tensors"] | example.get("corrected", {})
+    fields, inputs, expected = {}, [], None
+    for field in loader.operator(name).python_fields:
+        if field.name in entries:
+            fields[field.python_name], array = tensor(entries[field.name])
+            if field.kind == "input":
+                inputs.append(array)
+            else:
+                expected = array
+        elif field.name in example["attributes"]:
+            fields[field.python_name] = attribute(field.type, example["attributes"][field.name])
+    (result,) = reference.evaluate(descs.by_name(name)(**fields), inputs)
+    assert result.dtype == expected.dtype
+    np.testing.assert_array_equal(result, expected)
+
+
+def test_there_are_examples_of_the_operators_whose_pages_have_them():
+    assert {case.values[0] for case in examples()} >= {
+        "GATHER_ND1", "GATHER_ND", "SCATTER_ELEMENTS", "SLICE1", "SLICE", "ARGMIN", "ARGMAX", "REDUCE",
+    }  # fmt: skip

@@ -1,0 +1,138 @@
+"""Describing and choosing adapters, and the texts of compile errors, without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlgpu.backend import AdapterInfo
+from dmlgpu.errors import AdapterNotFound
+from dmlgpu.gpu.adapter import choose, describe, loop_limit, target_of
+from dmlgpu.gpu.memory import host_memory
+from dmlgpu.gpu.pipelines import compile_error, excerpt
+from dmlgpu.plan import Kernel, Profile
+
+LIMITS = {
+    "max-storage-buffers-per-shader-stage": 10,
+    "max-compute-workgroups-per-dimension": 65535,
+    "max-compute-invocations-per-workgroup": 256,
+    "max-compute-workgroup-storage-size": 16384,
+    "max-storage-buffer-binding-size": 1 << 30,
+    "max-immediate-size": 128,
+}
+CARD = AdapterInfo("Radeon RX", "Vulkan", "discrete", "AMD", "RADV Mesa 24.1.0", ("immediates", "shader-f16"), LIMITS)
+CARD_GL = AdapterInfo("Radeon RX", "OpenGL", "discrete", "AMD", "4.6 Mesa 24.1.0", (), LIMITS)
+SOFT = AdapterInfo("llvmpipe (LLVM 15.0.6, 256 bits)", "Vulkan", "cpu", "llvmpipe", "Mesa 25.0.7 (LLVM 15)", (), LIMITS)
+SOFT_GL = AdapterInfo(
+    "llvmpipe (LLVM 15.0.6, 256 bits)", "OpenGL", "cpu", "", "4.5 (Core Profile) Mesa 25.0.7", (), LIMITS
+)
+NUMPY = AdapterInfo("numpy", "NumPy", "cpu", "", "2.0")
+
+
+@pytest.mark.parametrize(
+    ("candidates", "expected"),
+    [
+        ([SOFT_GL, SOFT, CARD_GL, CARD, NUMPY], CARD),
+        ([SOFT, CARD_GL, NUMPY], CARD_GL),
+        ([SOFT_GL, SOFT, NUMPY], SOFT),
+        ([NUMPY], NUMPY),
+    ],
+)
+def test_by_default_hardware_goes_first_and_opengl_and_numpy_last(
+    candidates: list[AdapterInfo], expected: AdapterInfo
+) -> None:
+    assert choose(None, candidates) is expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [("LLVMPIPE", SOFT), ("opengl", SOFT_GL), ("opengl: rad", CARD_GL), (" numpy ", NUMPY), (2, CARD_GL), ("3", CARD)],
+)
+def test_choice_by_text_or_index(wanted: str | int, expected: AdapterInfo) -> None:
+    assert choose(wanted, [SOFT, SOFT_GL, CARD_GL, CARD, NUMPY]) is expected
+
+
+def test_an_adapter_is_its_own_choice() -> None:
+    assert choose(CARD, [SOFT]) is CARD
+
+
+@pytest.mark.parametrize("wanted", ["geforce", 2, -1, "2"])
+def test_no_match_lists_what_there_is(wanted: str | int) -> None:
+    shown = 2 if wanted == "2" else wanted
+    with pytest.raises(AdapterNotFound) as caught:
+        choose(wanted, [SOFT, NUMPY])
+    assert str(caught.value) == (
+        f"no adapter matches {shown!r}; available adapters:\n"
+        "  0: Vulkan: llvmpipe (LLVM 15.0.6, 256 bits) (Mesa 25.0.7 (LLVM 15))\n"
+        "  1: NumPy: numpy (2.0)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "driver", "expected"),
+    [
+        ("llvmpipe (LLVM 15.0.6, 256 bits)", "Mesa 22.3.6 (LLVM 15.0.6)", 65535),
+        ("llvmpipe (LLVM 15.0.6, 256 bits)", "4.5 (Core Profile) Mesa 22.3.6", 65535),
+        ("llvmpipe (LLVM 15.0.6, 256 bits)", "Mesa 24.2.1 (LLVM 18)", 65535),
+        ("llvmpipe (LLVM 15.0.6, 256 bits)", "Mesa 25.0.7-2~bpo12+1 (LLVM 15.0.6)", None),
+        ("llvmpipe (LLVM 15.0.6, 256 bits)", "4.5 (Core Profile) Mesa 26.1.6", None),
+        ("AMD Radeon RX (RADV)", "Mesa 22.3.6", None),
+        ("SwiftShader Device (Subzero)", "", None),
+    ],
+)
+def test_loop_limit_is_known_by_the_driver(name: str, driver: str, expected: int | None) -> None:
+    assert loop_limit(AdapterInfo(name, "Vulkan", "cpu", "", driver)) == expected
+
+
+def test_describe_keeps_the_features_of_the_list_only() -> None:
+    raw = {
+        "device": "X",
+        "backend_type": "Metal",
+        "adapter_type": "IntegratedGPU",
+        "vendor": "apple",
+        "description": "",
+    }
+    info = describe(raw, {"texture-compression-bc", "shader-f16", "immediates"}, {"max-buffer-size": 5})
+    assert info == AdapterInfo(
+        "X", "Metal", "integrated", "apple", "", ("immediates", "shader-f16"), {"max-buffer-size": 5}
+    )
+    assert str(info) == "Metal: X"
+    assert describe({**raw, "adapter_type": "Unknown"}, (), {}).kind == "unknown"
+
+
+def test_target_takes_over_limits_and_features() -> None:
+    target = target_of(CARD, deterministic=True)
+    assert target.profile is Profile.DISCRETE
+    assert target.features == {"immediates", "shader-f16"}
+    assert target.deterministic
+    assert target.max_storage_buffers == 10
+    assert target.max_binding_size == 1 << 30
+    assert target.max_workgroup_invocations == 256
+    assert target_of(SOFT).profile is Profile.CPU
+
+
+def test_target_without_disabled_features_and_small_immediates() -> None:
+    assert target_of(CARD, disabled_features=["shader-f16"]).features == {"immediates"}
+    small = AdapterInfo("Y", "Vulkan", "unknown", "", "", ("immediates",), {**LIMITS, "max-immediate-size": 32})
+    assert target_of(small).features == frozenset()
+    assert target_of(small).profile is Profile.DISCRETE
+
+
+def test_host_memory_is_plausible() -> None:
+    memory = host_memory()
+    assert memory is None or 1 << 28 < memory < 1 << 50
+
+
+def test_excerpt_at_both_ends() -> None:
+    source = "\n".join(f"line {number}" for number in range(1, 13))
+    assert excerpt(source, 1) == "> 1 | line 1\n  2 | line 2\n  3 | line 3\n  4 | line 4"
+    assert excerpt(source, 11) == ("   8 | line 8\n   9 | line 9\n  10 | line 10\n> 11 | line 11\n  12 | line 12")
+
+
+def test_compile_error_without_a_place() -> None:
+    error = RuntimeError(
+        "Validation Error\n\nCaused by:\n  In f\n    Error matching\n      Unable to find entry point 'main'"
+    )
+    kernel = Kernel("map", "", (), (1, 1, 1))
+    assert compile_error("SLICE1", kernel, "X", error) == (
+        "SLICE1: kernel 'map' does not compile on X: Unable to find entry point 'main'"
+    )
