@@ -48,7 +48,7 @@ class OperatorNotImplemented(NotSupported, NotImplementedError):
 
 
 class DeviceRemoved(DmlError, RuntimeError):
-    """The device is gone (DirectML: DXGI_ERROR_DEVICE_REMOVED); the reason is in the message, the cure is a new device."""
+    """The device is gone (DirectML: DXGI_ERROR_DEVICE_REMOVED); the message says why, a new device is the cure."""
 
 
 class OutOfMemory(DmlError, MemoryError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -205,7 +204,7 @@ _CONVERTERS = _converters()
 def _identity(value: Any) -> Any:
     """A value whose equality tells apart what computes differently: 0.0 from -0.0, 1 from 1.0, but not NaN from NaN."""
     if isinstance(value, float):
-        return "nan" if math.isnan(value) else value.hex()
+        return value.hex()  # "nan" for every NaN
     if isinstance(value, tuple):
         return tuple(_identity(item) for item in value)
     if isinstance(value, ScaleBias):

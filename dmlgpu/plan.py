@@ -92,8 +92,8 @@ class Tensor:
         strides: elements between neighbours; negative ones (mirrored views) are fine for inputs.
         offset: elements before the first one (views into a tensor).
         lanes: consecutive elements, along the dimension of stride 1, that a kernel takes as one unit. Sizes, strides
-            and offset count units. Negative: one element repeated for that many lanes (a broadcast input of a packed body);
-            these count elements.
+            and offset count units. Negative: one element repeated for that many lanes (a broadcast input of a packed
+            body); these count elements.
     """
 
     binding: Binding
@@ -152,8 +152,8 @@ class Body:
         follows: for each input, which of its dimensions moves one to one with each dimension of the output (None where
             none does). Packing goes through a body along such dimensions only. Empty for ``apply`` bodies, whose inputs
             have the output's coordinates.
-        start, step: the body is affine: its one input is read at start + step * at, dimension by dimension, so that over a
-            tensor in memory it is a mere view.
+        start, step: the body is affine: its one input is read at start + step * at, dimension by dimension, so that
+            over a tensor in memory it is a mere view.
         words: see 64-bit operands as pairs of words even where the adapter computes on 64 bits.
     """
 
@@ -186,7 +186,13 @@ Source: TypeAlias = Tensor | Body
 
 
 def apply(
-    file: str, data_type: DataType, sizes: tuple[int, ...], *, words: bool = False, values: Constants = (), **inputs: Source
+    file: str,
+    data_type: DataType,
+    sizes: tuple[int, ...],
+    *,
+    words: bool = False,
+    values: Constants = (),
+    **inputs: Source,
 ) -> Body:
     """An element-wise body over named inputs of the output's sizes."""
     return Body(file, data_type, sizes, tuple(inputs.items()), values, BodyKind.APPLY, words=words)
@@ -210,21 +216,13 @@ class ReduceSchedule(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Accumulator:
-    """The value that a reduction's ``merge`` combines: ``lanes`` numbers of a type; how partial results lie in memory."""
-
-    data_type: DataType
-    lanes: int = 1
-
-
-@dataclass(frozen=True)
 class Reduce:
     """Combines elements along axes: ``lift`` each one, ``merge`` pairs, ``finish`` (see shaders/reduction).
 
     Attributes:
         file: the shader with ``acc_t`` and the three functions.
         element: type of the reduced elements.
-        source: what is reduced, or (``of_partials``) the accumulators of an earlier PARTIAL step along their last dimension.
+        source: what is reduced, or (``of_partials``) an earlier PARTIAL step's accumulators, along their last dimension.
         axes: the reduced dimensions of the source, ascending.
         output: has size 1 along the axes; for a PARTIAL step the accumulators, one more dimension at the end.
         words: see 64-bit operands as pairs of words.

@@ -61,10 +61,15 @@ def element_offsets(sizes: Sequence[int], strides: Sequence[int]) -> NDArray[np.
     return offsets
 
 
-def has_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether two elements share an offset, decided exactly.
+MAX_ENUMERATED_EXTENT = 1 << 28
+"""Most offsets that ``has_overlap`` looks at one by one."""
 
-    Dimensions that lie wholly above the span of the smaller ones cannot collide; only the rest are enumerated.
+
+def has_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether two elements share an offset.
+
+    Dimensions that lie wholly above the span of the smaller ones cannot collide; the rest decide, exactly: two by
+    arithmetic, more by enumeration. More than two that reach over 2^28 elements are taken to overlap.
     """
     dimensions = sorted((stride, size) for size, stride in zip(sizes, strides, strict=True) if size > 1)
     if any(stride == 0 for stride, _ in dimensions):
@@ -74,21 +79,27 @@ def has_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
         if stride < reach:
             tangled = position
         reach += (size - 1) * stride
-    entangled = dimensions[:tangled]
-    count = math.prod(size for _, size in entangled)
-    extent = 1 + sum((size - 1) * stride for stride, size in entangled)
-    if count > extent:
-        return True
-    occupied = np.zeros(extent if entangled else 1, bool)
-    # One outermost slab at a time keeps the enumeration within the memory of the inner dimensions.
-    if not entangled:
+    return _collide(dimensions[:tangled])
+
+
+def _collide(dimensions: list[tuple[int, int]]) -> bool:
+    """Whether elements over these (stride, size) pairs share an offset."""
+    if not dimensions:
         return False
-    *inner, (outer_stride, outer_size) = entangled
-    slab = element_offsets([size for _, size in inner], [stride for stride, _ in inner]).ravel()
+    if len(dimensions) == 2:
+        (inner, inner_size), (outer, outer_size) = dimensions
+        divisor = math.gcd(inner, outer)  # i * inner = j * outer first happens at i = outer / divisor
+        return outer // divisor < inner_size and inner // divisor < outer_size
+    extent = span([size for _, size in dimensions], [stride for stride, _ in dimensions])
+    if extent > MAX_ENUMERATED_EXTENT or math.prod(size for _, size in dimensions) > extent:
+        return True
+    *rest, (stride, size) = dimensions
+    slab = element_offsets([size for _, size in rest], [stride for stride, _ in rest]).ravel()
     if np.unique(slab).size != slab.size:
         return True
-    for index in range(outer_size):
-        cells = slab + index * outer_stride
+    occupied = np.zeros(extent, bool)
+    for index in range(size):  # one slab at a time keeps the memory to that of the inner dimensions
+        cells = slab + index * stride
         if occupied[cells].any():
             return True
         occupied[cells] = True
@@ -100,6 +111,14 @@ def _integers(values: Sequence[Any], what: str) -> tuple[int, ...]:
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
             raise TypeError(f"TensorDesc: {what} must be integers, got {value!r} of type {type(value).__name__}")
     return tuple(int(value) for value in values)
+
+
+def _member(kind: type[Any], value: Any, what: str) -> Any:
+    """A member of an enumeration, given as such or as its number."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise TypeError(f"TensorDesc: {what} must be a {kind.__name__}, got {value!r}") from None
 
 
 @dataclass(frozen=True)
@@ -127,14 +146,19 @@ class TensorDesc:
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "data_type", DataType(self.data_type))
-        put(self, "flags", TensorFlags(self.flags))
+        put(self, "data_type", _member(DataType, self.data_type, "data_type"))
+        put(self, "flags", _member(TensorFlags, self.flags, "flags"))
         put(self, "sizes", _integers(self.sizes, "sizes"))
+        (alignment,) = _integers([self.guaranteed_base_offset_alignment], "guaranteed_base_offset_alignment")
+        put(self, "guaranteed_base_offset_alignment", alignment)
         if self.strides is not None:
             put(self, "strides", _integers(self.strides, "strides"))
         if self.total_tensor_size_in_bytes is None:
             strides = self.strides if self.strides is None or len(self.strides) == len(self.sizes) else None
             put(self, "total_tensor_size_in_bytes", buffer_size(self.data_type, self.sizes, strides))
+        else:
+            (total,) = _integers([self.total_tensor_size_in_bytes], "total_tensor_size_in_bytes")
+            put(self, "total_tensor_size_in_bytes", total)
 
     @property
     def dimension_count(self) -> int:
@@ -166,7 +190,10 @@ class TensorDesc:
     def is_packed(self) -> bool:
         """Whether the elements lie row-major without gaps."""
         packed = packed_strides(self.sizes)
-        return all(size == 1 or given == want for size, given, want in zip(self.sizes, self.element_strides, packed, strict=True))
+        return all(
+            size == 1 or given == want
+            for size, given, want in zip(self.sizes, self.element_strides, packed, strict=True)
+        )
 
     @property
     def owned_by_dml(self) -> bool:
@@ -178,7 +205,7 @@ class TensorDesc:
     def encode(self, array: NDArray[Any], fill: int = 0) -> NDArray[np.uint8]:
         """The tensor's bytes for an array of its logical sizes; bytes between elements hold ``fill``.
 
-        Where strides are 0 the last element along the dimension stays, as a plain store in row-major order would leave it.
+        Where strides are 0 the last element along the dimension stays, as storing in row-major order would leave it.
 
         Raises:
             ValueError: when the array does not broadcast to the tensor's sizes.

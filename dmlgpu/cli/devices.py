@@ -9,8 +9,22 @@ from dmlgpu.backend import AdapterInfo
 from dmlgpu.cli import tables
 from dmlgpu.cli.adapter import choose_adapter
 from dmlgpu.device.adapters import adapters
-from dmlgpu.enums import DataType
 
+_DATA_TYPES = (
+    "FLOAT32",
+    "FLOAT16",
+    "UINT32",
+    "UINT16",
+    "UINT8",
+    "INT32",
+    "INT16",
+    "INT8",
+    "FLOAT64",
+    "UINT64",
+    "INT64",
+    "UINT4",
+    "INT4",
+)
 _LIMITS = (
     ("max-storage-buffers-per-shader-stage", "buffers per kernel", 1),
     ("max-storage-buffer-binding-size", "binding", 1 << 20),
@@ -77,19 +91,15 @@ def _as_json(index: int, info: AdapterInfo, is_default: bool) -> dict[str, Any]:
 
 
 def data_type_support(info: AdapterInfo) -> dict[str, str]:
-    """How an adapter handles each data type: ``native``, ``in wider arithmetic``, ``as word pairs``, ``moved only``."""
-    ways = {}
-    for data_type in DataType:
-        if data_type is not DataType.UNKNOWN:
-            ways[data_type.name] = _way(data_type, info)
-    return ways
+    """How an adapter handles each data type: native, in 32-bit arithmetic, as pairs of words, moved only."""
+    return {name: _way(name, info) for name in _DATA_TYPES}
 
 
-def _way(data_type: DataType, info: AdapterInfo) -> str:
-    if info.backend == "NumPy" or data_type.bits == 32:
+def _way(data_type: str, info: AdapterInfo) -> str:
+    if info.backend == "NumPy" or data_type.endswith("32"):
         return "native"
-    if data_type.bits < 32:
+    if not data_type.endswith("64"):
         return "in 32-bit arithmetic"
-    if data_type.is_float:
+    if data_type == "FLOAT64":
         return "native" if "shader-f64" in info.features else "moved only"
     return "native" if "shader-int64" in info.features else "as pairs of words"

@@ -122,7 +122,7 @@ class OperatorCases(ABC):
         """
         if profile not in ("quick", "full"):
             raise InvalidArgument(f"profile must be 'quick' or 'full', got {profile!r}")
-        keys = list(self._quick_keys() if profile == "quick" else self._full_keys())
+        keys = list(self.quick_keys() if profile == "quick" else self.full_keys())
         examples = [f"{self.stem}-example{number}" for number in range(1, len(self.schema.examples) + 1)]
         return (*examples, *dict.fromkeys(f"{self.stem}-{key}" for key in keys))
 
@@ -150,22 +150,24 @@ class OperatorCases(ABC):
 
     # ---- Keys ------------------------------------------------------------------------------------------------------
 
-    def _full_keys(self) -> Iterator[Key]:
-        yield from self._quick_keys()
-        yield from self._combinations()
+    def full_keys(self) -> Iterator[Key]:
+        """What the full profile runs: the quick keys, every combination, random ones, large ones."""
+        yield from self.quick_keys()
+        yield from self.combinations()
         yield from (self._draw(seed) for seed in range(1, self.random_count + 1))
         for number, sizes in enumerate(self.large_sizes):
             types = self.types[(number + zlib.crc32(self.stem.encode())) % len(self.types)]
             yield Key(types, sizes, Layout.PACKED)
 
-    def _quick_keys(self) -> Iterator[Key]:
-        yield from itertools.islice(_covering(list(self._combinations())), self.quick_count)
+    def quick_keys(self) -> Iterator[Key]:
+        """What the quick profile runs: a selection that covers every property of the combinations, and long axes."""
+        yield from itertools.islice(_covering(list(self.combinations())), self.quick_count)
         yield from (Key(types, sizes, Layout.PACKED) for sizes, types in zip(self.long_sizes, self._cycle(), strict=False))
 
     def _cycle(self) -> Iterator[Types]:
         return itertools.cycle(self.types)
 
-    def _combinations(self) -> Iterator[Key]:
+    def combinations(self) -> Iterator[Key]:
         """Every combination of types, layout and variant, with ranks from 1 to 8 in turn."""
         ranks = itertools.cycle(range(1, MAX_DIMENSIONS + 1))
         for types, layout in itertools.product(self.types, Layout):

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dmlgpu.conformance.case import Array, Case
 from dmlgpu.conformance.tolerance import Tolerance, Verdict, as_bits, compare
-from dmlgpu.device import BufferArrayBinding, BufferBinding, Device
+from dmlgpu.device.binding import BufferArrayBinding, BufferBinding
+from dmlgpu.device.device import Device
 from dmlgpu.operator_desc import TensorSlot
 from dmlgpu.tensor import TENSOR_ALIGNMENT, TensorDesc
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dmlgpu.backend import Dispatch, Range, Resources
 from dmlgpu.device import hazards
-from dmlgpu.device.buffer import Buffer, check_range
+from dmlgpu.device.buffer import Buffer, check_range, is_integer
 from dmlgpu.device.child import DeviceChild, as_tuple, expect_child
 from dmlgpu.device.hazards import Area
 from dmlgpu.device.operator import CompiledOperator, Dispatchable, OperatorInitializer, PersistentRange, Port
@@ -35,6 +35,13 @@ class BufferBinding:
     offset: int = 0
     size: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.buffer is not None and not isinstance(self.buffer, Buffer):
+            raise InvalidArgument(f"BufferBinding: buffer must be a Buffer or None, got {type(self.buffer).__name__}")
+        for name, value in (("offset", self.offset), ("size", 0 if self.size is None else self.size)):
+            if not is_integer(value) or value < 0:
+                raise InvalidArgument(f"BufferBinding: {name} must be an integer of at least 0, got {value!r}")
+
 
 @dataclass(frozen=True)
 class BufferArrayBinding:
@@ -47,11 +54,21 @@ class BufferArrayBinding:
     bindings: Sequence[BufferBinding | Buffer | None] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bindings", tuple(self.bindings))
+        bindings = as_tuple("BufferArrayBinding", "bindings", self.bindings, "bindings")
+        object.__setattr__(self, "bindings", tuple(map(_as_binding, bindings)))
 
 
 Bindable: TypeAlias = BufferBinding | Buffer | None
 """One resource or none; a bare buffer means the whole of it."""
+
+
+def _as_binding(given: object) -> BufferBinding | None:
+    """A BufferBinding for whatever stands for one."""
+    if given is None or isinstance(given, BufferBinding):
+        return given
+    if isinstance(given, Buffer):
+        return BufferBinding(given)
+    raise InvalidArgument(f"a binding must be a BufferBinding, a Buffer or None, got {type(given).__name__}")
 
 
 @dataclass(frozen=True)
@@ -113,14 +130,14 @@ class Bindings:
 
     Attributes:
         dispatchable: for what.
-        operators: an initializer's operators when the table was made; its reset makes the bindings meaningless.
+        operators: an initializer's operators when the table was made (its reset makes the bindings meaningless), or None.
         inputs, outputs: None until something is bound.
         given: what the caller handed over, to see that nothing changed.
         cached: the dispatch on what is bound, checked when the release epoch was ``cached_epoch``.
     """
 
     dispatchable: Dispatchable
-    operators: tuple[CompiledOperator, ...] = ()
+    operators: tuple[CompiledOperator, ...] | None = None
     inputs: tuple[Bound | None, ...] | None = None
     outputs: tuple[Bound | None, ...] | None = None
     temporary: Bound | None = None
@@ -136,6 +153,7 @@ class Bindings:
             BindingError: a binding is missing, or ranges meet that may not.
             InvalidState: a bound buffer is released.
         """
+        self.check_operators()
         epoch = self.dispatchable._state.release_epoch
         recorded = self.cached
         if recorded is not None and self.cached_epoch == epoch:
@@ -145,6 +163,13 @@ class Bindings:
         recorded.check_buffers()
         self.cached, self.cached_epoch = recorded, epoch
         return recorded
+
+    def check_operators(self) -> None:
+        """Raise InvalidState when the initializer was reset after the table."""
+        if self.operators is not None and self.operators is not getattr(self.dispatchable, "operators", None):
+            raise InvalidState(
+                f"{self.dispatchable.description}: its operators changed; reset the binding table as well"
+            )
 
 
 class BindingTable(DeviceChild):
@@ -177,7 +202,7 @@ class BindingTable(DeviceChild):
             return
         kind = OperatorInitializer if isinstance(dispatchable, OperatorInitializer) else CompiledOperator
         expect_child(self.description, "dispatchable", dispatchable, kind, self._state)
-        self._bindings = Bindings(dispatchable, getattr(dispatchable, "operators", ()))
+        self._bindings = Bindings(dispatchable, getattr(dispatchable, "operators", None))
 
     def bind_inputs(self, bindings: Sequence[Bindable | BufferArrayBinding] | None) -> None:
         """Bind the inputs; None or nothing unbinds them (IDMLBindingTable::BindInputs).
@@ -256,9 +281,7 @@ class BindingTable(DeviceChild):
         self._state.check()
         if self._bindings is None:
             raise InvalidState(f"{self.description}: an empty table binds nothing; reset it to a dispatchable first")
-        dispatchable = self._bindings.dispatchable
-        if isinstance(dispatchable, OperatorInitializer) and dispatchable.operators != self._bindings.operators:
-            raise _stale_table(dispatchable)
+        self._bindings.check_operators()
         return self._bindings
 
     def _tensors(self, method: str, ports: tuple[Port, ...], given: tuple[object, ...]) -> tuple[Bound | None, ...]:
@@ -361,10 +384,6 @@ class BindingTable(DeviceChild):
         return Bound(buffer, binding.offset, size)
 
 
-def _stale_table(initializer: OperatorInitializer) -> InvalidState:
-    return InvalidState(f"{initializer.description}: its operators changed; reset the binding table as well")
-
-
 def _unchanged(target: Bindings, what: str, given: tuple[object, ...]) -> bool:
     """Whether the same was handed over the last time; foreign objects, whose == may do anything, are not compared."""
     before = target.given.get(what)
@@ -451,8 +470,6 @@ def _record_execution(compiled: CompiledOperator, bindings: Bindings) -> Recorde
 
 def _record_initialization(initializer: OperatorInitializer, bindings: Bindings) -> Recorded:
     caller, operators = initializer.description, initializer.operators
-    if operators != bindings.operators:
-        raise _stale_table(initializer)
     inputs = bindings.inputs or (None,) * sum(len(compiled.inputs) for compiled in operators)
     outputs = bindings.outputs or (None,) * len(operators)
     own, begin = [], 0

@@ -87,15 +87,20 @@ class Pipelines:
 def compile_error(operator: str, kernel: Kernel, adapter: str, error: Exception) -> str:
     """The text of a ShaderError: what failed and why, then the lines around the fault with their numbers."""
     text = str(error)
-    parsing = re.search(r"(?:parsing|validation) error: (.*)", text)
-    place = re.search(r"wgsl:(\d+):(\d+)", text)
-    reason = reason_of(error)
-    if parsing:
-        # naga's labels below the source line say what the headline leaves out, and the headline alone is often vague.
-        notes = re.findall(r"│ +[\^-]+ (.*)", text)
-        reason = "; ".join([parsing[1].rstrip(": "), *(note for note in notes if note not in parsing[1])])
-    head = f"{operator}: kernel {kernel.label!r} does not compile on {adapter}: {reason}"
+    place = re.search(r"┌─ .*:(\d+):\d+", text)
+    head = f"{operator}: kernel {kernel.label!r} does not compile on {adapter}: {_fault(text) or reason_of(error)}"
     return f"{head}\n{excerpt(kernel.wgsl, int(place[1]))}" if place else head
+
+
+def _fault(text: str) -> str | None:
+    """What naga says in several places of its report: the headline, and what the headline leaves out."""
+    if parsing := re.search(r"parsing error: (.*)", text):
+        notes = re.findall(r"│ +[\^-]+ (.*)", text)
+        return "; ".join([parsing[1], *(note for note in notes if note not in parsing[1])])
+    if validation := re.search(r"Shader.* validation error: (.*)", text):
+        causes = re.findall(r"^ += (.*)", text, re.MULTILINE)
+        return ": ".join([validation[1], *causes[-1:]])
+    return None
 
 
 def excerpt(source: str, line: int) -> str:

@@ -44,7 +44,7 @@ def map_launch(total: int, target: Target) -> Launch:
     return Launch(workgroup, each, fold(-(-total // (workgroup * each)), target), total)
 
 
-def scatter_launch(total: int, target: Target) -> Launch:
+def item_launch(total: int, target: Target) -> Launch:
     """One invocation per item, whatever the adapter."""
     workgroup = 64 if target.profile is Profile.CPU else 256
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)

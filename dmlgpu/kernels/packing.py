@@ -20,8 +20,8 @@ def pack(body: Body, output: Tensor) -> tuple[Body, Tensor]:
     if dimension is None:
         return body, output
     for lanes in _candidates(body, output):
-        if _tensor_packs(output, dimension, lanes) and _packs(body, dimension, lanes, {}):
-            return _pack_body(body, dimension, lanes, {}), _pack_tensor(output, dimension, lanes)
+        if packs_tensor(output, dimension, lanes) and _packs(body, dimension, lanes, {}):
+            return _pack_body(body, dimension, lanes, {}), pack_tensor(output, dimension, lanes)
     return body, output
 
 
@@ -29,12 +29,15 @@ def _candidates(body: Body, output: Tensor) -> Sequence[int]:
     """Lanes to try, widest first."""
     bits = output.data_type.bits
     if body.moves:
-        return [lanes for lanes in (WIDEST_UNIT_BITS // bits, 64 // bits, 32 // bits, 16 // bits, 8 // bits) if lanes > 1]
+        return [
+            lanes for lanes in (WIDEST_UNIT_BITS // bits, 64 // bits, 32 // bits, 16 // bits, 8 // bits) if lanes > 1
+        ]
     types = [output.data_type, *(tensor.data_type for tensor in leaves(body) if tensor.view is not View.INDEX)]
     return () if any(data_type.bits == 64 for data_type in types) else (4, 2)
 
 
-def _tensor_packs(tensor: Tensor, dimension: int, lanes: int) -> bool:
+def packs_tensor(tensor: Tensor, dimension: int, lanes: int) -> bool:
+    """Whether every run of so many elements along a dimension is one aligned unit in memory."""
     others = (s for d, s in enumerate(tensor.strides) if d != dimension and tensor.sizes[d] > 1)
     return (
         tensor.strides[dimension] == 1
@@ -72,12 +75,13 @@ def _packs_uncached(body: Body, dimension: int, lanes: int, memo: dict[tuple[int
         if isinstance(source, Body):
             if not _packs(source, followed, lanes, memo):
                 return False
-        elif not _is_splat(source, followed) and not _tensor_packs(source, followed, lanes):
+        elif not _is_splat(source, followed) and not packs_tensor(source, followed, lanes):
             return False
     return True
 
 
-def _pack_tensor(tensor: Tensor, dimension: int, lanes: int) -> Tensor:
+def pack_tensor(tensor: Tensor, dimension: int, lanes: int) -> Tensor:
+    """The tensor in units of so many elements along a dimension."""
     sizes = tuple(n // lanes if d == dimension else n for d, n in enumerate(tensor.sizes))
     if _is_splat(tensor, dimension):
         return replace(tensor, sizes=sizes, lanes=-lanes)
@@ -105,4 +109,4 @@ def _pack_source(source: Source, dimension: int | None, lanes: int, memo: dict[t
     assert dimension is not None
     if isinstance(source, Body):
         return _pack_body(source, dimension, lanes, memo)
-    return _pack_tensor(source, dimension, lanes)
+    return pack_tensor(source, dimension, lanes)

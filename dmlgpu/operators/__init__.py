@@ -48,5 +48,5 @@ def lower(desc: OperatorDesc, target: Target) -> Plan:
 
 
 def shader_files(operator: str) -> tuple[str, ...]:
-    """The files below ``shaders/`` that hold an operator's bodies; those of the operator it upgrades to, if it has none."""
+    """The files below ``shaders/`` that hold an operator's bodies; none where it upgrades to another operator."""
     return lowering(operator).shaders

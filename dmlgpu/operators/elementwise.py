@@ -75,9 +75,10 @@ class ElementWiseDifferenceSquare(_Binary):
 
 
 class Cast(Lowering):
-    """Converts between all types on every adapter: 64-bit operands are taken as words and converted by integer arithmetic.
+    """Converts between all types on every adapter: 64-bit operands are words, converted by integer arithmetic.
 
-    Where the page is silent: floats truncate and saturate, NaN gives 0, integers wrap, rounding is to nearest, ties to even.
+    Where the page is silent: floats truncate and saturate, NaN gives 0, integers wrap, rounding is to nearest, ties to
+    even.
     """
 
     desc = descs.Cast

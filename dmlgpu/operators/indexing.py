@@ -57,14 +57,17 @@ class GatherNd1(Lowering):
             raise invalid(
                 desc,
                 "batch_dimension_count",
-                f"must be below input_dimension_count ({counts[0]}) and indices_dimension_count ({counts[1]}), got {batch}",
+                f"must be below input_dimension_count ({counts[0]}) and indices_dimension_count ({counts[1]}),"
+                f" got {batch}",
             )
         _check_tuple_length(desc, counts[0], batch)
         data = desc.input_tensor.sizes[-counts[0] :][:batch]
         indices = desc.indices_tensor.sizes[-counts[1] :][:batch]
         if data != indices:
             raise invalid(
-                desc, "indices_tensor.sizes", f"must agree with input_tensor in its batch dimensions {list(data)}, got {list(indices)}"
+                desc,
+                "indices_tensor.sizes",
+                f"must agree with input_tensor in its batch dimensions {list(data)}, got {list(indices)}",
             )
         check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "leading 1s, batch, tuple, window")
 
@@ -90,9 +93,13 @@ class GatherNd1(Lowering):
         )
         windows, steps = merge_dimensions(data.sizes[selected:], data.strides[selected:], window_strides)
         data = _view(
-            data, batches + data.sizes[batch:selected] + windows, batch_strides[0] + data.strides[batch:selected] + steps[0]
+            data,
+            batches + data.sizes[batch:selected] + windows,
+            batch_strides[0] + data.strides[batch:selected] + steps[0],
         )
-        indices = _view(indices, batches + tuples + (length,), batch_strides[1] + tuple_strides[0] + indices.strides[-1:])
+        indices = _view(
+            indices, batches + tuples + (length,), batch_strides[1] + tuple_strides[0] + indices.strides[-1:]
+        )
         output = _view(output, batches + tuples + windows, batch_strides[2] + tuple_strides[1] + steps[1])
         lead = len(batches) + len(tuples)
         first = len(batches) + length
@@ -152,12 +159,13 @@ def _check_dimension_count(desc: descs.GatherNd | descs.GatherNd1, name: str) ->
         raise invalid(
             desc,
             f"{name}_tensor.sizes",
-            f"must be 1 in the leading dimensions that {name}_dimension_count ({count}) leaves out, got {list(left_out)}",
+            f"must be 1 in the leading dimensions that {name}_dimension_count ({count}) leaves out,"
+            f" got {list(left_out)}",
         )
 
 
 def _check_tuple_length(desc: descs.GatherNd | descs.GatherNd1, dimension_count: int, batch: int) -> None:
-    """The coordinate tuples are no longer than the dimensions they index, and the picked blocks fit the output's rank."""
+    """The tuples are no longer than the dimensions they index, and the picked blocks fit the output's rank."""
     length, longest = desc.indices_tensor.sizes[-1], dimension_count - batch
     if length > longest:
         limit = "input_dimension_count - batch_dimension_count" if batch else "input_dimension_count"
@@ -168,7 +176,8 @@ def _check_tuple_length(desc: descs.GatherNd | descs.GatherNd1, dimension_count:
         raise invalid(
             desc,
             "output_tensor.sizes",
-            f"must have at least {needed} dimensions to hold the tuple and window dimensions, got {desc.output_tensor.dimension_count}",
+            f"must have at least {needed} dimensions to hold the tuple and window dimensions,"
+            f" got {desc.output_tensor.dimension_count}",
         )
 
 
@@ -207,7 +216,9 @@ class ScatterElements(Lowering):
             given = desc.indices_tensor.sizes[dimension]
             if dimension != desc.axis and given != size:
                 raise invalid(
-                    desc, f"indices_tensor.sizes[{dimension}]", f"must be input_tensor.sizes[{dimension}] ({size}), got {given}"
+                    desc,
+                    f"indices_tensor.sizes[{dimension}]",
+                    f"must be input_tensor.sizes[{dimension}] ({size}), got {given}",
                 )
         check_sizes(desc, "updates_tensor", desc.indices_tensor.sizes, "indices_tensor.sizes")
 

@@ -84,7 +84,8 @@ class Slice(Lowering):
                 raise invalid(
                     desc,
                     f"offsets[{axis}] + strides[{axis}] * (sizes[{axis}] - 1)",
-                    f"must be below input_tensor.sizes[{axis}] ({extent}), got {offset} + {stride} * {size - 1} = {last}",
+                    f"must be below input_tensor.sizes[{axis}] ({extent}),"
+                    f" got {offset} + {stride} * {size - 1} = {last}",
                 )
 
     @classmethod

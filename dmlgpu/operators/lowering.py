@@ -17,7 +17,7 @@ class Lowering:
 
     Class attributes:
         desc: the description that this class lowers.
-        shaders: the files below ``shaders/`` that hold the operator's bodies; empty where it upgrades to another operator.
+        shaders: the files below ``shaders/`` that hold the operator's bodies; empty where it upgrades to another.
     """
 
     desc: ClassVar[type[OperatorDesc]]

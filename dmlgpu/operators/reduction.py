@@ -32,10 +32,14 @@ class _AlongAxes(Lowering):
             raise invalid(desc, "axes", "must name at least one axis, got none")
         for position, axis in enumerate(desc.axes):
             if axis >= rank:
-                raise invalid(desc, f"axes[{position}]", f"must be below input_tensor's dimension count ({rank}), got {axis}")
+                raise invalid(
+                    desc, f"axes[{position}]", f"must be below input_tensor's dimension count ({rank}), got {axis}"
+                )
             if axis in desc.axes[:position]:
                 raise invalid(desc, f"axes[{position}]", f"must not repeat an axis, got {axis} again")
-        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "input_tensor.sizes with 1 along axes")
+        check_sizes(
+            desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "input_tensor.sizes with 1 along axes"
+        )
 
     @classmethod
     def plan(cls, desc: Any, reduction: Reduction, target: Target) -> Plan:

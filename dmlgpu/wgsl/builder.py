@@ -115,7 +115,9 @@ class Builder:
         value = f"{self._virtual(source, raw)}element(at)"
         if raw:
             block = _raw_block(source)
-            return templates.render("access/virtual", name=name, rank=source.rank, scalar=block, unit=block, value=value)
+            return templates.render(
+                "access/virtual", name=name, rank=source.rank, scalar=block, unit=block, value=value
+            )
         value = edge(source.data_type, kind, lanes, value)
         wanted = scalar_of(source.data_type, self.target, words)
         value = _between(value, kind, wanted)
@@ -153,7 +155,7 @@ class Builder:
     def _element(self, body: Body, raw: bool) -> str:
         """An element body with the accessors of its inputs."""
         accessors = [self.source(name, source, raw, body.words) for name, source in body.inputs]
-        values = mapping(body.inputs) | mapping(body.constants)
+        values = {**mapping(body.inputs), **mapping(body.constants)}
         if body.start:
             values |= {"start": body.start, "step": body.step}
         return "".join(accessors) + templates.render(body.file, output=body, **values)

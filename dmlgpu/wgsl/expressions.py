@@ -47,7 +47,9 @@ class Value:
         if not self.kind.is_words:
             return self._with(f"({self} {operator} {other})")
         if self.kind is Scalar.F64_WORDS:
-            raise NotSupported(f"FLOAT64 arithmetic needs the adapter feature shader-f64, which {self.target.name!r} lacks")
+            raise NotSupported(
+                f"FLOAT64 arithmetic needs the adapter feature shader-f64, which {self.target.name!r} lacks"
+            )
         return self._with(f"{_WORD_FUNCTIONS[operator]}({self}, {other})")
 
     def _with(self, text: str) -> Value:

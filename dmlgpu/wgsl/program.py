@@ -25,7 +25,7 @@ def program(desc: OperatorDesc, target: Target) -> Program:
 
 
 def own_inputs(desc: OperatorDesc, executed: Program, target: Target) -> Program:
-    """The program with inputs that are OWNED_BY_DML read from the persistent resource, where initialisation copies them."""
+    """The program with OWNED_BY_DML inputs read from the persistent resource; initialisation copies them there."""
     owned: dict[int, Slot] = {}
     end = 0
     for number, (_, _, tensor) in enumerate(desc.inputs):
@@ -35,7 +35,9 @@ def own_inputs(desc: OperatorDesc, executed: Program, target: Target) -> Program
     if not owned:
         return executed
     initialization = tuple(_copy_in(desc.operator, number, slot, target) for number, slot in owned.items())
-    kernels = tuple(replace(kernel, slots=tuple(_redirect(slot, owned) for slot in kernel.slots)) for kernel in executed.kernels)
+    kernels = tuple(
+        replace(kernel, slots=tuple(_redirect(slot, owned) for slot in kernel.slots)) for kernel in executed.kernels
+    )
     return replace(executed, kernels=kernels, initialization=initialization, persistent_size=end)
 
 

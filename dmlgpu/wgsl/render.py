@@ -8,9 +8,10 @@ from typing import Any
 
 from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.collapse import collapse
-from dmlgpu.kernels.grid import Launch, group_launch, loop_launch, map_launch, scatter_launch
+from dmlgpu.kernels.grid import Launch, group_launch, item_launch, loop_launch, map_launch
 from dmlgpu.kernels.packing import pack
 from dmlgpu.kernels.sources import fold_views, leaves, settle_views
+from dmlgpu.kernels.transpose import Transpose, find_transpose
 from dmlgpu.kernels.walk import Walk, choose_walk
 from dmlgpu.plan import (
     Binding,
@@ -33,7 +34,7 @@ from dmlgpu.plan import (
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder, Result
 from dmlgpu.wgsl.expressions import Value
-from dmlgpu.wgsl.types import scalar_of
+from dmlgpu.wgsl.types import raw_lane, raw_unit, scalar_of
 
 ALIGNMENT = 256
 """Alignment in bytes of the ranges of the temporary and the persistent resource."""
@@ -74,7 +75,9 @@ def _kernel(operator: str, step: Step, target: Target, immediates: bool, arena: 
     label = f"{operator.lower()} {step.label}" + (f" x{lanes}" if lanes > 1 else "")
     slots = tuple(_slot(buffer.binding, tensors, target, arena) for buffer in builder.buffers)
     if len(slots) > target.max_storage_buffers:
-        raise NotSupported(f"{len(slots)} buffers in one kernel exceed what {target.name!r} binds ({target.max_storage_buffers})")
+        raise NotSupported(
+            f"{len(slots)} buffers in one kernel exceed what {target.name!r} binds ({target.max_storage_buffers})"
+        )
     return Kernel(label, builder.finish(text, immediates), slots, launch.grid)
 
 
@@ -91,7 +94,8 @@ def _slot(binding: Binding, tensors: list[Tensor], target: Target, arena: tuple[
     size = max(_reach(tensor) for tensor in tensors if tensor.binding == binding)
     if size > target.max_binding_size:
         raise NotSupported(
-            f"{binding.role} {binding.index} takes {size} bytes, but {target.name!r} binds at most {target.max_binding_size} at once"
+            f"{binding.role} {binding.index} takes {size:,} bytes,"
+            f" but {target.name!r} binds at most {target.max_binding_size:,} at once"
         )
     if binding.role is Role.TEMPORARY:
         return Slot(Role.TEMPORARY, 0, arena[binding.index], size)
@@ -104,6 +108,9 @@ Rendered = tuple[str, Launch, int, list[Tensor]]
 
 def _map(builder: Builder, step: Map, target: Target) -> Rendered:
     body, output = collapse(settle_views(fold_views(step.body)), step.output)
+    transpose = find_transpose(body, output)
+    if transpose is not None:
+        return _transpose(builder, transpose, target)
     body, output = pack(body, output)
     output = replace(output, view=View.RAW if body.moves else View.COMPUTE)
     walk = choose_walk(output)
@@ -111,6 +118,19 @@ def _map(builder: Builder, step: Map, target: Target) -> Rendered:
     launch = map_launch(_items(walk, output), target)
     text = store + builder.body(body) + templates.render("schedules/map", walk=walk, launch=launch, **values)
     return text, launch, output.lanes, [output, *leaves(body)]
+
+
+def _transpose(builder: Builder, transpose: Transpose, target: Target) -> Rendered:
+    output, bits, lanes = transpose.output, transpose.output.data_type.bits, transpose.lanes
+    store, values = builder.store(output)
+    columns = [
+        raw_unit([raw_lane(f"row{row}", column, bits, output.unit_bits) for row in range(lanes)], bits)
+        for column in range(lanes)
+    ]
+    launch = item_launch(transpose.count, target)
+    text = store + builder.load("input", transpose.source)
+    text += templates.render("schedules/transpose", transpose=transpose, columns=columns, launch=launch, **values)
+    return text, launch, lanes, [output, transpose.source]
 
 
 def _items(walk: Walk, output: Tensor) -> int:
@@ -129,7 +149,9 @@ def _reduce(builder: Builder, step: Reduce, target: Target) -> Rendered:
         text += templates.render("schedules/reduce_tree", count=count, walk=walk, launch=launch, **values)
     else:
         launch = loop_launch(items, target)
-        text += templates.render(f"schedules/reduce_{step.schedule}", count=count, output=output, parts=output.sizes[-1])
+        text += templates.render(
+            f"schedules/reduce_{step.schedule}", count=count, output=output, parts=output.sizes[-1]
+        )
         text += templates.render("schedules/map", walk=walk, launch=launch, **values)
     return text, launch, 1, [output, *leaves(step.source)]
 
@@ -169,6 +191,6 @@ def _scatter(builder: Builder, step: Scatter, target: Target) -> Rendered:
     text = store + builder.load("source", step.source)
     text += "".join(builder.load(name, tensor) for name, tensor in step.inputs)
     text += templates.render(step.file, output=step.output, **mapping(step.constants))
-    launch = scatter_launch(math.prod(step.source.sizes), target)
+    launch = item_launch(math.prod(step.source.sizes), target)
     text += templates.render(_SCATTER_FILES[step.schedule], source=step.source, launch=launch, **values)
     return text, launch, 1, [step.output, step.source, *(tensor for _, tensor in step.inputs)]

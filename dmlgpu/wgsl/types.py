@@ -208,3 +208,25 @@ def edge(data_type: DataType, kind: Scalar, lanes: int, expression: str) -> str:
     if data_type is DataType.FLOAT16:
         return f"round_to_half{'' if lanes == 1 else lanes}({expression})"
     return f"extractBits({expression}, 0u, {data_type.bits}u)"
+
+
+def raw_lane(unit: str, lane: int, bits: int, unit_bits: int) -> str:
+    """The bits of one element of a raw unit of 32 bits or more, as a block of its own."""
+    position = lane * bits
+    if bits == 64:
+        return f"{unit}.{LANE_NAMES[position // 32 :][:2]}" if unit_bits > 64 else unit
+    word = unit if unit_bits == 32 else f"{unit}.{LANE_NAMES[position // 32]}"
+    return word if bits == 32 else f"extractBits({word}, {position % 32}u, {bits}u)"
+
+
+def raw_unit(lanes: list[str], bits: int) -> str:
+    """A raw unit of 32 bits or more put together from its elements' bits."""
+    per_word = max(32 // bits, 1)
+    words = []
+    for first in range(0, len(lanes), per_word):
+        parts = [
+            f"({lane} << {place * bits}u)" if place else lane
+            for place, lane in enumerate(lanes[first : first + per_word])
+        ]
+        words.append(" | ".join(parts))
+    return words[0] if len(words) == 1 else f"{block_of(len(lanes) * bits)}({', '.join(words)})"

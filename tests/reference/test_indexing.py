@@ -1,12 +1,12 @@
 """GATHER_ND, GATHER_ND1 and SCATTER_ELEMENTS against plain loops, ONNX's evaluator and onnxruntime."""
 
 import numpy as np
-import oracles
+from tests.reference import oracles
 import pytest
-from helpers import ALL_TYPES, INDEX_TYPES, bits, numbered, run, sizes, tensor
+from tests.reference.helpers import ALL_TYPES, INDEX_TYPES, bits, numbered, run, sizes, tensor
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx_oracle import onnx_reference, onnx_runtime
+from tests.reference.onnx_oracle import onnx_reference, onnx_runtime
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType

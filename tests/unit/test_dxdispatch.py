@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu.errors import BindingError, InvalidArgument, ModelError, OutOfMemory
+from dmlgpu.errors import BindingError, InvalidArgument, ModelError, OperatorNotImplemented, OutOfMemory
 from dmlgpu.frontends import dxdispatch
 from dmlgpu.frontends.dxdispatch import Dispatched, Initialized, Printed, Written
 
@@ -174,6 +174,44 @@ def test_a_resource_may_be_bound_as_another_type(device: dmlgpu.Device) -> None:
     np.testing.assert_array_equal(result["Y"], [0x3F800000, 0x7FC00000, 0x80000000, 0xFF800000])
 
 
+def test_sizes_are_those_of_the_latest_write(device: dmlgpu.Device) -> None:
+    model = copy_model()
+    square = {"DataType": "FLOAT32", "Sizes": [2, 2]}
+    model["dispatchables"]["square"] = {
+        "type": "ELEMENT_WISE_IDENTITY",
+        "desc": {"InputTensor": square, "OutputTensor": square},
+    }
+    write_flat, show_x, show_y = model["commands"]
+    read_square = {
+        "type": "dispatch",
+        "dispatchable": "square",
+        "bindings": {"InputTensor": "Y", "OutputTensor": "X"},
+    }
+    model["commands"] = [write_flat, show_x, show_y, read_square]
+    assert {name: array.shape for name, array in dxdispatch.run(model, device).items()} == {"X": (4,), "Y": (4,)}
+    model["commands"] = [show_y, write_flat, read_square, show_x]
+    assert {name: array.shape for name, array in dxdispatch.run(model, device).items()} == {"X": (2, 2), "Y": (4,)}
+
+
+def test_sizes_that_a_file_was_written_with_stay(device: dmlgpu.Device, tmp_path: Path) -> None:
+    model = copy_model()
+    model["commands"].insert(1, {"type": "writeFile", "resource": "Y", "targetPath": "y.npy", "dimensions": [1, 4]})
+    assert dxdispatch.run(model, device, output_directory=tmp_path)["Y"].shape == (1, 4)
+    assert np.load(tmp_path / "y.npy").shape == (1, 4)
+
+
+@pytest.mark.parametrize("target", ["a\0b.npy", "n" * 5000])
+def test_impossible_file_names(device: dmlgpu.Device, tmp_path: Path, target: str) -> None:
+    model = copy_model()
+    model["commands"].append({"type": "writeFile", "resource": "Y", "targetPath": target})
+    with pytest.raises(ModelError, match=r"^\$\.commands\[3\]: cannot write "):
+        dxdispatch.run(model, device, output_directory=tmp_path)
+    with pytest.raises(ModelError, match=r"^\$\.resources\.X\.initialValues\.sourcePath: there is no file "):
+        dxdispatch.run(copy_model(initialValues={"sourcePath": target}), device)
+    with pytest.raises(ModelError, match="the model file cannot be read: "):
+        dxdispatch.run(target, device)
+
+
 def test_python_mapping_with_tuples_and_floats(device: dmlgpu.Device) -> None:
     model = copy_model(initialValuesDataType="FLOAT32", initialValues=(math.nan, -math.inf, 0.5, 2))
     np.testing.assert_array_equal(dxdispatch.run(model, device)["Y"], [math.nan, -math.inf, 0.5, 2])
@@ -189,9 +227,8 @@ def test_descriptions_that_the_device_refuses_name_the_key(device: dmlgpu.Device
         model["dispatchables"]["copy"]["OutputTensor"] = form
         with pytest.raises(ModelError) as caught:
             dxdispatch.run(model, device)
-        path = f"$.dispatchables.copy.{path}"
-        assert caught.value.path == path
-        assert str(caught.value).startswith(f"{path}: ELEMENT_WISE_IDENTITY: output_tensor.sizes must ")
+        assert caught.value.path == f"$.dispatchables.copy.{path}"
+        assert str(caught.value).startswith(f"{caught.value.path}: ELEMENT_WISE_IDENTITY: output_tensor.sizes must ")
     assert dxdispatch.run(copy_model(), device)["Y"][3] == 4, "the device works on"
 
 
@@ -218,6 +255,21 @@ def test_complaints_lead_into_arrays_of_tensors(device: dmlgpu.Device) -> None:
     with pytest.raises(ModelError) as caught:
         dxdispatch.run(model, device)
     assert caught.value.path == "$.dispatchables.join.desc.InputTensors[1].Desc.TotalTensorSizeInBytes"
+
+
+def test_other_refusals_are_annotated_with_the_path(device: dmlgpu.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(desc: dmlgpu.OperatorDesc) -> None:
+        raise OperatorNotImplemented(desc.operator)
+
+    monkeypatch.setattr(device, "create_operator", refuse)
+    with pytest.raises(OperatorNotImplemented, match=r"^ELEMENT_WISE_IDENTITY: ") as caught:
+        dxdispatch.run(copy_model(), device)
+    assert caught.value.__notes__ == ["in $.dispatchables.copy"]
+
+
+def test_feature_levels_are_the_devices() -> None:
+    with pytest.raises(ModelError, match=r"^\$\.dispatchables\.copy\.InputTensor\.DataType: .* at feature level 1_0"):
+        dxdispatch.run(copy_model("INT8"), dmlgpu.Device("numpy", feature_level=dmlgpu.FeatureLevel.LEVEL_1_0))
 
 
 def test_sizes_beyond_the_memory_budget() -> None:

@@ -100,7 +100,7 @@ def test_comments_and_trailing_commas_are_skipped_but_not_in_strings(tmp_path: P
     file = write(
         tmp_path,
         """// first
-        { "resources": { "a // b /* c */ ,]": /* here */ { "initialValuesDataType": "FLOAT32", "initialValues": [1, 2,], } },
+        { "resources": { "a // b /* c */ ,]": /* 1 */ { "initialValuesDataType": "INT8", "initialValues": [1, 2,], } },
           "dispatchables": { }, // none
           "commands": [ ], }""",
     )
@@ -390,7 +390,7 @@ def test_bad_files(tmp_path: Path, name: str, content: Any, data_type: str | Non
         file.write_bytes(content)
     else:
         np.save(file, content)
-    resource = {"initialValues": {"sourcePath": str(file)}}
+    resource: dict[str, Any] = {"initialValues": {"sourcePath": str(file)}}
     resource |= {} if data_type is None else {"initialValuesDataType": data_type}
     text = complaint({"resources": {"X": resource}, "dispatchables": {}, "commands": []})
     expected = f"$.resources.X.initialValues.sourcePath: {reason.format(file=str(file))}"
@@ -913,9 +913,62 @@ def test_an_element_size_is_needed_for_offsets_into_mixed_types() -> None:
     )
 
 
+def test_every_key_of_the_published_schema_is_accepted() -> None:
+    """The keys and spellings of DxDispatch's models/_schema.json that concern DirectML operators, all at once."""
+    model = {
+        "$schema": "./_schema.json",
+        "resources": {
+            "A": {
+                "type": "buffer",
+                "initialValues": {"valueCount": 3, "valueStart": "-inf", "valueDelta": 1},
+                "initialValuesDataType": "DML_TENSOR_DATA_TYPE_FLOAT32",
+                "initialValuesOffsetInBytes": 0,
+                "sizeInBytes": 64,
+            },
+            "B": {"initialValuesDataType": "FLOAT32", "initialValues": {"valueCount": 3, "value": "nan"}},
+            "C": {
+                "initialValuesDataType": "DML_TENSOR_DATA_TYPE_UNKNOWN",
+                "initialValues": [{"name": "n", "type": "DML_TENSOR_DATA_TYPE_UINT64", "value": 1}] * 2,
+            },
+        },
+        "dispatchables": {
+            "copy": {
+                "type": "DML_OPERATOR_ELEMENT_WISE_IDENTITY",
+                "desc": {"InputTensor": tensor(3), "OutputTensor": tensor(3)},
+                "executionFlags": ["NONE", "DML_EXECUTION_FLAG_DISABLE_META_COMMANDS"],
+            }
+        },
+        "commands": [
+            {
+                "type": "dispatch",
+                "dispatchable": "copy",
+                "bindings": {
+                    "InputTensor": {
+                        "name": "A",
+                        "format": "DXGI_FORMAT_R32_FLOAT",
+                        "elementCount": 3,
+                        "elementSizeInBytes": 4,
+                        "elementOffset": 4,
+                        "counter": "C",
+                        "shape": [3],
+                    },
+                    "OutputTensor": [{"name": "B"}],
+                },
+                "threadGroupCount": [1, 1, 1],
+            },
+            {"type": "print", "resource": "B", "verbose": True},
+        ],
+    }
+    loaded = dxdispatch.load(model)
+    dispatch = loaded.commands[0]
+    assert isinstance(dispatch, Dispatch)
+    assert dispatch.inputs[0] is not None and dispatch.inputs[0].offset == 16
+    assert [resource.size for resource in loaded.resources.values()] == [64, 12, 16]
+
+
 def test_optional_tensors() -> None:
     state, out = tensor(6, data_type="UINT32"), tensor(4, data_type="UINT32")
-    model = {
+    model: dict[str, Any] = {
         "resources": {name: values(*[0] * 6, data_type="UINT32") for name in ("state", "out", "next")},
         "dispatchables": {
             "random": {
@@ -939,8 +992,7 @@ def test_optional_tensors() -> None:
     (dispatch,) = dxdispatch.load(model).commands
     assert isinstance(dispatch, Dispatch)
     assert [bound and bound.resource for bound in dispatch.outputs] == ["out", None]
-    bindings: Any = model["commands"][0]  # type: ignore[index]
-    bindings["bindings"]["OutputStateTensor"] = "next"
+    model["commands"][0]["bindings"]["OutputStateTensor"] = "next"
     assert complaint(model) == (
         "$.commands[0].bindings.OutputStateTensor: "
         "the description leaves out the optional tensor OutputStateTensor, so nothing can be bound to it"

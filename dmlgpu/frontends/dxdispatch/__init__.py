@@ -49,9 +49,9 @@ def run(
 
     Returns:
         Every resource that a print or writeFile names, as the last such command saw it: in the type of its initial
-        values; with the sizes that writeFile gives, else those of the tensor it was last written as, else those of its
-        .npy file, else those of a tensor it is read as, else flat. A tensor's sizes count where it takes the whole of
-        the resource.
+        values; with the sizes that a writeFile gives, else those of the tensor it was last written as, else those of
+        its .npy file, else those of the tensor it is first used as, else flat. A tensor's sizes count where it takes
+        the whole of the resource.
 
     Raises:
         ModelError, MissingFile: as ``load``.

@@ -18,7 +18,7 @@ from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.commands import CommandList
 from dmlgpu.device.device import Device, default_device
 from dmlgpu.device.operator import CompiledOperator
-from dmlgpu.errors import BindingError, InvalidDescription
+from dmlgpu.errors import BindingError, DmlError, InvalidDescription
 from dmlgpu.frontends.dxdispatch import output
 from dmlgpu.frontends.dxdispatch.model import Bindings, BoundRange, Dispatch, Dispatchable, Model, Print, WriteFile
 from dmlgpu.frontends.dxdispatch.node import Node
@@ -64,6 +64,7 @@ class _Execution:
         self.own_buffers: list[Buffer] = []
         self.tables: dict[str, tuple[CompiledOperator, BindingTable]] = {}
         self.shapes: dict[str, TensorDesc] = {}
+        self.stated: dict[str, tuple[int, ...]] = {}
         self.events: list[Event] = []
         self.arrays: dict[str, NDArray[Any]] = {}
 
@@ -161,12 +162,11 @@ class _Execution:
     # -- what comes out ---------------------------------------------------------------------------------------------
 
     def _expect_shapes(self) -> None:
-        """The tensors as which resources will be used, for those that are shown before anything is written to them."""
-        for dispatchable in self.model.dispatchables.values():
-            self._note_shapes(dispatchable.initial_inputs)
-        for command in self.model.commands:
-            if isinstance(command, Dispatch):
-                self._note_shapes(command.outputs + command.inputs)
+        """The tensors as which resources are first used, for those shown before anything is written to them."""
+        used = [dispatchable.initial_inputs for dispatchable in self.model.dispatchables.values()]
+        used += [command.inputs + command.outputs for command in self.model.commands if isinstance(command, Dispatch)]
+        for bindings in reversed(used):
+            self._note_shapes(bindings)
         for name, resource in self.model.resources.items():
             if resource.values.sizes is not None:
                 self.shapes.pop(name, None)
@@ -186,11 +186,13 @@ class _Execution:
         return array, raw
 
     def _print(self, command: Print) -> None:
-        _, raw = self._array(command.resource, None)
+        _, raw = self._array(command.resource, self.stated.get(command.resource))
         flat = output.elements(self.model.resources[command.resource], raw)
         self._emit(Printed(command.resource, output.to_text(flat, command.verbose), command.verbose))
 
     def _write(self, command: WriteFile) -> None:
+        if command.dimensions is not None:
+            self.stated[command.resource] = command.dimensions
         array, raw = self._array(command.resource, command.dimensions)
         file = self.folder / command.target
         output.write(file, array, raw[: self.model.resources[command.resource].size], command.path)
@@ -206,6 +208,9 @@ def _located(path: str, fields: Node | None = None) -> Iterator[None]:
         raise located(error, fields or Node({}, path)) from error
     except BindingError as error:
         raise BindingError(f"{path}: {error}") from error
+    except DmlError as error:
+        error.add_note(f"in {path}")
+        raise
 
 
 def _milliseconds_since(start: float) -> float:

@@ -42,8 +42,9 @@ def load(model: Mapping[str, Any] | str | os.PathLike[str]) -> Model:
         raw = source.read_bytes()
     except FileNotFoundError as error:
         raise MissingFile(str(source), "there is no such model file") from error
-    except OSError as error:
-        raise ModelError(str(source), f"the model file cannot be read: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(str(source), f"the model file cannot be read: {reason}") from error
     return _parse(Node(parse_json(raw, str(source))), source.parent, source)
 
 

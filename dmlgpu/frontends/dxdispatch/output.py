@@ -84,5 +84,6 @@ def write(file: Path, array: NDArray[Any], raw: NDArray[np.uint8], path: str) ->
                 np.save(stream, array)
         else:
             raw.tofile(file)
-    except OSError as error:
-        raise ModelError(path, f"cannot write {str(file)!r}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(path, f"cannot write {str(file)!r}: {reason}") from error

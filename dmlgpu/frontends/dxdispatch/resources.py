@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -234,8 +235,9 @@ def _find(source: Node, folder: Path) -> Path:
     name = source.string()
     candidates = dict.fromkeys((folder / name, Path(name)))
     for path in candidates:
-        if path.exists():
-            return path
+        with contextlib.suppress(OSError):  # A name too long for the file system, a folder that may not be entered.
+            if path.exists():
+                return path
     places = " nor ".join(repr(str(path)) for path in candidates)
     raise MissingFile(source.path, f"there is no file {places}")
 

@@ -1,0 +1,23 @@
+// TRANSPOSE: one invocation copies a square of {{ transpose.lanes }} x {{ transpose.lanes }} elements, reading whole units along one dimension and writing
+// whole units along the other.
+@compute @workgroup_size({{ launch.workgroup }})
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
+    if (number >= {{ launch.total }}u) { return; }
+    var rest = number;
+    var tile: output_at;
+    # for digit in transpose.digits
+    tile[{{ digit.dimension }}] += (rest % {{ digit.count }}u) * {{ digit.scale }}u;
+    rest = rest / {{ digit.count }}u;
+    # endfor
+    var at = tile;
+    # for row in range(transpose.lanes)
+    at[{{ transpose.output_dimension }}] = tile[{{ transpose.output_dimension }}] * {{ transpose.lanes }}u + {{ row }}u;
+    let row{{ row }} = input_load(at);
+    # endfor
+    at = tile;
+    # for column in columns
+    at[{{ transpose.source_dimension }}] = tile[{{ transpose.source_dimension }}] * {{ transpose.lanes }}u + {{ loop.index0 }}u;
+    buffer{{ slot }}[output_base() + output_unit(at)] = {{ column }};
+    # endfor
+}

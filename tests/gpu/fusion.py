@@ -1,0 +1,203 @@
+"""Plans built by hand: trees of bodies beside the NumPy arrays they stand for, and a way to run them.
+
+Every tensor lies in a buffer of its own between sentinels, at an offset that is a multiple of 16 but not of 256.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import wgsl
+from dmlgpu.backend import Range, Resources
+from dmlgpu.enums import DataType
+from dmlgpu.gpu import GpuBackend
+from dmlgpu.plan import Body, Map, Plan, Role, Source, Target, Tensor, View, apply, constants
+from dmlgpu.tensor import TensorDesc
+
+Array = NDArray[Any]
+
+SENTINEL, POISON = 0xA7, 0xCB
+TAIL = 64
+OFFSETS = (16, 48, 112, 240, 304)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A source of a plan and the array that it must evaluate to."""
+
+    source: Source
+    value: Array
+
+    @property
+    def data_type(self) -> DataType:
+        return self.source.data_type
+
+
+class Inputs:
+    """The input tensors of a plan in the making."""
+
+    def __init__(self) -> None:
+        self.descs: list[TensorDesc] = []
+        self.arrays: list[Array] = []
+
+    def add(self, array: Array, strides: Sequence[int] | None = None, view: View = View.COMPUTE) -> Node:
+        """One more input tensor; along strides of 0 it repeats the last element."""
+        desc = TensorDesc(DataType.from_numpy(array.dtype), array.shape, None if strides is None else tuple(strides))
+        self.descs.append(desc)
+        self.arrays.append(array)
+        return Node(Tensor.of(Role.INPUT, len(self.descs) - 1, desc, view), desc.decode(desc.encode(array)))
+
+
+def subtract(a: Node, b: Node) -> Node:
+    return _binary("elementwise/element_wise_subtract", a, b, np.subtract)
+
+
+def multiply(a: Node, b: Node) -> Node:
+    return _binary("elementwise/element_wise_multiply", a, b, np.multiply)
+
+
+def _binary(file: str, a: Node, b: Node, function: Any) -> Node:
+    body = apply(file, a.data_type, a.value.shape, a=a.source, b=b.source)
+    with np.errstate(all="ignore"):
+        return Node(body, function(_wide(a.value), _wide(b.value)).astype(a.value.dtype))
+
+
+def _wide(array: Array) -> Array:
+    """Halves are computed in float32, then rounded."""
+    return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
+def scale_bias(a: Node, scale: float, bias: float) -> Node:
+    """Only for numbers that stay exact in float32."""
+    compute = DataType.FLOAT64 if a.data_type is DataType.FLOAT64 else DataType.FLOAT32
+    values = constants(compute=compute, scale=scale, bias=bias)
+    words = compute is DataType.FLOAT32
+    body = apply("elementwise/scale_bias", a.data_type, a.value.shape, words=words, values=values, input=a.source)
+    return Node(body, (a.value.astype(np.float64) * scale + bias).astype(a.value.dtype))
+
+
+def cast(a: Node, data_type: DataType) -> Node:
+    """CAST; floats that become integers must fit."""
+    body = apply("elementwise/cast", data_type, a.value.shape, words=True, input=a.source)
+    with np.errstate(all="ignore"):
+        return Node(body, a.value.astype(data_type.numpy))
+
+
+def identity(a: Node) -> Node:
+    follows = (tuple(range(a.value.ndim)),)
+    inputs = (("input", a.source),)
+    body = Body("elementwise/element_wise_identity", a.data_type, a.value.shape, inputs, follows=follows)
+    return Node(body, a.value)
+
+
+def slice1(a: Node, start: Sequence[int], step: Sequence[int], sizes: Sequence[int]) -> Node:
+    """The elements at start + step * coordinate."""
+    follows = tuple(axis if s == 1 else None for axis, s in enumerate(step))
+    body = Body(
+        "layout/slice1",
+        a.data_type,
+        tuple(sizes),
+        (("input", a.source),),
+        follows=(follows,),
+        start=tuple(start),
+        step=tuple(step),
+    )
+    places = [first + s * np.arange(n) for first, s, n in zip(start, step, sizes, strict=True)]
+    return Node(body, a.value[np.ix_(*places)])
+
+
+def gather(a: Node, indices: Node, batch: int = 0) -> Node:
+    """GATHER_ND1 with indices inside their dimensions (negative ones count from the end)."""
+    *lead, length = indices.value.shape
+    picked = np.empty((*lead, *a.value.shape[batch + length :]), a.value.dtype)
+    for at in np.ndindex(*lead):
+        picked[at] = a.value[at[:batch] + tuple(int(i) for i in indices.value[at])]
+    return Node(gather_body(a, indices, batch), picked)
+
+
+def gather_body(a: Node, indices: Node, batch: int = 0) -> Body:
+    *lead, length = indices.value.shape
+    window = range(batch + length, a.value.ndim)
+    sizes = (*lead, *(a.value.shape[dimension] for dimension in window))
+    return Body(
+        "indexing/gather_nd1",
+        a.data_type,
+        sizes,
+        (("input", a.source), ("indices", indices.source)),
+        constants(batch=batch, tuple=length, lead=len(lead)),
+        follows=((None,) * len(lead) + tuple(window), (None,) * len(sizes)),
+    )
+
+
+def map_plan(node: Node, strides: Sequence[int] | None = None) -> tuple[Plan, TensorDesc]:
+    """The plan that stores a tree, and the description of its output."""
+    desc = TensorDesc(node.data_type, node.value.shape, None if strides is None else tuple(strides))
+    assert isinstance(node.source, Body)
+    return Plan("TEST", (Map("map", node.source, Tensor.of(Role.OUTPUT, 0, desc)),)), desc
+
+
+def run_map(
+    backend: GpuBackend,
+    inputs: Inputs,
+    node: Node,
+    strides: Sequence[int] | None = None,
+    target: Target | None = None,
+) -> Array:
+    """What an adapter computes for a tree stored with the given strides."""
+    plan, desc = map_plan(node, strides)
+    return run_plan(backend, inputs, plan, desc, target)
+
+
+def run_plan(
+    backend: GpuBackend, inputs: Inputs, plan: Plan, output: TensorDesc, target: Target | None = None
+) -> Array:
+    """What an adapter computes for a plan with one output. Asserts that no byte around any tensor changes."""
+    executable = backend.prepare(wgsl.render(plan, target or backend.target))
+    contents = [_placed(desc, n, array) for n, (desc, array) in enumerate(zip(inputs.descs, inputs.arrays, strict=True))]
+    contents.append(_placed(output, len(contents)))
+    buffers = [backend.create_buffer(content.size, f"tensor {n}") for n, content in enumerate(contents)]
+    scratch = backend.create_buffer(executable.temporary_size, "scratch") if executable.temporary_size else None
+    ranges = []
+    for number, (buffer, content, desc) in enumerate(zip(buffers, contents, (*inputs.descs, output), strict=True)):
+        backend.write(buffer, 0, content)
+        ranges.append(Range(buffer, _offset(number), desc.byte_size))
+    temporary = Range(scratch, 0, executable.temporary_size) if scratch else None
+    backend.submit(executable.bind(Resources(tuple(ranges[:-1]), tuple(ranges[-1:]), temporary)))
+    results = [backend.read(buffer, 0, buffer.size) for buffer in buffers]
+    for buffer in (*buffers, *([scratch] if scratch else [])):
+        backend.destroy_buffer(buffer)
+    for before, after in zip(contents[:-1], results[:-1], strict=True):
+        np.testing.assert_array_equal(after, before, "an input changed")
+    inside = slice(_offset(len(ranges) - 1), _offset(len(ranges) - 1) + output.byte_size)
+    around = results[-1].copy()
+    around[inside] = contents[-1][inside]
+    np.testing.assert_array_equal(around, contents[-1], "bytes around the output changed")
+    return output.decode(results[-1][inside])
+
+
+def _offset(number: int) -> int:
+    return OFFSETS[number % len(OFFSETS)]
+
+
+def _placed(desc: TensorDesc, number: int, array: Array | None = None) -> NDArray[np.uint8]:
+    """A buffer's bytes: sentinels around a tensor, or around poison."""
+    content = np.full(_offset(number) + desc.byte_size + TAIL, SENTINEL, np.uint8)
+    inside = slice(_offset(number), _offset(number) + desc.byte_size)
+    content[inside] = POISON if array is None else desc.encode(array, POISON)
+    return content
+
+
+def assert_same(got: Array, want: Array) -> None:
+    """Equal to the bit, but for the payloads of NaN."""
+    assert got.dtype == want.dtype and got.shape == want.shape
+    if want.dtype.kind == "f":
+        unsigned = f"u{want.dtype.itemsize}"
+        both = np.isnan(got) & np.isnan(want)
+        got = np.where(both, 0, np.ascontiguousarray(got).view(unsigned))
+        want = np.where(both, 0, np.ascontiguousarray(want).view(unsigned))
+    np.testing.assert_array_equal(got, want)

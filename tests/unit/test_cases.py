@@ -1,0 +1,207 @@
+"""The conformance cases: names, reproducibility, coverage, and that no operator lacks its part."""
+
+import itertools
+import math
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlgpu import reference
+from dmlgpu.conformance import cases
+from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name, case_names
+from dmlgpu.conformance.layouts import Layout
+from dmlgpu.conformance.strategies import cases_of
+from dmlgpu.conformance.tolerance import EXACT, compare
+from dmlgpu.enums import FeatureLevel
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.schema import loader
+from dmlgpu.validation import validate
+
+QUICK = case_names("quick")
+SAMPLE = QUICK[::7]
+
+
+def parts(name):
+    """Types, sizes, layout, variant of a name."""
+    stem, *rest = name.split("-")
+    count = len(OPERATOR_CASES[stem].types[0])
+    return rest[:count], [int(size) for size in rest[count].split("x")], rest[count + 1], "-".join(rest[count + 2 : -1])
+
+
+def keyed(stem):
+    return [parts(name) for name in QUICK if name.startswith(f"{stem}-") and "-example" not in name]
+
+
+def test_references_operators_and_cases_are_the_same_set():
+    from dmlgpu import operators
+
+    assert reference.implemented() == operators.implemented() == cases.implemented()
+
+
+def test_every_implemented_operator_is_in_the_catalog():
+    assert cases.implemented() <= set(loader.catalog())
+
+
+def test_names_are_unique_and_fit_pytest():
+    assert len(set(QUICK)) == len(QUICK)
+    assert all(re.fullmatch(r"[a-z0-9_.-]+", name) for name in QUICK)
+
+
+def test_the_quick_profile_is_quick():
+    assert 600 <= len(QUICK) <= 1000
+
+
+def test_the_full_profile_contains_the_quick_one():
+    full = case_names("full")
+    assert set(QUICK) < set(full)
+    assert any(math.prod(parts(name)[1]) > 65535 * 64 for name in full if "-example" not in name)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_name_gives_the_same_case_again(name):
+    case, again = case_by_name(name), case_by_name(name)
+    assert case.name == name
+    assert case == again
+    for array, other in zip(case.inputs(), again.inputs(), strict=True):
+        assert array.tobytes() == other.tobytes()
+
+
+def test_another_process_has_the_same_cases():
+    code = (
+        "import zlib; from dmlgpu.conformance.cases import all_cases;"
+        "print(zlib.crc32(''.join(f'{c.name}{c.desc}' for c in all_cases()).encode()))"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert runs[0] == runs[1]
+
+
+def test_every_case_is_valid_and_its_reference_has_the_right_sizes():
+    for name in QUICK:
+        case = case_by_name(name)
+        validate(case.desc, FeatureLevel.LEVEL_6_4)
+        arrays = case.inputs()
+        for slot, array in zip(case.desc.inputs, arrays, strict=True):
+            assert (array.shape, array.dtype) == (slot.tensor.sizes, slot.tensor.data_type.numpy), name
+        for outcome, (slot, array) in itertools.product(
+            case.outcomes(arrays), zip(case.desc.outputs, case.expected(arrays), strict=True)
+        ):
+            assert (array.shape, array.dtype) == (slot.tensor.sizes, slot.tensor.data_type.numpy), name
+            assert compare(array, array, case.tolerance, case.magnitude and case.magnitude(arrays)).ok, name
+            assert len(outcome) == len(case.desc.outputs)
+
+
+@pytest.mark.parametrize("stem", OPERATOR_CASES)
+def test_quick_cases_cover_types_layouts_variants_and_ranks(stem):
+    found = keyed(stem)
+    object_ = OPERATOR_CASES[stem]
+    for position, wanted in enumerate(zip(*object_.types, strict=True)):
+        assert {types[position] for types, *_ in found} == {t.name.lower() for t in wanted}
+    assert {layout for _, _, layout, _ in found} == set(Layout)
+    wanted_variants = set(itertools.chain(*(object_.allowed_variants(t, Layout.PACKED) for t in object_.types)))
+    assert {variant for *_, variant in found} == wanted_variants
+    assert {len(sizes) for _, sizes, _, _ in found} == set(range(1, 9))
+
+
+def test_quick_casts_cover_every_pair_of_types():
+    assert {tuple(types) for types, *_ in keyed("cast")} == {
+        tuple(t.name.lower() for t in pair) for pair in OPERATOR_CASES["cast"].types
+    }
+
+
+@pytest.mark.parametrize("stem", OPERATOR_CASES)
+@given(data=st.data())
+def test_hypothesis_draws_valid_cases(stem, data):
+    case = data.draw(cases_of(OPERATOR_CASES[stem]))
+    validate(case.desc, FeatureLevel.LEVEL_6_4)
+    assert case_by_name(case.name) == case
+
+
+def scatter(name):
+    case = case_by_name(name)
+    inputs = case.inputs()
+    return case, inputs
+
+
+@pytest.mark.parametrize("name", [n for n in case_names("full") if n.startswith("scatter_elements")][::5])
+def test_scatter_targets_differ_or_meet_at_most_in_pairs(name):
+    case, (source, indices, _) = scatter(name)
+    if "example" in name or source.size > 1 << 16:
+        return
+    axis, extent = case.desc.axis, source.shape[case.desc.axis]
+    lines = np.moveaxis(indices, axis, -1).reshape(-1, indices.shape[axis])
+    most = 2 if "duplicates" in name else 1
+    for line in lines.tolist():
+        targets = [i + extent if i < 0 else i for i in line]
+        targets = [i for i in targets if 0 <= i < extent]
+        assert all(targets.count(target) <= most for target in targets)
+
+
+def test_a_scatter_with_duplicates_has_rivals():
+    name = next(n for n in QUICK if n.startswith("scatter_elements") and "duplicates" in n)
+    case, inputs = scatter(name)
+    assert len(case.outcomes(inputs)) == 2
+    assert len(case.outcomes(inputs, deterministic=True)) == 1
+
+
+def test_special_values_of_float32_have_a_flushed_outcome():
+    name = next(n for n in QUICK if n.startswith("element_wise_multiply-float32") and "special" in n)
+    case = case_by_name(name)
+    assert len(case.outcomes(case.inputs())) == 2
+
+
+def test_moved_data_are_compared_exactly():
+    assert case_by_name("gather_nd1-float32-int32-2x3-packed-s0").tolerance is EXACT
+
+
+def test_documented_examples_carry_the_pages_result():
+    case = case_by_name("gather_nd1-example2")
+    assert case.expected(case.inputs())[0].tolist() == [[[[0, 3], [7, 4], [9, 10]]]]
+
+
+def test_levels_are_the_lowest_that_allow_the_case():
+    assert case_by_name("gather_nd1-example1").level is FeatureLevel.LEVEL_3_0
+    assert case_by_name("gather_nd1-float64-int32-2x3-packed-s0").level is FeatureLevel.LEVEL_4_1
+    assert case_by_name("slice-float32-1x2x3x4-packed-s0").level is FeatureLevel.LEVEL_1_0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("slice1-example9", "'slice1-example9': DirectML's page has 2 examples"),
+        ("slice1-float32-2x3-packed", "'slice1-float32-2x3-packed' names no case of SLICE1"),
+        ("slice1-float31-2x3-packed-s0", "'slice1-float31-2x3-packed-s0' names no case of SLICE1"),
+        ("slice1-float32-2x3-packed-unheard-s0", "'slice1-float32-2x3-packed-unheard-s0' names no case of SLICE1"),
+        ("slice1-float32-2x03-packed-s0", "'slice1-float32-2x03-packed-s0' names no case of SLICE1"),
+    ],
+)
+def test_other_names_are_refused(name, message):
+    with pytest.raises(InvalidArgument) as error:
+        case_by_name(name)
+    assert str(error.value) == message
+
+
+def test_an_unknown_operator_is_refused_with_the_known_ones():
+    with pytest.raises(InvalidArgument) as error:
+        case_by_name("frobnicate-float32")
+    assert str(error.value) == f"'frobnicate-float32' names no case; cases exist for {', '.join(OPERATOR_CASES)}"
+
+
+def test_an_unknown_profile_is_refused():
+    with pytest.raises(InvalidArgument) as error:
+        case_names("slow")
+    assert str(error.value) == "profile must be 'quick' or 'full', got 'slow'"
