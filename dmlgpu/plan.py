@@ -222,7 +222,7 @@ class Reduce:
     Attributes:
         file: the shader with ``acc_t`` and the three functions.
         element: type of the reduced elements.
-        source: what is reduced, or (``of_partials``) an earlier PARTIAL step's accumulators, along their last dimension.
+        source: what is reduced, or (``of_partials``) a PARTIAL step's accumulators, along their last dimension.
         axes: the reduced dimensions of the source, ascending.
         output: has size 1 along the axes; for a PARTIAL step the accumulators, one more dimension at the end.
         words: see 64-bit operands as pairs of words.

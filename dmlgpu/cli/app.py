@@ -73,7 +73,7 @@ def devices(
 @app.command()
 def ops(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="One operator, such as gather_nd1.", show_default=False)
+        str | None, typer.Argument(metavar="NAME", help="One operator, such as gather_nd1.", show_default=False)
     ] = None,
     implemented: Annotated[bool, typer.Option("--implemented", help="Only what dmlgpu implements.")] = False,
     as_json: Json = False,
@@ -113,7 +113,7 @@ def demo(
     *,
     photo: Annotated[
         Path | None,
-        typer.Argument(metavar="[PHOTO]", help="Any picture; left out: an astronaut's portrait.", show_default=False),
+        typer.Argument(metavar="PHOTO", help="Any picture; left out: an astronaut's portrait.", show_default=False),
     ] = None,
     colors: Annotated[int, typer.Option("--colors", "-c", min=2, max=64, help="Colours in the palette.")] = 16,
     iterations: Annotated[int, typer.Option("--iterations", "-i", min=0, max=100, help="Rounds of k-means.")] = 8,

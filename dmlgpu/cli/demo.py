@@ -37,7 +37,7 @@ def demo(
     with _progress() as show:
         reduction = reduce_to_palette(bench, image, colors=colors, iterations=iterations, seed=seed, progress=show)
     wrong = [seen for seen in bench.observations if not seen.verdict.ok]
-    compose(reduction, _subtitle(device.adapter, bench, wrong)).save(target, optimize=True)
+    compose(reduction, _subtitle(device.adapter, bench, wrong)).save(target, "PNG", optimize=True)
     _report(device.adapter, bench, wrong)
     print(f"{target}: {time.perf_counter() - start:.1f} s in all, checks included")
     if wrong:
@@ -65,8 +65,8 @@ def _report(adapter: AdapterInfo, bench: Workbench, wrong: list[Observation]) ->
     )
     if adapter.backend == "NumPy":
         print("note: the numpy adapter is the reference itself, so its checks cannot fail")
-    for seen in wrong[:5]:
-        print(f"WRONG: {seen.operator}: {seen.verdict}", file=sys.stderr)
+    for failure in wrong[:5]:
+        print(f"WRONG: {failure.operator}: {failure.verdict}", file=sys.stderr)
 
 
 def _row(operator: str, seen: list[Observation], place: str) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (DmlError, OSError) as error:
         if "--debug" in arguments:
             raise
-        print(f"dmlgpu: {error}", file=sys.stderr)
+        print(f"dmlgpu: {_describe(error)}", file=sys.stderr)
         return USAGE if isinstance(error, InvalidArgument | AdapterNotFound | OSError) else FAILED
     except ModuleNotFoundError as error:
         extra = _EXTRAS.get((error.name or "").partition(".")[0])
@@ -44,6 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"dmlgpu: this needs {error.name}; install it with: pip install 'dmlgpu[{extra}]'", file=sys.stderr)
         return FAILED
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -13,6 +13,8 @@ from dmlgpu.descs import by_name
 from dmlgpu.enums import DataType
 from dmlgpu.schema.loader import FieldSchema, OperatorSchema
 
+_PAGES = "https://learn.microsoft.com/windows/win32/api/directml/"
+
 
 def show(name: str | None = None, implemented: bool = False, as_json: bool = False) -> None:
     """Print the catalog, or all about one operator.
@@ -25,7 +27,7 @@ def show(name: str | None = None, implemented: bool = False, as_json: bool = Fal
         if as_json:
             print(json.dumps(_as_json(entry), indent=2, ensure_ascii=False))
         else:
-            tables.facts(_title(entry), _facts(entry))
+            tables.facts(f"{entry.name}: {entry.summary}", _facts(entry))
         return
     entries = [entry for entry in schema.catalog().values() if not implemented or is_implemented(entry)]
     if as_json:
@@ -51,10 +53,20 @@ def is_implemented(entry: OperatorSchema) -> bool:
     return entry.name in operators.implemented()
 
 
+def shader_paths(entry: OperatorSchema) -> tuple[str, ...]:
+    """The operator's shaders, or those of the newer operator of its line that it runs as; empty where there are none."""
+    if not is_implemented(entry):
+        return ()
+    files = operators.shader_files(entry.name)
+    if not files and entry.superseded_by is not None:
+        return shader_paths(schema.operator(entry.superseded_by))
+    return tuple(f"shaders/{file}.wgsl" for file in files)
+
+
 def family(entry: OperatorSchema) -> str:
-    """The family, which is the module of the reference: ``indexing``; a dash where there is none yet."""
-    function = _reference(entry)
-    return function.__module__.rpartition(".")[2] if function else "-"
+    """The family, by which shaders are grouped: ``indexing``; a dash where there is none yet."""
+    paths = shader_paths(entry)
+    return paths[0].split("/")[1] if paths else "-"
 
 
 def _reference(entry: OperatorSchema) -> Any:
@@ -66,14 +78,10 @@ def _reference(entry: OperatorSchema) -> Any:
     return None
 
 
-def _title(entry: OperatorSchema) -> str:
-    state = "implemented" if is_implemented(entry) else "not implemented yet"
-    return f"{entry.name}: {entry.summary} ({state})"
-
-
 def _facts(entry: OperatorSchema) -> list[tuple[str, str]]:
     function = _reference(entry)
     return [
+        ("status", "implemented" if is_implemented(entry) else "not implemented yet"),
         ("class", f"dmlgpu.descs.{by_name(entry.name).__name__}"),
         ("since", f"feature level {entry.feature_level.label}"),
         ("also called", ", ".join(entry.aliases)),
@@ -85,9 +93,9 @@ def _facts(entry: OperatorSchema) -> list[tuple[str, str]]:
         ("constraints", "\n".join(entry.constraints)),
         ("notes", entry.notes),
         ("in place", "the output may lie on an input" if entry.in_place else ""),
-        ("shader", "\n".join(_shaders(entry))),
+        ("shader", "\n".join(shader_paths(entry))),
         ("reference", f"{function.__module__}.{function.__name__}" if function else ""),
-        ("document", entry.document),
+        ("document", _PAGES + entry.document),
     ]
 
 
@@ -109,10 +117,6 @@ def _types(entry: OperatorSchema) -> list[str]:
             types = ", ".join(DataType(data_type).name for data_type in support.types)
             lines.append(f"  {entry.field(name).python_name}: {ranks} dimensions; {types}")
     return lines
-
-
-def _shaders(entry: OperatorSchema) -> list[str]:
-    return list(operators.shader_files(entry.name)) if is_implemented(entry) else []
 
 
 def _row_json(entry: OperatorSchema) -> dict[str, Any]:
@@ -157,7 +161,7 @@ def _as_json(entry: OperatorSchema) -> dict[str, Any]:
         "formula": entry.formula,
         "constraints": list(entry.constraints),
         "notes": entry.notes,
-        "shaders": _shaders(entry),
+        "shaders": list(shader_paths(entry)),
         "reference": f"{function.__module__}.{function.__name__}" if function else None,
-        "document": entry.document,
+        "document": _PAGES + entry.document,
     }

@@ -54,7 +54,9 @@ def _rich_table(columns: Row, rows: Sequence[Row], right: Sequence[int]) -> None
     console, rich_table = _rich()
     drawn = rich_table(box=None, header_style="bold", pad_edge=False)
     for number, column in enumerate(columns):
-        drawn.add_column(column, justify="right" if number in right else "left")
+        # Only the last column, the one with sentences, may break into lines.
+        last = number == len(columns) - 1
+        drawn.add_column(column, justify="right" if number in right else "left", no_wrap=not last, overflow="fold")
     for row in rows:
         drawn.add_row(*row)
     console.print(drawn)

@@ -162,7 +162,9 @@ class OperatorCases(ABC):
     def quick_keys(self) -> Iterator[Key]:
         """What the quick profile runs: a selection that covers every property of the combinations, and long axes."""
         yield from itertools.islice(_covering(list(self.combinations())), self.quick_count)
-        yield from (Key(types, sizes, Layout.PACKED) for sizes, types in zip(self.long_sizes, self._cycle(), strict=False))
+        yield from (
+            Key(types, sizes, Layout.PACKED) for sizes, types in zip(self.long_sizes, self._cycle(), strict=False)
+        )
 
     def _cycle(self) -> Iterator[Types]:
         return itertools.cycle(self.types)
@@ -215,7 +217,9 @@ class OperatorCases(ABC):
             elif field.name in example["attributes"]:
                 fields[field.python_name] = _attribute(field.type, example["attributes"][field.name])
         desc = self.desc_class(**fields)
-        arrays = {field.python_name: tensors[field.name][1] for field in self.schema.tensor_fields if field.name in tensors}
+        arrays = {
+            field.python_name: tensors[field.name][1] for field in self.schema.tensor_fields if field.name in tensors
+        }
         inputs = tuple(arrays.get(slot.field) for slot in desc.inputs)
         outputs = tuple(arrays[slot.field] for slot in desc.outputs)
         return self.documented(Case(name, desc, lambda rng: inputs, self.tolerance(desc), outputs))

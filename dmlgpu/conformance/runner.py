@@ -108,9 +108,7 @@ def _offset(case: Case, number: int) -> int:
     return TENSOR_ALIGNMENT * (1 + (case.seed >> 2 * number) % 15)
 
 
-def _execute(
-    device: Device, operator: Any, inputs: Sequence[_Placed | None], outputs: Sequence[_Placed]
-) -> None:
+def _execute(device: Device, operator: Any, inputs: Sequence[_Placed | None], outputs: Sequence[_Placed]) -> None:
     """Initialise the operator, run it once, wait for the end."""
     persistent, scratch = operator.binding_properties.persistent_resource_size, []
     held = device.create_buffer(persistent, name="persistent") if persistent else None

@@ -74,7 +74,7 @@ def _float_edges(target: DataType) -> Array:
     steps = np.array([0.5, 1.5, 0.5 + 2.0**-20, 0.5 - 2.0**-20, 2.5])
     tiny = float(limits_.smallest_subnormal)
     around = [1.0 + steps * float(limits_.eps), steps * tiny, float(limits_.smallest_normal) - steps * tiny]
-    top = float(limits_.max) * (1.0 + np.array([0.0, 0.2, 0.5, 0.5 + 2.0**-16, 0.7, 1.0]) * 2.0 ** -limits_.nmant)
+    top = float(limits_.max) * (1.0 + np.array([0.0, 0.2, 0.5, 0.5 + 2.0**-16, 0.7, 1.0]) * 2.0**-limits_.nmant)
     positive = np.concatenate([*around, top])
     return np.concatenate([positive, -positive])
 
@@ -84,6 +84,10 @@ def _halfway_integers(data_type: DataType, target: DataType) -> Array:
     digits = int(np.finfo(target.numpy).nmant) + 1
     most = int(np.iinfo(data_type.numpy).max)
     bases = [(1 << digits + extra) + (1 << extra) * odd for extra in (1, 2, 8, 30) for odd in (0, 1)]
-    values = [base + (1 << extra - 1) + off for base, extra in zip(bases, (1, 1, 2, 2, 8, 8, 30, 30), strict=True) for off in (-1, 0, 1)]
+    values = [
+        base + (1 << extra - 1) + off
+        for base, extra in zip(bases, (1, 1, 2, 2, 8, 8, 30, 30), strict=True)
+        for off in (-1, 0, 1)
+    ]
     values += [65503, 65504, 65519, 65520, 65521]
     return np.array([value for value in values if value <= most], data_type.numpy)

@@ -24,6 +24,9 @@ Image = NDArray[np.uint8]
 SAMPLES = 1 << 14
 """The palette is found on about this many of the photograph's pixels."""
 
+MOST_ELEMENTS = 1 << 23
+"""Largest tensor at a time: 32 MiB of floats, well below what an adapter binds."""
+
 
 @dataclass(frozen=True)
 class Reduction:
@@ -74,8 +77,7 @@ def reduce_to_palette(
 def _paint(bench: Workbench, photo: Image, pixels: DeviceArray, palette: DeviceArray) -> Reduction:
     height, width, _ = photo.shape
     colors = palette.desc.sizes[2]
-    everything = _cast(bench, pixels, DataType.FLOAT32).view(1, 1, height * width, 3)
-    nearest = _nearest(bench, everything, palette)
+    nearest = _nearest_everywhere(bench, pixels, palette)
     rounded = _cast(bench, _identity(bench, palette, palette.desc, bias=0.5), DataType.UINT8)
     painted = _pick(bench, rounded, nearest).view(1, height, width, 3)
     order = np.argsort(rounded.numpy().reshape(colors, 3) @ [0.299, 0.587, 0.114], kind="stable").astype(np.uint32)
@@ -156,6 +158,19 @@ def _starting_pixels(image: Image, colors: int, seed: int) -> NDArray[np.uint32]
         reach = np.cumsum(distance)
         places.append(min(int(np.searchsorted(reach, draw.random() * reach[-1], side="right")), len(points) - 1))
     return np.array(places, np.uint32)
+
+
+def _nearest_everywhere(bench: Workbench, pixels: DeviceArray, palette: DeviceArray) -> DeviceArray:
+    """As ``_nearest`` for each pixel of {1, H, W, 3}, so many rows at a time as the tensors allow."""
+    _, height, width, _ = pixels.desc.sizes
+    rows = min(height, max(1, MOST_ELEMENTS // (width * palette.desc.sizes[2] * 3)))
+    parts = []
+    for top in range(0, height, rows):
+        count = min(rows, height - top)
+        band = pixels if count == height else _slice(bench, pixels, (top, 0), (count, width), (1, 1))
+        points = _cast(bench, band, DataType.FLOAT32).view(1, 1, count * width, 3)
+        parts.append(_nearest(bench, points, palette))
+    return parts[0] if len(parts) == 1 else bench.upload(np.concatenate([part.numpy() for part in parts], axis=2))
 
 
 # ---- One operator each ------------------------------------------------------------------------------------------

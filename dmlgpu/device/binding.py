@@ -130,7 +130,7 @@ class Bindings:
 
     Attributes:
         dispatchable: for what.
-        operators: an initializer's operators when the table was made (its reset makes the bindings meaningless), or None.
+        operators: an initializer's operators when the table was made, which its reset outdates; else None.
         inputs, outputs: None until something is bound.
         given: what the caller handed over, to see that nothing changed.
         cached: the dispatch on what is bound, checked when the release epoch was ``cached_epoch``.
@@ -153,7 +153,6 @@ class Bindings:
             BindingError: a binding is missing, or ranges meet that may not.
             InvalidState: a bound buffer is released.
         """
-        self.check_operators()
         epoch = self.dispatchable._state.release_epoch
         recorded = self.cached
         if recorded is not None and self.cached_epoch == epoch:

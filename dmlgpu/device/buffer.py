@@ -100,8 +100,8 @@ class Buffer(DeviceChild):
             InvalidArgument: the range leaves the buffer.
             InvalidState: the buffer is released.
         """
+        self._check_range("read", offset, 0 if size is None else size)
         size = self._size - offset if size is None else size
-        self._check_range("read", offset, size)
         if size == 0:
             return np.empty(0, np.uint8)
         begin, end = offset & ~3, -(-(offset + size) // 4) * 4

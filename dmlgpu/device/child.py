@@ -89,7 +89,8 @@ def expect_child(caller: str, argument: str, value: object, kind: type[DeviceChi
         InvalidArgument: wrong kind, or another device's.
     """
     if not isinstance(value, kind):
-        raise InvalidArgument(f"{caller}: {argument} must be a {kind.__name__}, got {type(value).__name__}")
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise InvalidArgument(f"{caller}: {argument} must be {article} {kind.__name__}, got {type(value).__name__}")
     if value._state is not state:
         raise InvalidArgument(
             f"{caller}: {argument}, {value.description}, belongs to another device ({value._state.label}) "

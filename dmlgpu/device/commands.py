@@ -182,6 +182,7 @@ class CommandRecorder(DeviceChild):
         if not command_list._open:
             command_list._check_open("record_dispatch")
         if isinstance(dispatchable, OperatorInitializer):
+            target.check_operators()
             command_list._add_initialization(target.recorded())
         elif dispatchable._flags & ExecutionFlags.DESCRIPTORS_VOLATILE:
             command_list._volatile = True

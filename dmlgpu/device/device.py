@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self, overload
@@ -311,18 +310,17 @@ class Device(DmlObject):
         self._state.check()
         return support.answer(query, self._feature_level, self._refusal, operators.implemented())
 
-    def _refusal(self, desc: OperatorDesc) -> str | None:
-        """Why a description would be refused, or None."""
+    def _refusal(self, desc: OperatorDesc) -> DmlError | None:
+        """With which exception a description would be refused, or None."""
         try:
             self._check_desc(desc)
         except DmlError as refused:
-            return str(refused)
+            return refused
         return None
 
 
 def _as_flags(flags: ExecutionFlags) -> ExecutionFlags:
-    known = functools.reduce(lambda left, right: left | right, ExecutionFlags)
-    if not is_integer(flags) or flags & ~known or flags < 0:
+    if not is_integer(flags) or not 0 <= flags <= sum(ExecutionFlags):
         names = ", ".join(flag.name or "" for flag in (ExecutionFlags.NONE, *ExecutionFlags))
         raise InvalidArgument(f"compile_operator: flags must combine ExecutionFlags ({names}), got {flags!r}")
     return ExecutionFlags(flags)

@@ -66,7 +66,8 @@ def _complete_types(schema: OperatorSchema, table: SupportTable, types: Mapping[
     for name in [*chosen, *required]:
         if name not in chosen:
             listed = table[name].types if name in table else _USUAL_TYPES
-            chosen[name] = next((usual for usual in _USUAL_TYPES if usual in listed), listed[0])
+            wished = (*types.values(), *_USUAL_TYPES)
+            chosen[name] = next((wish for wish in wished if wish in listed), listed[0])
         for group in groups:
             for other in group if name in group else ():
                 if other in required:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from dmlgpu.device.features import (
     Answer,
@@ -16,12 +16,12 @@ from dmlgpu.device.features import (
 )
 from dmlgpu.device.probe import probes
 from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.errors import InvalidArgument
+from dmlgpu.errors import DmlError, InvalidArgument, InvalidDescription, OperatorNotImplemented
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.schema import OperatorSchema, operator
 
-Refusal = Callable[[OperatorDesc], str | None]
-"""Why a device would refuse a description, or None."""
+Refusal = Callable[[OperatorDesc], DmlError | None]
+"""With which exception a device would refuse a description, or None."""
 
 
 def answer(query: Query, level: FeatureLevel, refusal: Refusal, implemented: frozenset[str]) -> Answer:
@@ -52,9 +52,7 @@ def _feature_levels(query: FeatureLevelsQuery, level: FeatureLevel) -> FeatureLe
     try:
         requested = [FeatureLevel(one) for one in query.requested_feature_levels]
     except ValueError as error:
-        raise InvalidArgument(
-            f"FeatureLevelsQuery: requested_feature_levels must hold FeatureLevels: {error}"
-        ) from None
+        raise InvalidArgument(f"FeatureLevelsQuery: requested_feature_levels: {error}") from None
     if not requested:
         raise InvalidArgument("FeatureLevelsQuery: requested_feature_levels must not be empty")
     return FeatureLevels(max((one for one in requested if one <= level), default=None))
@@ -71,15 +69,15 @@ def _data_type_support(
         for tensor, support in schema.support_at(level).items():
             if data_type in support.types:
                 listed = True
-                reason = _refusal_by_types(schema, {schema.field(tensor).python_name: data_type}, level, refusal)
-                if reason is not None:
-                    refused.setdefault(name, reason)
+                for refused_by in _refusals(schema, {schema.field(tensor).python_name: data_type}, level, refusal):
+                    if _is_the_adapters(refused_by):
+                        refused.setdefault(name, str(refused_by))
     return TensorDataTypeSupport(listed and not refused, refused)
 
 
 def _operator_support(query: OperatorSupportQuery, level: FeatureLevel, refusal: Refusal) -> OperatorSupport:
     if isinstance(query.operator, OperatorDesc):
-        reason = refusal(query.operator)
+        refused = refusal(query.operator)
     else:
         schema = operator(query.operator)
         known = {field.python_name for field in schema.tensor_fields}
@@ -90,21 +88,22 @@ def _operator_support(query: OperatorSupportQuery, level: FeatureLevel, refusal:
             _data_type(f"OperatorSupportQuery: data_types[{name!r}]", data_type)
         if level < schema.feature_level:
             return OperatorSupport(False, _too_late(schema, level))
-        reason = _refusal_by_types(schema, query.data_types, level, refusal)
-    return OperatorSupport(reason is None, reason or "")
+        refusals = list(_refusals(schema, query.data_types, level, refusal))
+        # The adapter's reason says more than that other values of an attribute do not take the types.
+        refused = None if None in refusals else next(filter(_is_the_adapters, refusals), refusals[-1])
+    return OperatorSupport(refused is None, "" if refused is None else str(refused))
 
 
-def _refusal_by_types(
+def _refusals(
     schema: OperatorSchema, types: Mapping[str, DataType], level: FeatureLevel, refusal: Refusal
-) -> str | None:
-    """Why every probe with these types is refused (the first reason), or None when one is accepted."""
-    first = None
-    for desc in probes(schema, types, level):
-        reason = refusal(desc)
-        if reason is None:
-            return None
-        first = first or reason
-    return first
+) -> Iterator[DmlError | None]:
+    """What the device says to each probe with these types."""
+    return map(refusal, probes(schema, types, level))
+
+
+def _is_the_adapters(refused: DmlError | None) -> bool:
+    """Whether an operator is refused for what the adapter lacks."""
+    return refused is not None and not isinstance(refused, InvalidDescription | OperatorNotImplemented)
 
 
 def _too_late(schema: OperatorSchema, level: FeatureLevel) -> str:

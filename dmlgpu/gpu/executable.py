@@ -58,7 +58,7 @@ class Binder:
                 if not immediates:
                     entries.append({"binding": len(entries), "resource": {"buffer": self._uniform(block)}})
                 group = context.device.create_bind_group(label=kernel.label, layout=layout, entries=entries)
-        return KernelWork(pipeline, layout, group, block if immediates else None, *kernel.grid, guard, kernel.label)
+        return KernelWork(pipeline, group, block if immediates else None, *kernel.grid, guard, kernel.label)
 
     def check(self, program: Program) -> None:
         """Refuse what the driver would refuse only at submission, or not notice at all.

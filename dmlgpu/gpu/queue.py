@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import wgpu
 
-from dmlgpu.errors import DeviceRemoved, DmlError
+from dmlgpu.errors import DeviceRemoved, DmlError, InvalidArgument
 from dmlgpu.gpu import native
 from dmlgpu.gpu.buffers import Allocator, Guard
 from dmlgpu.gpu.context import Context
@@ -19,14 +19,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 20e-6, 1e-3
 
 
 class KernelWork(NamedTuple):
-    """One dispatch of a pipeline, everything prepared.
-
-    ``layout`` tells pipelines apart whose immediates do not carry over; ``parameters`` is None where a uniform
-    brings them.
-    """
+    """One dispatch of a pipeline, everything prepared; ``parameters`` is None where a uniform brings them."""
 
     pipeline: Any
-    layout: Any
     group: Any
     parameters: bytes | None
     x: int
@@ -119,16 +114,24 @@ class Queue:
         return self._completed >= serial
 
     def wait(self, serial: int, timeout: float | None = None) -> bool:
-        """Wait for a submission; False when ``timeout`` seconds pass first."""
+        """Wait for a submission; False when ``timeout`` seconds pass first.
+
+        Raises:
+            DeviceRemoved: when the device is gone and the submission with it.
+            InvalidArgument: when there was no such submission.
+        """
         if self.is_done(serial):
             return True
+        self._context.check()
+        if serial > self._submitted:
+            raise InvalidArgument(f"wait: submission {serial} was never made, the latest is {self._submitted}")
         # A blocking poll would keep other threads from OpenGL's one context, and knows no time limit.
         if timeout is not None or self._context.info.backend == "OpenGL":
             return self._wait_in_steps(serial, timeout)
         while self._completed < serial:
+            self._context.check()
             index = self._indices.get(serial)
             if index is not None:
-                self._context.check()
                 native.poll(self._context.device, index)
         return True
 
@@ -176,24 +179,23 @@ class Queue:
 def record(encoder: wgpu.GPUCommandEncoder, work: Sequence[Work]) -> None:
     """Record work in order, in one compute pass between copies; state that is already set is not set again."""
     current = None
-    pipeline = layout = group = parameters = None
+    pipeline = group = parameters = None
     for item in work:
         if isinstance(item, CopyWork):
             if current is not None:
                 current.end()
-                current = pipeline = layout = group = parameters = None
+                current = pipeline = group = parameters = None
             encoder.copy_buffer_to_buffer(*item[:5])
             continue
         if current is None:
             current = encoder.begin_compute_pass()
             set_pipeline, set_bind_group = current.set_pipeline, current.set_bind_group
             set_immediates, dispatch = current.set_immediates, current.dispatch_workgroups
-        new_pipeline, new_layout, new_group, new_parameters, x, y, z, _, _ = item
+        new_pipeline, new_group, new_parameters, x, y, z, _, _ = item
         if new_pipeline is not pipeline:
             pipeline = new_pipeline
             set_pipeline(pipeline)
-            if new_layout is not layout:
-                layout, group, parameters = new_layout, None, None
+            parameters = None  # immediates belong to the pipeline on OpenGL
         if new_group is not group:
             group = new_group
             set_bind_group(0, group)

@@ -93,16 +93,17 @@ class Transfers:
         start = offset // _MAP_ALIGNMENT * _MAP_ALIGNMENT
         extent = offset + size - start
         outcome: list[bool] = []
-        native.map_for_reading(buffer, start, extent, outcome.append)
-        while not outcome:
-            if native.poll(self._context.device) and not outcome:
-                raise DmlError(f"{self._context.info}: the driver does not map a buffer of an idle queue")
-        if not outcome[0]:
-            raise DmlError(f"{self._context.info}: the driver could not map {size:,} bytes for reading")
-        try:
-            return native.mapped_bytes(buffer, start, extent)[offset - start :].copy()
-        finally:
-            native.unmap(buffer)
+        with self._context.reporting(f"read of {size:,} bytes"):
+            native.map_for_reading(buffer, start, extent, outcome.append)
+            while not outcome:
+                if native.poll(self._context.device) and not outcome:
+                    raise DmlError(f"{self._context.info}: the driver does not map a buffer of an idle queue")
+            if not outcome[0]:
+                raise DmlError(f"{self._context.info}: the driver could not map {size:,} bytes for reading")
+            try:
+                return native.mapped_bytes(buffer, start, extent)[offset - start :].copy()
+            finally:
+                native.unmap(buffer)
 
     def _take_staging(self, size: int) -> Any:
         fitting = [staging for staging in self._staging if staging.size >= size]

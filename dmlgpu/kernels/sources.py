@@ -1,4 +1,4 @@
-"""Walking and rewriting trees of bodies. Nodes are shared, so every walk keeps a memo: depth must not double the work."""
+"""Walking and rewriting trees of bodies. Nodes are shared, so walks keep memos: depth must not double the work."""
 
 from __future__ import annotations
 

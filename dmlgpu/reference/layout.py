@@ -30,7 +30,5 @@ def slice(desc: descs.Slice, input_tensor: Array) -> Array:
 
 def _walk(array: Array, starts: Any, strides: Any, sizes: Any) -> Array:
     """``out[o] = array[starts + strides * o]`` for every coordinate o of ``sizes``."""
-    lookup = [
-        start + stride * np.arange(size) for start, stride, size in zip(starts, strides, sizes, strict=True)
-    ]
+    lookup = [start + stride * np.arange(size) for start, stride, size in zip(starts, strides, sizes, strict=True)]
     return as_bits(array)[np.ix_(*lookup)].view(array.dtype)

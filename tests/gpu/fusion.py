@@ -43,14 +43,23 @@ class Inputs:
 
     def __init__(self) -> None:
         self.descs: list[TensorDesc] = []
-        self.arrays: list[Array] = []
+        self.contents: list[NDArray[np.uint8]] = []
 
     def add(self, array: Array, strides: Sequence[int] | None = None, view: View = View.COMPUTE) -> Node:
         """One more input tensor; along strides of 0 it repeats the last element."""
         desc = TensorDesc(DataType.from_numpy(array.dtype), array.shape, None if strides is None else tuple(strides))
+        content = desc.encode(array, POISON)
+        return Node(self._tensor(desc, content, view), desc.decode(content))
+
+    def repeat(self, array: Array, extent: int) -> Node:
+        """An input tensor of one dimension, as large as one likes, that repeats a single element."""
+        desc = TensorDesc(DataType.from_numpy(array.dtype), (extent,), (0,))
+        return Node(self._tensor(desc, array.view(np.uint8), View.RAW), np.broadcast_to(array, (extent,)))
+
+    def _tensor(self, desc: TensorDesc, content: NDArray[np.uint8], view: View) -> Tensor:
         self.descs.append(desc)
-        self.arrays.append(array)
-        return Node(Tensor.of(Role.INPUT, len(self.descs) - 1, desc, view), desc.decode(desc.encode(array)))
+        self.contents.append(content)
+        return Tensor.of(Role.INPUT, len(self.descs) - 1, desc, view)
 
 
 def subtract(a: Node, b: Node) -> Node:
@@ -158,8 +167,8 @@ def run_plan(
 ) -> Array:
     """What an adapter computes for a plan with one output. Asserts that no byte around any tensor changes."""
     executable = backend.prepare(wgsl.render(plan, target or backend.target))
-    contents = [_placed(desc, n, array) for n, (desc, array) in enumerate(zip(inputs.descs, inputs.arrays, strict=True))]
-    contents.append(_placed(output, len(contents)))
+    poison = np.full(output.byte_size, POISON, np.uint8)
+    contents = [_placed(content, number) for number, content in enumerate([*inputs.contents, poison])]
     buffers = [backend.create_buffer(content.size, f"tensor {n}") for n, content in enumerate(contents)]
     scratch = backend.create_buffer(executable.temporary_size, "scratch") if executable.temporary_size else None
     ranges = []
@@ -184,12 +193,11 @@ def _offset(number: int) -> int:
     return OFFSETS[number % len(OFFSETS)]
 
 
-def _placed(desc: TensorDesc, number: int, array: Array | None = None) -> NDArray[np.uint8]:
-    """A buffer's bytes: sentinels around a tensor, or around poison."""
-    content = np.full(_offset(number) + desc.byte_size + TAIL, SENTINEL, np.uint8)
-    inside = slice(_offset(number), _offset(number) + desc.byte_size)
-    content[inside] = POISON if array is None else desc.encode(array, POISON)
-    return content
+def _placed(content: NDArray[np.uint8], number: int) -> NDArray[np.uint8]:
+    """A tensor's bytes between sentinels."""
+    placed = np.full(_offset(number) + content.size + TAIL, SENTINEL, np.uint8)
+    placed[_offset(number) : _offset(number) + content.size] = content
+    return placed
 
 
 def assert_same(got: Array, want: Array) -> None:

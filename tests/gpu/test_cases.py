@@ -22,7 +22,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("deterministic_device", found, ids=ids, indirect=True, scope="module")
     if "case_name" in metafunc.fixturenames:
         names = case_names(metafunc.config.getoption("--profile"))
-        metafunc.parametrize("case_name", [n for n in names if "duplicates" in n] if "deterministic_device" in metafunc.fixturenames else names)
+        metafunc.parametrize(
+            "case_name",
+            [n for n in names if "duplicates" in n] if "deterministic_device" in metafunc.fixturenames else names,
+        )
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import pytest
 from gpu_programs import add, kernel, output_slot, program, words
 
 from dmlgpu.backend import AdapterInfo, Range, Resources
+from dmlgpu.errors import InvalidArgument
 from dmlgpu.gpu import GpuBackend
 
 SPIN = "var x = s0[b0 + i]; for (var k = 0u; k < 30000u; k++) { x = x * 1664525u + 1013904223u; } s0[b0 + i] = x;"
@@ -37,6 +38,14 @@ def test_serial_numbers_count_up_and_are_done_after_waiting(backend: GpuBackend)
     assert backend.wait(serials[-1])
     assert all(backend.is_done(serial) for serial in serials)
     assert all(backend.wait(serial, 0.0) for serial in serials)
+
+
+def test_waiting_for_what_was_never_submitted(backend: GpuBackend) -> None:
+    latest = backend.submit([])
+    with pytest.raises(InvalidArgument) as caught:
+        backend.wait(latest + 1)
+    assert str(caught.value) == f"wait: submission {latest + 1} was never made, the latest is {latest}"
+    assert not backend.is_done(latest + 1)
 
 
 def test_work_is_not_done_before_it_is(backend: GpuBackend) -> None:

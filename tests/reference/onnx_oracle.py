@@ -34,7 +34,9 @@ def _evaluate(run: Any, operator: str, inputs: list[Any], output_type: Any, attr
 
 def onnx_reference(operator: str, inputs: list[Any], output_type: Any = None, **attributes: Any) -> Any:
     """By ONNX's reference evaluator."""
-    return _evaluate(lambda model, feed: ReferenceEvaluator(model).run(None, feed)[0], operator, inputs, output_type, attributes)
+    return _evaluate(
+        lambda model, feed: ReferenceEvaluator(model).run(None, feed)[0], operator, inputs, output_type, attributes
+    )
 
 
 def onnx_runtime(operator: str, inputs: list[Any], output_type: Any = None, **attributes: Any) -> Any:

@@ -86,7 +86,9 @@ def test_zeros_infinities_and_nan(dtype):
 
 @pytest.mark.parametrize("evaluate", [onnx_reference, onnx_runtime])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64])
-@pytest.mark.parametrize(("desc_class", "operator"), [(descs.ElementWiseSubtract, "Sub"), (descs.ElementWiseMultiply, "Mul")])
+@pytest.mark.parametrize(
+    ("desc_class", "operator"), [(descs.ElementWiseSubtract, "Sub"), (descs.ElementWiseMultiply, "Mul")]
+)
 def test_arithmetic_agrees_with_onnx(desc_class, operator, dtype, evaluate):
     rng = np.random.default_rng(11)
     a, b = (rng.normal(0, 1000, (5, 6)).astype(dtype) for _ in "ab")

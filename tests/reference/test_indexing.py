@@ -1,16 +1,16 @@
 """GATHER_ND, GATHER_ND1 and SCATTER_ELEMENTS against plain loops, ONNX's evaluator and onnxruntime."""
 
 import numpy as np
-from tests.reference import oracles
 import pytest
-from tests.reference.helpers import ALL_TYPES, INDEX_TYPES, bits, numbered, run, sizes, tensor
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.reference.onnx_oracle import onnx_reference, onnx_runtime
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.tensor import TensorDesc
+from tests.reference import oracles
+from tests.reference.helpers import ALL_TYPES, INDEX_TYPES, bits, numbered, run, sizes, tensor
+from tests.reference.onnx_oracle import onnx_reference, onnx_runtime
 
 
 def gather_desc(source, indices, batch=None, lead=0):
@@ -74,7 +74,13 @@ def test_gather_nd_is_gather_nd1_without_batches(drawn):
 @pytest.mark.parametrize("evaluate", [onnx_reference, onnx_runtime])
 @pytest.mark.parametrize(
     ("shape", "indices_shape", "batch"),
-    [((3, 4, 5), (2, 2), 0), ((3, 4, 5), (3, 2, 1), 1), ((3, 4, 5), (3, 4, 1), 2), ((2, 3, 4, 5), (2, 6, 2), 1), ((7,), (4, 1), 0)],
+    [
+        ((3, 4, 5), (2, 2), 0),
+        ((3, 4, 5), (3, 2, 1), 1),
+        ((3, 4, 5), (3, 4, 1), 2),
+        ((2, 3, 4, 5), (2, 6, 2), 1),
+        ((7,), (4, 1), 0),
+    ],
 )
 def test_gather_nd1_agrees_with_onnx(evaluate, shape, indices_shape, batch):
     rng = np.random.default_rng(7)
@@ -155,7 +161,9 @@ def test_scatter_elements_agrees_with_onnx(evaluate, axis):
 @pytest.mark.parametrize("data_type", ALL_TYPES)
 def test_scatter_agrees_with_put_along_axis_and_moves_bits(data_type):
     rng = np.random.default_rng(5)
-    source, updates = (rng.integers(0, 256, (6, 9, data_type.bits // 8), np.uint8).view(data_type.numpy)[..., 0] for _ in "ab")
+    source, updates = (
+        rng.integers(0, 256, (6, 9, data_type.bits // 8), np.uint8).view(data_type.numpy)[..., 0] for _ in "ab"
+    )
     indices = np.argsort(rng.random((6, 9)), axis=1)
     expected = bits(source).copy()
     np.put_along_axis(expected, indices, bits(updates), axis=1)

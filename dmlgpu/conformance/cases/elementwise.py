@@ -79,7 +79,9 @@ class _BinaryCases(OperatorCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, sizes = key.types[0], key.sizes
-        a, b, output = place_all(key, rng, (data_type, sizes, False), (data_type, sizes, False), (data_type, sizes, True))
+        a, b, output = place_all(
+            key, rng, (data_type, sizes, False), (data_type, sizes, False), (data_type, sizes, True)
+        )
         draw = mixed if key.variant == SPECIAL else numbers
 
         def fill(contents: np.random.Generator) -> Arrays:

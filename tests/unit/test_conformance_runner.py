@@ -1,0 +1,118 @@
+"""The runner sees what goes wrong: an executor is made to do it."""
+
+import numpy as np
+import pytest
+
+from dmlgpu.conformance.cases import case_by_name, case_names
+from dmlgpu.conformance.runner import run_case
+from dmlgpu.device.device import Device
+from dmlgpu.device.numpy_backend import NumPyBackend
+
+NAME = "element_wise_subtract-float32-3x5-padded-s0"
+
+
+class Saboteur(NumPyBackend):
+    """Computes, then lets ``harm`` at the resources of each execution."""
+
+    def __init__(self, harm, instead=False):
+        super().__init__()
+        self.harm, self.instead = harm, instead
+
+    def compile(self, desc, half_precision=False):
+        executable = super().compile(desc, half_precision)
+        bind = executable.bind
+
+        def bind_and_harm(resources):
+            return (*(() if self.instead else bind(resources)), lambda: self.harm(resources))
+
+        executable.bind = bind_and_harm
+        return executable
+
+
+def verdict(harm, name=NAME, instead=False):
+    return run_case(case_by_name(name), Device.from_backend(Saboteur(harm, instead)))
+
+
+@pytest.mark.parametrize("name", case_names("quick")[::29])
+def test_a_faithful_executor_passes(name):
+    result = verdict(lambda resources: None, name)
+    assert result.ok, result
+
+
+def test_a_write_before_the_output_is_seen():
+    def harm(resources):
+        output = resources.outputs[0]
+        output.buffer[output.offset - 4] ^= 1
+
+    assert str(verdict(harm)) == "output_tensor: 1 bytes were written out of bounds, the first at byte -4"
+
+
+def test_a_write_after_the_output_is_seen():
+    def harm(resources):
+        output = resources.outputs[0]
+        output.buffer[output.offset + output.size : output.offset + output.size + 8] = 0
+
+    size = case_by_name(NAME).desc.output_tensor.byte_size
+    assert str(verdict(harm)) == f"output_tensor: 8 bytes were written out of bounds, the first at byte {size}"
+
+
+def test_a_changed_input_is_seen():
+    def harm(resources):
+        resources.inputs[1].buffer[resources.inputs[1].offset] ^= 1
+
+    assert str(verdict(harm)) == "b_tensor: 1 bytes of the input were changed"
+
+
+def test_elements_never_written_are_counted():
+    result = verdict(lambda resources: None, instead=True)
+    assert not result.ok
+    assert result.wrong == 15
+    assert result.problem == "output_tensor: 15 elements were never written"
+
+
+def test_one_wrong_element_is_seen():
+    def harm(resources):
+        output = resources.outputs[0]
+        output.buffer[output.offset] ^= 1
+
+    result = verdict(harm)
+    assert (result.ok, result.wrong, result.worst, result.max_ulp) == (False, 1, (0, 0), 1)
+
+
+def test_gaps_between_the_elements_of_an_output_may_change():
+    case = case_by_name(NAME)
+    tensor = case.desc.output_tensor
+    occupied = tensor.encode(np.full(tensor.sizes, -1.0, np.float32)) != 0
+    assert not occupied.all()
+
+    def harm(resources):
+        output = resources.outputs[0]
+        inside = output.buffer[output.offset : output.offset + output.size]
+        inside[~occupied.reshape(-1, 4).any(1).repeat(4)] ^= 0xFF
+
+    assert verdict(harm).ok
+
+
+def test_either_of_two_updates_may_win_unless_the_device_is_deterministic():
+    name = next(n for n in case_names("full") if n.startswith("scatter_elements-int32") and "duplicates" in n)
+    case = case_by_name(name)
+    first = case.outcomes(case.inputs())[1][0]
+
+    def harm(resources):
+        output, tensor = resources.outputs[0], case.desc.output_tensor
+        output.buffer[output.offset : output.offset + tensor.byte_size] = tensor.encode(first)
+
+    assert (first != case.outcomes(case.inputs())[0][0]).any()
+    assert verdict(harm, name).ok
+    strict = Saboteur(harm)
+    strict.target = Device("numpy", deterministic=True).backend.target
+    assert not run_case(case, Device.from_backend(strict)).ok
+
+
+def test_a_result_that_no_update_gives_is_wrong():
+    name = next(n for n in case_names("full") if n.startswith("scatter_elements-int32") and "duplicates" in n)
+
+    def harm(resources):
+        resources.outputs[0].buffer[resources.outputs[0].offset] ^= 1
+
+    assert not verdict(harm, name).ok

@@ -1,0 +1,111 @@
+"""Which adapter a device takes."""
+
+import warnings
+
+import pytest
+
+import dmlgpu
+from dmlgpu import AdapterInfo, AdapterNotFound, Device, SoftwareAdapterWarning
+from dmlgpu.device import adapters, device
+from dmlgpu.device.numpy_backend import NUMPY_ADAPTER
+from tests.unit.device_objects import raises
+
+CARD = AdapterInfo("GeForce", "Vulkan", "discrete", "NVIDIA", "550.1")
+SOFTWARE = AdapterInfo("llvmpipe", "Vulkan", "cpu", "Mesa", "Mesa 25")
+NUMPY = str(NUMPY_ADAPTER)
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    monkeypatch.delenv("DMLGPU_ADAPTER", raising=False)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Makes wgpu report certain adapters."""
+    return lambda *found: monkeypatch.setattr(adapters.gpu, "adapters", lambda: found)
+
+
+def test_numpy_comes_last(machine):
+    machine(SOFTWARE, CARD)
+    assert dmlgpu.adapters() == (SOFTWARE, CARD, NUMPY_ADAPTER)
+
+
+def test_hardware_goes_first_without_a_word(machine):
+    machine(SOFTWARE, CARD)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert adapters.choose() is CARD
+
+
+@pytest.mark.parametrize(
+    ("found", "chosen", "text"),
+    [
+        ((SOFTWARE,), SOFTWARE, "no hardware adapter was found: dmlgpu runs on 'Vulkan: llvmpipe (Mesa 25)'"),
+        ((), NUMPY_ADAPTER, f"no GPU adapter was found: dmlgpu runs on '{NUMPY}'"),
+    ],
+)
+def test_software_is_announced(machine, found, chosen, text):
+    machine(*found)
+    with pytest.warns(SoftwareAdapterWarning) as caught:
+        assert adapters.choose() is chosen
+    assert [str(one.message) for one in caught] == [
+        f"{text}, in software; name an adapter in DMLGPU_ADAPTER or Device(adapter=...) to silence this"
+    ]
+
+
+def test_the_warning_points_at_the_caller(machine):
+    machine()
+    with pytest.warns(SoftwareAdapterWarning) as caught:
+        Device()
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("wish", "chosen"),
+    [("geforce", CARD), ("MESA", SOFTWARE), (0, SOFTWARE), ("1", CARD), (2, NUMPY_ADAPTER), (CARD, CARD)],
+)
+def test_a_wish(machine, wish, chosen):
+    machine(SOFTWARE, CARD)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert adapters.choose(wish) is chosen
+
+
+def test_the_environment_chooses(machine, monkeypatch):
+    machine(SOFTWARE, CARD)
+    for value, chosen in (("llvm", SOFTWARE), ("1", CARD), ("", CARD)):
+        monkeypatch.setenv("DMLGPU_ADAPTER", value)
+        assert adapters.choose() is chosen
+    assert adapters.choose("geforce") is CARD
+
+
+def test_asking_for_numpy_does_not_look_at_drivers(monkeypatch):
+    monkeypatch.setattr(adapters.gpu, "adapters", None)
+    assert Device(" NumPy ").adapter is NUMPY_ADAPTER
+
+
+@pytest.mark.parametrize("wish", ["radeon", 3, -1])
+def test_no_match_lists_them_all(machine, wish):
+    machine(SOFTWARE, CARD)
+    with raises(
+        AdapterNotFound,
+        f"no adapter matches {wish!r}; available adapters:\n  0: Vulkan: llvmpipe (Mesa 25)\n"
+        f"  1: Vulkan: GeForce (550.1)\n  2: {NUMPY}",
+    ):
+        Device(wish)
+
+
+def test_the_default_device_is_kept_until_it_is_removed(monkeypatch):
+    monkeypatch.setattr(device, "_default", None)
+    monkeypatch.setenv("DMLGPU_ADAPTER", "numpy")
+    first = dmlgpu.default_device()
+    assert dmlgpu.default_device() is first
+    first.remove()
+    second = dmlgpu.default_device()
+    assert second is not first
+    assert second.removed_reason is None
+
+
+def test_numpy_has_no_wgpu_device():
+    assert Device("numpy").parent is None

@@ -1,0 +1,40 @@
+"""The public face: what ``import dmlgpu`` offers and what it loads."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dmlgpu
+
+PROGRAM = """
+import sys
+import dmlgpu
+heavy = [name for name in ("wgpu", "numpy", "jinja2") if name in sys.modules]
+print(heavy, [name for name in sys.modules if name.startswith("dmlgpu.")])
+"""
+
+
+def test_importing_loads_nothing_else():
+    loaded = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True).stdout
+    assert loaded.strip() == "[] []"
+
+
+@pytest.mark.parametrize("name", dmlgpu.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(dmlgpu, name) is not None
+    assert name in dir(dmlgpu)
+
+
+def test_unknown_names():
+    with pytest.raises(AttributeError, match=r"^module 'dmlgpu' has no attribute 'Devise'$"):
+        dmlgpu.Devise  # noqa: B018
+
+
+def test_public_names_are_declared_for_type_checkers():
+    source = Path(dmlgpu.__file__).read_text(encoding="utf-8")
+    declared = {
+        line.rsplit(" as ", 1)[1] for line in source.splitlines() if line.startswith("    from ") and " as " in line
+    }
+    assert declared == set(dmlgpu.__all__)
