@@ -154,7 +154,7 @@ class Body:
             have the output's coordinates.
         start, step: the body is affine: its one input is read at start + step * at, dimension by dimension, so that
             over a tensor in memory it is a mere view.
-        words: see 64-bit operands as pairs of words even where the adapter computes on 64 bits.
+        words: see 64-bit operands as pairs of words, and halves as f32, even where the adapter computes on them.
     """
 
     file: str
@@ -225,7 +225,7 @@ class Reduce:
         source: what is reduced, or (``of_partials``) a PARTIAL step's accumulators, along their last dimension.
         axes: the reduced dimensions of the source, ascending.
         output: has size 1 along the axes; for a PARTIAL step the accumulators, one more dimension at the end.
-        words: see 64-bit operands as pairs of words.
+        words: as for ``Body``.
     """
 
     label: str

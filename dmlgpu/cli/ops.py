@@ -54,7 +54,7 @@ def is_implemented(entry: OperatorSchema) -> bool:
 
 
 def shader_paths(entry: OperatorSchema) -> tuple[str, ...]:
-    """The operator's shaders, or those of the newer operator of its line that it runs as; empty where there are none."""
+    """The operator's shaders, or those of the newer operator that it runs as; empty where there are none."""
     if not is_implemented(entry):
         return ()
     files = operators.shader_files(entry.name)

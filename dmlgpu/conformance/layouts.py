@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -48,31 +48,14 @@ def place(
 
 def strides(sizes: Sequence[int], layout: Layout, rng: np.random.Generator) -> tuple[int, ...] | None:
     """Strides in elements for a layout; None where the layout gives none (PACKED, SLACK, MIXED)."""
-    rank = len(sizes)
-    match layout:
-        case Layout.EXPLICIT:
-            return packed_strides(sizes)
-        case Layout.PERMUTED:
-            return _nested(sizes, rng.permutation(rank))
-        case Layout.ALIGNED:
-            return _nested(sizes, range(rank)[::-1], pitch=4)
-        case Layout.NEAR:
-            return _nested(sizes, range(rank)[::-1], pitch=4, off=1 if rng.integers(2) else -1)
-        case Layout.PADDED:
-            return _nested(sizes, rng.permutation(rank), gaps=rng.integers(0, 4, rank), first=int(rng.integers(1, 3)))
-        case Layout.STRIDED:
-            step = int(rng.integers(2, 4))
-            return tuple(step * stride for stride in packed_strides(sizes))
-        case Layout.INTERLEAVED:
-            return _interleaved(sizes, rng)
-        case Layout.BROADCAST:
-            return _broadcast(sizes, rng)
-    return None
+    maker = _MAKERS.get(layout)
+    return None if maker is None else maker(sizes, rng)
 
 
 def _nested(
     sizes: Sequence[int],
     order: Sequence[int] | np.ndarray,
+    *,
     pitch: int = 1,
     off: int = 0,
     gaps: Sequence[int] | np.ndarray | None = None,
@@ -128,8 +111,42 @@ def _broadcast(sizes: Sequence[int], rng: np.random.Generator) -> tuple[int, ...
     return tuple(0 if again else stride for stride, again in zip(stored, repeated, strict=True))
 
 
+def _permuted(sizes: Sequence[int], rng: np.random.Generator) -> tuple[int, ...]:
+    return _nested(sizes, rng.permutation(len(sizes)))
+
+
+def _aligned(sizes: Sequence[int], rng: np.random.Generator) -> tuple[int, ...]:
+    return _nested(sizes, range(len(sizes))[::-1], pitch=4)
+
+
+def _near(sizes: Sequence[int], rng: np.random.Generator) -> tuple[int, ...]:
+    return _nested(sizes, range(len(sizes))[::-1], pitch=4, off=1 if rng.integers(2) else -1)
+
+
+def _padded(sizes: Sequence[int], rng: np.random.Generator) -> tuple[int, ...]:
+    gaps = rng.integers(0, 4, len(sizes))
+    return _nested(sizes, rng.permutation(len(sizes)), gaps=gaps, first=int(rng.integers(1, 3)))
+
+
+def _strided(sizes: Sequence[int], rng: np.random.Generator) -> tuple[int, ...]:
+    step = int(rng.integers(2, 4))
+    return tuple(step * stride for stride in packed_strides(sizes))
+
+
+_MAKERS: Mapping[Layout, Callable[[Sequence[int], np.random.Generator], tuple[int, ...]]] = {
+    Layout.EXPLICIT: lambda sizes, rng: packed_strides(sizes),
+    Layout.PERMUTED: _permuted,
+    Layout.ALIGNED: _aligned,
+    Layout.NEAR: _near,
+    Layout.PADDED: _padded,
+    Layout.STRIDED: _strided,
+    Layout.INTERLEAVED: _interleaved,
+    Layout.BROADCAST: _broadcast,
+}
+
+
 def draw_sizes(rng: np.random.Generator, rank: int, most: int = 4096) -> tuple[int, ...]:
-    """Random sizes from ``EDGE_SIZES`` with at most ``most`` elements; the inner dimensions get the large ones first."""
+    """Random sizes from ``EDGE_SIZES`` with at most ``most`` elements; inner dimensions get the large ones first."""
     sizes: list[int] = []
     for left in range(rank, 0, -1):
         room = most // math.prod(sizes)

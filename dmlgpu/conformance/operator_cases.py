@@ -5,8 +5,8 @@ A case is a pure function of its ``Key``, and its name spells the key:
     gather_nd1-float16-int64-2x3x4-permuted-negative-s17
     operator   types         sizes layout   variant  seed
 
-What the key leaves open (axes, windows, counts, contents) is drawn from generators seeded with the name. So cases can be
-listed, sampled, shrunk by Hypothesis and rebuilt from their names alone. Examples of DirectML's pages are named
+What the key leaves open (axes, windows, counts, contents) is drawn from generators seeded with the name. So cases can
+be listed, sampled, shrunk by Hypothesis and rebuilt from their names alone. Examples of DirectML's pages are named
 ``gather_nd1-example1``.
 """
 
@@ -32,6 +32,7 @@ from dmlgpu.schema import loader
 from dmlgpu.tensor import MAX_DIMENSIONS, TensorDesc, has_overlap
 
 Types = tuple[DataType, ...]
+SizesList = tuple[tuple[int, ...], ...]
 
 PLAIN = ""
 """Variant: nothing special."""
@@ -76,8 +77,8 @@ class OperatorCases(ABC):
 
     desc_class: ClassVar[type[OperatorDesc]]
     quick_count: ClassVar[int] = 60
-    large_sizes: ClassVar[tuple[tuple[int, ...], ...]] = ((65537, 129),)
-    long_sizes: ClassVar[tuple[tuple[int, ...], ...]] = ()
+    large_sizes: ClassVar[SizesList] = ((65537, 129),)
+    long_sizes: ClassVar[SizesList] = ()
     random_count: ClassVar[int] = 100
 
     # ---- What an operator says -------------------------------------------------------------------------------------

@@ -41,7 +41,8 @@ def ulp(array: Array) -> Bound:
         _, exponent = np.frexp(np.abs(array.astype(np.float64)))
     smallest = math.frexp(float(limits.smallest_subnormal))[1] - 1
     largest = math.frexp(float(limits.max))[1] - 1
-    exponent = np.where(np.isfinite(array), exponent - 1 - limits.nmant, largest - limits.nmant)
+    exponent = np.where(array == 0, smallest, exponent - 1 - limits.nmant)
+    exponent = np.where(np.isfinite(array), exponent, largest - limits.nmant)
     return np.ldexp(1.0, np.maximum(exponent, smallest))
 
 
@@ -154,9 +155,9 @@ class Ulp(Tolerance):
 class Accumulated(Tolerance):
     """A sum of ``terms`` floats: the bound grows with the terms and their absolute sum; integers exactly.
 
-    Adding n numbers, pairwise or in tiles of at most 128, gives an error of at most
-    ``(min(n, 128) + log2(n)) * u * sum(|x|)``, u being half a ULP of 1 in the type that is added in: float32, or float64
-    for float64. A running float32 over a long axis exceeds it. One ULP of the output covers the last rounding.
+    Adding n numbers, pairwise or in tiles of at most 64, gives an error of at most
+    ``(min(n, 64) + log2(n)) * u * sum(|x|)``, u being half a ULP of 1 in the type that is added in: float32, or
+    float64 for float64. A running float32 over a long axis exceeds it. One ULP of the output covers the last rounding.
     """
 
     terms: int
@@ -181,7 +182,7 @@ class Accumulated(Tolerance):
         if magnitude is None:
             raise ValueError("Accumulated needs the sum of absolute values of every output element")
         unit = 2.0**-53 if expected.dtype == np.float64 else 2.0**-24
-        growth = min(self.terms, 128) + math.log2(max(self.terms, 1))
+        growth = min(self.terms, 64) + math.log2(max(self.terms, 1))
         return growth * unit * magnitude + ulp(expected)
 
     def __str__(self) -> str:

@@ -41,16 +41,16 @@ def mixed(rng: np.random.Generator, data_type: DataType, sizes: Sequence[int]) -
 
 
 def specials(data_type: DataType) -> Array:
-    """The values at which arithmetic goes wrong: limits, zeros, infinities, NaN, subnormals, halves between integers."""
+    """Where arithmetic goes wrong: limits, zeros, infinities, NaN, subnormals, halves between integers."""
     dtype = data_type.numpy
     if not data_type.is_float:
-        limits = np.iinfo(dtype)
+        integers = np.iinfo(dtype)
         middle = 1 << (data_type.bits // 2)
-        values = [limits.min, limits.min + 1, limits.max - 1, limits.max, 0, 1, middle - 1, middle, middle + 1]
+        values = [integers.min, integers.min + 1, integers.max - 1, integers.max, 0, 1, middle - 1, middle, middle + 1]
         return np.array(values + ([-1, -middle] if data_type.is_signed else []), dtype)
-    limits = np.finfo(dtype)
-    positive = [0.0, np.inf, limits.max, limits.smallest_normal, limits.smallest_subnormal, 1.0, 0.5, 1.5, 2.5]
-    return np.array([np.nan, *positive, *(-np.array(positive, dtype)), 1 - float(limits.epsneg)], dtype)
+    floats = np.finfo(dtype)
+    positive = [0.0, np.inf, floats.max, floats.smallest_normal, floats.smallest_subnormal, 1.0, 0.5, 1.5, 2.5]
+    return np.array([np.nan, *positive, *(-np.array(positive, dtype)), 1 - float(floats.epsneg)], dtype)
 
 
 def conversion_edges(data_type: DataType, target: DataType) -> Array:

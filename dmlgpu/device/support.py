@@ -89,8 +89,7 @@ def _operator_support(query: OperatorSupportQuery, level: FeatureLevel, refusal:
         if level < schema.feature_level:
             return OperatorSupport(False, _too_late(schema, level))
         refusals = list(_refusals(schema, query.data_types, level, refusal))
-        # The adapter's reason says more than that other values of an attribute do not take the types.
-        refused = None if None in refusals else next(filter(_is_the_adapters, refusals), refusals[-1])
+        refused = None if None in refusals else min(refusals, key=_distance)
     return OperatorSupport(refused is None, "" if refused is None else str(refused))
 
 
@@ -99,6 +98,11 @@ def _refusals(
 ) -> Iterator[DmlError | None]:
     """What the device says to each probe with these types."""
     return map(refusal, probes(schema, types, level))
+
+
+def _distance(refused: DmlError | None) -> int:
+    """How little a refusal says: values of an attribute that do not take the types at all say the least."""
+    return 0 if _is_the_adapters(refused) else 1 if isinstance(refused, OperatorNotImplemented) else 2
 
 
 def _is_the_adapters(refused: DmlError | None) -> bool:

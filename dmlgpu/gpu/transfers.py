@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ _FLUSH_BYTES = 64 << 20
 _SMALLEST_STAGING = 1 << 16
 _KEPT_STAGING = 4
 _MAP_ALIGNMENT = 8
+_PAUSE = 1e-4
 
 
 class Transfers:
@@ -92,13 +94,11 @@ class Transfers:
         """Map, copy, unmap. Call with the lock held."""
         start = offset // _MAP_ALIGNMENT * _MAP_ALIGNMENT
         extent = offset + size - start
-        outcome: list[bool] = []
+        mapping = _Mapping()
         with self._context.reporting(f"read of {size:,} bytes"):
-            native.map_for_reading(buffer, start, extent, outcome.append)
-            while not outcome:
-                if native.poll(self._context.device) and not outcome:
-                    raise DmlError(f"{self._context.info}: the driver does not map a buffer of an idle queue")
-            if not outcome[0]:
+            native.map_for_reading(buffer, start, extent, mapping.arrive)
+            mapping.wait(self._context)
+            if not mapping.success:
                 raise DmlError(f"{self._context.info}: the driver could not map {size:,} bytes for reading")
             try:
                 return native.mapped_bytes(buffer, start, extent)[offset - start :].copy()
@@ -121,3 +121,20 @@ class Transfers:
         if len(self._staging) > _KEPT_STAGING:
             self._staging.remove(smallest := min(self._staging, key=lambda kept: int(kept.size)))
             smallest.destroy()
+
+
+class _Mapping:
+    """A mapping under way. Its answer may come in another thread's poll, shortly after this thread's has returned."""
+
+    def __init__(self) -> None:
+        self.success = False
+        self._event = threading.Event()
+
+    def arrive(self, success: bool) -> None:
+        self.success = success
+        self._event.set()
+
+    def wait(self, context: Context) -> None:
+        while not self._event.is_set():
+            native.poll(context.device)
+            self._event.wait(_PAUSE)

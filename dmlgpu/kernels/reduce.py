@@ -19,7 +19,7 @@ class Reduction:
     Attributes:
         file: the shader with ``acc_t``, ``lift``, ``merge``, ``finish``.
         accumulator, lanes: type and count of the numbers that an accumulator consists of.
-        words: see 64-bit operands as pairs of words.
+        words: as for ``plan.Body``.
         constants: values for the shader.
     """
 

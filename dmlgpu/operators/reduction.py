@@ -116,5 +116,5 @@ class Reduce(_AlongAxes):
         """A sum."""
         data_type = desc.input_tensor.data_type
         if data_type.is_float:
-            return cls.plan(desc, Reduction("reduction/reduce_sum_float", DataType.FLOAT32, 2, words=False), target)
+            return cls.plan(desc, Reduction("reduction/reduce_sum_float", DataType.FLOAT32, 2, words=True), target)
         return cls.plan(desc, Reduction("reduction/reduce_sum", data_type, 1, words=False), target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from dmlgpu.wgsl.linker import link, prefix
 from dmlgpu.wgsl.types import LANE_NAMES, Access, Scalar, access, block_of, decode, edge, encode, scalar_of, vector
 
 MODULUS = 1 << 32
+
+_HALVES = re.compile(r"\bf16\b")
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,8 @@ class Builder:
     def finish(self, text: str, immediates: bool) -> str:
         """The whole shader: head, library, virtual tensors, and the given text."""
         head = templates.render("access/head", buffers=[buffer.block for buffer in self.buffers], immediates=immediates)
-        return link(head + "".join(self._functions) + text)
+        linked = link(head + "".join(self._functions) + text)
+        return f"enable f16;\n{linked}" if _HALVES.search(linked) else linked
 
     def source(self, name: str, source: Source, raw: bool, words: bool) -> str:
         """The accessor of a source, in memory or virtual."""
@@ -120,7 +124,7 @@ class Builder:
             )
         value = edge(source.data_type, kind, lanes, value)
         wanted = scalar_of(source.data_type, self.target, words)
-        value = _between(value, kind, wanted)
+        value = _between(value, kind, wanted, lanes)
         return templates.render(
             "access/virtual", name=name, rank=source.rank, scalar=wanted.wgsl, unit=vector(wanted, lanes), value=value
         )
@@ -210,7 +214,8 @@ class _Region:
             if isinstance(source, Body) and source.kind is BodyKind.APPLY:
                 expression = self._applied(source, is_root)
                 own = scalar_of(source.data_type, self.builder.target, source.words)
-                expression = _between(expression, own, scalar_of(source.data_type, self.builder.target, words))
+                wanted = scalar_of(source.data_type, self.builder.target, words)
+                expression = _between(expression, own, wanted, source.lanes)
             else:
                 expression = self._loaded(source, words)
             name = f"v{len(self.values)}"
@@ -246,10 +251,12 @@ def _float(number: float, kind: Scalar) -> str:
     return f"f64({f32_literal(number)})" if kind is Scalar.F64 else f32_literal(number)
 
 
-def _between(expression: str, given: Scalar, wanted: Scalar) -> str:
-    """A 64-bit value from the adapter's own type to words or back."""
+def _between(expression: str, given: Scalar, wanted: Scalar, lanes: int) -> str:
+    """A value from the adapter's own type for it to the one that every adapter has, or back."""
     if given is wanted:
         return expression
+    if Scalar.F16 in (given, wanted):
+        return f"{vector(wanted, lanes)}({expression})"
     return {
         (Scalar.I64, Scalar.I64_WORDS): f"words_of_i64({expression})",
         (Scalar.U64, Scalar.U64_WORDS): f"words_of_u64({expression})",

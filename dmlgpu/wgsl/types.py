@@ -14,6 +14,7 @@ class Scalar(enum.StrEnum):
     """The type of one element inside a body."""
 
     F32 = "f32"
+    F16 = "f16"
     I32 = "i32"
     U32 = "u32"
     I64 = "i64"
@@ -59,12 +60,14 @@ def scalar_of(data_type: DataType, target: Target, words: bool) -> Scalar:
 
     Args:
         data_type: type of the tensor.
-        target: whether it computes on 64 bits.
-        words: take 64-bit elements as pairs of words in any case.
+        target: whether it computes on 64 bits, and natively on halves (in its features only where the caller allows it).
+        words: take 64-bit elements as pairs of words, and halves as f32, in any case.
 
     Raises:
         NotSupported: for FLOAT64 arithmetic where the adapter has none.
     """
+    if data_type is DataType.FLOAT16 and target.has("shader-f16") and not words:
+        return Scalar.F16
     if data_type in _NARROW:
         return _NARROW[data_type]
     native, pair, feature = _WIDE[data_type]
@@ -167,7 +170,7 @@ def _decode_wide(a: Access) -> str:
 def _decode_lane(a: Access, word: str, shift: str) -> str:
     bits = a.data_type.bits
     if a.data_type is DataType.FLOAT16:
-        return f"f32_of_half(extractBits({word}, {shift}, 16u))"
+        return f"{a.kind}_of_half(extractBits({word}, {shift}, 16u))"
     if bits < 32:
         source = f"bitcast<i32>({word})" if a.kind is Scalar.I32 else word
         return f"extractBits({source}, {shift}, {bits}u)"
@@ -195,7 +198,7 @@ def encode(a: Access) -> str:
 def _encode_lane(a: Access, value: str) -> str:
     bits = a.data_type.bits
     if a.data_type is DataType.FLOAT16:
-        return f"half_of_f32({value})"
+        return f"half_of_{a.kind}({value})"
     if bits < 32:
         return f"extractBits(bitcast<u32>({value}), 0u, {bits}u)"
     return value if a.kind is Scalar.U32 else f"bitcast<u32>({value})"
@@ -203,7 +206,7 @@ def _encode_lane(a: Access, value: str) -> str:
 
 def edge(data_type: DataType, kind: Scalar, lanes: int, expression: str) -> str:
     """A virtual tensor's value: rounded or wrapped to the tensor's type exactly as a store would."""
-    if data_type.bits >= 32:
+    if data_type.bits >= 32 or kind is Scalar.F16:
         return expression
     if data_type is DataType.FLOAT16:
         return f"round_to_half{'' if lanes == 1 else lanes}({expression})"

@@ -25,6 +25,16 @@ fn f32_of_half(half: u32) -> f32 {
     return bitcast<f32>(sign | ((exponent + 112u) << 23u) | (fraction << 13u));
 }
 
+// For adapters that compute on halves, where the caller allows it. naga has no bitcast between a word and vec2<f16>; the
+// way through f32 is exact.
+fn f16_of_half(half: u32) -> f16 {
+    return f16(f32_of_half(half));
+}
+
+fn half_of_f16(x: f16) -> u32 {
+    return half_of_f32(f32(x));
+}
+
 fn round_to_half(x: f32) -> f32 {
     return f32_of_half(half_of_f32(x));
 }

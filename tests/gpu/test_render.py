@@ -32,6 +32,7 @@ from dmlgpu.plan import (
     Role,
     Tensor,
     View,
+    apply,
     constants,
 )
 from dmlgpu.tensor import TensorDesc, packed_strides
@@ -301,7 +302,7 @@ def test_halves_are_rounded_between_bodies(either: GpuBackend) -> None:
 @pytest.mark.parametrize("size", [3, 4, 6], ids=lambda n: f"{n} elements")
 def test_narrow_integers_wrap_between_bodies(either: GpuBackend, data_type: DataType, size: int) -> None:
     inputs, limits = Inputs(), np.iinfo(data_type.numpy)
-    a = inputs.add(np.resize(np.array([limits.max, limits.min, 7, -1 % 256], data_type.numpy), size))
+    a = inputs.add(np.resize(np.array([limits.max, limits.min, 7, limits.max - 1], data_type.numpy), size))
     b = inputs.add(np.resize(np.array([limits.min, limits.max, 9, 1], data_type.numpy), size))
     wider = cast(subtract(a, b), I32)
     assert_same(run_map(either, inputs, wider), wider.value)
@@ -493,7 +494,7 @@ def test_a_broken_body_is_shown_with_its_template(
     monkeypatch.setattr(templates, "root", lambda: tmp_path / "shaders")
     inputs = Inputs()
     x = inputs.add(np.zeros((3, 4), np.float32))
-    body = Body("elementwise/broken", F32, (3, 4), (("input", x.source),))
+    body = apply("elementwise/broken", F32, (3, 4), input=x.source)
     with pytest.raises(ShaderError) as caught:
         run_map(backend, inputs, Node(body, x.value))
     message = str(caught.value)

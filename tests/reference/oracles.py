@@ -40,7 +40,7 @@ def scatter_elements(source: Array, indices: Array, updates: Array, axis: int) -
 
 def best_place(line: list[Any], *, largest: bool, last: bool) -> int:
     """Index of the best number of a line, NaN skipped; of the first or last of equals; all NaN: the first or last."""
-    numbers = [(value, place) for place, value in enumerate(line) if value == value]
+    numbers = [(value, place) for place, value in enumerate(line) if not math.isnan(value)]
     if not numbers:
         return len(line) - 1 if last else 0
     best = (max if largest else min)(value for value, _ in numbers)

@@ -20,7 +20,8 @@ def ok(expected, got, tolerance, dtype=f32, magnitude=None):
 @pytest.mark.parametrize(
     ("value", "dtype", "expected"),
     [(1.0, f32, 2**-23), (1.99, f32, 2**-23), (2.0, f32, 2**-22), (0.0, f32, 2**-149), (1.0, f16, 2**-10),
-     (2**-14, f16, 2**-24), (2**-24, f16, 2**-24), (1.0, f64, 2**-52), (math.inf, f32, 2**104), (65504, f16, 32), (7, np.int8, 1)],
+     (2**-14, f16, 2**-24), (2**-24, f16, 2**-24), (1.0, f64, 2**-52), (math.inf, f32, 2**104), (65504, f16, 32),
+     (7, np.int8, 1)],
 )  # fmt: skip
 def test_ulp(value, dtype, expected):
     assert ulp(np.array([value], dtype))[0] == expected

@@ -31,10 +31,12 @@ class CastCases(OperatorCases):
 
     @property
     def types(self) -> tuple[Types, ...]:
+        """All combinations that the newest feature level allows."""
         table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
         return tuple(itertools.product(table["InputTensor"].types, table["OutputTensor"].types))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
         source_type, target_type = key.types
         source, output = place_all(key, rng, (source_type, key.sizes, False), (target_type, key.sizes, True))
 

@@ -26,13 +26,16 @@ class IdentityCases(OperatorCases):
 
     @property
     def types(self) -> tuple[Types, ...]:
+        """All combinations that the newest feature level allows."""
         table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
         return tuple((data_type,) for data_type in table["InputTensor"].types)
 
     def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
         return (PLAIN, SCALED)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
         data_type = key.types[0]
         source, output = place_all(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
         if key.variant != SCALED:
@@ -71,13 +74,16 @@ class _BinaryCases(OperatorCases):
 
     @property
     def types(self) -> tuple[Types, ...]:
+        """All combinations that the newest feature level allows."""
         table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
         return tuple((data_type,) for data_type in table["ATensor"].types)
 
     def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
         return (PLAIN, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
         data_type, sizes = key.types[0], key.sizes
         a, b, output = place_all(
             key, rng, (data_type, sizes, False), (data_type, sizes, False), (data_type, sizes, True)

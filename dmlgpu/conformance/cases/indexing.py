@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
 from dmlgpu import descs, reference
 from dmlgpu.conformance.case import Array, Arrays, Case
 from dmlgpu.conformance.layouts import Layout, place
-from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, place_all
 from dmlgpu.conformance.values import any_bits
 from dmlgpu.enums import DataType, FeatureLevel
 
@@ -30,10 +31,12 @@ class _IndexingCases(OperatorCases):
 
     @property
     def types(self) -> tuple[Types, ...]:
+        """All combinations that the newest feature level allows."""
         table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
         return tuple(itertools.product(table["InputTensor"].types, table["IndicesTensor"].types))
 
     def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
         return (PLAIN, OUTSIDE, NEGATIVE) if types[1].is_signed else (PLAIN, OUTSIDE)
 
 
@@ -42,9 +45,10 @@ class GatherNd1Cases(_IndexingCases):
     """GATHER_ND1: tuples of every length, batches, leading dimensions of size 1 that do not count."""
 
     batches = True
-    large_sizes = ((65537, 65), (20011, 64, 3))
+    large_sizes: ClassVar[SizesList] = ((65537, 65), (20011, 64, 3))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
         rank, large = len(key.sizes), math.prod(key.sizes) > 1 << 20
         ones = next((i for i, size in enumerate(key.sizes) if size > 1), rank - 1)
         counted = int(rng.integers(rank - ones, rank + 1))
@@ -89,7 +93,7 @@ class GatherNdCases(GatherNd1Cases):
     """GATHER_ND: as GATHER_ND1, without batches."""
 
     batches = False
-    large_sizes = ()
+    large_sizes: ClassVar[SizesList] = ()
 
 
 def _free_sizes(rng: np.random.Generator, count: int, room: int, large: bool) -> tuple[int, ...]:
@@ -131,12 +135,14 @@ def _outside(rng: np.random.Generator, index_type: DataType, extents: Array, siz
 class ScatterElementsCases(_IndexingCases):
     """SCATTER_ELEMENTS: each element updated at most once, or (DUPLICATES) at most twice."""
 
-    large_sizes = ((65537, 65),)
+    large_sizes: ClassVar[SizesList] = ((65537, 65),)
 
     def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
         return (*super().variants(types), DUPLICATES)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
         axis = int(rng.integers(len(key.sizes)))
         extent = key.sizes[axis]
         count = int(rng.integers(1, (2 if key.variant == DUPLICATES else 1) * extent + 1))
@@ -154,7 +160,7 @@ class ScatterElementsCases(_IndexingCases):
             indices = place(index_type, updated, Layout.PERMUTED, rng)
 
         def fill(contents: np.random.Generator) -> Arrays:
-            found = _places(contents, index_type, extent, axis, updated, key.variant)
+            found = _places(contents, index_type, updated, extent=extent, axis=axis, variant=key.variant)
             return any_bits(contents, data_type, key.sizes), found, any_bits(contents, data_type, updated)
 
         desc = descs.ScatterElements(
@@ -183,7 +189,7 @@ def _with_rivals(case: Case) -> Case:
 
 
 def _places(
-    rng: np.random.Generator, index_type: DataType, extent: int, axis: int, sizes: tuple[int, ...], variant: str
+    rng: np.random.Generator, index_type: DataType, sizes: tuple[int, ...], *, extent: int, axis: int, variant: str
 ) -> Array:
     """Indices that differ along the axis, or (DUPLICATES) occur at most twice."""
     pool = np.arange(extent).repeat(2 if variant == DUPLICATES else 1)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.conformance.case import Case
-from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, place_all
 from dmlgpu.conformance.values import any_bits
 from dmlgpu.enums import FeatureLevel
 
@@ -19,14 +21,16 @@ MIRRORED = "mirrored"  # SLICE1 only: stride -1 everywhere
 class _SlicingCases(OperatorCases):
     """Windows drawn per dimension, and the windows at the edge of what is contiguous."""
 
-    large_sizes = ((16_700_001,), (65537, 65))
+    large_sizes: ClassVar[SizesList] = ((16_700_001,), (65537, 65))
 
     @property
     def types(self) -> tuple[Types, ...]:
+        """All combinations that the newest feature level allows."""
         table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
         return tuple((data_type,) for data_type in table["InputTensor"].types)
 
     def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
         return (PLAIN, WHOLE, ROWS, SHIFTED)
 
 
@@ -54,9 +58,11 @@ class Slice1Cases(_SlicingCases):
     """SLICE1: strides of both signs; now and then the output leaves out the end of the window."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
         return (*super().variants(types), MIRRORED)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
         windows = _window(key, rng)
         reach = [1 + (size - 1) // abs(stride) for _, size, stride in windows]
         if key.variant == PLAIN:
@@ -78,9 +84,10 @@ class Slice1Cases(_SlicingCases):
 class SliceCases(_SlicingCases):
     """SLICE: positive strides."""
 
-    large_sizes = ()
+    large_sizes: ClassVar[SizesList] = ()
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
         windows = [(offset, 1 + (size - 1) // abs(step), abs(step)) for offset, size, step in _window(key, rng)]
         offsets, sizes, strides = zip(*windows, strict=True)
         data_type = key.types[0]

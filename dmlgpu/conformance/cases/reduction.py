@@ -52,13 +52,16 @@ class _PlaceCases(OperatorCases):
 
     @property
     def types(self) -> tuple[Types, ...]:
+        """All combinations that the newest feature level allows."""
         table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
         return tuple(itertools.product(table["InputTensor"].types, table["OutputTensor"].types))
 
     def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
         return (PLAIN, INNER, OUTER, EVERY, TIES, *([NAN] if types[0].is_float else []))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
         axes = _axes(key, rng)
         source, output = place_all(
             key, rng, (key.types[0], key.sizes, False), (key.types[1], _reduced(key.sizes, axes), True)
@@ -104,14 +107,17 @@ class ReduceCases(OperatorCases):
 
     @property
     def types(self) -> tuple[Types, ...]:
+        """All combinations that the newest feature level allows."""
         variant = next(v for v in self.schema.variants if ReduceFunction.SUM.name in v.members)
         table = self.schema.support_at(FeatureLevel.LEVEL_6_4, variant)
         return tuple((data_type,) for data_type in table["InputTensor"].types)
 
     def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
         return (PLAIN, INNER, OUTER, EVERY, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
         axes = _axes(key, rng)
         data_type = key.types[0]
         source, output = place_all(

@@ -1,0 +1,121 @@
+"""The command line as a whole: help, version, errors, exit codes, plain text in a pipe."""
+
+import importlib
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+import dmlgpu
+from dmlgpu.cli import app as cli_app
+from dmlgpu.cli.main import main
+from dmlgpu.errors import DeviceRemoved, InvalidArgument, OperatorNotImplemented
+from tests.unit.cli_process import dmlgpu as command
+
+VERBS = ("devices", "ops", "run", "demo")
+DECORATION = re.compile("[\x1b\u2500-\u259f]")
+
+
+def test_version():
+    done = command("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"dmlgpu {dmlgpu.__version__}\n", "")
+
+
+def test_help_names_every_verb_and_the_exit_codes():
+    done = command("--help")
+    assert done.returncode == 0
+    for verb in VERBS:
+        assert re.search(rf"^  {verb}  +\S", done.stdout, re.MULTILINE), verb
+    assert "Exit codes: 0 done; 1 it failed, or a result is wrong; 2 the command line" in done.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_a_verb_has_examples_and_is_plain_in_a_pipe(verb):
+    done = command(verb, "--help")
+    assert done.returncode == 0
+    assert f"  Examples:\n    dmlgpu {verb}" in done.stdout
+    assert "--adapter" in done.stdout or verb == "ops"
+    assert not DECORATION.search(done.stdout)
+
+
+def test_verbs_load_only_what_they_need():
+    watch = "import atexit, sys; atexit.register(lambda: print(*sys.modules, sep='\\n', file=sys.stderr))"
+    loaded = command("devices", setup=watch).stderr.split()
+    assert "wgpu" in loaded
+    assert not {"typer", "rich", "PIL", "skimage", "dmlgpu.operators"} & set(loaded)
+    loaded = command("ops", setup=watch).stderr.split()
+    assert not {"wgpu", "PIL", "skimage"} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("opps",), "Error: No such command 'opps'. Did you mean 'ops'?\n"),
+        (("ops", "--bogus"), "Error: No such option: --bogus\n"),
+        (("run",), "Error: Missing argument 'MODEL.json'.\n"),
+    ],
+)
+def test_usage_errors_are_2(arguments, message):
+    done = command(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(message)
+
+
+def test_no_verb_shows_the_help():
+    done = command()
+    assert done.returncode == 2
+    assert "Usage: dmlgpu [OPTIONS] COMMAND [ARGS]..." in done.stdout + done.stderr
+
+
+def test_unknown_adapter_lists_all():
+    done = command("devices", "--adapter", "nonesuch")
+    assert (done.returncode, done.stdout) == (2, "")
+    first, *listed = done.stderr.splitlines()
+    assert first == "dmlgpu: no adapter matches 'nonesuch'; available adapters:"
+    assert re.fullmatch(r"  \d+: NumPy: numpy \(NumPy .*\)", listed[-1])
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidArgument("expected this, got that"), 2),
+        (FileNotFoundError(2, "No such file or directory", "photo.png"), 2),
+        (OperatorNotImplemented("LSTM"), 1),
+        (DeviceRemoved("the device is gone"), 1),
+    ],
+)
+def test_errors_are_one_line_and_an_exit_code(error, code, monkeypatch, capsys):
+    def fail(**_):
+        raise error
+
+    monkeypatch.setattr(importlib.import_module("dmlgpu.cli.devices"), "show", fail)
+    assert main(["devices"]) == code
+    text = "photo.png: No such file or directory" if isinstance(error, OSError) else str(error)
+    assert capsys.readouterr() == ("", f"dmlgpu: {text}\n")
+
+
+def test_debug_shows_the_traceback():
+    done = command("--debug", "ops", "gathernd1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback (most recent call last):")
+    assert "dmlgpu.errors.InvalidArgument: DirectML has no operator 'gathernd1'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "extra", "arguments"),
+    [("typer", "cli", ("ops",)), ("PIL", "demo", ("demo",)), ("skimage", "demo", ("demo", "--adapter", "numpy"))],
+)
+def test_a_missing_extra_says_how_to_install_it(module, extra, arguments, tmp_path):
+    done = command(*arguments, setup=f"import sys; sys.modules['{module}'] = None", directory=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"dmlgpu: this needs {module}; install it with: pip install 'dmlgpu[{extra}]'\n"
+
+
+def test_adapter_from_the_environment_and_the_option_wins(monkeypatch):
+    taken = []
+    monkeypatch.setattr(cli_app, "_verb", lambda name: type("Verb", (), {"run": lambda *given: taken.append(given[2])}))
+    runner = CliRunner()
+    runner.invoke(cli_app.app, ["run", "m.json"], env={"DMLGPU_ADAPTER": "numpy"})
+    runner.invoke(cli_app.app, ["run", "m.json", "-a", "0"], env={"DMLGPU_ADAPTER": "numpy"})
+    runner.invoke(cli_app.app, ["run", "m.json"], env={"DMLGPU_ADAPTER": None})
+    assert taken == ["numpy", "0", None]

@@ -1,0 +1,101 @@
+"""``dmlgpu devices``."""
+
+import json
+
+import pytest
+
+from dmlgpu.backend import AdapterInfo
+from dmlgpu.cli import devices
+from dmlgpu.enums import DataType
+from tests.unit.cli_process import dmlgpu as command
+
+CARD = AdapterInfo(
+    name="Example GPU",
+    backend="Vulkan",
+    kind="discrete",
+    vendor="Example",
+    driver="Example 1.2",
+    features=("shader-f16", "shader-int64"),
+    limits={
+        "max-storage-buffers-per-shader-stage": 10,
+        "max-storage-buffer-binding-size": 1 << 30,
+        "max-compute-workgroup-storage-size": 49152,
+        "max-compute-workgroups-per-dimension": 65535,
+        "max-texture-dimension-1d": 8192,
+    },
+)
+NUMPY = AdapterInfo(name="numpy", backend="NumPy", kind="cpu", vendor="", driver="NumPy 2.0")
+
+
+@pytest.fixture
+def two_adapters(monkeypatch):
+    monkeypatch.setattr(devices, "adapters", lambda: (CARD, NUMPY))
+    monkeypatch.setattr(devices, "choose_adapter", lambda wanted, announce=True: NUMPY if wanted else CARD)
+
+
+def test_text_in_a_pipe(two_adapters, capsys):
+    devices.show()
+    assert capsys.readouterr().out == (
+        "0  Vulkan: Example GPU (default)\n"
+        "  kind        discrete\n"
+        "  vendor      Example\n"
+        "  driver      Example 1.2\n"
+        "  features    shader-f16, shader-int64\n"
+        "  data types  native: FLOAT32, UINT32, INT32, UINT64, INT64\n"
+        "              in 32-bit arithmetic: FLOAT16, UINT16, UINT8, INT16, INT8, UINT4, INT4\n"
+        "              moved only: FLOAT64\n"
+        "  limits      buffers per kernel 10, binding 1,024 MiB, workgroup memory 48 KiB, workgroups per axis 65,535\n"
+        "\n"
+        "1  NumPy: numpy\n"
+        "  kind        cpu, on the processor\n"
+        "  driver      NumPy 2.0\n"
+        "  data types  native: FLOAT32, FLOAT16, UINT32, UINT16, UINT8, INT32, INT16, INT8, FLOAT64, UINT64, INT64, "
+        "UINT4, INT4\n"
+    )
+
+
+def test_one_adapter_keeps_its_number(two_adapters, capsys):
+    devices.show("numpy")
+    assert capsys.readouterr().out.startswith("1  NumPy: numpy\n")
+
+
+def test_json(two_adapters, capsys):
+    devices.show(as_json=True)
+    card, numpy = json.loads(capsys.readouterr().out)
+    assert {key: card[key] for key in ("index", "name", "backend", "kind", "vendor", "driver", "default")} == {
+        "index": 0,
+        "name": "Example GPU",
+        "backend": "Vulkan",
+        "kind": "discrete",
+        "vendor": "Example",
+        "driver": "Example 1.2",
+        "default": True,
+    }
+    assert card["features"] == ["shader-f16", "shader-int64"]
+    assert card["limits"] == CARD.limits
+    assert card["data_types"]["INT64"] == "native"
+    assert card["data_types"]["FLOAT64"] == "moved only"
+    assert (numpy["index"], numpy["default"]) == (1, False)
+
+
+def test_every_data_type_is_told_of():
+    assert list(devices.data_type_support(CARD)) == [kind.name for kind in DataType if kind is not DataType.UNKNOWN]
+
+
+def test_64_bit_types_without_their_features():
+    plain = AdapterInfo(name="x", backend="OpenGL", kind="cpu", vendor="", driver="")
+    support = devices.data_type_support(plain)
+    assert (support["INT64"], support["UINT64"], support["FLOAT64"]) == (
+        "as pairs of words",
+        "as pairs of words",
+        "moved only",
+    )
+
+
+def test_this_machine():
+    listed = json.loads(command("devices", "--json").stdout)
+    assert listed[-1]["name"] == "numpy"
+    assert [entry["index"] for entry in listed] == list(range(len(listed)))
+    assert sum(entry["default"] for entry in listed) == 1
+    chosen = json.loads(command("devices", "--json", environment={"DMLGPU_ADAPTER": "numpy"}).stdout)
+    assert [entry["name"] for entry in chosen if entry["default"]] == ["numpy"]

@@ -1,0 +1,105 @@
+"""``dmlgpu ops``."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from dmlgpu import operators
+from tests.unit.cli_process import dmlgpu as command
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def listing():
+    return json.loads(command("ops", "--json").stdout)
+
+
+def test_the_whole_catalog_as_aligned_text():
+    done = command("ops")
+    heading, *rows = done.stdout.splitlines()
+    assert len(rows) == 177
+    columns = [heading.index(name) for name in ("operator", "level", "implemented", "family", "summary")]
+    row = next(row for row in rows if row.startswith("GATHER_ND1 "))
+    assert [row[start:stop].rstrip() for start, stop in zip(columns, [*columns[1:], None], strict=True)] == [
+        "GATHER_ND1",
+        "3_0",
+        "yes",
+        "indexing",
+        "GATHER_ND with leading batch dimensions shared by input, indices and output.",
+    ]
+
+
+def test_implemented_ones_only(listing):
+    shown = [row.split()[0] for row in command("ops", "--implemented").stdout.splitlines()[1:]]
+    assert set(shown) == operators.implemented()
+    assert [entry["name"] for entry in listing if entry["implemented"]] == shown
+
+
+def test_an_older_operator_belongs_to_the_family_of_the_one_it_runs_as(listing):
+    families = {entry["name"]: entry["family"] for entry in listing}
+    assert families["GATHER_ND"] == families["GATHER_ND1"] == "indexing"
+    assert families["LSTM"] == "-"
+
+
+def test_one_operator():
+    done = command("ops", "slice1")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("SLICE1: Copies a strided window out of the input")
+    for line in (
+        "  status         implemented",
+        "  class          dmlgpu.descs.Slice1",
+        "  since          feature level 2_1",
+        "  supersedes     SLICE",
+        "  fields         input_tensor: TENSOR (input)",
+        "                 input_window_strides: tuple of INT (attribute)",
+        "  shader         shaders/layout/slice1.wgsl",
+        "  reference      dmlgpu.reference.layout.slice1",
+        "  document       https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_slice1_operator_desc",
+    ):
+        assert line in [f"  {text[2:].split('  ')[0]:15}{text[2:].split('  ', 1)[1].lstrip()}" if text[2:3] != " " and text[:2] == "  " else text for text in lines] or line in lines, line
+    assert any(line.startswith("  formula") for line in lines)
+    assert any("from 2_1" in line for line in lines)
+
+
+def test_what_is_not_implemented_has_no_shader():
+    text = command("ops", "LSTM").stdout
+    assert "not implemented yet" in text
+    assert "shaders/" not in text
+
+
+def test_json_of_one_operator():
+    entry = json.loads(command("ops", "SCATTER", "--json").stdout)
+    assert entry["name"] == "SCATTER_ELEMENTS"
+    assert entry["aliases"] == ["SCATTER"]
+    assert [field["name"] for field in entry["fields"]] == [
+        "input_tensor",
+        "indices_tensor",
+        "updates_tensor",
+        "output_tensor",
+        "axis",
+    ]
+    assert entry["support"]["4_1"]["indices_tensor"] == {
+        "dimension_counts": [1, 8],
+        "types": ["INT64", "INT32", "UINT64", "UINT32"],
+    }
+
+
+def test_unknown_names_suggest_near_ones():
+    done = command("ops", "gathernd1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "dmlgpu: DirectML has no operator 'gathernd1'; similar names: GATHER_ND1, GATHER_ND, GATHER\n"
+
+
+def test_paths_that_are_printed_exist(listing):
+    for entry in listing:
+        if not entry["implemented"]:
+            continue
+        told = json.loads(command("ops", entry["name"], "--json").stdout)
+        assert told["shaders"], entry["name"]
+        assert all((ROOT / path).is_file() for path in told["shaders"]), told["shaders"]
+        module, _, function = told["reference"].rpartition(".")
+        assert callable(getattr(importlib.import_module(module), function))
