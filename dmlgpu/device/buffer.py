@@ -45,10 +45,10 @@ class Buffer(DeviceChild):
 
         Args:
             device: a device on the same wgpu device, see ``Device.from_wgpu``.
-            wgpu_buffer: a ``wgpu.GPUBuffer`` with the usages STORAGE, COPY_SRC and COPY_DST.
+            wgpu_buffer: a ``wgpu.GPUBuffer`` with the usage STORAGE; reading needs COPY_SRC, writing COPY_DST.
 
         Raises:
-            InvalidArgument: another device's buffer, a size that is no multiple of 4, or a missing usage.
+            InvalidArgument: another device's buffer, or a missing usage.
         """
         return device.wrap_buffer(wgpu_buffer, name)
 

@@ -20,6 +20,8 @@ class TensorDataTypeSupportQuery:
 class TensorDataTypeSupport:
     """Answer: true when every operator that lists the type, and that dmlgpu implements, runs with it on the adapter.
 
+    False as well when no implemented operator lists the type.
+
     Attributes:
         is_supported: natively or emulated.
         refused: the operators that do not run with it, each with the reason.

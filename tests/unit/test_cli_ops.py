@@ -50,17 +50,17 @@ def test_one_operator():
     lines = done.stdout.splitlines()
     assert lines[0].startswith("SLICE1: Copies a strided window out of the input")
     for line in (
-        "  status         implemented",
-        "  class          dmlgpu.descs.Slice1",
-        "  since          feature level 2_1",
-        "  supersedes     SLICE",
-        "  fields         input_tensor: TENSOR (input)",
-        "                 input_window_strides: tuple of INT (attribute)",
-        "  shader         shaders/layout/slice1.wgsl",
-        "  reference      dmlgpu.reference.layout.slice1",
-        "  document       https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_slice1_operator_desc",
+        "  status       implemented",
+        "  class        dmlgpu.descs.Slice1",
+        "  since        feature level 2_1",
+        "  supersedes   SLICE",
+        "  fields       input_tensor: TENSOR (input)",
+        "               input_window_strides: tuple of INT (attribute)",
+        "  shader       shaders/layout/slice1.wgsl",
+        "  reference    dmlgpu.reference.layout.slice1",
+        "  document     https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_slice1_operator_desc",
     ):
-        assert line in [f"  {text[2:].split('  ')[0]:15}{text[2:].split('  ', 1)[1].lstrip()}" if text[2:3] != " " and text[:2] == "  " else text for text in lines] or line in lines, line
+        assert line in lines, line
     assert any(line.startswith("  formula") for line in lines)
     assert any("from 2_1" in line for line in lines)
 

@@ -72,7 +72,7 @@ def test_a_malformed_model_is_2_and_names_the_key(model):
     assert re.fullmatch(r"dmlgpu: \S*commands\[0\].*\n", done.stderr), done.stderr
 
 
-def test_an_operator_that_is_not_implemented_is_1_or_2_and_named(model):
+def test_an_operator_that_is_not_implemented_is_1_and_named(model):
     dispatchables = {
         "relu": {
             "type": "DML_OPERATOR_ACTIVATION_RELU",

@@ -1,0 +1,48 @@
+"""The README's Python runs, in order, and gives what its comments say."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dmlgpu import InvalidDescription, TensorDesc, descs, operators
+from dmlgpu.enums import DataType
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def test_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DMLGPU_ADAPTER", "numpy")
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(block, names)
+    assert np.array_equal(names["indices"], [[1], [2]])
+    assert names["result"].read().view(np.uint32).tolist() == [1, 2]
+
+
+def test_quoted_error_is_what_is_raised() -> None:
+    quoted = "GATHER_ND1: indices_tensor.sizes[-1] must be at most input_dimension_count (2), got 3"
+    assert quoted in README.read_text()
+    desc = descs.GatherNd1(
+        input_tensor=TensorDesc(DataType.FLOAT32, (2, 2)),
+        indices_tensor=TensorDesc(DataType.INT32, (4, 3)),
+        output_tensor=TensorDesc(DataType.FLOAT32, (4, 2)),
+        input_dimension_count=2,
+        indices_dimension_count=2,
+        batch_dimension_count=0,
+    )
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(desc)
+    assert str(caught.value) == quoted
+
+
+def test_table_lists_what_is_implemented() -> None:
+    table = README.read_text().split("| family | operators |")[1].split("\n\n")[0]
+    listed = set(re.findall(r"[A-Z][A-Z0-9_]+", table))
+    prefixed = {name if name in operators.implemented() else f"ELEMENT_WISE_{name}" for name in listed}
+    functions = {"SUM", "ARGMIN", "ARGMAX", "SCATTER"}
+    assert {name for name in prefixed if name in operators.implemented()} == operators.implemented()
+    assert {name.removeprefix("ELEMENT_WISE_") for name in prefixed - operators.implemented()} <= functions
