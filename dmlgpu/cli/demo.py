@@ -47,7 +47,8 @@ def demo(
 def _subtitle(adapter: AdapterInfo, bench: Workbench, wrong: list[Observation]) -> str:
     checked = "all checked against NumPy" if not wrong else f"{len(wrong)} of them wrong"
     count = len(bench.observations)
-    return f"{count} dispatches of DirectML operators on {adapter.name} ({adapter.backend}), {checked}"
+    name = adapter.name.partition(" (")[0]
+    return f"{count} dispatches of DirectML operators on {name} ({adapter.backend}), {checked}"
 
 
 def _report(adapter: AdapterInfo, bench: Workbench, wrong: list[Observation]) -> None:

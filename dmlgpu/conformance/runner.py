@@ -110,7 +110,9 @@ def _offset(case: Case, number: int) -> int:
 
 def _execute(device: Device, operator: Any, inputs: Sequence[_Placed | None], outputs: Sequence[_Placed]) -> None:
     """Initialise the operator, run it once, wait for the end."""
-    persistent, scratch = operator.binding_properties.persistent_resource_size, []
+    commands = device.create_command_list()
+    scratch: list[Any] = []
+    persistent = operator.binding_properties.persistent_resource_size
     held = device.create_buffer(persistent, name="persistent") if persistent else None
     initializer = device.create_operator_initializer([operator])
     owned = [placed if placed is not None and placed.tensor.owned_by_dml else None for placed in inputs]
@@ -128,7 +130,6 @@ def _execute(device: Device, operator: Any, inputs: Sequence[_Placed | None], ou
             table.bind_persistent_resource(persistent_resource)
         device.create_command_recorder().record_dispatch(commands, dispatchable, table)
 
-    commands = device.create_command_list()
     handed_over = BufferArrayBinding([None if placed is None else placed.binding for placed in owned])
     record(initializer, [handed_over if any(owned) else None], [held], None)
     record(operator, bound, [placed.binding for placed in outputs], held)

@@ -7,7 +7,7 @@ import warnings
 
 from dmlgpu import gpu
 from dmlgpu.backend import AdapterInfo
-from dmlgpu.device.numpy_backend import NUMPY_ADAPTER
+from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 
 ADAPTER_VARIABLE = "DMLGPU_ADAPTER"
 """Environment variable that names the adapter where a program does not."""

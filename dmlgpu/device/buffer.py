@@ -65,7 +65,7 @@ class Buffer(DeviceChild):
     @property
     def description(self) -> str:
         """The buffer as messages name it."""
-        return describe_buffer(self._name, self._size)
+        return f"buffer {self._name!r}" if self._name else f"buffer of {self._size} bytes"
 
     def write(self, data: Any, offset: int = 0) -> None:
         """Put bytes into the buffer, after all submitted work. Fast when offset and length are multiples of 4.
@@ -129,11 +129,6 @@ class Buffer(DeviceChild):
         if self._released:
             raise InvalidState(f"{self.description}: {verb} after release")
         check_range(f"{self.description}: {verb}", self, offset, size)
-
-
-def describe_buffer(name: str | None, size: int) -> str:
-    """A buffer as messages name it."""
-    return f"buffer {name!r}" if name else f"buffer of {size} bytes"
 
 
 def check_range(caller: str, buffer: Buffer, offset: Any, size: Any) -> None:

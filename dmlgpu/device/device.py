@@ -11,7 +11,7 @@ from dmlgpu.backend import AdapterInfo, Backend
 from dmlgpu.device import support
 from dmlgpu.device.adapters import Choice, choose
 from dmlgpu.device.binding import BindingTable
-from dmlgpu.device.buffer import Buffer, describe_buffer, is_integer
+from dmlgpu.device.buffer import Buffer, is_integer
 from dmlgpu.device.child import DeviceChild, DmlObject, expect_child
 from dmlgpu.device.commands import CommandList, CommandRecorder, Fence, Queue
 from dmlgpu.device.features import (
@@ -24,7 +24,8 @@ from dmlgpu.device.features import (
     TensorDataTypeSupport,
     TensorDataTypeSupportQuery,
 )
-from dmlgpu.device.numpy_backend import NUMPY_ADAPTER, NumPyBackend
+from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
+from dmlgpu.device.numpy_backend import NumPyBackend
 from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, ports_of
 from dmlgpu.device.state import DeviceState
 from dmlgpu.enums import ExecutionFlags, FeatureLevel
@@ -280,7 +281,7 @@ class Device(DmlObject):
         self._state.check()
         if not is_integer(size) or size <= 0 or size % 4:
             raise InvalidArgument(f"create_buffer: size must be a positive multiple of 4 bytes, got {size!r}")
-        memory = self._state.call(self._state.backend.create_buffer, size, describe_buffer(name, size))
+        memory = self._state.call(self._state.backend.create_buffer, size, name or "unnamed")
         return Buffer(self, self._state, size=size, memory=memory, identity=memory, name=name)
 
     def wrap_buffer(self, wgpu_buffer: Any, name: str | None = None) -> Buffer:

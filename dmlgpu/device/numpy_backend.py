@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,20 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import reference
-from dmlgpu.backend import AdapterInfo, Range, Resources
+from dmlgpu.backend import Range, Resources
+from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import OperatorNotImplemented, OutOfMemory
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Profile, Target
 from dmlgpu.tensor import TensorDesc
-
-NUMPY_ADAPTER = AdapterInfo(
-    name="numpy",
-    backend="NumPy",
-    kind="cpu",
-    vendor="NumPy developers",
-    driver=f"NumPy {np.__version__}, Python {platform.python_version()}",
-)
-"""The adapter that is always there."""
 
 Memory: TypeAlias = NDArray[np.uint8]
 Work: TypeAlias = Callable[[], None]
@@ -114,13 +105,13 @@ class NumPyBackend:
         """
         if self._budget is not None and self._allocated + size > self._budget:
             raise OutOfMemory(
-                f"{label}: {size:,} bytes exceed the memory budget of {self._budget:,} bytes,"
+                f"buffer {label!r}: {size:,} bytes exceed the memory budget of {self._budget:,} bytes,"
                 f" of which {self._allocated:,} are in use"
             )
         try:
             memory = np.zeros(-(-size // 8), np.uint64).view(np.uint8)[:size]
         except MemoryError as error:
-            raise OutOfMemory(f"{label}: the host has no {size:,} bytes left") from error
+            raise OutOfMemory(f"buffer {label!r}: the host has no {size:,} bytes left") from error
         self._allocated += size
         return memory
 

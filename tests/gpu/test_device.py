@@ -219,8 +219,8 @@ def test_a_wgpu_device_destroyed_behind_our_back(adapter):
 
 def test_memory_budget(adapter):
     device = Device(adapter, memory_budget=1000)
-    with pytest.raises(OutOfMemory, match=r"1,000 bytes"):
-        device.create_buffer(1004)
+    with pytest.raises(OutOfMemory, match=r"^buffer 'weights': 1,004 bytes exceed the memory budget of 1,000 bytes"):
+        device.create_buffer(1004, "weights")
     with device.create_buffer(1000):
         pass
     device.create_buffer(1000)

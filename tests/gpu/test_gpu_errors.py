@@ -118,12 +118,11 @@ def test_a_binding_beyond_the_limit_for_its_offset(backend: GpuBackend) -> None:
     executable = backend.prepare(
         program(backend, kernel(backend, "s0[b0] = 1u;", [output_slot(0, limit)], label="all"))
     )
-    buffer = backend.create_buffer(limit + 16, "large")
+    buffer = backend.create_buffer(64, "small")  # sizes are looked at before the driver sees the buffer
     assert message(NotSupported, lambda: executable.bind(Resources((), (Range(buffer, 16, limit),)))) == (
         f"TEST: kernel 'all' binds {limit + 16:,} bytes of output 0, more than the {limit:,} that {backend.info} "
         "allows in one binding"
     )
-    backend.destroy_buffer(buffer)
 
 
 def test_a_program_for_immediates_where_there_are_none(adapter: AdapterInfo) -> None:

@@ -14,13 +14,14 @@ from dmlgpu.backend import AdapterInfo, Range, Resources
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.gpu import GpuBackend
 
-SPIN = "var x = s0[b0 + i]; for (var k = 0u; k < 30000u; k++) { x = x * 1664525u + 1013904223u; } s0[b0 + i] = x;"
+SPIN = "var x = s0[b0 + i]; for (var k = 0u; k < %du; k++) { x = x * 1664525u + 1013904223u; } s0[b0 + i] = x;"
 
 
 def slow_work(backend: GpuBackend) -> Sequence[object]:
-    """Work of some tenths of a second on a processor, a few milliseconds on a card."""
+    """Work of some milliseconds, on a processor and on a card."""
+    statement = SPIN % (4000 if backend.info.is_software else 200_000)
     buffer = backend.create_buffer(1 << 18, "slow")
-    executable = backend.prepare(program(backend, kernel(backend, SPIN, [output_slot(0, 1 << 18)], grid=1024)))
+    executable = backend.prepare(program(backend, kernel(backend, statement, [output_slot(0, 1 << 18)], grid=1024)))
     return executable.bind(Resources((), (Range(buffer, 0, 1 << 18),)))
 
 
@@ -126,7 +127,7 @@ def test_times_come_from_the_device_where_it_has_timestamps(backend: GpuBackend)
     elapsed = time.perf_counter() - start
     assert timing.source == ("gpu" if backend.target.has("timestamp-query") else "wall clock")
     assert timing.parts == ()
-    assert elapsed / 4 < timing.seconds <= elapsed
+    assert elapsed / 10 < timing.seconds <= elapsed
     quick = backend.time(fast)
     assert 0 < quick.seconds < timing.seconds
 

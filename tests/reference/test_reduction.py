@@ -120,6 +120,11 @@ def test_a_long_float_sum_is_as_good_as_exact():
     assert total(array, (0,))[0] == oracles.round_to_float(math.fsum(array.tolist()), np.float32)
 
 
+def test_float_sums_keep_what_float32_would_lose():
+    assert total(np.array([1e8, 1, -1e8], np.float32), (0,))[0] == 1
+    assert total(np.array([2048, 1, -2048], np.float16), (0,))[0] == 1
+
+
 def test_sums_of_infinities():
     array = np.array([[1, math.inf], [math.inf, -math.inf], [math.nan, 1]], np.float32)
     np.testing.assert_array_equal(total(array, (1,)), np.array([[math.inf], [math.nan], [math.nan]], np.float32))

@@ -7,7 +7,7 @@ import pytest
 import dmlgpu
 from dmlgpu import AdapterInfo, AdapterNotFound, Device, SoftwareAdapterWarning
 from dmlgpu.device import adapters, device
-from dmlgpu.device.numpy_backend import NUMPY_ADAPTER
+from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from tests.unit.device_objects import raises
 
 CARD = AdapterInfo("GeForce", "Vulkan", "discrete", "NVIDIA", "550.1")
