@@ -71,6 +71,7 @@ class GpuBackend:
         self._context = context
         self.info: AdapterInfo = context.info
         self.target: Target = context.target
+        self._without_half = dataclasses.replace(self.target, features=self.target.features - {"shader-f16"})
         self._allocator = Allocator(context, memory_budget)
         self._pipelines = Pipelines(context)
         self._queue = Queue(context, self._allocator)
@@ -118,10 +119,7 @@ class GpuBackend:
         return self.prepare(self._program(desc, half_precision))
 
     def _program(self, desc: Any, half_precision: bool) -> Program:
-        target = self.target
-        if not half_precision:
-            target = dataclasses.replace(target, features=target.features - {"shader-f16"})
-        return wgsl.program(desc, target)
+        return wgsl.program(desc, self.target if half_precision else self._without_half)
 
     def prepare(self, program: Program) -> GpuExecutable:
         """Make a rendered program ready to run.

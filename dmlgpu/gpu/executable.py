@@ -10,6 +10,7 @@ import wgpu
 
 from dmlgpu.backend import Range, Resources
 from dmlgpu.errors import BindingError, NotSupported
+from dmlgpu.gpu import native
 from dmlgpu.gpu.buffers import Allocator, Guard
 from dmlgpu.gpu.context import Context
 from dmlgpu.gpu.pipelines import Pipelines
@@ -29,8 +30,8 @@ class Binder:
     def __init__(self, context: Context, allocator: Allocator, pipelines: Pipelines):
         self.context, self.allocator, self.pipelines = context, allocator, pipelines
         self._alignment = context.limits["min-storage-buffer-offset-alignment"]
-        self._blocks: dict[tuple[int, ...], bytes] = {}
-        self._uniforms: dict[bytes, Any] = {}
+        self._blocks: dict[tuple[int, ...], Any] = {}
+        self._uniforms: dict[tuple[int, ...], Any] = {}
 
     def bind(self, operator: str, kernel: Kernel, pipeline: Any, resources: Resources, immediates: bool) -> KernelWork:
         """One dispatch of a kernel on resources.
@@ -47,7 +48,7 @@ class Binder:
             self._check_size(operator, kernel, binding, size + start - aligned)
             resource = {"buffer": buffer.wgpu, "offset": aligned, "size": size + start - aligned}
             entries.append({"binding": binding, "resource": resource})
-        block = self._block(tuple(bases))
+        key = tuple(bases)
         layout = self.pipelines.layout(len(kernel.slots), immediates)
         context = self.context
         with context.lock:
@@ -56,9 +57,10 @@ class Binder:
             guard.check(self.allocator.epoch, kernel.label)
             with context.reporting(f"{operator}: kernel {kernel.label!r}"):
                 if not immediates:
-                    entries.append({"binding": len(entries), "resource": {"buffer": self._uniform(block)}})
+                    entries.append({"binding": len(entries), "resource": {"buffer": self._uniform(key)}})
                 group = context.device.create_bind_group(label=kernel.label, layout=layout, entries=entries)
-        return KernelWork(pipeline, group, block if immediates else None, *kernel.grid, guard, kernel.label)
+        parameters = self._block(key) if immediates else None
+        return KernelWork(pipeline, group, parameters, *kernel.grid, guard, kernel.label)
 
     def check(self, program: Program) -> None:
         """Refuse what the driver would refuse only at submission, or not notice at all.
@@ -107,21 +109,24 @@ class Binder:
             )
         return bound.buffer, bound.offset + slot.offset, slot.size
 
-    def _block(self, bases: tuple[int, ...]) -> bytes:
+    def _block(self, bases: tuple[int, ...]) -> Any:
         block = self._blocks.get(bases)
         if block is None:
-            words = bases + (0,) * (_WORDS - len(bases))
-            block = self._blocks.setdefault(bases, struct.pack(f"<{_WORDS}I", *words))
+            block = self._blocks.setdefault(bases, native.parameter_block(_block_bytes(bases)))
         return block
 
-    def _uniform(self, block: bytes) -> Any:
-        buffer = self._uniforms.get(block)
+    def _uniform(self, bases: tuple[int, ...]) -> Any:
+        buffer = self._uniforms.get(bases)
         if buffer is None:
             usage = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
             buffer = self.context.device.create_buffer(label="dmlgpu parameters", size=PARAMETER_BYTES, usage=usage)
-            self.context.queue.write_buffer(buffer, 0, block)
-            self._uniforms[block] = buffer
+            self.context.queue.write_buffer(buffer, 0, _block_bytes(bases))
+            self._uniforms[bases] = buffer
         return buffer
+
+
+def _block_bytes(bases: tuple[int, ...]) -> bytes:
+    return struct.pack(f"<{_WORDS}I", *bases, *(0,) * (_WORDS - len(bases)))
 
 
 class GpuExecutable:

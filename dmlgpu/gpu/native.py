@@ -52,11 +52,28 @@ def submit(queue: wgpu.GPUQueue, commands: wgpu.GPUCommandBuffer) -> Any:
     return ffi.new("WGPUSubmissionIndex *", libf.wgpuQueueSubmitForIndex(queue._internal, 1, handle))
 
 
-def when_done(queue: wgpu.GPUQueue, action: Callable[[bool], None]) -> None:
-    """Call ``action(success)`` from a later ``poll``, in any thread, once all work submitted so far is done."""
-    info = ffi.new("WGPUQueueWorkDoneCallbackInfo *")
-    info.mode, info.callback, info.userdata1 = lib.WGPUCallbackMode_AllowProcessEvents, _work_done, _expect(action)
-    libf.wgpuQueueOnSubmittedWorkDone(queue._internal, info[0])
+class Completion:
+    """Tells when a queue's work is done. ``after`` is not reentrant: hold the device's lock."""
+
+    def __init__(self, queue: wgpu.GPUQueue):
+        self._queue = queue
+        self._info = ffi.new("WGPUQueueWorkDoneCallbackInfo *")
+        self._info.mode, self._info.callback = lib.WGPUCallbackMode_AllowProcessEvents, _work_done
+
+    def after(self, action: Callable[[bool], None]) -> None:
+        """Call ``action(success)`` from a later ``poll``, in any thread, once all work submitted so far is done."""
+        self._info.userdata1 = _expect(action)
+        libf.wgpuQueueOnSubmittedWorkDone(self._queue._internal, self._info[0])
+
+
+def parameter_block(data: bytes) -> Any:
+    """Bytes where C can find them, for ``set_immediates``."""
+    return ffi.new("uint8_t[]", data)
+
+
+def set_immediates(compute_pass: wgpu.GPUComputePassEncoder, block: Any) -> None:
+    """Set a pass's immediates to a ``parameter_block``. wgpu-py looks the address up anew each time, for 3 us."""
+    libf.wgpuComputePassEncoderSetImmediates(compute_pass._internal, 0, block, len(block))
 
 
 def poll(device: wgpu.GPUDevice, index: Any = None) -> bool:

@@ -13,17 +13,16 @@ from dmlgpu.errors import DeviceRemoved, DmlError, InvalidArgument
 from dmlgpu.gpu import native
 from dmlgpu.gpu.buffers import Allocator, Guard
 from dmlgpu.gpu.context import Context
-from dmlgpu.plan import PARAMETER_BYTES
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 20e-6, 1e-3
 
 
 class KernelWork(NamedTuple):
-    """One dispatch of a pipeline, everything prepared; ``parameters`` is None where a uniform brings them."""
+    """One dispatch of a pipeline, everything prepared; ``parameters`` (see ``native.parameter_block``) is None where a uniform brings them."""
 
     pipeline: Any
     group: Any
-    parameters: bytes | None
+    parameters: Any
     x: int
     y: int
     z: int
@@ -57,7 +56,8 @@ class Queue:
         self._context, self._allocator = context, allocator
         self._submitted = 0
         self._completed = 0
-        self._completion = threading.Lock()
+        self._completion = native.Completion(context.queue)
+        self._completion_lock = threading.Lock()
         self._indices: dict[int, Any] = {}
         self.has_writes = False
 
@@ -100,7 +100,7 @@ class Queue:
         self.has_writes = False
         self._submitted = serial = self._submitted + 1
         self._indices[serial] = index
-        native.when_done(self._context.queue, lambda _success: self._complete(serial))
+        self._completion.after(lambda _success: self._complete(serial))
         return serial
 
     def flush(self) -> int:
@@ -120,7 +120,7 @@ class Queue:
             DeviceRemoved: when the device is gone and the submission with it.
             InvalidArgument: when there was no such submission.
         """
-        if self.is_done(serial):
+        if self._completed >= serial:
             return True
         self._context.check()
         if serial > self._submitted:
@@ -156,7 +156,7 @@ class Queue:
             native.poll(self._context.device)
 
     def _complete(self, serial: int) -> None:
-        with self._completion:  # two threads may poll at once, and the later one may finish first
+        with self._completion_lock:  # two threads may poll at once, and the later one may finish first
             for done in range(self._completed + 1, serial + 1):
                 self._indices.pop(done, None)
             self._completed = max(self._completed, serial)
@@ -190,7 +190,7 @@ def record(encoder: wgpu.GPUCommandEncoder, work: Sequence[Work]) -> None:
         if current is None:
             current = encoder.begin_compute_pass()
             set_pipeline, set_bind_group = current.set_pipeline, current.set_bind_group
-            set_immediates, dispatch = current.set_immediates, current.dispatch_workgroups
+            dispatch = current.dispatch_workgroups
         new_pipeline, new_group, new_parameters, x, y, z, _, _ = item
         if new_pipeline is not pipeline:
             pipeline = new_pipeline
@@ -201,7 +201,7 @@ def record(encoder: wgpu.GPUCommandEncoder, work: Sequence[Work]) -> None:
             set_bind_group(0, group)
         if new_parameters is not parameters:
             parameters = new_parameters
-            set_immediates(0, parameters, 0, PARAMETER_BYTES)
+            native.set_immediates(current, parameters)
         dispatch(x, y, z)
     if current is not None:
         current.end()

@@ -1,0 +1,91 @@
+"""Walking and rewriting trees: shared nodes stay shared, slices of tensors become views."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlgpu.enums import DataType
+from dmlgpu.kernels.sources import fold_views, identity, is_elementwise, leaves, rewrite, settle_views
+from dmlgpu.plan import Binding, Body, Role, Tensor, View, apply
+from dmlgpu.tensor import element_offsets
+
+F32 = DataType.FLOAT32
+
+
+def tensor(sizes=(2, 4), strides=(4, 1), index=0, view=View.RAW, **fields):
+    return Tensor(Binding(Role.INPUT, index), F32, sizes, strides, view, **fields)
+
+
+def sliced(source, start, step, sizes):
+    follows = (tuple(range(len(sizes))),)
+    return Body("layout/slice1", F32, sizes, (("input", source),), follows=follows, start=start, step=step)
+
+
+def diamond(depth):
+    node = tensor(view=View.COMPUTE)
+    for _ in range(depth):
+        node = apply("subtract", F32, (2, 4), a=node, b=node)
+    return node
+
+
+def test_each_tensor_is_met_once_however_often_its_users_are_shared():
+    assert len(list(leaves(diamond(60)))) == 1
+    assert len(list(leaves(apply("subtract", F32, (2, 4), a=tensor(), b=tensor(index=1))))) == 2
+
+
+def test_rewriting_keeps_shared_nodes_shared():
+    changed = rewrite(diamond(60), lambda source: source)
+    for _ in range(60):
+        (_, a), (_, b) = changed.inputs
+        assert a is b
+        changed = a
+
+
+def test_slices_of_slices_of_a_tensor_become_one_view():
+    inner = sliced(tensor((8, 9), (10, 1), offset=3), (1, 8), (2, -1), (3, 9))
+    outer = sliced(inner, (2, 1), (-1, 3), (3, 3))
+    (_, view), *rest = fold_views(outer).inputs
+    assert not rest
+    assert view == tensor((3, 3), (-20, -3), offset=3 + 5 * 10 + 7)
+
+
+@given(st.integers(0, 2), st.sampled_from([-2, -1, 1, 2]), st.integers(1, 3), st.integers(-3, 3), st.integers(0, 5))
+def test_a_view_reaches_the_elements_that_the_slice_picks(low, step, size, stride, offset):
+    start = low if step > 0 else low - step * (size - 1)
+    whole = start + abs(step) * size
+    base = offset + 50
+    (_, view), *_ = fold_views(sliced(tensor((whole,), (stride,), offset=base), (start,), (step,), (size,))).inputs
+    picked = base + element_offsets((whole,), (stride,))[[start + step * n for n in range(size)]]
+    np.testing.assert_array_equal(view.offset + element_offsets(view.sizes, view.strides), picked)
+
+
+def test_a_slice_of_something_computed_stays_a_body():
+    computed = apply("subtract", F32, (2, 4), a=tensor(), b=tensor())
+    body = sliced(computed, (0, 0), (1, 1), (2, 4))
+    assert fold_views(body) == body
+
+
+def test_a_sliced_tensor_at_the_root_is_handed_on_by_an_identity():
+    body = fold_views(sliced(tensor(), (1, 0), (1, 1), (1, 4)))
+    assert body == identity(tensor((1, 4), (4, 1), offset=4))
+
+
+def test_tensors_are_seen_as_numbers_in_trees_that_compute():
+    moved = identity(tensor())
+    assert settle_views(moved) is moved
+    mixed = apply("subtract", F32, (2, 4), a=moved, b=tensor(index=1))
+    assert [leaf.view for leaf in leaves(settle_views(mixed))] == [View.COMPUTE] * 2
+
+
+def test_indices_stay_indices_in_trees_that_compute():
+    indices = tensor(view=View.INDEX)
+    gather = Body("indexing/gather_nd1", F32, (2, 4), (("input", tensor(index=1)), ("indices", indices)))
+    views = {leaf.binding.index: leaf.view for leaf in leaves(settle_views(apply("f", F32, (2, 4), a=gather)))}
+    assert views == {0: View.INDEX, 1: View.COMPUTE}
+
+
+def test_only_bodies_over_the_outputs_coordinates_are_element_wise():
+    assert is_elementwise(identity(diamond(60)))
+    assert not is_elementwise(apply("subtract", F32, (2, 4), a=sliced(tensor(), (0, 0), (1, 1), (2, 4)), b=tensor()))
