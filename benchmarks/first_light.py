@@ -222,11 +222,6 @@ def start_up(adapter: str) -> Iterator[Result]:
         ratio(process("import dmlgpu"), process("import wgpu, numpy"), 15),
         at_most=1.3,
     )
-    yield Result(
-        "import dmlgpu.Device, against wgpu and numpy",
-        ratio(process("import dmlgpu; dmlgpu.Device"), process("import wgpu, numpy"), 15),
-        at_most=1.3,
-    )
     listing = (
         "import wgpu\n"
         "for a in wgpu.gpu.enumerate_adapters_sync(): print(dict(a.info), sorted(a.features), dict(a.limits))"

@@ -68,7 +68,7 @@ class Completion:
 
 def parameter_block(data: bytes) -> Any:
     """Bytes where C can find them, for ``set_immediates``."""
-    return ffi.new("uint8_t[]", data)
+    return ffi.new("uint8_t[]", list(data))  # from bytes, cffi would append a zero
 
 
 def set_immediates(compute_pass: wgpu.GPUComputePassEncoder, block: Any) -> None:

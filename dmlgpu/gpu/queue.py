@@ -18,7 +18,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 20e-6, 1e-3
 
 
 class KernelWork(NamedTuple):
-    """One dispatch of a pipeline, everything prepared; ``parameters`` (see ``native.parameter_block``) is None where a uniform brings them."""
+    """One dispatch of a pipeline, everything prepared.
+
+    ``parameters`` is a ``native.parameter_block``, or None where a uniform brings them.
+    """
 
     pipeline: Any
     group: Any

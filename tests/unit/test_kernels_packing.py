@@ -15,7 +15,7 @@ from dmlgpu.tensor import packed_strides
 F32, F16, I8, U8, I64, F64 = (DataType[n] for n in ("FLOAT32", "FLOAT16", "INT8", "UINT8", "INT64", "FLOAT64"))
 
 
-def tensor(sizes, strides=None, data_type=F32, view=View.COMPUTE, index=0, offset=0):
+def tensor(sizes, strides=None, data_type=F32, view=View.COMPUTE, *, index=0, offset=0):
     strides = packed_strides(sizes) if strides is None else strides
     return Tensor(Binding(Role.INPUT, index), data_type, tuple(sizes), tuple(strides), view, offset)
 
@@ -163,7 +163,7 @@ def test_a_gather_does_not_pack_along_what_its_indices_pick():
 
 
 def test_shared_nodes_are_packed_once():
-    node = tensor((4, 8))
+    node = subtract(tensor((4, 8)), tensor((4, 8), index=1))
     for _ in range(60):
         node = subtract(node, node)
     packed, _ = pack(node, output((4, 8)))

@@ -1,0 +1,70 @@
+"""Grids: enough workgroups, within the adapter's limits."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlgpu.errors import NotSupported
+from dmlgpu.kernels.grid import fold, group_launch, item_launch, loop_launch, map_launch
+from dmlgpu.plan import Profile, Target
+
+CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
+LAUNCHES = (map_launch, item_launch, loop_launch, group_launch)
+
+
+@pytest.mark.parametrize(
+    ("groups", "grid"),
+    [
+        (1, (1, 1, 1)),
+        (65535, (65535, 1, 1)),
+        (65536, (32768, 2, 1)),
+        (65535 * 2, (65535, 2, 1)),
+        (65535 * 2 + 1, (43691, 3, 1)),
+        (65535 * 65535, (65535, 65535, 1)),
+    ],
+)
+def test_more_workgroups_than_an_axis_takes_fold_over_two(groups, grid):
+    assert fold(groups, CPU) == grid
+
+
+@given(st.integers(1, 65535**2))
+def test_a_folded_grid_holds_every_workgroup_and_less_than_a_row_more(groups):
+    x, y, z = fold(groups, CPU)
+    assert x <= 65535 and y <= 65535 and z == 1
+    assert groups <= x * y < groups + y
+
+
+def test_more_than_two_axes_hold_is_refused():
+    with pytest.raises(NotSupported) as caught:
+        fold(101, Target("Tiny GPU", max_workgroups_per_dimension=10))
+    assert str(caught.value) == "101 workgroups exceed what 'Tiny GPU' dispatches at once (10 x 10)"
+
+
+@pytest.mark.parametrize("target", [CPU, GPU], ids=lambda target: target.profile)
+@pytest.mark.parametrize("launch", LAUNCHES, ids=lambda launch: launch.__name__)
+@pytest.mark.parametrize("total", [1, 63, 64, 65, 256, 257, 1 << 20, (1 << 24) + 1])
+def test_a_launch_covers_its_items(launch, target, total):
+    shape = launch(total, target)
+    per_group = 1 if launch is group_launch else shape.workgroup * shape.each
+    groups = shape.grid[0] * shape.grid[1]
+    assert shape.total == total <= groups * per_group
+    assert shape.workgroup <= target.max_workgroup_invocations
+    assert (groups - shape.grid[1]) * per_group < total
+
+
+@pytest.mark.parametrize("launch", [map_launch, item_launch, loop_launch], ids=lambda launch: launch.__name__)
+def test_every_index_is_below_two_to_the_32(launch):
+    """The running number is a u32: it must not wrap around in the last workgroups of a grid."""
+    shape = launch(1 << 31, CPU)
+    assert shape.grid[0] * shape.grid[1] * shape.workgroup * shape.each < 1 << 32
+
+
+def test_cpu_adapters_take_several_items_per_invocation_and_gpus_one():
+    assert map_launch(1000, CPU).each > 1
+    assert map_launch(1000, GPU).each == 1
+
+
+def test_workgroups_keep_to_a_small_adapters_limit():
+    assert group_launch(10, Target("any", max_workgroup_invocations=64)).workgroup == 64

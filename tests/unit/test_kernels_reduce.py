@@ -1,0 +1,124 @@
+"""Reductions: the order of elements, the choice of schedules, loops that no driver cuts short."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlgpu.enums import DataType
+from dmlgpu.kernels.grid import group_launch
+from dmlgpu.kernels.reduce import Reduction, canonical, reduce_steps
+from dmlgpu.plan import Binding, Profile, ReduceSchedule, Role, Target, Tensor, constants
+from dmlgpu.tensor import element_offsets, packed_strides
+
+F32, F16, U32 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT32
+CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
+LOOP_LIMIT = 65535
+REDUCTION = Reduction("reduction/argmin", U32, 2, words=True, constants=constants(order="ascending", decreasing=False))
+
+
+def tensor(role, sizes, strides=None, data_type=F32):
+    strides = packed_strides(sizes) if strides is None else strides
+    return Tensor(Binding(role, 0), data_type, tuple(sizes), tuple(strides))
+
+
+@st.composite
+def problems(draw):
+    rank = draw(st.integers(1, 5))
+    sizes = tuple(draw(st.integers(1, 3)) for _ in range(rank))
+    strides = tuple(draw(st.integers(0, 30)) for _ in range(rank))
+    if draw(st.booleans()):
+        strides = packed_strides(sizes)
+    axes = draw(st.lists(st.integers(0, rank - 1), min_size=1, max_size=rank, unique=True))
+    return sizes, strides, axes
+
+
+@given(problems())
+def test_merged_rows_have_the_same_elements_in_the_same_order(problem):
+    sizes, strides, axes = problem
+    kept = [axis for axis in range(len(sizes)) if axis not in axes]
+    reduced_sizes = tuple(1 if axis in axes else size for axis, size in enumerate(sizes))
+    source, new_axes, output = canonical(tensor(Role.INPUT, sizes, strides), axes, tensor(Role.OUTPUT, reduced_sizes))
+    rows = element_offsets(sizes, strides).transpose(*kept, *sorted(axes)).reshape(math.prod(reduced_sizes), -1)
+    assert new_axes == tuple(range(source.rank - len(new_axes), source.rank))
+    np.testing.assert_array_equal(element_offsets(source.sizes, source.strides).reshape(rows.shape), rows)
+    np.testing.assert_array_equal(
+        element_offsets(output.sizes, output.strides).ravel(),
+        element_offsets(reduced_sizes, packed_strides(reduced_sizes)).ravel(),
+    )
+    assert all(output.sizes[axis] == 1 for axis in new_axes)
+
+
+def test_kept_and_reduced_dimensions_merge_among_themselves():
+    source, axes, output = canonical(tensor(Role.INPUT, (2, 3, 4, 5)), (3, 2), tensor(Role.OUTPUT, (2, 3, 1, 1)))
+    assert (source.sizes, source.strides, axes) == ((6, 20), (20, 1), (1,))
+    assert (output.sizes, output.strides) == ((6, 1), (1, 0))
+
+
+def steps_of(rows, count, target, data_type=F32):
+    source = tensor(Role.INPUT, (rows, count), data_type=data_type)
+    return reduce_steps(REDUCTION, source, (1,), tensor(Role.OUTPUT, (rows, 1), data_type=data_type), target)
+
+
+@pytest.mark.parametrize("target", [CPU, GPU], ids=lambda target: target.profile)
+@pytest.mark.parametrize("rows", [64, 1000])
+@pytest.mark.parametrize("count", [1, 2, 32])
+def test_short_rows_take_one_serial_step(rows, count, target):
+    (step,), temporaries = steps_of(rows, count, target)
+    assert (step.schedule, step.label, step.of_partials, temporaries) == (ReduceSchedule.SERIAL, "serial", False, ())
+
+
+def test_gpus_take_a_workgroup_per_row_and_cpus_walk_it():
+    assert [step.schedule for step in steps_of(1000, 4096, GPU)[0]] == [ReduceSchedule.TREE]
+    assert [step.schedule for step in steps_of(1000, 4096, CPU)[0]] == [ReduceSchedule.SERIAL]
+
+
+@pytest.mark.parametrize("target", [CPU, GPU], ids=lambda target: target.profile)
+def test_sixteen_million_elements_take_partial_results(target):
+    (first, second), (temporary,) = steps_of(1, 1 << 24, target)
+    parts = first.output.sizes[-1]
+    assert (first.schedule, first.of_partials, first.label) == (ReduceSchedule.PARTIAL, False, "partial")
+    assert second.of_partials and second.label == f"{second.schedule} of partials"
+    assert second.source == first.output and second.output.binding.role is Role.OUTPUT
+    assert (first.output.binding, first.output.data_type, first.output.lanes) == (Binding(Role.TEMPORARY, 0), U32, 2)
+    assert temporary == parts * 8
+    assert parts >= 512
+
+
+def longest_loop(step, target):
+    """Iterations of the busiest invocation, over all units of a word that it stores."""
+    units = max(1, 32 // step.output.unit_bits)
+    count = step.source.sizes[-1] if step.of_partials else math.prod(step.source.sizes[axis] for axis in step.axes)
+    if step.schedule is ReduceSchedule.SERIAL:
+        return units * (count - 1)
+    if step.schedule is ReduceSchedule.PARTIAL:
+        return -(-count // step.output.sizes[-1]) - 1
+    workgroup = group_launch(1, target).workgroup
+    return units * (-(-count // workgroup) + workgroup.bit_length())
+
+
+@given(
+    st.one_of(st.integers(1, 2**32 - 1), st.integers(1, 1 << 17), st.sampled_from([2**32 - 1, 1 << 31, 16385, 65537])),
+    st.sampled_from([1, 3, 63, 64, 1000, 100_000]),
+    st.sampled_from([CPU, GPU]),
+    st.sampled_from([F32, F16, DataType.UINT8]),
+)
+def test_no_invocation_loops_longer_than_any_driver_allows(count, rows, target, data_type):
+    steps, _ = steps_of(rows, count, target, data_type)
+    for step in steps:
+        assert longest_loop(step, target) <= LOOP_LIMIT
+        assert step.schedule is not ReduceSchedule.PARTIAL or step.output.sizes[-1] <= count
+
+
+def test_steps_carry_what_the_shader_needs():
+    (step,), _ = steps_of(4, 8, CPU)
+    assert (step.file, step.element, step.words, step.constants) == (
+        "reduction/argmin",
+        F32,
+        True,
+        (("order", "ascending"), ("decreasing", False)),
+    )

@@ -1,0 +1,71 @@
+"""Tiled copies: when they apply, and that the tiles cover the tensor."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from dmlgpu.enums import DataType
+from dmlgpu.kernels.sources import identity
+from dmlgpu.kernels.transpose import find_transpose
+from dmlgpu.plan import Binding, Role, Tensor, View, apply
+
+F32, U8, F64 = DataType.FLOAT32, DataType.UINT8, DataType.FLOAT64
+
+
+def problem(sizes, source_strides, strides, data_type=F32):
+    source = Tensor(Binding(Role.INPUT, 0), data_type, sizes, source_strides, View.RAW)
+    return identity(source), Tensor(Binding(Role.OUTPUT, 0), data_type, sizes, strides)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "source_strides", "strides"),
+    [
+        pytest.param((8, 8), (1, 8), (8, 1), id="matrix"),
+        pytest.param((24, 40), (1, 24), (40, 1), id="several squares of tiles"),
+        pytest.param((3, 8, 5, 12), (480, 1, 96, 8), (480, 60, 12, 1), id="outer and middle dimensions"),
+        pytest.param((8, 12), (1, 12), (16, 1), id="padded rows"),
+    ],
+)
+@pytest.mark.parametrize("data_type", [U8, F32, F64], ids=lambda t: t.name)
+def test_tiles_cover_every_element_once(sizes, source_strides, strides, data_type):
+    transpose = find_transpose(*problem(sizes, source_strides, strides, data_type))
+    assert transpose.lanes == (2 if data_type is F64 else 4)
+    assert transpose.count == math.prod(sizes) // transpose.lanes**2
+    tiles = set()
+    for number in range(transpose.count):
+        at, rest = [0] * len(sizes), number
+        for digit in transpose.digits:
+            at[digit.dimension] += rest % digit.count * digit.scale
+            rest //= digit.count
+        tiles.add(tuple(at))
+    sides = {transpose.source_dimension, transpose.output_dimension}
+    extents = [size // transpose.lanes if d in sides else size for d, size in enumerate(sizes)]
+    assert tiles == set(itertools.product(*map(range, extents)))
+    assert transpose.source.strides[transpose.source_dimension] == 1
+    assert transpose.output.strides[transpose.output_dimension] == 1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "source_strides", "strides"),
+    [
+        pytest.param((8, 8), (8, 1), (8, 1), id="the same order"),
+        pytest.param((6, 8), (1, 6), (8, 1), id="columns that do not divide"),
+        pytest.param((8, 6), (1, 8), (6, 1), id="rows that do not divide"),
+        pytest.param((8, 8), (1, 9), (8, 1), id="unaligned rows of the source"),
+        pytest.param((8, 8), (1, 8), (9, 1), id="unaligned rows of the output"),
+        pytest.param((8, 8), (2, 16), (8, 1), id="gaps in the source"),
+        pytest.param((8, 8), (0, 0), (8, 1), id="one repeated element"),
+    ],
+)
+def test_other_copies_are_not_tiled(sizes, source_strides, strides):
+    assert find_transpose(*problem(sizes, source_strides, strides)) is None
+
+
+def test_only_plain_copies_are_tiled():
+    body, output = problem((8, 8), (1, 8), (8, 1))
+    source = body.inputs[0][1]
+    assert find_transpose(apply("elementwise/element_wise_subtract", F32, (8, 8), a=source, b=source), output) is None
+    assert find_transpose(identity(body), output) is None

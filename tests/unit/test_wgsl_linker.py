@@ -1,0 +1,75 @@
+"""The linker: library functions once each, names of inlined bodies apart."""
+
+from __future__ import annotations
+
+from dmlgpu.wgsl.linker import declared, library, link, prefix
+
+BODY = """\
+alias output_s = f32;
+const LIMIT = 3u;
+var<workgroup> parts: array<f32, 4>;
+// apply is named here, too
+fn apply(a: a_s) -> output_s {
+    let apply_twice = at.apply + LIMIT;
+    return helper(parts[0], apply_twice);
+}
+fn helper(x: f32, y: f32) -> f32 { return x; }
+"""
+
+
+def functions(text):
+    return [line.split("(")[0] for line in text.splitlines() if line.startswith("fn ")]
+
+
+def test_what_a_text_declares():
+    assert declared(BODY) == {"output_s", "LIMIT", "parts", "apply", "helper"}
+    assert declared("    let local = 1;\nstruct S { x: u32 }\nvar<storage, read_write> b: u32;") == {"S"}
+
+
+def test_every_declared_name_gets_the_prefix_and_no_other():
+    text = prefix(BODY, "n1_")
+    assert declared(text) == {"n1_output_s", "n1_LIMIT", "n1_parts", "n1_apply", "n1_helper"}
+    assert "fn n1_apply(a: a_s) -> n1_output_s {" in text
+    assert "let apply_twice = at.apply + n1_LIMIT;" in text
+    assert "return n1_helper(n1_parts[0], apply_twice);" in text
+
+
+def test_an_empty_prefix_changes_nothing():
+    assert prefix(BODY, "") == BODY
+
+
+def test_names_that_only_look_alike_are_left_alone():
+    text = prefix("fn item(x: u32) -> u32 { return items[x] + my_item + item2 + v.item; }", "n_")
+    assert text == "fn n_item(x: u32) -> u32 { return items[x] + my_item + item2 + v.item; }"
+
+
+def test_called_library_functions_are_added_with_all_they_call_once_each():
+    text = link("fn main() { let a = multiply_words(x, y) + multiply_words(y, x); let b = negate_words(a); }")
+    assert functions(text) == [
+        "fn multiply_words",
+        "fn negate_words",
+        "fn subtract_words",
+        "fn wide_product",
+        "fn main",
+    ]
+
+
+def test_constants_of_the_library_come_along():
+    assert "const OUTSIDE = 0xffffffffu;" in link("fn main() { let i = index_of_u32(x, 3u); }")
+    assert link("fn main() { if (i == OUTSIDE) { return; } }").startswith("// ---- shaders/lib\nconst OUTSIDE")
+
+
+def test_nothing_is_added_to_a_text_that_calls_nothing():
+    text = "// negate_words is only mentioned\nfn main() { x.negate_words = 1; }"
+    assert link(text) == text
+
+
+def test_a_texts_own_declarations_go_before_the_librarys():
+    text = "fn negate_words(a: u32) -> u32 { return a; }\nfn main() { let b = negate_words(1u); }"
+    assert link(text) == text
+
+
+def test_library_chunks_end_where_they_end():
+    for name, text in library().items():
+        assert text.rstrip().endswith(("}", ";")), name
+        assert declared(text) == {name}
