@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dmlgpu import descs as descs
-    from dmlgpu.backend import AdapterInfo as AdapterInfo
     from dmlgpu.device.adapters import SoftwareAdapterWarning as SoftwareAdapterWarning
     from dmlgpu.device.adapters import adapters as adapters
     from dmlgpu.device.binding import BindingTable as BindingTable
@@ -53,12 +52,13 @@ if TYPE_CHECKING:
     from dmlgpu.operator_desc import OperatorDesc as OperatorDesc
     from dmlgpu.operator_desc import ScaleBias as ScaleBias
     from dmlgpu.operator_desc import Size2D as Size2D
+    from dmlgpu.target import AdapterInfo as AdapterInfo
     from dmlgpu.tensor import TensorDesc as TensorDesc
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "backend": ("AdapterInfo",),
+    "target": ("AdapterInfo",),
     "device.adapters": ("SoftwareAdapterWarning", "adapters"),
     "device.binding": ("BindingTable", "BufferArrayBinding", "BufferBinding"),
     "device.buffer": ("Buffer",),

@@ -6,43 +6,13 @@ The device layer checks every precondition before it calls an executor; an execu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.plan import Target
-
-
-@dataclass(frozen=True)
-class AdapterInfo:
-    """Facts about an adapter, as ``dmlgpu devices`` prints them.
-
-    Attributes:
-        name: what a person would call it: ``llvmpipe (LLVM 15.0.6, 256 bits)``, ``numpy``.
-        backend: ``Vulkan``, ``Metal``, ``D3D12``, ``OpenGL`` or ``NumPy``.
-        kind: ``cpu``, ``integrated``, ``discrete`` or ``unknown``.
-        driver: driver and version text.
-        features: compute features that dmlgpu uses where they exist.
-        limits: the adapter's limits under WebGPU's names.
-    """
-
-    name: str
-    backend: str
-    kind: str
-    vendor: str
-    driver: str
-    features: tuple[str, ...] = ()
-    limits: dict[str, int] = field(default_factory=dict, hash=False)
-
-    @property
-    def is_software(self) -> bool:
-        """Whether the adapter runs on the host's processor."""
-        return self.kind == "cpu"
-
-    def __str__(self) -> str:
-        return f"{self.backend}: {self.name} ({self.driver})" if self.driver else f"{self.backend}: {self.name}"
+from dmlgpu.target import AdapterInfo, Target
 
 
 @dataclass(frozen=True)

@@ -16,46 +16,6 @@ from typing import Any, TypeAlias
 from dmlgpu.enums import DataType
 from dmlgpu.tensor import TensorDesc, span
 
-# ---- Target: what lowering and rendering may look at ----------------------------------------------------------------
-
-
-class Profile(enum.StrEnum):
-    """Which family of schedules suits an adapter."""
-
-    CPU = "cpu"
-    INTEGRATED = "integrated"
-    DISCRETE = "discrete"
-
-
-@dataclass(frozen=True)
-class Target:
-    """What lowering and rendering may know about an adapter.
-
-    Attributes:
-        name: the adapter's name, for messages.
-        profile: the family of schedules.
-        features: features in use, under WebGPU's names: ``shader-int64``, ``shader-f64``, ``immediates`` ...
-        deterministic: whether results must not depend on the order in which invocations run.
-        loop_limit: iterations after which the driver silently stops an invocation, or None.
-        max_*: the adapter's limits: buffers per kernel, workgroups per axis, invocations, bytes.
-    """
-
-    name: str
-    profile: Profile = Profile.CPU
-    features: frozenset[str] = frozenset()
-    deterministic: bool = False
-    loop_limit: int | None = None
-    max_storage_buffers: int = 8
-    max_workgroups_per_dimension: int = 65535
-    max_workgroup_invocations: int = 256
-    max_workgroup_storage: int = 16384
-    max_binding_size: int = 128 << 20
-
-    def has(self, feature: str) -> bool:
-        """Whether a feature is in use."""
-        return feature in self.features
-
-
 # ---- Plan -----------------------------------------------------------------------------------------------------------
 
 
@@ -283,9 +243,6 @@ class Plan:
 
 
 # ---- Program --------------------------------------------------------------------------------------------------------
-
-PARAMETER_BYTES = 48
-"""Size of the parameter block every kernel reads: eight base offsets in words, the opaque zero, padding."""
 
 
 @dataclass(frozen=True)

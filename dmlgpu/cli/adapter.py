@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import warnings
 
-from dmlgpu.backend import AdapterInfo
 from dmlgpu.device.adapters import SoftwareAdapterWarning, choose
+from dmlgpu.target import AdapterInfo
 
 
 def choose_adapter(wanted: str | None, announce: bool = True) -> AdapterInfo:

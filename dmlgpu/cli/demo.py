@@ -11,13 +11,13 @@ from pathlib import Path
 import typer
 
 from dmlgpu import operators
-from dmlgpu.backend import AdapterInfo
 from dmlgpu.cli import tables
 from dmlgpu.cli.adapter import choose_adapter
 from dmlgpu.demo.palette import reduce_to_palette
 from dmlgpu.demo.picture import compose, load_photo
 from dmlgpu.demo.workbench import Observation, Workbench
 from dmlgpu.device.device import Device
+from dmlgpu.target import AdapterInfo
 
 
 def demo(

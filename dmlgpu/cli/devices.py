@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dmlgpu.backend import AdapterInfo
 from dmlgpu.cli import tables
 from dmlgpu.cli.adapter import choose_adapter
 from dmlgpu.device.adapters import adapters
+from dmlgpu.target import AdapterInfo
 
 _DATA_TYPES = (
     "FLOAT32",

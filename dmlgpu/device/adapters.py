@@ -6,8 +6,8 @@ import os
 import warnings
 
 from dmlgpu import gpu
-from dmlgpu.backend import AdapterInfo
 from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
+from dmlgpu.target import AdapterInfo
 
 ADAPTER_VARIABLE = "DMLGPU_ADAPTER"
 """Environment variable that names the adapter where a program does not."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self, overload
 
 from dmlgpu import gpu, operators, validation
-from dmlgpu.backend import AdapterInfo, Backend
+from dmlgpu.backend import Backend
 from dmlgpu.device import support
 from dmlgpu.device.adapters import Choice, choose
 from dmlgpu.device.binding import BindingTable
@@ -32,6 +32,7 @@ from dmlgpu.enums import ExecutionFlags, FeatureLevel
 from dmlgpu.errors import DmlError, InvalidArgument
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.schema import loader
+from dmlgpu.target import AdapterInfo
 
 
 class Device(DmlObject):

@@ -6,7 +6,7 @@ import platform
 
 import numpy as np
 
-from dmlgpu.backend import AdapterInfo
+from dmlgpu.target import AdapterInfo
 
 NUMPY_ADAPTER = AdapterInfo(
     name="numpy",

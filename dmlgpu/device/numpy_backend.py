@@ -14,7 +14,7 @@ from dmlgpu.backend import Range, Resources
 from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import OperatorNotImplemented, OutOfMemory
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.plan import Profile, Target
+from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 
 Memory: TypeAlias = NDArray[np.uint8]

@@ -9,9 +9,8 @@ from typing import Any
 
 import wgpu
 
-from dmlgpu.backend import AdapterInfo
 from dmlgpu.errors import AdapterNotFound
-from dmlgpu.plan import PARAMETER_BYTES, Profile, Target
+from dmlgpu.target import PARAMETER_BYTES, AdapterInfo, Profile, Target
 
 FEATURES = (
     "immediates",

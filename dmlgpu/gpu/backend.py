@@ -11,7 +11,7 @@ import wgpu
 from numpy.typing import NDArray
 
 from dmlgpu import wgsl
-from dmlgpu.backend import AdapterInfo, Range, Resources
+from dmlgpu.backend import Range, Resources
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.gpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.gpu.context import Context
@@ -20,7 +20,8 @@ from dmlgpu.gpu.pipelines import Pipelines
 from dmlgpu.gpu.queue import CopyWork, Queue, Work
 from dmlgpu.gpu.timestamps import Timestamps, Timing
 from dmlgpu.gpu.transfers import Transfers
-from dmlgpu.plan import Kernel, Program, Role, Target
+from dmlgpu.plan import Kernel, Program, Role
+from dmlgpu.target import AdapterInfo, Target
 
 _WARM_UP_BYTES = 256
 

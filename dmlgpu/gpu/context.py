@@ -9,11 +9,10 @@ from typing import Any
 
 import wgpu
 
-from dmlgpu.backend import AdapterInfo
 from dmlgpu.errors import DeviceRemoved, DmlError, NotSupported, OutOfMemory
 from dmlgpu.gpu import native
 from dmlgpu.gpu.adapter import describe, target_of, wgpu_adapter
-from dmlgpu.plan import Target
+from dmlgpu.target import AdapterInfo, Target
 
 _OPENGL = threading.RLock()
 """All OpenGL devices share one lock: contexts used by two threads at once abort the process."""

@@ -10,7 +10,8 @@ import wgpu
 
 from dmlgpu.errors import ShaderError
 from dmlgpu.gpu.context import Context, reason_of
-from dmlgpu.plan import PARAMETER_BYTES, Kernel
+from dmlgpu.plan import Kernel
+from dmlgpu.target import PARAMETER_BYTES
 
 _LINES_AROUND = 3
 
@@ -89,7 +90,18 @@ def compile_error(operator: str, kernel: Kernel, adapter: str, error: Exception)
     text = str(error)
     place = re.search(r"┌─ .*:(\d+):\d+", text)
     head = f"{operator}: kernel {kernel.label!r} does not compile on {adapter}: {_fault(text) or reason_of(error)}"
-    return f"{head}\n{excerpt(kernel.wgsl, int(place[1]))}" if place else head
+    if place is None:
+        return head
+    line = int(place[1])
+    file = template_of(kernel.wgsl, line)
+    return f"{head}{f' (in {file})' if file else ''}\n{excerpt(kernel.wgsl, line)}"
+
+
+def template_of(source: str, line: int) -> str | None:
+    """The shader file that a line of rendered WGSL came from: rendering puts its name above the text of each file."""
+    above = "\n".join(source.splitlines()[:line])
+    names = re.findall(r"^// ---- (\S+)$", above, re.MULTILINE)
+    return names[-1] if names else None
 
 
 def _fault(text: str) -> str | None:

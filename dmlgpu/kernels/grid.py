@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Profile, Target
+from dmlgpu.target import Profile, Target
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dmlgpu.kernels.sources import leaves
+from dmlgpu.kernels.sources import nodes
 from dmlgpu.plan import Body, BodyKind, Source, Tensor, View
 
 WIDEST_UNIT_BITS = 128
@@ -32,8 +32,8 @@ def _candidates(body: Body, output: Tensor) -> Sequence[int]:
         return [
             lanes for lanes in (WIDEST_UNIT_BITS // bits, 64 // bits, 32 // bits, 16 // bits, 8 // bits) if lanes > 1
         ]
-    types = [output.data_type, *(tensor.data_type for tensor in leaves(body) if tensor.view is not View.INDEX)]
-    return () if any(data_type.bits == 64 for data_type in types) else (4, 2)
+    computed = (source for source in nodes(body) if isinstance(source, Body) or source.view is not View.INDEX)
+    return () if any(source.data_type.bits == 64 for source in computed) else (4, 2)
 
 
 def packs_tensor(tensor: Tensor, dimension: int, lanes: int) -> bool:

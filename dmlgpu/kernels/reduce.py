@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
-from dmlgpu.plan import Binding, Constants, Profile, Reduce, ReduceSchedule, Role, Target, Tensor
+from dmlgpu.plan import Binding, Constants, Reduce, ReduceSchedule, Role, Tensor
+from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 
 

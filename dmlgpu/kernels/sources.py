@@ -10,8 +10,8 @@ from dmlgpu.plan import Body, BodyKind, Source, Tensor, View
 IDENTITY = "elementwise/element_wise_identity"
 
 
-def leaves(root: Source) -> Iterator[Tensor]:
-    """The tensors in memory that a tree reads, each use of a shared node once."""
+def nodes(root: Source) -> Iterator[Source]:
+    """Every tensor and body of a tree, shared ones once."""
     seen: set[int] = set()
     pending = [root]
     while pending:
@@ -19,10 +19,14 @@ def leaves(root: Source) -> Iterator[Tensor]:
         if id(source) in seen:
             continue
         seen.add(id(source))
-        if isinstance(source, Tensor):
-            yield source
-        else:
+        yield source
+        if isinstance(source, Body):
             pending.extend(child for _, child in source.inputs)
+
+
+def leaves(root: Source) -> Iterator[Tensor]:
+    """The tensors in memory that a tree reads."""
+    return (source for source in nodes(root) if isinstance(source, Tensor))
 
 
 def rewrite(root: Source, change: Callable[[Source], Source]) -> Source:
@@ -83,14 +87,5 @@ def settle_views(root: Body) -> Body:
 
 def is_elementwise(root: Body) -> bool:
     """Whether every body of the tree keeps its coordinates, so that dimensions may be merged."""
-    seen: set[int] = set()
-    pending: list[Source] = [root]
-    while pending:
-        source = pending.pop()
-        if isinstance(source, Tensor) or id(source) in seen:
-            continue
-        seen.add(id(source))
-        if source.kind is not BodyKind.APPLY and source.file != IDENTITY:
-            return False
-        pending.extend(child for _, child in source.inputs)
-    return True
+    bodies = (source for source in nodes(root) if isinstance(source, Body))
+    return all(body.kind is BodyKind.APPLY or body.file == IDENTITY for body in bodies)

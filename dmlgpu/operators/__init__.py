@@ -10,7 +10,8 @@ import pkgutil
 
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import lowering, registered
-from dmlgpu.plan import Plan, Target
+from dmlgpu.plan import Plan
+from dmlgpu.target import Target
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -6,7 +6,8 @@ from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.sources import IDENTITY, identity
 from dmlgpu.operators.lowering import Lowering, input_tensor, output_tensor
-from dmlgpu.plan import Body, Map, Plan, Target, View, apply, constants
+from dmlgpu.plan import Body, Map, Plan, View, apply, constants
+from dmlgpu.target import Target
 
 SCALE_BIAS = "elementwise/scale_bias"
 

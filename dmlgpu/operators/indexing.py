@@ -10,20 +10,8 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
 from dmlgpu.kernels.sources import identity
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import (
-    Binding,
-    Body,
-    Map,
-    Plan,
-    Role,
-    Scatter,
-    ScatterSchedule,
-    Step,
-    Target,
-    Tensor,
-    View,
-    constants,
-)
+from dmlgpu.plan import Binding, Body, Map, Plan, Role, Scatter, ScatterSchedule, Step, Tensor, View, constants
+from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
 
 

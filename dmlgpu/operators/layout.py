@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from dmlgpu import descs
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Body, Map, Plan, Target, View
+from dmlgpu.plan import Body, Map, Plan, View
+from dmlgpu.target import Target
 
 
 class Slice1(Lowering):

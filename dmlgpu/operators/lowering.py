@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from dmlgpu.errors import InvalidDescription, OperatorNotImplemented
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.plan import Plan, Role, Target, Tensor, View
+from dmlgpu.plan import Plan, Role, Tensor, View
+from dmlgpu.target import Target
 
 _LOWERINGS: dict[str, type[Lowering]] = {}
 

@@ -11,7 +11,8 @@ from dmlgpu.errors import OperatorNotImplemented
 from dmlgpu.kernels.reduce import Reduction, reduce_steps
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Plan, Target, constants
+from dmlgpu.plan import Plan, constants
+from dmlgpu.target import Target
 
 
 class _AlongAxes(Lowering):

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlgpu.enums import DataType
-from dmlgpu.plan import Binding, Body, BodyKind, Source, Target, Tensor, View, mapping
+from dmlgpu.errors import NotSupported
+from dmlgpu.plan import Binding, Body, BodyKind, Source, Tensor, View, mapping
+from dmlgpu.target import Target
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.expressions import Value, f32_literal
 from dmlgpu.wgsl.linker import link, prefix
@@ -17,6 +19,16 @@ from dmlgpu.wgsl.types import LANE_NAMES, Access, Scalar, access, block_of, deco
 MODULUS = 1 << 32
 
 _HALVES = re.compile(r"\bf16\b")
+
+
+_BETWEEN = {
+    (Scalar.I64, Scalar.I64_WORDS): "words_of_i64",
+    (Scalar.U64, Scalar.U64_WORDS): "words_of_u64",
+    (Scalar.F64, Scalar.F64_WORDS): "words_of_f64",
+    (Scalar.I64_WORDS, Scalar.I64): "i64_of_words",
+    (Scalar.U64_WORDS, Scalar.U64): "u64_of_words",
+    (Scalar.F64_WORDS, Scalar.F64): "f64_of_words",
+}
 
 
 @dataclass(frozen=True)
@@ -103,7 +115,7 @@ class Builder:
     def body(self, body: Body) -> str:
         """Text that defines ``element`` for the tree's root, on the names of the output accessor."""
         raw = body.moves
-        return self._region(body, raw) if body.kind is BodyKind.APPLY else self._element(body, raw)
+        return self._region(body, raw) if body.kind is BodyKind.APPLY else self._element(body, raw, body.words)
 
     def finish(self, text: str, immediates: bool) -> str:
         """The whole shader: head, library, virtual tensors, and the given text."""
@@ -115,8 +127,9 @@ class Builder:
         """The accessor of a source, in memory or virtual."""
         if isinstance(source, Tensor):
             return self.load(name, source, words)
-        kind, lanes = self._kind(source, raw), source.lanes
-        value = f"{self._virtual(source, raw)}element(at)"
+        own = source.words or (words and source.kind is BodyKind.ELEMENT)
+        kind, lanes = self._kind(source, raw, own), source.lanes
+        value = f"{self._virtual(source, raw, own)}element(at)"
         if raw:
             block = _raw_block(source)
             return templates.render(
@@ -124,13 +137,13 @@ class Builder:
             )
         value = edge(source.data_type, kind, lanes, value)
         wanted = scalar_of(source.data_type, self.target, words)
-        value = _between(value, kind, wanted, lanes)
+        value = self.between(value, kind, wanted, lanes)
         return templates.render(
             "access/virtual", name=name, rank=source.rank, scalar=wanted.wgsl, unit=vector(wanted, lanes), value=value
         )
 
-    def _kind(self, body: Body, raw: bool) -> Scalar:
-        return Scalar.U32 if raw else scalar_of(body.data_type, self.target, body.words)
+    def _kind(self, body: Body, raw: bool, words: bool) -> Scalar:
+        return Scalar.U32 if raw else scalar_of(body.data_type, self.target, words)
 
     def _namespace(self, key: object, letter: str) -> tuple[str, bool]:
         """A prefix for a thing, and whether it is new."""
@@ -139,11 +152,14 @@ class Builder:
         self._namespaces[key] = f"{letter}{len(self._namespaces)}_"
         return self._namespaces[key], True
 
-    def _virtual(self, body: Body, raw: bool) -> str:
-        """The namespace in which a virtual tensor's ``element`` stands; written once however often it is used."""
-        namespace, new = self._namespace(id(body), "virtual")
+    def _virtual(self, body: Body, raw: bool, words: bool) -> str:
+        """The namespace in which a virtual tensor's ``element`` stands; written once however often it is used.
+
+        Element bodies hand on what they read, so they take 64-bit elements as whoever reads them does.
+        """
+        namespace, new = self._namespace((id(body), words), "virtual")
         if new:
-            kind = self._kind(body, raw)
+            kind = self._kind(body, raw, words)
             block = _raw_block(body) if raw else None
             types = templates.render(
                 "access/types",
@@ -152,17 +168,30 @@ class Builder:
                 scalar=block or kind.wgsl,
                 unit=block or vector(kind, body.lanes),
             )
-            text = self._region(body, raw) if body.kind is BodyKind.APPLY else self._element(body, raw)
+            text = self._region(body, raw) if body.kind is BodyKind.APPLY else self._element(body, raw, words)
             self._functions.append(prefix(types + text, namespace))
         return namespace
 
-    def _element(self, body: Body, raw: bool) -> str:
+    def _element(self, body: Body, raw: bool, words: bool) -> str:
         """An element body with the accessors of its inputs."""
-        accessors = [self.source(name, source, raw, body.words) for name, source in body.inputs]
+        accessors = [self.source(name, source, raw, words) for name, source in body.inputs]
         values = {**mapping(body.inputs), **mapping(body.constants)}
         if body.start:
             values |= {"start": body.start, "step": body.step}
         return "".join(accessors) + templates.render(body.file, output=body, **values)
+
+    def between(self, expression: str, given: Scalar, wanted: Scalar, lanes: int) -> str:
+        """A value from the adapter's own type for it to the one that every adapter has, or back."""
+        if given is wanted:
+            return expression
+        if Scalar.F16 in (given, wanted):
+            return f"{vector(wanted, lanes)}({expression})"
+        if Scalar.F64 in (given, wanted) and not self.target.has("shader-int64"):
+            raise NotSupported(
+                "FLOAT64 arithmetic fused with a conversion needs the adapter feature shader-int64,"
+                f" which {self.target.name!r} lacks"
+            )
+        return f"{_BETWEEN[given, wanted]}({expression})"
 
     # ---- regions of element-wise bodies
 
@@ -176,7 +205,7 @@ class Builder:
         """The name of the function that an ``apply`` body defines for these input types; equal texts share one."""
         data_types = {name: source.data_type for name, source in body.inputs}
         arguments = {name: Value(name, kind, data_types[name], self.target) for name, kind in kinds.items()}
-        output = Result(body.data_type, self._kind(body, raw=False), body.words, body.sizes, self.target)
+        output = Result(body.data_type, self._kind(body, False, body.words), body.words, body.sizes, self.target)
         aliases = "".join(f"alias {name}_s = {kind.wgsl};\n" for name, kind in kinds.items())
         aliases += f"alias output_s = {output.kind.wgsl};\n"
         text = aliases + templates.render(body.file, output=output, **arguments, **self._literals(body))
@@ -215,7 +244,7 @@ class _Region:
                 expression = self._applied(source, is_root)
                 own = scalar_of(source.data_type, self.builder.target, source.words)
                 wanted = scalar_of(source.data_type, self.builder.target, words)
-                expression = _between(expression, own, wanted, source.lanes)
+                expression = self.builder.between(expression, own, wanted, source.lanes)
             else:
                 expression = self._loaded(source, words)
             name = f"v{len(self.values)}"
@@ -249,17 +278,3 @@ def _raw_block(body: Body) -> str:
 
 def _float(number: float, kind: Scalar) -> str:
     return f"f64({f32_literal(number)})" if kind is Scalar.F64 else f32_literal(number)
-
-
-def _between(expression: str, given: Scalar, wanted: Scalar, lanes: int) -> str:
-    """A value from the adapter's own type for it to the one that every adapter has, or back."""
-    if given is wanted:
-        return expression
-    if Scalar.F16 in (given, wanted):
-        return f"{vector(wanted, lanes)}({expression})"
-    return {
-        (Scalar.I64, Scalar.I64_WORDS): f"words_of_i64({expression})",
-        (Scalar.U64, Scalar.U64_WORDS): f"words_of_u64({expression})",
-        (Scalar.I64_WORDS, Scalar.I64): f"i64_of_words({expression})",
-        (Scalar.U64_WORDS, Scalar.U64): f"u64_of_words({expression})",
-    }[given, wanted]

@@ -14,7 +14,7 @@ import numpy as np
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Target
+from dmlgpu.target import Target
 from dmlgpu.wgsl.types import Scalar, scalar_of
 
 _WORD_FUNCTIONS = {"+": "add_words", "-": "subtract_words", "*": "multiply_words"}

@@ -9,7 +9,8 @@ from dmlgpu import operators
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.sources import identity
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.plan import Binding, Kernel, Map, Plan, Program, Role, Slot, Target, Tensor, View
+from dmlgpu.plan import Binding, Kernel, Map, Plan, Program, Role, Slot, Tensor, View
+from dmlgpu.target import Target
 from dmlgpu.wgsl.render import ALIGNMENT, render
 
 

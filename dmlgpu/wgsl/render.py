@@ -26,11 +26,11 @@ from dmlgpu.plan import (
     ScatterSchedule,
     Slot,
     Step,
-    Target,
     Tensor,
     View,
     mapping,
 )
+from dmlgpu.target import Target
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder, Result
 from dmlgpu.wgsl.expressions import Value

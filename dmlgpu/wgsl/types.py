@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Target, Tensor, View
+from dmlgpu.plan import Tensor, View
+from dmlgpu.target import Target
 
 
 class Scalar(enum.StrEnum):
@@ -60,7 +61,7 @@ def scalar_of(data_type: DataType, target: Target, words: bool) -> Scalar:
 
     Args:
         data_type: type of the tensor.
-        target: whether it computes on 64 bits, and natively on halves (in its features only where the caller allows it).
+        target: whether it computes on 64 bits, and on halves (a feature only where the caller allows it).
         words: take 64-bit elements as pairs of words, and halves as f32, in any case.
 
     Raises:

@@ -15,3 +15,12 @@ fn words_of_u64(a: u64) -> vec2<u32> {
 fn words_of_i64(a: i64) -> vec2<u32> {
     return words_of_u64(u64(a));
 }
+
+// naga takes a bitcast between f64 and u64 alone, so a fused kernel with both needs both features.
+fn words_of_f64(a: f64) -> vec2<u32> {
+    return words_of_u64(bitcast<u64>(a));
+}
+
+fn f64_of_words(a: vec2<u32>) -> f64 {
+    return bitcast<f64>(u64_of_words(a));
+}

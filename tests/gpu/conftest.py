@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dmlgpu.backend import AdapterInfo
 from dmlgpu.gpu import GpuBackend, adapters
+from dmlgpu.target import AdapterInfo
 
 
 def _identifier(info: AdapterInfo) -> str:

@@ -16,7 +16,8 @@ from dmlgpu import wgsl
 from dmlgpu.backend import Range, Resources
 from dmlgpu.enums import DataType
 from dmlgpu.gpu import GpuBackend
-from dmlgpu.plan import Body, Map, Plan, Role, Source, Target, Tensor, View, apply, constants
+from dmlgpu.plan import Body, Map, Plan, Role, Source, Tensor, View, apply, constants
+from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 
 Array = NDArray[Any]

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dmlgpu.backend import AdapterInfo
 from dmlgpu.conformance.case import Case
 from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name, case_names
 from dmlgpu.conformance.runner import run_case
@@ -16,6 +15,7 @@ from dmlgpu.conformance.strategies import cases_of
 from dmlgpu.device.adapters import adapters
 from dmlgpu.device.device import Device
 from dmlgpu.errors import NotSupported
+from dmlgpu.target import AdapterInfo
 
 DRAWN_CASES = 8
 """Cases that Hypothesis draws per operator and adapter; every one is a shader to compile."""

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu.backend import AdapterInfo
 from dmlgpu.errors import BindingError, ModelError
 from dmlgpu.frontends import dxdispatch
+from dmlgpu.target import AdapterInfo
 
 MODELS = Path(__file__).parent.parent / "data" / "dxdispatch"
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from gpu_programs import add, input_slot, kernel, output_slot, program, words
 
-from dmlgpu.backend import AdapterInfo, Range, Resources
+from dmlgpu.backend import Range, Resources
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.plan import Role, Slot
+from dmlgpu.target import AdapterInfo
 
 GUARD = 0xDEADBEEF
 

@@ -9,7 +9,7 @@ import pytest
 import wgpu
 from gpu_programs import add, input_slot, kernel, output_slot, program, words
 
-from dmlgpu.backend import AdapterInfo, Range, Resources
+from dmlgpu.backend import Range, Resources
 from dmlgpu.errors import (
     BindingError,
     DeviceRemoved,
@@ -22,6 +22,7 @@ from dmlgpu.errors import (
 )
 from dmlgpu.gpu import GpuBackend, adapters
 from dmlgpu.plan import Kernel, Role, Slot
+from dmlgpu.target import AdapterInfo
 
 
 def message(kind: type[Exception], action: Callable[[], object]) -> str:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from gpu_programs import add, words
 
-from dmlgpu.backend import AdapterInfo, Range, Resources
+from dmlgpu.backend import Range, Resources
 from dmlgpu.gpu import GpuBackend
+from dmlgpu.target import AdapterInfo
 
 
 @pytest.fixture(params=["as it comes", "without mappable-primary-buffers"])

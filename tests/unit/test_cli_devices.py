@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from dmlgpu.backend import AdapterInfo
 from dmlgpu.cli import devices
 from dmlgpu.enums import DataType
+from dmlgpu.target import AdapterInfo
 from tests.unit.cli_process import dmlgpu as command
 
 CARD = AdapterInfo(

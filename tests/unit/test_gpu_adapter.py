@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu.backend import AdapterInfo
 from dmlgpu.errors import AdapterNotFound
 from dmlgpu.gpu.adapter import choose, describe, loop_limit, target_of
 from dmlgpu.gpu.memory import host_memory
 from dmlgpu.gpu.pipelines import compile_error, excerpt
-from dmlgpu.plan import Kernel, Profile
+from dmlgpu.plan import Kernel
+from dmlgpu.target import AdapterInfo, Profile
 
 LIMITS = {
     "max-storage-buffers-per-shader-stage": 10,

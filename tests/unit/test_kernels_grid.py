@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.grid import fold, group_launch, item_launch, loop_launch, map_launch
-from dmlgpu.plan import Profile, Target
+from dmlgpu.target import Profile, Target
 
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
 LAUNCHES = (map_launch, item_launch, loop_launch, group_launch)

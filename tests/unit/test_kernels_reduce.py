@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.grid import group_launch
 from dmlgpu.kernels.reduce import Reduction, canonical, reduce_steps
-from dmlgpu.plan import Binding, Profile, ReduceSchedule, Role, Target, Tensor, constants
+from dmlgpu.plan import Binding, ReduceSchedule, Role, Tensor, constants
+from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import element_offsets, packed_strides
 
 F32, F16, U32 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT32

@@ -15,8 +15,9 @@ def test_a_missing_value_is_an_error():
 
 
 def test_a_missing_attribute_is_an_error():
-    with pytest.raises(jinja2.UndefinedError):
-        templates.render("access/head", buffers=None, immediates=True)
+    with pytest.raises(jinja2.UndefinedError) as caught:
+        templates.render("elementwise/cast", input=(), output=())
+    assert str(caught.value) == "'tuple object' has no attribute 'data_type'"
 
 
 def test_rendered_text_names_its_file_and_drops_the_header():

@@ -6,7 +6,8 @@ import pytest
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Binding, Role, Target, Tensor, View
+from dmlgpu.plan import Binding, Role, Tensor, View
+from dmlgpu.target import Target
 from dmlgpu.wgsl.types import Scalar, access, block_of, decode, edge, encode, raw_lane, raw_unit, scalar_of
 
 PLAIN = Target("Plain GPU")

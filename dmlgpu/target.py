@@ -1,0 +1,76 @@
+"""What an adapter is, and what it can do. Imports nothing, so that listing adapters stays quick."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+PARAMETER_BYTES = 48
+"""Size of the parameter block every kernel reads: eight base offsets in words, the opaque zero, padding."""
+
+
+@dataclass(frozen=True)
+class AdapterInfo:
+    """Facts about an adapter, as ``dmlgpu devices`` prints them.
+
+    Attributes:
+        name: what a person would call it: ``llvmpipe (LLVM 15.0.6, 256 bits)``, ``numpy``.
+        backend: ``Vulkan``, ``Metal``, ``D3D12``, ``OpenGL`` or ``NumPy``.
+        kind: ``cpu``, ``integrated``, ``discrete`` or ``unknown``.
+        driver: driver and version text.
+        features: compute features that dmlgpu uses where they exist.
+        limits: the adapter's limits under WebGPU's names.
+    """
+
+    name: str
+    backend: str
+    kind: str
+    vendor: str
+    driver: str
+    features: tuple[str, ...] = ()
+    limits: dict[str, int] = field(default_factory=dict, hash=False)
+
+    @property
+    def is_software(self) -> bool:
+        """Whether the adapter runs on the host's processor."""
+        return self.kind == "cpu"
+
+    def __str__(self) -> str:
+        return f"{self.backend}: {self.name} ({self.driver})" if self.driver else f"{self.backend}: {self.name}"
+
+
+class Profile(enum.StrEnum):
+    """Which family of schedules suits an adapter."""
+
+    CPU = "cpu"
+    INTEGRATED = "integrated"
+    DISCRETE = "discrete"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What lowering and rendering may know about an adapter.
+
+    Attributes:
+        name: the adapter's name, for messages.
+        profile: the family of schedules.
+        features: features in use, under WebGPU's names: ``shader-int64``, ``shader-f64``, ``immediates`` ...
+        deterministic: whether results must not depend on the order in which invocations run.
+        loop_limit: iterations after which the driver silently stops an invocation, or None.
+        max_*: the adapter's limits: buffers per kernel, workgroups per axis, invocations, bytes.
+    """
+
+    name: str
+    profile: Profile = Profile.CPU
+    features: frozenset[str] = frozenset()
+    deterministic: bool = False
+    loop_limit: int | None = None
+    max_storage_buffers: int = 8
+    max_workgroups_per_dimension: int = 65535
+    max_workgroup_invocations: int = 256
+    max_workgroup_storage: int = 16384
+    max_binding_size: int = 128 << 20
+
+    def has(self, feature: str) -> bool:
+        """Whether a feature is in use."""
+        return feature in self.features

@@ -1,0 +1,236 @@
+"""GATHER_ND1, GATHER_ND and SCATTER_ELEMENTS: what they refuse, output sizes, plans."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlgpu import descs, operators
+from dmlgpu.enums import DataType
+from dmlgpu.errors import InvalidDescription
+from dmlgpu.operators.lowering import lowering
+from dmlgpu.plan import Binding, Map, Role, Scatter, ScatterSchedule, View
+from dmlgpu.target import Target
+from dmlgpu.tensor import TensorDesc
+
+F32, I64, U32 = DataType.FLOAT32, DataType.INT64, DataType.UINT32
+ANY = Target("any")
+
+
+def floats(*sizes, strides=None):
+    return TensorDesc(F32, sizes, strides)
+
+
+def indices(*sizes, strides=None):
+    return TensorDesc(I64, sizes, strides)
+
+
+def gather1(data, index, output, batch=0, **changes):
+    fields = {
+        "input_tensor": data,
+        "indices_tensor": index,
+        "output_tensor": output,
+        "input_dimension_count": len(data.sizes),
+        "indices_dimension_count": len(index.sizes),
+        "batch_dimension_count": batch,
+    }
+    return descs.GatherNd1(**fields | changes)
+
+
+def gather(data, index, output, **changes):
+    fields = {
+        "input_tensor": data,
+        "indices_tensor": index,
+        "output_tensor": output,
+        "input_dimension_count": len(data.sizes),
+        "indices_dimension_count": len(index.sizes),
+    }
+    return descs.GatherNd(**fields | changes)
+
+
+def scatter(**changes):
+    fields = {
+        "input_tensor": floats(4, 5, 6),
+        "indices_tensor": indices(4, 3, 6),
+        "updates_tensor": floats(4, 3, 6),
+        "output_tensor": floats(4, 5, 6),
+        "axis": 1,
+    }
+    return descs.ScatterElements(**fields | changes)
+
+
+@pytest.mark.parametrize(
+    ("desc", "message"),
+    [
+        (
+            gather1(floats(5, 4), indices(3, 1), floats(3, 4), input_dimension_count=3),
+            "GATHER_ND1: input_dimension_count must be between 1 and input_tensor's dimension count (2), got 3",
+        ),
+        (
+            gather1(floats(5, 4), indices(3, 1), floats(3, 4), indices_dimension_count=0),
+            "GATHER_ND1: indices_dimension_count must be between 1 and indices_tensor's dimension count (2), got 0",
+        ),
+        (
+            gather1(floats(5, 4), indices(3, 1), floats(3, 4), input_dimension_count=1),
+            "GATHER_ND1: input_tensor.sizes must be 1 in the leading dimensions that input_dimension_count (1) leaves out,"
+            " got [5]",
+        ),
+        (
+            gather1(floats(5, 4), indices(5, 1), floats(5, 1), batch=2),
+            "GATHER_ND1: batch_dimension_count must be below input_dimension_count (2) and indices_dimension_count (2),"
+            " got 2",
+        ),
+        (
+            gather1(floats(5, 4), indices(3, 3), floats(3, 1)),
+            "GATHER_ND1: indices_tensor.sizes[-1] must be at most input_dimension_count (2), got 3",
+        ),
+        (
+            gather1(floats(3, 5, 4), indices(3, 4), floats(3, 1, 1), batch=1),
+            "GATHER_ND1: indices_tensor.sizes[-1] must be at most input_dimension_count - batch_dimension_count"
+            " (3 - 1 = 2), got 4",
+        ),
+        (
+            gather1(floats(2, 5, 4), indices(3, 6, 1), floats(3, 6, 4), batch=1),
+            "GATHER_ND1: indices_tensor.sizes must agree with input_tensor in its batch dimensions [2], got [3]",
+        ),
+        (
+            gather1(floats(5, 4), indices(3, 1), floats(1, 3, 5)),
+            "GATHER_ND1: output_tensor.sizes must be [1, 3, 4] (leading 1s, batch, tuple, window), got [1, 3, 5]",
+        ),
+        (
+            gather1(floats(5, 4, 2), indices(3, 1), floats(3, 8)),
+            "GATHER_ND1: output_tensor.sizes must have at least 3 dimensions to hold the tuple and window dimensions,"
+            " got 2",
+        ),
+        (
+            gather(floats(5, 4), indices(3, 3), floats(3, 1)),
+            "GATHER_ND: indices_tensor.sizes[-1] must be at most input_dimension_count (2), got 3",
+        ),
+        (
+            gather(floats(5, 4), indices(2, 3, 1), floats(1, 3, 4), indices_dimension_count=2),
+            "GATHER_ND: indices_tensor.sizes must be 1 in the leading dimensions that indices_dimension_count (2)"
+            " leaves out, got [2]",
+        ),
+        (
+            gather(floats(5, 4), indices(3, 1), floats(4, 3)),
+            "GATHER_ND: output_tensor.sizes must be [3, 4] (leading 1s, tuple, window), got [4, 3]",
+        ),
+        (scatter(axis=3), "SCATTER_ELEMENTS: axis must be below output_tensor's dimension count (3), got 3"),
+        (
+            scatter(output_tensor=floats(4, 3, 6)),
+            "SCATTER_ELEMENTS: output_tensor.sizes must be [4, 5, 6] (input_tensor.sizes), got [4, 3, 6]",
+        ),
+        (
+            scatter(indices_tensor=indices(4, 3, 5), updates_tensor=floats(4, 3, 5)),
+            "SCATTER_ELEMENTS: indices_tensor.sizes[2] must be input_tensor.sizes[2] (6), got 5",
+        ),
+        (
+            scatter(updates_tensor=floats(4, 2, 6)),
+            "SCATTER_ELEMENTS: updates_tensor.sizes must be [4, 3, 6] (indices_tensor.sizes), got [4, 2, 6]",
+        ),
+    ],
+)
+def test_what_is_refused(desc, message):
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(desc)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("desc", "sizes"),
+    [
+        (gather1(floats(5, 4), indices(3, 1), floats(3, 4)), (3, 4)),
+        (gather1(floats(5, 4), indices(3, 2), floats(1, 3)), (1, 3)),
+        (gather1(floats(5, 4), indices(2), floats(1)), (1,)),
+        (gather1(floats(2, 5, 4), indices(2, 3, 1), floats(1, 2, 3, 4), batch=1), (1, 2, 3, 4)),
+        (gather(floats(1, 5, 4), indices(3, 1), floats(3, 4), input_dimension_count=2), (3, 4)),
+        (scatter(), (4, 5, 6)),
+    ],
+)
+def test_output_sizes(desc, sizes):
+    operators.check(desc)
+    assert lowering(desc.operator).output_sizes(desc) == {"output_tensor": sizes}
+
+
+def test_gather_nd_is_gather_nd1_without_batches():
+    older = gather(floats(5, 4), indices(3, 1), floats(3, 4))
+    assert operators.upgrade(older) == gather1(floats(5, 4), indices(3, 1), floats(3, 4), batch=0)
+
+
+def gather_step(desc):
+    (step,) = operators.lower(desc, ANY).steps
+    assert isinstance(step, Map) and step.label == "gather" and step.body.moves
+    inputs = dict(step.body.inputs)
+    assert inputs["indices"].view is View.INDEX
+    return step.body, inputs["input"], inputs["indices"], step.output
+
+
+def test_batches_tuples_and_windows_are_merged_among_themselves():
+    desc = gather1(floats(2, 3, 5, 4, 6), indices(2, 3, 7, 8, 1), floats(2, 3, 7, 8, 4, 6), batch=2)
+    body, data, index, output = gather_step(desc)
+    assert (data.sizes, data.strides) == ((6, 5, 24), (120, 24, 1))
+    assert (index.sizes, index.strides) == ((6, 56, 1), (56, 1, 1))
+    assert (output.sizes, output.strides) == ((6, 56, 24), (1344, 24, 1))
+    assert dict(body.constants) == {"batch": 1, "tuple": 1, "lead": 2}
+    assert body.follows == ((None, None, 2), (None, None, None))
+
+
+def test_a_gather_of_single_elements_has_no_window():
+    body, data, index, output = gather_step(gather1(floats(5, 4), indices(3, 2), floats(3)))
+    assert (data.sizes, index.sizes, output.sizes) == ((5, 4), (3, 2), (3,))
+    assert body.follows == ((None,), (None,))
+
+
+def test_a_single_element_gets_a_window_of_one():
+    body, data, index, output = gather_step(gather1(floats(5, 4), indices(2), floats(1)))
+    assert (data.sizes, index.sizes, output.sizes) == ((5, 4, 1), (2,), (1,))
+    assert dict(body.constants) == {"batch": 0, "tuple": 2, "lead": 0}
+
+
+def test_dimensions_that_the_counts_leave_out_are_dropped():
+    desc = gather1(floats(1, 1, 5, 4), indices(1, 3, 1), floats(1, 1, 3, 4), input_dimension_count=2)
+    _, data, index, output = gather_step(desc)
+    assert (data.sizes, output.sizes) == ((5, 4), (3, 4))
+    assert index.sizes == (3, 1)
+
+
+def test_scatter_copies_then_stores():
+    plan = operators.lower(scatter(), ANY)
+    copy, store = plan.steps
+    assert isinstance(copy, Map) and isinstance(store, Scatter)
+    assert (copy.label, store.label, store.schedule, plan.temporaries) == (
+        "copy",
+        "scatter",
+        ScatterSchedule.STORE,
+        (),
+    )
+    assert store.source.binding == Binding(Role.INPUT, 2) and store.source.view is View.RAW
+    assert [(name, tensor.binding.index, tensor.view) for name, tensor in store.inputs] == [("indices", 1, View.INDEX)]
+    assert dict(store.constants) == {"axis": 1}
+
+
+def test_scatter_merges_before_and_after_its_axis():
+    sizes, updates = (2, 3, 5, 4, 6), (2, 3, 7, 4, 6)
+    desc = scatter(
+        input_tensor=floats(*sizes),
+        output_tensor=floats(*sizes),
+        indices_tensor=indices(*updates),
+        updates_tensor=floats(*updates),
+        axis=2,
+    )
+    store = operators.lower(desc, ANY).steps[-1]
+    assert (store.source.sizes, store.output.sizes, dict(store.constants)) == ((6, 7, 24), (6, 5, 24), {"axis": 1})
+    assert (store.output.strides, store.source.strides) == ((120, 24, 1), (168, 24, 1))
+
+
+def test_a_deterministic_scatter_marks_the_last_update_first():
+    plan = operators.lower(
+        scatter(output_tensor=floats(4, 5, 6, strides=(32, 6, 1))), Target("any", deterministic=True)
+    )
+    copy, clear, mark, store = plan.steps
+    assert [step.label for step in plan.steps] == ["copy", "clear marks", "mark", "scatter marked"]
+    assert (mark.schedule, store.schedule) == (ScatterSchedule.MARK, ScatterSchedule.STORE_MARKED)
+    assert plan.temporaries == (4 * 4 * 5 * 6,)
+    assert clear.output == mark.output == dict(store.inputs)["marks"]
+    assert (mark.output.data_type, mark.output.binding) == (U32, Binding(Role.TEMPORARY, 0))
+    assert mark.output.strides == (30, 6, 1) and store.output.strides == (32, 6, 1)
+    assert copy.output.binding == store.output.binding == Binding(Role.OUTPUT, 0)

@@ -1,0 +1,102 @@
+"""SLICE1 and SLICE: what they refuse, how SLICE becomes SLICE1, their plans."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlgpu import descs, operators
+from dmlgpu.enums import DataType
+from dmlgpu.errors import InvalidDescription
+from dmlgpu.operators.lowering import lowering
+from dmlgpu.plan import Map
+from dmlgpu.target import Target
+from dmlgpu.tensor import TensorDesc
+
+F32 = DataType.FLOAT32
+
+
+def slice1(**changes):
+    fields = {
+        "input_tensor": TensorDesc(F32, (5, 8)),
+        "output_tensor": TensorDesc(F32, (2, 8)),
+        "input_window_offsets": (1, 0),
+        "input_window_sizes": (4, 8),
+        "input_window_strides": (-2, 1),
+    }
+    return descs.Slice1(**fields | changes)
+
+
+def slice_(**changes):
+    fields = {
+        "input_tensor": TensorDesc(F32, (5, 8)),
+        "output_tensor": TensorDesc(F32, (2, 8)),
+        "offsets": (1, 0),
+        "sizes": (2, 8),
+        "strides": (3, 1),
+    }
+    return descs.Slice(**fields | changes)
+
+
+@pytest.mark.parametrize(
+    ("desc", "message"),
+    [
+        (
+            slice1(input_window_offsets=(1,)),
+            "SLICE1: input_window_offsets must have one entry per dimension of input_tensor (2), got 1",
+        ),
+        (slice1(input_window_sizes=(0, 8)), "SLICE1: input_window_sizes[0] must be at least 1, got 0"),
+        (
+            slice1(input_window_offsets=(2, 0)),
+            "SLICE1: input_window_offsets[0] + input_window_sizes[0] must be at most input_tensor.sizes[0] (5),"
+            " got 2 + 4 = 6",
+        ),
+        (slice1(input_window_strides=(0, 1)), "SLICE1: input_window_strides[0] must not be 0"),
+        (
+            slice1(output_tensor=TensorDesc(F32, (3, 8))),
+            "SLICE1: output_tensor.sizes[0] must be at most 1 + (input_window_sizes[0] - 1) / |input_window_strides[0]|"
+            " (1 + (4 - 1) / 2 = 2), got 3",
+        ),
+        (slice_(offsets=(1,)), "SLICE: offsets must have one entry per dimension of input_tensor (2), got 1"),
+        (
+            slice_(output_tensor=TensorDesc(F32, (2, 7))),
+            "SLICE: output_tensor.sizes must be [2, 8] (sizes), got [2, 7]",
+        ),
+        (slice_(strides=(0, 1)), "SLICE: strides[0] must be at least 1, got 0"),
+        (
+            slice_(strides=(4, 1)),
+            "SLICE: offsets[0] + strides[0] * (sizes[0] - 1) must be below input_tensor.sizes[0] (5), got 1 + 4 * 1 = 5",
+        ),
+    ],
+)
+def test_what_is_refused(desc, message):
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(desc)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    "desc",
+    [
+        slice1(),
+        slice1(output_tensor=TensorDesc(F32, (1, 3))),
+        slice1(input_window_offsets=(0, 0), input_window_sizes=(5, 8), input_window_strides=(-4, 1)),
+        slice_(),
+    ],
+)
+def test_what_is_accepted(desc):
+    operators.check(desc)
+
+
+def test_slice_is_a_slice1_whose_window_ends_at_the_last_element():
+    assert operators.upgrade(slice_()) == slice1(
+        input_window_offsets=(1, 0), input_window_sizes=(4, 8), input_window_strides=(3, 1)
+    )
+    assert lowering("SLICE").output_sizes(slice_()) == {"output_tensor": (2, 8)}
+
+
+def test_a_mirrored_window_starts_at_its_end():
+    plan = operators.lower(slice1(), Target("any"))
+    (step,) = plan.steps
+    assert isinstance(step, Map) and (plan.operator, step.label) == ("SLICE1", "copy")
+    assert (step.body.start, step.body.step, step.body.follows) == ((4, 0), (-2, 1), ((None, 1),))
+    assert step.body.sizes == (2, 8) and step.body.moves

@@ -1,0 +1,54 @@
+"""The registry of lowerings: what is implemented, what is not, where shaders are."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlgpu import descs, operators
+from dmlgpu.enums import DataType
+from dmlgpu.errors import OperatorNotImplemented
+from dmlgpu.target import Target
+from dmlgpu.tensor import TensorDesc
+from dmlgpu.wgsl import templates
+
+TENSOR = TensorDesc(DataType.FLOAT32, (2, 4))
+RELU = descs.ActivationRelu(input_tensor=TENSOR, output_tensor=TENSOR)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [operators.check, operators.upgrade, lambda desc: operators.lower(desc, Target("any"))],
+    ids=["check", "upgrade", "lower"],
+)
+def test_an_operator_without_lowering_is_named(action):
+    with pytest.raises(OperatorNotImplemented) as caught:
+        action(RELU)
+    assert str(caught.value) == ("ACTIVATION_RELU: dmlgpu does not implement this operator yet (see `dmlgpu ops`)")
+
+
+def test_the_seed_operators_are_implemented():
+    assert operators.implemented() >= {
+        "GATHER_ND1",
+        "GATHER_ND",
+        "SCATTER_ELEMENTS",
+        "SLICE1",
+        "SLICE",
+        "ARGMIN",
+        "ARGMAX",
+        "ELEMENT_WISE_IDENTITY",
+        "ELEMENT_WISE_SUBTRACT",
+        "ELEMENT_WISE_MULTIPLY",
+        "ELEMENT_WISE_DIFFERENCE_SQUARE",
+        "CAST",
+        "REDUCE",
+    }
+
+
+@pytest.mark.parametrize("operator", sorted(operators.implemented()))
+def test_shader_files_exist(operator):
+    assert all(templates.exists(file) for file in operators.shader_files(operator))
+
+
+def test_an_operator_that_is_its_lines_newest_stays_as_it_is():
+    desc = descs.ElementWiseIdentity(input_tensor=TENSOR, output_tensor=TENSOR)
+    assert operators.upgrade(desc) is desc

@@ -1,0 +1,77 @@
+"""Programs of descriptions: owned inputs move to the persistent resource."""
+
+from __future__ import annotations
+
+from dmlgpu import descs, wgsl
+from dmlgpu.enums import DataType, TensorFlags
+from dmlgpu.plan import Role, Slot
+from dmlgpu.target import Target
+from dmlgpu.tensor import TensorDesc
+
+F32, I64 = DataType.FLOAT32, DataType.INT64
+ANY = Target("any")
+
+
+def gather(owned_input=False, owned_indices=False):
+    def tensor(data_type, sizes, owned=False):
+        return TensorDesc(data_type, sizes, flags=TensorFlags.OWNED_BY_DML if owned else TensorFlags.NONE)
+
+    return descs.GatherNd1(
+        input_tensor=tensor(F32, (5, 17), owned_input),
+        indices_tensor=tensor(I64, (3, 1), owned_indices),
+        output_tensor=tensor(F32, (3, 17)),
+        input_dimension_count=2,
+        indices_dimension_count=2,
+        batch_dimension_count=0,
+    )
+
+
+def test_nothing_persists_where_nothing_is_owned():
+    program = wgsl.program(gather(), ANY)
+    assert (program.persistent_size, program.initialization) == (0, ())
+    assert [slot.role for slot in program.kernels[0].slots] == [Role.OUTPUT, Role.INPUT, Role.INPUT]
+
+
+def test_owned_inputs_are_copied_at_initialization_and_read_from_there():
+    program = wgsl.program(gather(owned_input=True, owned_indices=True), ANY)
+    assert program.persistent_size == 512 + 256
+    assert [kernel.label for kernel in program.initialization] == [
+        "gather_nd1 own input 0",
+        "gather_nd1 own input 1 x2",
+    ]
+    assert [set(kernel.slots) for kernel in program.initialization] == [
+        {Slot(Role.PERSISTENT, 0, 0, 340), Slot(Role.INPUT, 0, 0, 340)},
+        {Slot(Role.PERSISTENT, 0, 512, 24), Slot(Role.INPUT, 1, 0, 24)},
+    ]
+    assert program.kernels[0].slots == (
+        Slot(Role.OUTPUT, 0, 0, 204),
+        Slot(Role.PERSISTENT, 0, 0, 340),
+        Slot(Role.PERSISTENT, 0, 512, 24),
+    )
+
+
+def test_one_owned_input_leaves_the_others_alone():
+    program = wgsl.program(gather(owned_indices=True), ANY)
+    assert program.persistent_size == 256 and len(program.initialization) == 1
+    assert program.kernels[0].slots == (
+        Slot(Role.OUTPUT, 0, 0, 204),
+        Slot(Role.INPUT, 0, 0, 340),
+        Slot(Role.PERSISTENT, 0, 0, 24),
+    )
+
+
+def test_the_text_of_a_kernel_does_not_depend_on_who_owns_its_inputs():
+    owned, plain = wgsl.program(gather(owned_input=True), ANY), wgsl.program(gather(), ANY)
+    assert [kernel.wgsl for kernel in owned.kernels] == [kernel.wgsl for kernel in plain.kernels]
+
+
+def test_equal_descriptions_give_the_same_program_object():
+    assert wgsl.program(gather(), ANY) is wgsl.program(gather(), Target("any"))
+
+
+def test_older_operators_are_upgraded_but_keep_their_name_out_of_the_kernel():
+    tensor = TensorDesc(F32, (4, 4))
+    older = descs.Slice(
+        input_tensor=tensor, output_tensor=TensorDesc(F32, (2, 4)), offsets=(1, 0), sizes=(2, 4), strides=(2, 1)
+    )
+    assert wgsl.program(older, ANY).operator == "SLICE1"

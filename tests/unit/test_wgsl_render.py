@@ -1,0 +1,238 @@
+"""From plans to kernels: bindings, labels, grids, temporaries, what is refused; text as text, no GPU."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dmlgpu import wgsl
+from dmlgpu.enums import DataType
+from dmlgpu.errors import NotSupported
+from dmlgpu.kernels.sources import identity
+from dmlgpu.plan import (
+    Binding,
+    Body,
+    Map,
+    Plan,
+    Reduce,
+    ReduceSchedule,
+    Role,
+    Slot,
+    Tensor,
+    View,
+    apply,
+    constants,
+)
+from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import packed_strides
+
+F32, F16, I8, I64, F64 = (DataType[name] for name in ("FLOAT32", "FLOAT16", "INT8", "INT64", "FLOAT64"))
+ANY = Target("Any GPU")
+IMMEDIATES = Target("Any GPU", features=frozenset({"immediates"}))
+
+
+def tensor(role, index, sizes, data_type=F32, *, view=View.COMPUTE, strides=None, offset=0):
+    strides = packed_strides(sizes) if strides is None else strides
+    return Tensor(Binding(role, index), data_type, tuple(sizes), tuple(strides), view, offset)
+
+
+def source(index, sizes, data_type=F32, **fields):
+    return tensor(Role.INPUT, index, sizes, data_type, **fields)
+
+
+def mapped(body, *, data_type=None, strides=None):
+    output = tensor(Role.OUTPUT, 0, body.sizes, data_type or body.data_type, strides=strides)
+    return Plan("TEST", (Map("map", body, output),))
+
+
+def kernel_of(body, target=ANY, **fields):
+    (kernel,) = wgsl.render(mapped(body, **fields), target).kernels
+    return kernel
+
+
+def subtract(a, b, **fields):
+    return apply("elementwise/element_wise_subtract", a.data_type, a.sizes, a=a, b=b, **fields)
+
+
+def test_slots_are_the_buffers_in_the_order_of_their_bindings():
+    kernel = kernel_of(subtract(source(0, (3, 5)), source(2, (3, 5), strides=(7, 1))))
+    assert kernel.slots == (Slot(Role.OUTPUT, 0, 0, 60), Slot(Role.INPUT, 0, 0, 60), Slot(Role.INPUT, 2, 0, 76))
+    bindings = re.findall(r"@binding\((\d)\) var<(\w+)", kernel.wgsl)
+    assert sorted(bindings) == [("0", "storage"), ("1", "storage"), ("2", "storage"), ("3", "uniform")]
+
+
+def test_parameters_are_immediates_where_the_adapter_has_them():
+    program = wgsl.render(mapped(identity(source(0, (3,)))), IMMEDIATES)
+    assert program.immediates and "var<immediate> params: Params;" in program.kernels[0].wgsl
+    assert "uniform" not in program.kernels[0].wgsl
+    assert not wgsl.render(mapped(identity(source(0, (3,)))), ANY).immediates
+
+
+def test_one_tensor_read_twice_is_one_binding():
+    x = source(0, (3, 5))
+    assert len(kernel_of(subtract(x, x)).slots) == 2
+
+
+def test_a_buffer_seen_in_blocks_of_two_widths_has_two_bindings():
+    narrow = source(0, (2, 4), strides=(5, 1), view=View.RAW)
+    wide = source(0, (2, 4), I64, strides=(4, 1))
+    body = apply("elementwise/cast", F32, (2, 4), words=True, input=wide)
+    kernel = kernel_of(subtract(narrow, body))
+    assert [slot.role for slot in kernel.slots] == [Role.OUTPUT, Role.INPUT, Role.INPUT]
+    assert [slot.size for slot in kernel.slots] == [32, 64, 64]
+
+
+@pytest.mark.parametrize(
+    ("view", "size"),
+    [
+        pytest.param(source(0, (3, 5), F16), 32, id="halves round up to words"),
+        pytest.param(source(0, (3, 5), strides=(-8, 1), offset=16), 84, id="mirrored"),
+        pytest.param(source(0, (3, 5), strides=(0, 1)), 20, id="repeated"),
+        pytest.param(source(0, (3, 5), I64), 120, id="64 bits"),
+    ],
+)
+def test_a_slot_reaches_to_the_end_of_the_last_unit(view, size):
+    assert kernel_of(apply("elementwise/cast", I8, (3, 5), words=True, input=view)).slots[1].size == size
+
+
+def test_packed_tensors_bind_as_many_bytes_as_scalar_ones():
+    assert [slot.size for slot in kernel_of(identity(source(0, (3, 16), I8, view=View.RAW))).slots] == [48, 48]
+
+
+@pytest.mark.parametrize(
+    ("body", "label"),
+    [
+        (identity(source(0, (3, 8), view=View.RAW)), "test map x4"),
+        (identity(source(0, (3, 16), I8, view=View.RAW)), "test map x16"),
+        (identity(source(0, (3, 7), view=View.RAW, strides=(8, 1))), "test map"),
+        (subtract(source(0, (3, 8)), source(1, (3, 8))), "test map x4"),
+    ],
+)
+def test_labels_name_operator_step_and_lanes(body, label):
+    assert kernel_of(body).label == label
+
+
+def test_contiguous_dimensions_are_merged_before_rendering():
+    text = kernel_of(subtract(source(0, (3, 5, 7)), source(1, (3, 5, 7)))).wgsl
+    assert "alias output_at = array<u32, 1>;" in text
+    assert "105u" in text
+
+
+def test_cpu_adapters_unroll_over_several_items():
+    body = subtract(source(0, (1024,)), source(1, (1024,)))
+    on_cpu = kernel_of(body, Target("any", Profile.CPU))
+    on_gpu = kernel_of(body, Target("any", Profile.DISCRETE))
+    assert on_cpu.wgsl.count("    handle(first") == 4 and on_gpu.wgsl.count("    handle(first") == 1
+    assert on_cpu.grid == (1, 1, 1) and on_gpu.grid == (1, 1, 1)
+
+
+def test_large_maps_fold_over_two_axes():
+    kernel = kernel_of(identity(source(0, (65536 * 256 + 1,), view=View.RAW)), Target("any", Profile.DISCRETE))
+    assert kernel.grid == (32769, 2, 1)
+    assert f"id.x + id.y * {32769 * 256}u" in kernel.wgsl
+
+
+def test_more_buffers_than_the_adapter_binds_are_refused():
+    body = source(0, (3, 5))
+    for index in range(1, 4):
+        body = subtract(body, source(index, (3, 5)))
+    assert len(kernel_of(body, Target("Small GPU", max_storage_buffers=5)).slots) == 5
+    with pytest.raises(NotSupported) as caught:
+        kernel_of(body, Target("Small GPU", max_storage_buffers=4))
+    assert str(caught.value) == "TEST: 5 buffers in one kernel exceed what 'Small GPU' binds (4)"
+
+
+def test_a_binding_larger_than_the_adapters_limit_is_refused():
+    body = identity(source(1, (1024, 1025), view=View.RAW))
+    assert kernel_of(body, Target("Small GPU", max_binding_size=1024 * 1025 * 4))
+    with pytest.raises(NotSupported) as caught:
+        kernel_of(body, Target("Small GPU", max_binding_size=1 << 20))
+    assert str(caught.value) == "TEST: output 0 takes 4,198,400 bytes, but 'Small GPU' binds at most 1,048,576 at once"
+
+
+def test_a_missing_feature_names_operator_and_adapter():
+    values = constants(compute=F64, scale=2.0, bias=0.0)
+    body = apply("elementwise/scale_bias", F64, (3,), values=values, input=source(0, (3,), F64))
+    with pytest.raises(NotSupported) as caught:
+        kernel_of(body, Target("Small GPU", features=frozenset({"shader-int64"})))
+    assert str(caught.value) == (
+        "TEST: FLOAT64 arithmetic needs the adapter feature shader-f64, which 'Small GPU' lacks"
+    )
+
+
+def test_64_bit_integers_are_words_without_the_feature_and_native_with_it():
+    body = subtract(source(0, (3, 5), I64), source(1, (3, 5), I64))
+    native = kernel_of(body, Target("any", features=frozenset({"shader-int64"}))).wgsl
+    words = kernel_of(body).wgsl
+    assert "subtract_words" in words and "i64" not in words
+    assert "subtract_words" not in native and "alias a_s = i64;" in native.replace("apply0_", "")
+
+
+def test_halves_are_native_only_with_the_feature():
+    body = subtract(source(0, (3, 5), F16), source(1, (3, 5), F16))
+    assert kernel_of(body, Target("any", features=frozenset({"shader-f16"}))).wgsl.startswith("enable f16;\n")
+    assert "f16" not in kernel_of(body).wgsl
+
+
+def test_temporaries_lie_at_multiples_of_256_bytes():
+    first, second = (tensor(Role.TEMPORARY, index, (10,)) for index in (0, 1))
+    steps = (
+        Map("first", identity(source(0, (10,))), first),
+        Map("second", identity(first), second),
+        Map("third", identity(second), tensor(Role.OUTPUT, 0, (10,))),
+    )
+    program = wgsl.render(Plan("TEST", steps, (300, 40)), ANY)
+    assert program.temporary_size == 512 + 256
+    assert [kernel.slots for kernel in program.kernels] == [
+        (Slot(Role.TEMPORARY, 0, 0, 40), Slot(Role.INPUT, 0, 0, 40)),
+        (Slot(Role.TEMPORARY, 0, 512, 40), Slot(Role.TEMPORARY, 0, 0, 40)),
+        (Slot(Role.OUTPUT, 0, 0, 40), Slot(Role.TEMPORARY, 0, 512, 40)),
+    ]
+
+
+def test_rendering_is_a_pure_function():
+    body = subtract(subtract(source(0, (3, 5)), source(1, (3, 5))), source(0, (3, 5)))
+    again = subtract(subtract(source(0, (3, 5)), source(1, (3, 5))), source(0, (3, 5)))
+    assert wgsl.render(mapped(body), ANY) == wgsl.render(mapped(again), ANY)
+    assert hash(wgsl.render(mapped(body), ANY)) == hash(wgsl.render(mapped(again), ANY))
+
+
+def test_equal_apply_bodies_share_one_function():
+    node = source(0, (3, 5))
+    for index in (1, 2, 3):
+        node = subtract(node, source(index, (3, 5)))
+    text = kernel_of(node).wgsl
+    assert text.count("_apply(a: ") == 1 and len(re.findall(r"let v\d+ = apply0_apply\(", text)) == 3
+
+
+def test_edges_are_rounded_but_not_the_root():
+    x = source(0, (3, 5), F16)
+    text = kernel_of(subtract(subtract(x, x), x)).wgsl
+    assert text.count("= round_to_half(") == 1
+
+
+@pytest.mark.parametrize("schedule", ReduceSchedule)
+def test_every_schedule_reads_virtual_sources(schedule):
+    virtual = subtract(source(0, (3, 40)), source(1, (3, 40)))
+    sizes = (3, 1, 4) if schedule is ReduceSchedule.PARTIAL else (3, 1)
+    output = tensor(Role.OUTPUT, 0, sizes)
+    step = Reduce("sum", "reduction/reduce_sum", F32, virtual, (1,), output, schedule)
+    (kernel,) = wgsl.render(Plan("TEST", (step,)), ANY).kernels
+    assert "element_wise_subtract.wgsl" in kernel.wgsl and len(kernel.slots) == 3
+    assert f"schedules/reduce_{schedule}.wgsl" in kernel.wgsl
+
+
+def test_movement_that_feeds_arithmetic_is_read_as_numbers():
+    rows = source(1, (4, 1), I64, view=View.INDEX)
+    picked = Body(
+        "indexing/gather_nd1",
+        F16,
+        (4, 6),
+        (("input", source(0, (9, 6), F16, view=View.RAW)), ("indices", rows)),
+        constants(batch=0, tuple=1, lead=1),
+        follows=((None, 1), (None, None)),
+    )
+    text = kernel_of(subtract(picked, source(2, (4, 6), F16))).wgsl
+    assert "f32_of_half" in text and "index_of_i64" in text
+    assert "f32_of_half" not in kernel_of(picked).wgsl
