@@ -78,7 +78,7 @@ def _paint(bench: Workbench, photo: Image, pixels: DeviceArray, palette: DeviceA
     height, width, _ = photo.shape
     colors = palette.desc.sizes[2]
     nearest = _nearest_everywhere(bench, pixels, palette)
-    rounded = _cast(bench, _identity(bench, palette, palette.desc, bias=0.1), DataType.UINT8)
+    rounded = _cast(bench, _identity(bench, palette, palette.desc, bias=0.5), DataType.UINT8)
     painted = _pick(bench, rounded, nearest).view(1, height, width, 3)
     order = np.argsort(rounded.numpy().reshape(colors, 3) @ [0.299, 0.587, 0.114], kind="stable").astype(np.uint32)
     ordered = _pick(bench, rounded, bench.upload(order.reshape(1, 1, colors, 1)))
@@ -255,7 +255,7 @@ def _mirrored_middle(bench: Workbench, image: DeviceArray) -> DeviceArray:
     """The middle of {1, H, W, 3}, half as high and wide, with left and right swapped."""
     _, height, width, _ = image.desc.sizes
     window = (max(height // 2, 1), max(width // 2, 1))
-    return _slice(bench, image, (height // 16, width // 4), window, (1, 1))
+    return _slice(bench, image, (height // 16, width // 4), window, (1, -1))
 
 
 def _slice(

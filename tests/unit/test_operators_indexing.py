@@ -71,8 +71,8 @@ def scatter(**changes):
         ),
         (
             gather1(floats(5, 4), indices(3, 1), floats(3, 4), input_dimension_count=1),
-            "GATHER_ND1: input_tensor.sizes must be 1 in the leading dimensions that input_dimension_count (1) leaves out,"
-            " got [5]",
+            "GATHER_ND1: input_tensor.sizes must be 1 in the leading dimensions that input_dimension_count (1)"
+            " leaves out, got [5]",
         ),
         (
             gather1(floats(5, 4), indices(5, 1), floats(5, 1), batch=2),

@@ -17,7 +17,7 @@ def test_a_missing_value_is_an_error():
 def test_a_missing_attribute_is_an_error():
     with pytest.raises(jinja2.UndefinedError) as caught:
         templates.render("elementwise/cast", input=(), output=())
-    assert str(caught.value) == "'tuple object' has no attribute 'data_type'"
+    assert str(caught.value) == "'tuple object' has no attribute 'to'"
 
 
 def test_rendered_text_names_its_file_and_drops_the_header():

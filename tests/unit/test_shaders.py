@@ -1,0 +1,236 @@
+"""House rules of the shader files, checked on their text and on the kernels rendered from them."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import pytest
+
+from dmlgpu import descs, operators, wgsl
+from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.operator_desc import ScaleBias
+from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import TensorDesc
+from dmlgpu.wgsl import templates
+from dmlgpu.wgsl.linker import declared, library
+
+FOLDERS = ("access", "elementwise", "indexing", "layout", "lib", "reduction", "schedules")
+FILES = [file for folder in FOLDERS for file in templates.files(folder)]
+FEATURES = frozenset({"immediates", "shader-int64", "shader-f64"})
+TARGETS = (
+    Target("CPU", Profile.CPU, FEATURES),
+    Target("GPU", Profile.DISCRETE),
+    Target("GPU", Profile.DISCRETE, frozenset({"shader-f16"}), deterministic=True),
+)
+KEYWORDS = frozenset(
+    "alias break case const const_assert continue continuing default diagnostic discard else enable false fn for if let"
+    " loop override requires return struct switch true var while".split()
+)
+# https://www.w3.org/TR/WGSL/#reserved-words
+RESERVED = frozenset(
+    "NULL Self abstract active alignas alignof as asm asm_fragment async attribute auto await become cast catch class"
+    " co_await co_return co_yield coherent column_major common compile compile_fragment concept const_cast consteval"
+    " constexpr constinit crate debugger decltype delete demote demote_to_helper do dynamic_cast enum explicit export"
+    " extends extern external fallthrough filter final finally friend from fxgroup get goto groupshared highp impl"
+    " implements import inline instanceof interface layout lowp macro macro_rules match mediump meta mod module move mut"
+    " mutable namespace new nil noexcept noinline nointerpolation non_coherent noncoherent noperspective null nullptr of"
+    " operator package packoffset partition pass patch pixelfragment precise precision premerge priv protected pub public"
+    " readonly ref regardless register reinterpret_cast require resource restrict self set shared sizeof smooth snorm"
+    " static static_assert static_cast std subroutine super target template this thread_local throw trait try type"
+    " typedef typeid typename typeof union unless unorm unsafe unsized use using varying virtual volatile wgsl where with"
+    " writeonly yield".split()
+)
+_COMMENT = re.compile(r"//[^\n]*")
+_LOCAL = re.compile(r"\b(?:let|var|const)\s+(\w+)")
+_PARAMETERS = re.compile(r"^fn\s+\w+\(([^{]*)\)", re.MULTILINE)
+_PARAMETER = re.compile(r"(\w+)\s*:")
+_IDENTIFIER = re.compile(r"(?<![\w.@])[A-Za-z_]\w*")
+
+
+# ---- kernels of every operator
+
+
+def tensor(data_type, *sizes, strides=None):
+    return TensorDesc(DataType[data_type], sizes, strides)
+
+
+def gather(data_type, index_type, strides=None):
+    data, index, output = tensor(data_type, 5, 6), tensor(index_type, 3, 1), tensor(data_type, 3, 6, strides=strides)
+    counts = {"input_dimension_count": 2, "indices_dimension_count": 2}
+    yield descs.GatherNd(input_tensor=data, indices_tensor=index, output_tensor=output, **counts)
+    yield descs.GatherNd1(
+        input_tensor=data, indices_tensor=index, output_tensor=output, batch_dimension_count=0, **counts
+    )
+
+
+def scatter(data_type, index_type):
+    data, updates = tensor(data_type, 5, 6), tensor(data_type, 3, 6)
+    yield descs.ScatterElements(
+        input_tensor=data, indices_tensor=tensor(index_type, 3, 6), updates_tensor=updates, output_tensor=data, axis=0
+    )
+
+
+def slices(data_type):
+    whole, part = tensor(data_type, 5, 6), tensor(data_type, 2, 6)
+    yield descs.Slice(input_tensor=whole, output_tensor=part, offsets=(1, 0), sizes=(2, 6), strides=(2, 1))
+    window = {"input_window_offsets": (1, 0), "input_window_sizes": (3, 6), "input_window_strides": (-2, 1)}
+    yield descs.Slice1(input_tensor=whole, output_tensor=part, **window)
+
+
+def elementwise(data_type, strides=None):
+    a, output = tensor(data_type, 4, 8), tensor(data_type, 4, 8, strides=strides)
+    yield descs.ElementWiseIdentity(input_tensor=a, output_tensor=output)
+    if data_type != "FLOAT64":
+        yield descs.ElementWiseIdentity(
+            input_tensor=a, output_tensor=output, scale_bias=ScaleBias(scale=2.0, bias=float("inf"))
+        )
+        for desc_class in (descs.ElementWiseSubtract, descs.ElementWiseMultiply, descs.ElementWiseDifferenceSquare):
+            yield desc_class(a_tensor=a, b_tensor=a, output_tensor=output)
+
+
+def reductions(data_type, count):
+    source, places = tensor(data_type, 2, count), tensor("INT64", 2, 1)
+    for desc_class in (descs.Argmin, descs.Argmax):
+        for direction in AxisDirection:
+            yield desc_class(input_tensor=source, output_tensor=places, axes=(1,), axis_direction=direction)
+    if data_type not in ("INT8", "UINT16"):
+        result = tensor(data_type, 2, 1)
+        yield descs.Reduce(function=ReduceFunction.SUM, input_tensor=source, output_tensor=result, axes=(1,))
+    yield descs.Reduce(function=ReduceFunction.ARGMIN, input_tensor=source, output_tensor=places, axes=(1,))
+
+
+def descriptions():
+    """Descriptions of all operators that together take every path of the renderer."""
+    types = [data_type.name for data_type in DataType if data_type is not DataType.UNKNOWN and data_type.bits >= 8]
+    for data_type in types:
+        yield from elementwise(data_type)
+        yield from slices(data_type)
+        for index_type in ("INT32", "UINT32", "INT64", "UINT64"):
+            yield from gather(data_type, index_type)
+        yield from scatter(data_type, "INT64")
+        for other in types:
+            yield descs.Cast(input_tensor=tensor(data_type, 4, 8), output_tensor=tensor(other, 4, 8))
+    for strides in ((1, 4), (11, 2), (9, 10)):
+        yield from elementwise("FLOAT16", strides)
+        yield from elementwise("FLOAT32", strides)
+    yield from gather("UINT8", "UINT64", (3, 4))
+    for data_type in ("FLOAT32", "FLOAT16", "INT8", "UINT16", "INT32", "UINT32", "INT64", "UINT64"):
+        for count in (5, 1000, 1 << 20):
+            yield from reductions(data_type, count)
+
+
+@functools.cache
+def kernels():
+    """Every different kernel of these descriptions, by its text."""
+    found = {}
+    for target in TARGETS:
+        for desc in descriptions():
+            for kernel in wgsl.program(desc, target).kernels:
+                found[kernel.wgsl] = kernel.label
+    return found
+
+
+@functools.cache
+def rendered_files():
+    return frozenset(re.findall(r"^// ---- shaders/(\S+)\.wgsl$", "\n".join(kernels()), re.MULTILINE))
+
+
+def included_files():
+    return frozenset(
+        include for file in FILES for include in re.findall(r'{% include "(\S+)" %}', templates.source(file))
+    )
+
+
+# ---- rules
+
+
+def test_every_folder_is_known():
+    folders = {entry.name for entry in templates.root().iterdir()}
+    assert folders == set(FOLDERS)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_starts_with_a_header_comment(file):
+    assert len(templates.header(file)) > 10
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_is_tidy(file):
+    text = templates.source(file)
+    assert text.endswith("\n") and not text.endswith("\n\n")
+    assert "\t" not in text and "\r" not in text
+    assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize("operator", sorted(operators.implemented()))
+def test_the_header_of_an_operators_shader_names_it(operator):
+    files = operators.shader_files(operator)
+    newest = [file for file in files if file.endswith(operator.lower())]
+    assert all(operator in templates.header(file) for file in newest)
+    assert not files or any(operator in templates.header(file) for file in files) or operator in ("CAST",)
+
+
+@pytest.mark.parametrize("operator", sorted(operators.implemented()))
+def test_an_operator_has_a_shader_or_becomes_another_operator(operator):
+    if operators.shader_files(operator):
+        return
+    upgraded = {operators.upgrade(desc).operator for desc in descriptions() if desc.operator == operator}
+    assert upgraded and operator not in upgraded
+    assert all(operators.shader_files(newer) for newer in upgraded)
+
+
+def test_the_descriptions_of_this_test_cover_every_operator():
+    assert {desc.operator for desc in descriptions()} == operators.implemented()
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if not file.startswith("lib/")])
+def test_a_file_is_rendered_by_some_operator(file):
+    assert file in rendered_files() | included_files()
+
+
+@pytest.mark.parametrize("name", sorted(library()))
+def test_a_library_function_is_used_by_some_kernel(name):
+    assert any(name in declared(text) for text in kernels())
+
+
+def names_of(text):
+    """Module-level names, and names of locals and parameters, of a text."""
+    code = _COMMENT.sub("", text)
+    parameters = {name for signature in _PARAMETERS.findall(code) for name in _PARAMETER.findall(signature)}
+    module = declared(code) | set(re.findall(r"^@group.* (\w+):", code, re.MULTILINE)) | {"params"}
+    locals_ = {name for line in code.splitlines() if line.startswith(" ") for name in _LOCAL.findall(line)}
+    one_liners = {name for line in code.splitlines() if line.startswith("fn ") for name in _LOCAL.findall(line)}
+    return module, parameters | locals_ | one_liners
+
+
+def test_how_names_are_told_apart():
+    text = (
+        "alias a_t = u32;\nvar<workgroup> parts: u32;\nfn f(x: u32, y: ptr<function, u32>) -> u32 {\n    var z = 1u;\n"
+    )
+    assert names_of(text) == ({"a_t", "parts", "f", "params"}, {"x", "y", "z"})
+
+
+def test_no_local_name_hides_a_name_of_its_kernel_or_of_the_library():
+    for text, label in kernels().items():
+        module, local = names_of(text)
+        assert local & (module | library().keys()) == set(), label
+
+
+def test_no_name_is_declared_twice_in_a_kernel():
+    for text, label in kernels().items():
+        names = re.findall(r"^(?:fn|alias|const|struct|var<workgroup>)\s+(\w+)", text, re.MULTILINE)
+        assert len(names) == len(set(names)), label
+
+
+def test_no_reserved_word_is_a_name():
+    for text, label in kernels().items():
+        module, local = names_of(text)
+        assert (module | local) & (RESERVED | KEYWORDS) == set(), label
+        assert set(_IDENTIFIER.findall(_COMMENT.sub("", text))) & RESERVED == set(), label
+
+
+def test_kernels_have_no_leftovers_of_the_template_language():
+    for text, label in kernels().items():
+        assert not re.search(r"{[{%]|[%}]}(?!\))|^\s*# ", text, re.MULTILINE), label
+        assert [line for line in text.splitlines() if line != line.rstrip()] == [], label
