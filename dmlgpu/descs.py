@@ -2827,7 +2827,7 @@ class DiagonalMatrix(OperatorDesc):
 
 class ScatterElements(OperatorDesc):
     """Copies the input, then overwrites one element per update; only the coordinate on the axis comes from the index
-    (alias SCATTER_ELEMENTS).
+    (alias SCATTER).
 
     Formula:
         OutputTensor = copy of InputTensor; for every coordinate c of UpdatesTensor: s = c; s[Axis] = IndicesTensor[c];

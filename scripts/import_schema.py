@@ -53,8 +53,12 @@ SPATIAL_COUNTS = (
 
 NON_EMPTY = {"SPLIT": "OutputCount", "JOIN": "InputCount"}
 
-# The two pages say "TBD"; these are the answers that docs and tests rely on.
-UNDOCUMENTED = {
+# Two pages say "TBD": these are the answers that docs and tests rely on. One summary calls an alias by the name itself.
+CORRECTIONS = {
+    "SCATTER_ELEMENTS": {
+        "summary": "Copies the input, then overwrites one element per update; only the coordinate on the axis comes from "
+        "the index (alias SCATTER).",
+    },
     "QUANTIZE": {
         "summary": "Quantizes each element with a scale and, optionally, a zero point.",
         "formula": "y = clamp(round_half_even(x / scale) + zeroPoint, lowest, highest); zeroPoint = 0 for type SCALE. "
@@ -126,7 +130,7 @@ def variants(spec: dict[str, Any]) -> list[dict[str, Any]]:
 def operator(name: str, spec: dict[str, Any]) -> dict[str, Any]:
     """Everything kept about one operator; absent keys mean null, false or empty."""
     kept = {key: spec[key] for key in ("enum_value", "feature_level", "summary", "formula", "notes", "constraints")}
-    kept |= UNDOCUMENTED.get(name, {})
+    kept |= CORRECTIONS.get(name, {})
     kept["document"] = spec["doc"].removesuffix(".md")
     kept["owned_inputs"] = not any("not support DML_TENSOR_FLAG_OWNED_BY_DML" in text for text in spec["constraints"])
     for key in ("aliases", "supersedes", "superseded_by", "in_place", "accepts_fused_activation", "defaults"):

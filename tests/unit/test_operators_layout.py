@@ -64,7 +64,8 @@ def slice_(**changes):
         (slice_(strides=(0, 1)), "SLICE: strides[0] must be at least 1, got 0"),
         (
             slice_(strides=(4, 1)),
-            "SLICE: offsets[0] + strides[0] * (sizes[0] - 1) must be below input_tensor.sizes[0] (5), got 1 + 4 * 1 = 5",
+            "SLICE: offsets[0] + strides[0] * (sizes[0] - 1) must be below input_tensor.sizes[0] (5),"
+            " got 1 + 4 * 1 = 5",
         ),
     ],
 )

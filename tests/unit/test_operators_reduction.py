@@ -16,7 +16,7 @@ F32, F16, I32, I64, U64 = (DataType[name] for name in ("FLOAT32", "FLOAT16", "IN
 ANY = Target("any")
 
 
-def argmin(data_type=F32, axes=(1,), sizes=(4, 5, 6), desc_class=descs.Argmin, direction=0, output=None):
+def argmin(data_type=F32, axes=(1,), sizes=(4, 5, 6), *, desc_class=descs.Argmin, direction=0, output=None):
     reduced = tuple(1 if axis in axes else size for axis, size in enumerate(sizes))
     return desc_class(
         input_tensor=TensorDesc(data_type, sizes),
