@@ -56,8 +56,8 @@ NON_EMPTY = {"SPLIT": "OutputCount", "JOIN": "InputCount"}
 # Two pages say "TBD": these are the answers that docs and tests rely on. One summary calls an alias by the name itself.
 CORRECTIONS = {
     "SCATTER_ELEMENTS": {
-        "summary": "Copies the input, then overwrites one element per update; only the coordinate on the axis comes from "
-        "the index (alias SCATTER).",
+        "summary": "Copies the input, then overwrites one element per update; only the coordinate on the axis comes "
+        "from the index (alias SCATTER).",
     },
     "QUANTIZE": {
         "summary": "Quantizes each element with a scale and, optionally, a zero point.",

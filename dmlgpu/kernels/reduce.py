@@ -94,7 +94,7 @@ def canonical(source: Tensor, axes: Sequence[int], output: Tensor) -> tuple[Tens
 
 
 SERIAL_ON_CPU = 16384
-"""Longest row that one invocation walks on a CPU adapter: safely below the iterations at which some drivers stop."""
+"""Longest row that one invocation walks on a CPU adapter."""
 
 SERIAL_ON_GPU = 32
 TREE_ON_GPU = 65536
@@ -105,13 +105,20 @@ PARTS_IN_FLIGHT = 1024
 def choose_parts(rows: int, count: int, target: Target) -> int:
     """Partial results per row; 1 means that a single step does."""
     if target.profile is Profile.CPU:
-        wanted = max(-(-count // SERIAL_ON_CPU), min(-(-count // 64), PARTS_IN_FLIGHT // rows) if rows < 64 else 1)
+        wanted = max(
+            -(-count // _longest_walk(target)), min(-(-count // 64), PARTS_IN_FLIGHT // rows) if rows < 64 else 1
+        )
     else:
         wanted = 1 if count <= TREE_ON_GPU else min(TREE_ON_GPU, -(-count // 256))
     return max(1, min(wanted, count))
 
 
+def _longest_walk(target: Target) -> int:
+    """Elements that one invocation may walk: four of its work items stay below the iterations at which it is stopped."""
+    return SERIAL_ON_CPU if target.loop_limit is None else min(SERIAL_ON_CPU, target.loop_limit // 4)
+
+
 def choose_schedule(rows: int, count: int, target: Target) -> ReduceSchedule:
     """Serial where there are rows enough or a row is short; else a workgroup per row."""
-    longest = SERIAL_ON_CPU if target.profile is Profile.CPU else SERIAL_ON_GPU
+    longest = _longest_walk(target) if target.profile is Profile.CPU else SERIAL_ON_GPU
     return ReduceSchedule.SERIAL if count <= longest else ReduceSchedule.TREE

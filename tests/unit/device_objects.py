@@ -93,7 +93,9 @@ class Objects:
         self.device = Device.from_backend(self.backend)
         self.recorder = self.device.create_command_recorder()
 
-    def compiled(self, desc: OperatorDesc | None = None, flags: ExecutionFlags = ExecutionFlags.NONE) -> CompiledOperator:
+    def compiled(
+        self, desc: OperatorDesc | None = None, flags: ExecutionFlags = ExecutionFlags.NONE
+    ) -> CompiledOperator:
         return self.device.compile_operator(self.device.create_operator(desc or identity()), flags)
 
     def buffer(self, size: int = 1024, name: str | None = None) -> Buffer:
