@@ -105,16 +105,15 @@ PARTS_IN_FLIGHT = 1024
 def choose_parts(rows: int, count: int, target: Target) -> int:
     """Partial results per row; 1 means that a single step does."""
     if target.profile is Profile.CPU:
-        wanted = max(
-            -(-count // _longest_walk(target)), min(-(-count // 64), PARTS_IN_FLIGHT // rows) if rows < 64 else 1
-        )
+        for_lanes = min(-(-count // 64), PARTS_IN_FLIGHT // rows) if rows < 64 else 1
+        wanted = max(-(-count // _longest_walk(target)), for_lanes)
     else:
         wanted = 1 if count <= TREE_ON_GPU else min(TREE_ON_GPU, -(-count // 256))
     return max(1, min(wanted, count))
 
 
 def _longest_walk(target: Target) -> int:
-    """Elements that one invocation may walk: four of its work items stay below the iterations at which it is stopped."""
+    """Elements that one invocation may walk: a few such walks stay below the iterations at which it is stopped."""
     return SERIAL_ON_CPU if target.loop_limit is None else min(SERIAL_ON_CPU, target.loop_limit // 4)
 
 

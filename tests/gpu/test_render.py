@@ -478,6 +478,16 @@ def test_packed_arithmetic_with_broadcast_operands(either: GpuBackend, data_type
     assert_same(run_map(either, inputs, node), node.value)
 
 
+@pytest.mark.parametrize("start", [0, 1, 2, 4])
+@pytest.mark.parametrize("data_type", [I8, F32], ids=lambda t: t.name)
+def test_a_slice_of_arithmetic_packs_by_where_it_starts(either: GpuBackend, data_type: DataType, start: int) -> None:
+    rng, inputs = np.random.default_rng(18), Inputs()
+    a, b = (inputs.add(numbers(rng, data_type, (3, 16))) for _ in range(2))
+    node = slice1(subtract(a, b), (1, start), (1, 1), (2, 8))
+    assert lanes_of(node) == {0: 4, 1: 1, 2: 2, 4: 4}[start]
+    assert_same(run_map(either, inputs, node), node.value)
+
+
 # ---- transposes
 
 TRANSPOSED = {

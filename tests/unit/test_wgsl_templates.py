@@ -10,8 +10,8 @@ from dmlgpu.wgsl import templates
 
 def test_a_missing_value_is_an_error():
     with pytest.raises(jinja2.UndefinedError) as caught:
-        templates.render("layout/slice1", start=(0,), step=(1,))
-    assert str(caught.value) == "'output' is undefined"
+        templates.render("access/types", name="input", rank=3, scalar="f32")
+    assert str(caught.value) == "'unit' is undefined"
 
 
 def test_a_missing_attribute_is_an_error():
