@@ -138,3 +138,9 @@ def test_flush():
     ordinary, small = np.array([1.0]), np.array([2**-24], f16)
     assert flush(ordinary) is ordinary
     assert flush(small) is small
+
+
+def test_what_rounds_up_to_the_smallest_normal_number_may_be_flushed_too():
+    smallest = np.finfo(np.float32).smallest_normal
+    expected = np.array([smallest, -smallest, np.nextafter(smallest, np.float32(1))], np.float32)
+    assert CORRECTLY_ROUNDED.accepts(expected, np.zeros(3, np.float32), None).tolist() == [True, True, False]
