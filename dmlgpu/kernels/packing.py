@@ -90,23 +90,28 @@ def pack_tensor(tensor: Tensor, dimension: int, lanes: int) -> Tensor:
     return replace(tensor, sizes=sizes, strides=strides, offset=tensor.offset // lanes, lanes=lanes)
 
 
-def _pack_body(body: Body, dimension: int, lanes: int, memo: dict[tuple[int, int], Body]) -> Body:
-    key = (id(body), dimension)
-    if key not in memo:
-        inputs = tuple(
-            (name, _pack_source(source, _follow(body, position, dimension), lanes, memo))
-            for position, (name, source) in enumerate(body.inputs)
-        )
-        sizes = tuple(n // lanes if d == dimension else n for d, n in enumerate(body.sizes))
-        start = tuple(s // lanes if d == dimension else s for d, s in enumerate(body.start))
-        memo[key] = replace(body, inputs=inputs, sizes=sizes, start=start, lanes=lanes)
-    return memo[key]
+_Packed = dict[tuple[int, int], Source]
+"""Sources already packed, by identity and dimension, so that shared ones stay shared."""
 
 
-def _pack_source(source: Source, dimension: int | None, lanes: int, memo: dict[tuple[int, int], Body]) -> Source:
+def _pack_body(body: Body, dimension: int, lanes: int, memo: _Packed) -> Body:
+    inputs = tuple(
+        (name, _pack_source(source, _follow(body, position, dimension), lanes, memo))
+        for position, (name, source) in enumerate(body.inputs)
+    )
+    sizes = tuple(n // lanes if d == dimension else n for d, n in enumerate(body.sizes))
+    start = tuple(s // lanes if d == dimension else s for d, s in enumerate(body.start))
+    return replace(body, inputs=inputs, sizes=sizes, start=start, lanes=lanes)
+
+
+def _pack_source(source: Source, dimension: int | None, lanes: int, memo: _Packed) -> Source:
     if isinstance(source, Tensor) and source.view is View.INDEX:
         return source
     assert dimension is not None
-    if isinstance(source, Body):
-        return _pack_body(source, dimension, lanes, memo)
-    return pack_tensor(source, dimension, lanes)
+    key = (id(source), dimension)
+    if key not in memo:
+        if isinstance(source, Body):
+            memo[key] = _pack_body(source, dimension, lanes, memo)
+        else:
+            memo[key] = pack_tensor(source, dimension, lanes)
+    return memo[key]

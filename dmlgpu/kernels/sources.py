@@ -52,6 +52,12 @@ def identity(source: Source) -> Body:
 
 def fold_views(root: Body) -> Body:
     """The tree with affine bodies over tensors in memory turned into views of these tensors."""
+    folded = folded_views(root)
+    return identity(folded) if isinstance(folded, Tensor) else folded
+
+
+def folded_views(root: Source) -> Source:
+    """The same, for any source; one that is a view as a whole becomes a tensor."""
 
     def fold(source: Source) -> Source:
         if not isinstance(source, Body) or not source.start:
@@ -59,8 +65,7 @@ def fold_views(root: Body) -> Body:
         ((_, tensor),) = source.inputs
         return view(tensor, source) if isinstance(tensor, Tensor) else source
 
-    folded = rewrite(root, fold)
-    return identity(folded) if isinstance(folded, Tensor) else folded
+    return rewrite(root, fold)
 
 
 def view(tensor: Tensor, body: Body) -> Tensor:
@@ -74,15 +79,20 @@ def settle_views(root: Body) -> Body:
     """Tensors are moved as raw bits only where the whole tree does nothing but move."""
     if root.moves:
         return root
+    settled = computed(root)
+    assert isinstance(settled, Body)
+    return settled
+
+
+def computed(root: Source) -> Source:
+    """The same source read as numbers."""
 
     def compute(source: Source) -> Source:
         if isinstance(source, Tensor) and source.view is View.RAW:
             return replace(source, view=View.COMPUTE)
         return source
 
-    settled = rewrite(root, compute)
-    assert isinstance(settled, Body)
-    return settled
+    return rewrite(root, compute)
 
 
 def is_elementwise(root: Body) -> bool:

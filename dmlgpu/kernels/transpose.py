@@ -57,8 +57,6 @@ def find_transpose(body: Body, output: Tensor) -> Transpose | None:
         return None
     if not packs_tensor(source, outer, lanes) or not packs_tensor(output, inner, lanes):
         return None
-    if output.sizes[outer] % lanes or source.sizes[inner] % lanes:
-        return None
     tiles = {d: size // lanes if d in (inner, outer) else size for d, size in enumerate(output.sizes)}
     count = 1
     for size in tiles.values():

@@ -10,7 +10,7 @@ from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.collapse import collapse
 from dmlgpu.kernels.grid import Launch, group_launch, item_launch, loop_launch, map_launch
 from dmlgpu.kernels.packing import pack
-from dmlgpu.kernels.sources import fold_views, leaves, settle_views
+from dmlgpu.kernels.sources import computed, fold_views, folded_views, leaves, settle_views
 from dmlgpu.kernels.transpose import Transpose, find_transpose
 from dmlgpu.kernels.walk import Walk, choose_walk
 from dmlgpu.plan import (
@@ -139,6 +139,7 @@ def _items(walk: Walk, output: Tensor) -> int:
 
 
 def _reduce(builder: Builder, step: Reduce, target: Target) -> Rendered:
+    step = replace(step, source=computed(folded_views(step.source)))
     output, walk = step.output, choose_walk(step.output)
     store, values = builder.store(output, step.words, atomic=walk.exchange)
     text = store + _items_of_row(builder, step, target) + _monoid(step, target)

@@ -172,3 +172,11 @@ def test_shared_nodes_are_packed_once():
         assert a is b
         packed = a
     assert packed.lanes == 4 and math.prod(packed.sizes) == 8
+
+
+def test_a_tensor_that_is_used_twice_stays_one():
+    x = tensor((8,))
+    packed, _ = pack(subtract(x, x), output((8,)))
+    (_, a), (_, b) = packed.inputs
+    assert a.lanes == 4
+    assert a is b
