@@ -91,7 +91,7 @@ def _as_json(index: int, info: AdapterInfo, is_default: bool) -> dict[str, Any]:
 
 
 def data_type_support(info: AdapterInfo) -> dict[str, str]:
-    """How an adapter handles each data type: native, in 32-bit arithmetic, as pairs of words, moved only."""
+    """How an adapter handles each data type: native, in 32-bit arithmetic, as pairs of words, moved and cast."""
     return {name: _way(name, info) for name in _DATA_TYPES}
 
 
@@ -101,5 +101,5 @@ def _way(data_type: str, info: AdapterInfo) -> str:
     if not data_type.endswith("64"):
         return "in 32-bit arithmetic"
     if data_type == "FLOAT64":
-        return "native" if "shader-f64" in info.features else "moved only"
+        return "native" if "shader-f64" in info.features else "moved and cast"
     return "native" if "shader-int64" in info.features else "as pairs of words"

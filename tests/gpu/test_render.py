@@ -421,6 +421,29 @@ def test_storing_by_exchange_leaves_gaps_alone(backend: GpuBackend) -> None:
     assert set(got[3:101]) == {POISON}
 
 
+@pytest.mark.parametrize(
+    ("sizes", "strides"), [((5, 8), None), ((5, 7), None), ((4, 6), (9, 1)), ((6, 4), (1, 6)), ((3, 5), (40, 2))]
+)
+@pytest.mark.parametrize("data_type", [DataType.INT4, DataType.UINT4], ids=lambda t: t.name)
+def test_nibbles_are_moved_and_computed_on(
+    either: GpuBackend, data_type: DataType, sizes: tuple[int, ...], strides: tuple[int, ...] | None
+) -> None:
+    rng = np.random.default_rng(16)
+    low, high = (-8, 8) if data_type.is_signed else (0, 16)
+    a, b = (rng.integers(low, high, sizes).astype(data_type.numpy) for _ in range(2))
+    desc = TensorDesc(data_type, sizes, strides)
+    inputs = Inputs()
+    inputs.descs += [desc, desc]
+    inputs.contents += [desc.encode(a, POISON), desc.encode(b, POISON)]
+    x, y = (Tensor.of(Role.INPUT, number, desc) for number in range(2))
+    difference = apply("elementwise/element_wise_subtract", data_type, sizes, a=x, b=y)
+    wrapped = ((a.astype(int) - b - low) % 16 + low).astype(data_type.numpy)
+    copy = identity(Node(replace(x, view=View.RAW), a))
+    for body, want in ((difference, wrapped), (copy.source, a)):
+        plan = Plan("TEST", (Map("map", body, Tensor.of(Role.OUTPUT, 0, desc)),))
+        assert_same(run_plan(either, inputs, plan, desc), want)
+
+
 @pytest.mark.parametrize("data_type", [U8, F16], ids=lambda t: t.name)
 def test_reductions_store_by_words_and_by_exchange(either: GpuBackend, data_type: DataType) -> None:
     rng = np.random.default_rng(14)

@@ -43,7 +43,7 @@ def test_text_in_a_pipe(two_adapters, capsys):
         "  features    shader-f16, shader-int64\n"
         "  data types  native: FLOAT32, UINT32, INT32, UINT64, INT64\n"
         "              in 32-bit arithmetic: FLOAT16, UINT16, UINT8, INT16, INT8, UINT4, INT4\n"
-        "              moved only: FLOAT64\n"
+        "              moved and cast: FLOAT64\n"
         "  limits      buffers per kernel 10, binding 1,024 MiB, workgroup memory 48 KiB, workgroups per axis 65,535\n"
         "\n"
         "1  NumPy: numpy\n"
@@ -74,7 +74,7 @@ def test_json(two_adapters, capsys):
     assert card["features"] == ["shader-f16", "shader-int64"]
     assert card["limits"] == CARD.limits
     assert card["data_types"]["INT64"] == "native"
-    assert card["data_types"]["FLOAT64"] == "moved only"
+    assert card["data_types"]["FLOAT64"] == "moved and cast"
     assert (numpy["index"], numpy["default"]) == (1, False)
 
 
@@ -88,7 +88,7 @@ def test_64_bit_types_without_their_features():
     assert (support["INT64"], support["UINT64"], support["FLOAT64"]) == (
         "as pairs of words",
         "as pairs of words",
-        "moved only",
+        "moved and cast",
     )
 
 
