@@ -37,6 +37,14 @@ fn shift_right_words(a: vec2<u32>, count: u32) -> vec2<u32> {
     return vec2<u32>((a.x >> count) | ((a.y << 1u) << (31u - count)), a.y >> count);
 }
 
+fn less_u64_words(a: vec2<u32>, b: vec2<u32>) -> bool {
+    return a.y < b.y || (a.y == b.y && a.x < b.x);
+}
+
+fn less_i64_words(a: vec2<u32>, b: vec2<u32>) -> bool {
+    return less_u64_words(a ^ vec2<u32>(0u, 0x80000000u), b ^ vec2<u32>(0u, 0x80000000u));
+}
+
 fn is_negative_words(a: vec2<u32>) -> bool {
     return (a.y >> 31u) == 1u;
 }
