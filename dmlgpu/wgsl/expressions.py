@@ -2,6 +2,9 @@
 
 A body writes ``{{ a - b }}``; this becomes ``(a - b)`` where WGSL has the type and ``subtract_words(a, b)`` where a
 64-bit integer is a pair of words. Python numbers become constants of the other operand's type: ``{{ a < 0 }}``.
+
+What drivers get wrong goes through ``shaders/lib``: division of integers (``quotient_i32``), and comparison of floats,
+which looks at bits, so that NaN compares as false and subnormals as themselves whatever the adapter flushes or assumes.
 """
 
 from __future__ import annotations
@@ -17,14 +20,7 @@ from dmlgpu.errors import NotSupported
 from dmlgpu.plan import Target
 from dmlgpu.wgsl.types import Scalar, scalar_of
 
-_WORD_FUNCTIONS = {
-    "+": "add_words",
-    "-": "subtract_words",
-    "*": "multiply_words",
-    "<<": "shift_left_words",
-}
-_WGSL_ON_WORDS = frozenset("&|^")
-"""Operators that WGSL applies to each word, which is right for pairs as well."""
+_WORD_FUNCTIONS = {"+": "add_words", "-": "subtract_words", "*": "multiply_words"}
 
 
 @dataclass(frozen=True)
@@ -56,52 +52,90 @@ class Value:
         return self._combine("*", other)
 
     def __truediv__(self, other: Operand) -> Value:
-        return self._combine("/", other)
+        return self._combine("/", other) if self.is_float else self._divide("quotient", other)
 
-    def __and__(self, other: Operand) -> Value:
-        return self._combine("&", other)
+    def remainder(self, other: Operand) -> Value:
+        """What division leaves, with the sign of this value; all ones for integers divided by zero."""
+        return self._divide("fmod", other)
 
-    def __or__(self, other: Operand) -> Value:
-        return self._combine("|", other)
+    def floor_remainder(self, other: Operand) -> Value:
+        """What division rounded down leaves, with the sign of the divisor; all ones for integers divided by zero."""
+        return self._divide("floor_mod", other)
 
-    def __xor__(self, other: Operand) -> Value:
-        return self._combine("^", other)
+    def _divide(self, function: str, other: Operand) -> Value:
+        """Integers of 8 and 16 bits have faster functions, which expect numbers of that range."""
+        return self.call(f"narrow_{function}" if _is_narrow_integer(self.data_type) else function, other)
+
+    def __radd__(self, other: float) -> Value:
+        return self.constant(other) + self
+
+    def __rsub__(self, other: float) -> Value:
+        return self.constant(other) - self
+
+    def __rmul__(self, other: float) -> Value:
+        return self.constant(other) * self
+
+    def __rtruediv__(self, other: float) -> Value:
+        return self.constant(other) / self
 
     def __neg__(self) -> Value:
         if self.kind is Scalar.U32:
             return self._with(f"(0u - {self})")
         return self._with(f"negate_words({self})" if self.kind.is_words else f"(-{self})")
 
-    def __invert__(self) -> Value:
-        return self._with(f"(~{self})")
-
     def _combine(self, operator: str, other: Operand) -> Value:
         right = self._like(other)
-        if not self.kind.is_words or operator in _WGSL_ON_WORDS:
+        if not self.kind.is_words:
             return self._with(f"({self} {operator} {right})")
         if operator not in _WORD_FUNCTIONS or self.kind is Scalar.F64_WORDS:
             raise self._lacks(f"arithmetic ({operator})")
         return self._with(f"{_WORD_FUNCTIONS[operator]}({self}, {right})")
 
+    # ---- bits (the template language has no operators for them)
+
+    def bits_and(self, other: Operand) -> Value:
+        """The bits that are 1 in both. WGSL's operators on bits are right for pairs of words as well."""
+        return self._with(f"({self} & {self._like(other)})")
+
+    def bits_or(self, other: Operand) -> Value:
+        """The bits that are 1 in one of them."""
+        return self._with(f"({self} | {self._like(other)})")
+
+    def bits_xor(self, other: Operand) -> Value:
+        """The bits that differ."""
+        return self._with(f"({self} ^ {self._like(other)})")
+
+    def bits_inverted(self) -> Value:
+        """Every bit turned round."""
+        return self._with(f"(~{self})")
+
+    def bit_count(self) -> Value:
+        """How many bits are 1, as UINT32."""
+        return Value(f"bit_count_{self.kind}({self})", Scalar.U32, DataType.UINT32, self.target)
+
     # ---- comparison
 
     def __lt__(self, other: Operand) -> Value:
-        return self._compare("<", other)
+        return self._compare("less", "<", other)
 
     def __gt__(self, other: Operand) -> Value:
-        return self._like(other)._compare("<", self) if self.kind.is_words else self._compare(">", other)
+        return self._like(other)._compare("less", "<", self)
 
     def __le__(self, other: Operand) -> Value:
-        return (self > other).negated() if self.kind.is_words else self._compare("<=", other)
+        return self._compare("less_equal", "<=", other)
 
     def __ge__(self, other: Operand) -> Value:
-        return (self < other).negated() if self.kind.is_words else self._compare(">=", other)
+        return self._like(other)._compare("less_equal", "<=", self)
 
     def equals(self, other: Operand) -> Value:
         """Whether two values are equal, as a truth value."""
-        if self.kind.is_words:
+        if self.kind.is_words and self.kind is not Scalar.F64_WORDS:
             return self._truth(f"all({self} == {self._like(other)})")
-        return self._compare("==", other)
+        return self._compare("equal", "==", other)
+
+    def test(self, function: str) -> Value:
+        """A library function that gives a truth value: ``is_nan`` becomes ``is_nan_f32``."""
+        return self._truth(str(self._wide().call(function)))
 
     def negated(self) -> Value:
         """The opposite of a truth value."""
@@ -115,17 +149,35 @@ class Value:
         """Whether one of two truth values holds."""
         return self._with(f"({self} || {other})")
 
-    def _compare(self, operator: str, other: Operand) -> Value:
-        right = self._like(other)
-        if not self.kind.is_words:
-            return self._truth(f"({self} {operator} {right})")
-        if self.kind is Scalar.F64_WORDS:
+    def _compare(self, function: str, operator: str, other: Operand) -> Value:
+        left, right = self._wide(), self._like(other)._wide()
+        if left.kind is Scalar.F64_WORDS:
             raise self._lacks("comparison")
-        return self._truth(f"less_{self.kind}({self}, {right})")
+        if left.kind is Scalar.F32 or left.kind.is_words:
+            return self._truth(f"{function}_{left.kind}({left}, {right})")
+        return self._truth(f"({left} {operator} {right})")
 
     def select(self, yes: Value, no: Value) -> Value:
         """``yes`` where this truth value holds, else ``no``."""
         return yes._with(f"select({no}, {yes}, {self})")
+
+    def minimum(self, other: Operand) -> Value:
+        """The smaller of two values; NaN if there is one, -0 rather than 0."""
+        right = self._like(other)
+        return self.call("min", right) if self.is_float else (right < self).select(right, self)
+
+    def maximum(self, other: Operand) -> Value:
+        """The larger of two values; NaN if there is one, 0 rather than -0."""
+        right = self._like(other)
+        return self.call("max", right) if self.is_float else (self < right).select(right, self)
+
+    def clipped(self, low: Operand, high: Operand) -> Value:
+        """``max(low, min(self, high))``; NaN if there is one."""
+        return self.call("clip", low, high) if self.is_float else self.minimum(high).maximum(low)
+
+    def absolute(self) -> Value:
+        """The value without its sign; the smallest integer stays what it is."""
+        return self.call("size_of") if self.is_float else (self < 0).select(-self, self)
 
     # ---- types
 
@@ -139,9 +191,16 @@ class Value:
         return self._with(literal(number, self.kind))
 
     def call(self, function: str, *others: Operand) -> Value:
-        """A library function, chosen by the value's type: ``minimum`` becomes ``minimum_f32``."""
-        arguments = ", ".join(str(self._like(other)) for other in others)
-        return self._with(f"{function}_{self.kind}({self}{', ' if arguments else ''}{arguments})")
+        """A library function, chosen by the value's type: ``min`` becomes ``min_f32``. Native halves go through f32."""
+        if self.kind is Scalar.F16:
+            wide = self._wide().call(function, *(self._like(other)._wide() for other in others))
+            return self._with(f"f16({wide})")
+        arguments = ", ".join(str(value) for value in (self, *(self._like(other) for other in others)))
+        return self._with(f"{function}_{self.kind}({arguments})")
+
+    def _wide(self) -> Value:
+        """A native half as f32, which is exact."""
+        return Value(f"f32({self})", Scalar.F32, self.data_type, self.target) if self.kind is Scalar.F16 else self
 
     def _like(self, other: Operand) -> Value:
         if not isinstance(other, Value):
