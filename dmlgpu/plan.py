@@ -200,6 +200,47 @@ class Reduce:
     words: bool = False
 
 
+@dataclass(frozen=True)
+class Stage:
+    """One of the reductions of a row, in float32, whatever the type of the elements.
+
+    Attributes:
+        name: of its result, by which the bodies after it know it.
+        file: the shader with ``acc_t``, ``lift``, ``merge`` and ``finish``.
+        lanes: how many numbers an accumulator consists of.
+        prepare: the file of an ``apply`` body on ``input`` and the results of the stages before: what is reduced in
+            place of the elements themselves. Empty for none.
+    """
+
+    name: str
+    file: str
+    lanes: int
+    prepare: str = ""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Reduces each row, in stages, and computes each of its elements from itself and the results: all in one kernel.
+
+    Attributes:
+        stages: the reductions, in order.
+        file: the shader with ``apply`` on ``input`` and the results of the stages, in float32.
+        axes: the dimensions along which a row lies, the last ones.
+        source, output: of equal sizes; units of the output are whole words. They may be packed, both alike.
+        schedule: SERIAL or TREE.
+        across: the lanes of a unit belong to neighbouring rows, not to one (SERIAL only).
+    """
+
+    label: str
+    stages: tuple[Stage, ...]
+    file: str
+    source: Tensor
+    axes: tuple[int, ...]
+    output: Tensor
+    schedule: ReduceSchedule
+    across: bool = False
+
+
 class ScatterSchedule(enum.StrEnum):
     """What a scatter does at the place its body computes."""
 
@@ -225,7 +266,7 @@ class Scatter:
     constants: Constants = ()
 
 
-Step: TypeAlias = Map | Reduce | Scatter
+Step: TypeAlias = Map | Reduce | Rows | Scatter
 
 
 @dataclass(frozen=True)

@@ -60,3 +60,9 @@ def group_launch(total: int, target: Target) -> Launch:
     """One workgroup per item, for cooperative schedules."""
     workgroup = min(256, target.max_workgroup_invocations)
     return Launch(workgroup, 1, fold(total, target), total)
+
+
+def row_launch(rows: int, units: int, target: Target) -> Launch:
+    """One workgroup per row of so many units, no larger than the row needs."""
+    workgroup = min(max(32, 1 << (units - 1).bit_length()), 256, target.max_workgroup_invocations)
+    return Launch(workgroup, 1, fold(rows, target), rows)

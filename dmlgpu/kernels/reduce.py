@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
-from dmlgpu.plan import Binding, Constants, Reduce, ReduceSchedule, Role, Tensor
+from dmlgpu.plan import Binding, Constants, Reduce, ReduceSchedule, Role, Source, Tensor
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 
@@ -32,24 +32,33 @@ class Reduction:
 
 
 def reduce_steps(
-    reduction: Reduction, source: Tensor, axes: Sequence[int], output: Tensor, target: Target
+    reduction: Reduction, source: Tensor, axes: Sequence[int], output: Tensor, target: Target, *, temporary: int = 0
 ) -> tuple[tuple[Reduce, ...], tuple[int, ...]]:
     """The steps that reduce a tensor in memory along axes, and the sizes in bytes of the temporaries they use.
 
     One step where a row is short enough for its schedule, two where it is not: partial results, then their reduction.
+
+    Args:
+        temporary: the place in the plan of the first temporary tensor that the steps may use.
     """
-    source, axes, output = canonical(source, axes, output)
+    return canonical_steps(reduction, *canonical(source, axes, output), target, temporary=temporary)
+
+
+def canonical_steps(
+    reduction: Reduction, source: Source, axes: tuple[int, ...], output: Tensor, target: Target, *, temporary: int = 0
+) -> tuple[tuple[Reduce, ...], tuple[int, ...]]:
+    """As ``reduce_steps``, along the last dimensions, already merged, of a tensor that may be virtual."""
     rows = math.prod(source.sizes[: len(source.sizes) - len(axes)])
     count = math.prod(source.sizes[axis] for axis in axes)
     parts = choose_parts(rows, count, target)
 
-    def step(schedule: ReduceSchedule, given: Tensor, result: Tensor, of_partials: bool = False) -> Reduce:
+    def step(schedule: ReduceSchedule, given: Source, result: Tensor, of_partials: bool = False) -> Reduce:
         return Reduce(
             schedule.value if not of_partials else f"{schedule.value} of partials",
             reduction.file,
             source.data_type,
             given,
-            tuple(axes),
+            axes,
             result,
             schedule,
             of_partials,
@@ -61,7 +70,7 @@ def reduce_steps(
         return (step(choose_schedule(rows, count, target), source, output),), ()
     sizes = (*output.sizes, parts)
     partials = Tensor(
-        Binding(Role.TEMPORARY, 0), reduction.accumulator, sizes, packed_strides(sizes), lanes=reduction.lanes
+        Binding(Role.TEMPORARY, temporary), reduction.accumulator, sizes, packed_strides(sizes), lanes=reduction.lanes
     )
     steps = (
         step(ReduceSchedule.PARTIAL, source, partials),

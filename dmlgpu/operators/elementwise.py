@@ -1,22 +1,85 @@
-"""Element-wise operators and CAST."""
+"""What element-wise operators share, and those that only move or scale: IDENTITY.
+
+The families that build on this: ``arithmetic``, ``comparison``, ``bits``, ``functions``, ``activation``, ``quantization``.
+"""
 
 from __future__ import annotations
+
+from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.sources import IDENTITY, identity
+from dmlgpu.operator_desc import ScaleBias
 from dmlgpu.operators.lowering import Lowering, input_tensor, output_tensor
-from dmlgpu.plan import Body, Map, Plan, View, apply, constants
+from dmlgpu.plan import Body, Constants, Map, Plan, Source, View, apply, constants
 from dmlgpu.target import Target
 
 SCALE_BIAS = "elementwise/scale_bias"
 
 
-class ElementWiseIdentity(Lowering):
-    """Moves bits, unless a ScaleBias makes it compute.
+class ElementWise(Lowering):
+    """An operator whose every output element depends on the input elements at the same coordinates.
 
-    Integers with a ScaleBias are computed in float32 and converted back as CAST does (the page is silent).
+    Class attributes:
+        words: as for ``plan.Body``: the body takes halves as f32 and 64-bit integers as pairs of words. Bodies of typed
+            expressions leave it False; bodies that call library functions on f32 set it.
+        operands: field of each of the body's inputs, by the name that the body uses.
+        result: field of the output.
     """
+
+    words: ClassVar[bool] = False
+    operands: ClassVar[dict[str, str]] = {"input": "input_tensor"}
+    result: ClassVar[str] = "output_tensor"
+
+    @classmethod
+    def constants(cls, desc: Any) -> Constants:
+        """Values for the body's template."""
+        return ()
+
+    @classmethod
+    def body(cls, desc: Any) -> str:
+        """The shader file, where it depends on the description."""
+        return cls.shaders[0]
+
+    @classmethod
+    def lower(cls, desc: Any, target: Target) -> Plan:
+        """One map over the operator's own body; a ScaleBias is a virtual tensor before it."""
+        output = getattr(desc, cls.result)
+        inputs: dict[str, Source] = {name: input_tensor(desc, field) for name, field in cls.operands.items()}
+        scale_bias = getattr(desc, "scale_bias", None)
+        if scale_bias is not None:
+            inputs["input"] = scaled(inputs["input"], scale_bias)
+        values = cls.constants(desc)
+        body = apply(cls.body(desc), output.data_type, output.sizes, words=cls.words, values=values, **inputs)
+        return Plan(desc.operator, (Map("map", body, output_tensor(desc, cls.result)),))
+
+
+class Binary(ElementWise):
+    """An element-wise operator on a pair of tensors."""
+
+    operands = {"a": "a_tensor", "b": "b_tensor"}
+
+
+def scaled(source: Source, scale_bias: ScaleBias, data_type: DataType | None = None) -> Body:
+    """A tensor with ``x * scale + bias`` in place of each element.
+
+    Halves become float32, so that they are rounded once, at the end; integers are computed in float32 and converted back
+    as CAST does (the pages are silent). With a ``data_type`` the result is rounded or converted to that.
+    """
+    given = source.data_type
+    is_double = given is DataType.FLOAT64
+    result = data_type or (DataType.FLOAT32 if given is DataType.FLOAT16 else given)
+    values = constants(
+        compute=DataType.FLOAT64 if is_double else DataType.FLOAT32,
+        scale=float(scale_bias.scale),
+        bias=float(scale_bias.bias),
+    )
+    return apply(SCALE_BIAS, result, source.sizes, words=not is_double, values=values, input=source)
+
+
+class ElementWiseIdentity(Lowering):
+    """Moves bits, unless a ScaleBias makes it compute."""
 
     desc = descs.ElementWiseIdentity
     shaders = (IDENTITY, SCALE_BIAS)
@@ -25,73 +88,8 @@ class ElementWiseIdentity(Lowering):
     def lower(cls, desc: descs.ElementWiseIdentity, target: Target) -> Plan:
         """One map: a copy of raw units, or the scaled values."""
         output = output_tensor(desc)
-        body = identity(input_tensor(desc, "input_tensor", View.RAW)) if desc.scale_bias is None else _scaled(desc)
-        return Plan(desc.operator, (Map("copy" if desc.scale_bias is None else "scale", body, output),))
-
-
-def _scaled(desc: descs.ElementWiseIdentity) -> Body:
-    assert desc.scale_bias is not None
-    output = desc.output_tensor
-    is_double = output.data_type is DataType.FLOAT64
-    values = constants(
-        compute=DataType.FLOAT64 if is_double else DataType.FLOAT32,
-        scale=float(desc.scale_bias.scale),
-        bias=float(desc.scale_bias.bias),
-    )
-    source = input_tensor(desc, "input_tensor")
-    return apply(SCALE_BIAS, output.data_type, output.sizes, words=not is_double, values=values, input=source)
-
-
-class _Binary(Lowering):
-    """An element-wise operator on a pair of tensors of the output's type."""
-
-    @classmethod
-    def lower(cls, desc: descs.ElementWiseSubtract, target: Target) -> Plan:
-        """One map over the operator's own body."""
-        output = desc.output_tensor
-        a, b = input_tensor(desc, "a_tensor"), input_tensor(desc, "b_tensor")
-        body = apply(cls.shaders[0], output.data_type, output.sizes, a=a, b=b)
-        return Plan(desc.operator, (Map("map", body, output_tensor(desc)),))
-
-
-class ElementWiseSubtract(_Binary):
-    """Integers wrap around."""
-
-    desc = descs.ElementWiseSubtract
-    shaders = ("elementwise/element_wise_subtract",)
-
-
-class ElementWiseMultiply(_Binary):
-    """Integers wrap around."""
-
-    desc = descs.ElementWiseMultiply
-    shaders = ("elementwise/element_wise_multiply",)
-
-
-class ElementWiseDifferenceSquare(_Binary):
-    """Integers wrap around."""
-
-    desc = descs.ElementWiseDifferenceSquare
-    shaders = ("elementwise/element_wise_difference_square",)
-
-
-class Cast(Lowering):
-    """Converts between all types on every adapter: 64-bit operands are words, converted by integer arithmetic.
-
-    Where the page is silent: floats truncate and saturate, NaN gives 0, integers wrap, rounding is to nearest, ties to
-    even.
-    """
-
-    desc = descs.Cast
-    shaders = ("elementwise/cast",)
-
-    @classmethod
-    def lower(cls, desc: descs.Cast, target: Target) -> Plan:
-        """One map; a copy where the types are equal."""
-        output = desc.output_tensor
-        if desc.input_tensor.data_type is output.data_type:
-            body = identity(input_tensor(desc, "input_tensor", View.RAW))
-        else:
-            source = input_tensor(desc, "input_tensor")
-            body = apply(cls.shaders[0], output.data_type, output.sizes, words=True, input=source)
-        return Plan(desc.operator, (Map("map", body, output_tensor(desc)),))
+        if desc.scale_bias is None:
+            copy = identity(input_tensor(desc, "input_tensor", View.RAW))
+            return Plan(desc.operator, (Map("copy", copy, output),))
+        body = scaled(input_tensor(desc, "input_tensor"), desc.scale_bias, output.data_type)
+        return Plan(desc.operator, (Map("scale", body, output),))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.collapse import collapse
-from dmlgpu.kernels.grid import Launch, group_launch, item_launch, loop_launch, map_launch
+from dmlgpu.kernels.grid import Launch, group_launch, item_launch, loop_launch, map_launch, row_launch
 from dmlgpu.kernels.packing import pack
+from dmlgpu.kernels.rows import apply_to_row
 from dmlgpu.kernels.sources import computed, fold_views, folded_views, leaves, settle_views
 from dmlgpu.kernels.transpose import Transpose, find_transpose
 from dmlgpu.kernels.walk import Walk, choose_walk
@@ -22,9 +24,11 @@ from dmlgpu.plan import (
     Reduce,
     ReduceSchedule,
     Role,
+    Rows,
     Scatter,
     ScatterSchedule,
     Slot,
+    Stage,
     Step,
     Tensor,
     View,
@@ -34,7 +38,8 @@ from dmlgpu.target import Target
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder, Result
 from dmlgpu.wgsl.expressions import Value
-from dmlgpu.wgsl.types import raw_lane, raw_unit, scalar_of
+from dmlgpu.wgsl.linker import prefix
+from dmlgpu.wgsl.types import LANE_NAMES, Scalar, raw_lane, raw_unit, scalar_of
 
 ALIGNMENT = 256
 """Alignment in bytes of the ranges of the temporary and the persistent resource."""
@@ -70,6 +75,8 @@ def _kernel(operator: str, step: Step, target: Target, immediates: bool, arena: 
         text, launch, lanes, tensors = _map(builder, step, target)
     elif isinstance(step, Reduce):
         text, launch, lanes, tensors = _reduce(builder, step, target)
+    elif isinstance(step, Rows):
+        text, launch, lanes, tensors = _rows(builder, step, target)
     else:
         text, launch, lanes, tensors = _scatter(builder, step, target)
     label = f"{operator.lower()} {step.label}" + (f" x{lanes}" if lanes > 1 else "")
@@ -167,15 +174,93 @@ def _items_of_row(builder: Builder, step: Reduce, target: Target) -> str:
     return text + templates.render("schedules/reduce_item", input=step.source, axes=step.axes)
 
 
+_OPERANDS = {"input": "value", "a": "a", "b": "b"}
+"""What the functions of a monoid call the values that templates know as ``input``, ``a`` and ``b``."""
+
+
 def _monoid(step: Reduce, target: Target) -> str:
     """The body with ``lift``, ``merge`` and ``finish``."""
     kind = scalar_of(step.element, target, step.words)
     output_kind = scalar_of(step.output.data_type, target, step.words)
     values: dict[str, Any] = dict(mapping(step.constants))
     values["output"] = Result(step.output.data_type, output_kind, step.words, step.output.sizes, target)
-    for name, text in {"input": "value", "a": "a", "b": "b"}.items():
+    for name, text in _OPERANDS.items():
         values[name] = Value(text, kind, step.element, target)
     return templates.render(step.file, **values)
+
+
+MOST_HELD = 32
+"""Numbers of a row that one invocation keeps in registers."""
+
+
+@dataclass(frozen=True)
+class _Lane:
+    """A lane of a unit: its number, how to take it out of the unit, and what follows the name of a result for it."""
+
+    number: int
+    part: str
+    result: str
+
+
+def _rows(builder: Builder, step: Rows, target: Target) -> Rendered:
+    source, output = step.source, step.output
+    units = math.prod(output.sizes[axis] for axis in step.axes)
+    sizes = tuple(1 if axis in step.axes else size for axis, size in enumerate(output.sizes))
+    walk = choose_walk(replace(output, sizes=sizes))
+    store, values = builder.store(output, words=True)
+    text = store + builder.load("input", source, words=True)
+    text += "".join(_stage_monoid(stage, target) for stage in step.stages)
+    values |= {
+        "walk": walk,
+        "output": output,
+        "axes": step.axes,
+        "units": units,
+        "across": step.across,
+        "lanes": _lanes(output.lanes, step.across),
+        "stages": _stages(builder, step),
+        "names": [stage.name for stage in step.stages],
+        "apply": _row_function(builder, step, step.file, output.data_type, step.stages),
+    }
+    if step.schedule is ReduceSchedule.SERIAL:
+        launch = loop_launch(walk.count, target)
+        text += templates.render("schedules/rows_serial", launch=launch, **values)
+    else:
+        launch = row_launch(walk.count, units, target)
+        held = -(-units // launch.workgroup)
+        held = held if held * output.lanes <= MOST_HELD else 0
+        text += templates.render("schedules/rows_tree", launch=launch, held=held, **values)
+    return text, launch, output.lanes, [output, source]
+
+
+def _lanes(count: int, across: bool) -> list[_Lane]:
+    """The lanes of a unit; neighbouring rows have results of their own."""
+    if count == 1:
+        return [_Lane(0, "", "")]
+    return [_Lane(lane, f".{LANE_NAMES[lane]}", str(lane) if across else "") for lane in range(count)]
+
+
+def _stage_monoid(stage: Stage, target: Target) -> str:
+    """A stage's ``lift``, ``merge`` and ``finish`` under its name."""
+    named = {name: Value(text, Scalar.F32, DataType.FLOAT32, target) for name, text in _OPERANDS.items()}
+    result = Result(DataType.FLOAT32, Scalar.F32, True, (), target)
+    return prefix(templates.render(stage.file, output=result, **named), f"{stage.name}_")
+
+
+def _stages(builder: Builder, step: Rows) -> list[dict[str, Any]]:
+    """What the schedules know of the stages: a name, a function, the results that this function takes."""
+    found = []
+    for number, stage in enumerate(step.stages):
+        before = step.stages[:number]
+        prepare = _row_function(builder, step, stage.prepare, DataType.FLOAT32, before) if stage.prepare else ""
+        found.append({"name": stage.name, "prepare": prepare, "before": [earlier.name for earlier in before]})
+    return found
+
+
+def _row_function(builder: Builder, step: Rows, file: str, data_type: DataType, before: tuple[Stage, ...]) -> str:
+    """The name of the function that computes an element from itself and the results of stages."""
+    results = {stage.name: replace(step.source, data_type=DataType.FLOAT32) for stage in before}
+    body = apply_to_row(file, data_type, step.source, results)
+    return builder.apply_function(body, {name: Scalar.F32 for name, _ in body.inputs})
 
 
 _SCATTER_FILES = {

@@ -16,6 +16,7 @@ class Scalar(enum.StrEnum):
 
     F32 = "f32"
     F16 = "f16"
+    BOOL = "bool"
     I32 = "i32"
     U32 = "u32"
     I64 = "i64"

@@ -1,16 +1,14 @@
-"""Cases of the operators that compute each output element from the input elements at the same coordinate."""
+"""Cases of IDENTITY."""
 
 from __future__ import annotations
-
-from typing import ClassVar
 
 import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.conformance.case import Arrays, Case
 from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
-from dmlgpu.conformance.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp
-from dmlgpu.conformance.values import any_bits, mixed, numbers
+from dmlgpu.conformance.tolerance import EXACT, Accumulated, Bound
+from dmlgpu.conformance.values import any_bits, numbers
 from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.operator_desc import ScaleBias
 
@@ -65,50 +63,3 @@ def _scale_bias(rng: np.random.Generator, data_type: DataType) -> tuple[float, f
     if data_type.is_float:
         return float(np.float32(rng.normal())), float(np.float32(rng.normal()))
     return float(rng.choice([-2.0, -1.0, 0.25, 0.5, 1.0, 4.0])), float(rng.integers(-40, 40)) / 4
-
-
-class _BinaryCases(OperatorCases):
-    """Two tensors of one type."""
-
-    arithmetic: ClassVar[Tolerance] = CORRECTLY_ROUNDED
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in table["ATensor"].types)
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
-        return (PLAIN, SPECIAL)
-
-    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
-        data_type, sizes = key.types[0], key.sizes
-        a, b, output = place_all(
-            key, rng, (data_type, sizes, False), (data_type, sizes, False), (data_type, sizes, True)
-        )
-        draw = mixed if key.variant == SPECIAL else numbers
-
-        def fill(contents: np.random.Generator) -> Arrays:
-            return draw(contents, data_type, sizes), draw(contents, data_type, sizes)
-
-        desc = self.desc_class(a_tensor=a, b_tensor=b, output_tensor=output)
-        return Case(name, desc, fill, self.arithmetic if data_type.is_float else EXACT)
-
-
-@cases(descs.ElementWiseSubtract)
-class SubtractCases(_BinaryCases):
-    """ELEMENT_WISE_SUBTRACT."""
-
-
-@cases(descs.ElementWiseMultiply)
-class MultiplyCases(_BinaryCases):
-    """ELEMENT_WISE_MULTIPLY."""
-
-
-@cases(descs.ElementWiseDifferenceSquare)
-class DifferenceSquareCases(_BinaryCases):
-    """ELEMENT_WISE_DIFFERENCE_SQUARE: the difference is rounded before it is squared, which triples its error."""
-
-    arithmetic = Ulp(3)

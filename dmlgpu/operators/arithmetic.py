@@ -1,0 +1,290 @@
+"""Element-wise arithmetic. Integers wrap around; floats are what the formula in IEEE arithmetic gives, rounded once."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from dmlgpu import descs
+from dmlgpu.enums import DataType, RoundingMode
+from dmlgpu.operators.elementwise import Binary, ElementWise
+from dmlgpu.operators.fused import activated
+from dmlgpu.operators.lowering import Lowering, input_tensor, output_tensor
+from dmlgpu.operators.scalars import converted
+from dmlgpu.plan import Body, Constants, Map, Plan, Source, apply, constants
+from dmlgpu.target import Target
+
+
+class _Scalable(ElementWise):
+    """With a ScaleBias halves come as float32; so they do without one, that the body sees one type."""
+
+    words = True
+
+
+# ---- sums, products, quotients
+
+
+class ElementWiseAdd(Binary):
+    """a + b"""
+
+    desc = descs.ElementWiseAdd
+    shaders = ("elementwise/element_wise_add",)
+
+
+class ElementWiseAdd1(Lowering):
+    """ADD, then a fused activation. The sum is rounded to the tensor's type before it, as a store would."""
+
+    desc = descs.ElementWiseAdd1
+    shaders = ElementWiseAdd.shaders
+
+    @classmethod
+    def lower(cls, desc: descs.ElementWiseAdd1, target: Target) -> Plan:
+        """One map."""
+        output = output_tensor(desc)
+        a, b = input_tensor(desc, "a_tensor"), input_tensor(desc, "b_tensor")
+        total = apply(cls.shaders[0], output.data_type, output.sizes, a=a, b=b)
+        return Plan(desc.operator, (Map("map", activated(total, desc.fused_activation), output),))
+
+
+class ElementWiseSubtract(Binary):
+    """a - b"""
+
+    desc = descs.ElementWiseSubtract
+    shaders = ("elementwise/element_wise_subtract",)
+
+
+class ElementWiseMultiply(Binary):
+    """a * b"""
+
+    desc = descs.ElementWiseMultiply
+    shaders = ("elementwise/element_wise_multiply",)
+
+
+class ElementWiseDifferenceSquare(Binary):
+    """(a - b) * (a - b)"""
+
+    desc = descs.ElementWiseDifferenceSquare
+    shaders = ("elementwise/element_wise_difference_square",)
+
+
+class ElementWiseDivide(Binary):
+    """a / b. Integers are cut towards zero.
+
+    An integer divided by zero gives all ones (-1, or the largest unsigned number); the smallest integer divided by -1
+    wraps to itself (the page is silent; this is Direct3D's rule).
+    """
+
+    desc = descs.ElementWiseDivide
+    shaders = ("elementwise/element_wise_divide",)
+
+
+class ElementWiseModulusTruncate(Binary):
+    """a - b * trunc(a / b), exact, with the sign of a, as C's fmod.
+
+    By zero all ones remain of integers, NaN of floats (the page is silent).
+    """
+
+    desc = descs.ElementWiseModulusTruncate
+    shaders = ("elementwise/element_wise_modulus_truncate",)
+
+
+class ElementWiseModulusFloor(Binary):
+    """a - b * floor(a / b), with the sign of b, as NumPy's mod.
+
+    By zero all ones remain of integers, NaN of floats (the page is silent). By infinity a remains where the signs agree,
+    else the divisor.
+    """
+
+    desc = descs.ElementWiseModulusFloor
+    shaders = ("elementwise/element_wise_modulus_floor",)
+
+
+class ElementWiseMean(Binary):
+    """(a + b) / 2, correctly rounded also where the sum of floats would overflow.
+
+    The sum of integers wraps, and its half is cut towards zero (the page is silent).
+    """
+
+    desc = descs.ElementWiseMean
+    shaders = ("elementwise/element_wise_mean",)
+
+
+class ElementWiseRecip(_Scalable):
+    """1 / x"""
+
+    desc = descs.ElementWiseRecip
+    shaders = ("elementwise/element_wise_recip",)
+
+
+class ElementWiseSqrt(_Scalable):
+    """The square root: of negative numbers NaN, of -0 itself."""
+
+    desc = descs.ElementWiseSqrt
+    shaders = ("elementwise/element_wise_sqrt",)
+
+
+# ---- signs
+
+
+class ElementWiseAbs(_Scalable):
+    """|x|. The smallest integer has no opposite in its type and stays what it is (the page is silent)."""
+
+    desc = descs.ElementWiseAbs
+    shaders = ("elementwise/element_wise_abs",)
+
+
+class ElementWiseSign(ElementWise):
+    """-1, 0 or 1; both zeros and NaN give 0, by the page's formula."""
+
+    desc = descs.ElementWiseSign
+    shaders = ("elementwise/element_wise_sign",)
+
+
+class ElementWiseNegate(ElementWise):
+    """-x; turns round the sign of zeros as well. The smallest integer stays what it is (the page is silent)."""
+
+    desc = descs.ElementWiseNegate
+    shaders = ("elementwise/element_wise_negate",)
+
+
+# ---- extremes
+
+
+class ElementWiseMin(Binary):
+    """The smaller element. NaN wins over numbers, and -0 over 0 (the page is silent; so does ONNX for NaN)."""
+
+    desc = descs.ElementWiseMin
+    shaders = ("elementwise/element_wise_min",)
+
+
+class ElementWiseMax(Binary):
+    """The larger element. NaN wins over numbers, and 0 over -0 (the page is silent; so does ONNX for NaN)."""
+
+    desc = descs.ElementWiseMax
+    shaders = ("elementwise/element_wise_max",)
+
+
+class ElementWiseClip1(_Scalable):
+    """max(min, min(x, max)), with bounds of the tensor's type.
+
+    So the lower bound wins where it lies above the upper one. NaN stays NaN; a bound of NaN makes everything NaN.
+    """
+
+    desc = descs.ElementWiseClip1
+    shaders = ("elementwise/element_wise_clip1",)
+
+    @classmethod
+    def constants(cls, desc: descs.ElementWiseClip1) -> Constants:
+        """Both bounds."""
+        return _bounds(desc, desc.output_tensor.data_type)
+
+
+class ElementWiseClip(ElementWise):
+    """CLIP1 with bounds given as float32: cast to the tensor's type first, as CAST does."""
+
+    desc = descs.ElementWiseClip
+
+    @classmethod
+    def upgrade(cls, desc: descs.ElementWiseClip) -> descs.ElementWiseClip1:
+        """The same with bounds of the tensor's type."""
+        data_type = desc.output_tensor.data_type
+        return descs.ElementWiseClip1(
+            input_tensor=desc.input_tensor,
+            output_tensor=desc.output_tensor,
+            scale_bias=desc.scale_bias,
+            min_max_data_type=data_type,
+            min=converted(desc.min, data_type),
+            max=converted(desc.max, data_type),
+        )
+
+    @classmethod
+    def fused(cls, desc: descs.ElementWiseClip, source: Source) -> Body:
+        """The elements of a source clipped, for operators that take CLIP as activation."""
+        values = _bounds(desc, source.data_type)
+        return apply(ElementWiseClip1.shaders[0], source.data_type, source.sizes, values=values, input=source)
+
+
+class ElementWiseClipGrad1(ElementWise):
+    """0 where x <= min or x >= max, else the gradient: so also where x is NaN."""
+
+    desc = descs.ElementWiseClipGrad1
+    shaders = ("elementwise/element_wise_clip_grad1",)
+    operands: ClassVar[dict[str, str]] = {"input": "input_tensor", "gradient": "input_gradient_tensor"}
+    result = "output_gradient_tensor"
+
+    @classmethod
+    def constants(cls, desc: descs.ElementWiseClipGrad1) -> Constants:
+        """Both bounds."""
+        return _bounds(desc, desc.output_gradient_tensor.data_type)
+
+
+class ElementWiseClipGrad(ElementWise):
+    """CLIP_GRAD1 with bounds given as float32: cast to the tensor's type first, as CLIP's are (the page is silent)."""
+
+    desc = descs.ElementWiseClipGrad
+
+    @classmethod
+    def upgrade(cls, desc: descs.ElementWiseClipGrad) -> descs.ElementWiseClipGrad1:
+        """The same with bounds of the tensor's type."""
+        data_type = desc.output_gradient_tensor.data_type
+        return descs.ElementWiseClipGrad1(
+            input_tensor=desc.input_tensor,
+            input_gradient_tensor=desc.input_gradient_tensor,
+            output_gradient_tensor=desc.output_gradient_tensor,
+            min_max_data_type=data_type,
+            min=converted(desc.min, data_type),
+            max=converted(desc.max, data_type),
+        )
+
+
+class ElementWiseThreshold(_Scalable):
+    """max(x, min); NaN stays NaN. The bound is cast to the tensor's type first, as CLIP's are (the page is silent)."""
+
+    desc = descs.ElementWiseThreshold
+    shaders = ("elementwise/element_wise_threshold",)
+
+    @classmethod
+    def constants(cls, desc: descs.ElementWiseThreshold) -> Constants:
+        """The bound."""
+        return constants(min=converted(desc.min, desc.output_tensor.data_type))
+
+
+def _bounds(desc: Any, data_type: DataType) -> Constants:
+    """The bounds ``min`` and ``max``, as numbers of the tensor's type."""
+    return constants(min=converted(desc.min, data_type), max=converted(desc.max, data_type))
+
+
+# ---- rounding
+
+
+class ElementWiseCeil(_Scalable):
+    """The smallest integer that is not below x."""
+
+    desc = descs.ElementWiseCeil
+    shaders = ("elementwise/element_wise_ceil",)
+
+
+class ElementWiseFloor(_Scalable):
+    """The largest integer that is not above x."""
+
+    desc = descs.ElementWiseFloor
+    shaders = ("elementwise/element_wise_floor",)
+
+
+class ElementWiseRound(ElementWise):
+    """The nearest integer, halves to even or away from zero, or the integer part.
+
+    TOWARD_INFINITY moves halves only, away from zero: it is no ceiling (the page of the enumeration).
+    """
+
+    desc = descs.ElementWiseRound
+    shaders = ("elementwise/element_wise_round",)
+
+    @classmethod
+    def constants(cls, desc: descs.ElementWiseRound) -> Constants:
+        """The library's function."""
+        functions = {
+            RoundingMode.HALVES_TO_NEAREST_EVEN: "round_half_even",
+            RoundingMode.TOWARD_ZERO: "truncate",
+            RoundingMode.TOWARD_INFINITY: "round_half_away",
+        }
+        return constants(rounding=functions[desc.rounding_mode])

@@ -1,0 +1,59 @@
+"""Operators that fill a tensor from a few numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dmlgpu import descs
+from dmlgpu.enums import DataType
+from dmlgpu.kernels.collapse import merge_dimensions
+from dmlgpu.operators.bits import as_bits
+from dmlgpu.operators.lowering import Lowering, output_tensor
+from dmlgpu.operators.scalars import converted, words_of
+from dmlgpu.plan import Body, Map, Plan, apply, constants
+from dmlgpu.target import Target
+from dmlgpu.tensor import packed_strides
+
+
+class FillValueConstant(Lowering):
+    """One number everywhere, as bits: on every adapter, in every type."""
+
+    desc = descs.FillValueConstant
+    shaders = ("fill/fill_value_constant",)
+
+    @classmethod
+    def lower(cls, desc: descs.FillValueConstant, target: Target) -> Plan:
+        """One map."""
+        output = as_bits(output_tensor(desc))
+        values = constants(words=words_of(desc.value, desc.value_data_type))
+        body = apply(cls.shaders[0], output.data_type, output.sizes, words=True, values=values)
+        return Plan(desc.operator, (Map("fill", body, output),))
+
+
+class FillValueSequence(Lowering):
+    """start + delta * place, in row-major order whatever the strides. Floats are computed in float32 and rounded to the
+    tensor's type; integers wrap (the page is silent), so that a sequence of unsigned numbers may fall."""
+
+    desc = descs.FillValueSequence
+    shaders = ("fill/fill_value_sequence", "fill/place")
+
+    @classmethod
+    def lower(cls, desc: descs.FillValueSequence, target: Target) -> Plan:
+        """One map over the places of the elements."""
+        output = output_tensor(desc)
+        sizes, (strides, steps) = merge_dimensions(output.sizes, output.strides, packed_strides(output.sizes))
+        output = replace(output, sizes=sizes, strides=strides)
+        if not output.data_type.is_float:
+            output = as_bits(output)
+        packed = next((d for d in range(len(sizes)) if sizes[d] > 1 and strides[d] == 1), None)
+        place = Body(cls.shaders[1], DataType.UINT32, sizes, constants=constants(steps=steps, packed=packed))
+        numbers = constants(
+            start=_number(desc.value_start, desc.value_data_type), delta=_number(desc.value_delta, desc.value_data_type)
+        )
+        body = apply(cls.shaders[0], output.data_type, sizes, words=True, values=numbers, place=place)
+        return Plan(desc.operator, (Map("fill", body, output),))
+
+
+def _number(number: float, data_type: DataType) -> int | float:
+    """A number as the tensor's type has it; integers stay as they are, and are taken modulo their width."""
+    return converted(number, data_type) if data_type.is_float else int(number)

@@ -1,0 +1,189 @@
+"""Element-wise functions of analysis: exponentials, logarithms, trigonometry, the error function, powers.
+
+All are computed in float32, halves as well, and rounded to the output's type once. Domains, infinities, signed zeros
+and NaN are C's and NumPy's. A ScaleBias is applied in float32, as a rounded step of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from dmlgpu import descs
+from dmlgpu.enums import DataType
+from dmlgpu.operators.elementwise import Binary, ElementWise
+from dmlgpu.plan import Constants, constants
+
+
+class Function(ElementWise):
+    """A function whose body works on float32."""
+
+    words = True
+
+
+class ElementWiseAcos(Function):
+    """Arc cosine."""
+
+    desc = descs.ElementWiseAcos
+    shaders = ("elementwise/element_wise_acos",)
+
+
+class ElementWiseAsin(Function):
+    """Arc sine."""
+
+    desc = descs.ElementWiseAsin
+    shaders = ("elementwise/element_wise_asin",)
+
+
+class ElementWiseAtan(Function):
+    """Arc tangent."""
+
+    desc = descs.ElementWiseAtan
+    shaders = ("elementwise/element_wise_atan",)
+
+
+class ElementWiseAtanYx(Binary):
+    """Arc tangent of a / b in the right quadrant.
+
+    The page leaves open what it is where both are 0: by the signs of the zeros, as C's atan2, so 0, -0, pi or -pi.
+    """
+
+    desc = descs.ElementWiseAtanYx
+    shaders = ("elementwise/element_wise_atan_yx",)
+    words = True
+
+
+class ElementWiseCos(Function):
+    """Cosine."""
+
+    desc = descs.ElementWiseCos
+    shaders = ("elementwise/element_wise_cos",)
+
+
+class ElementWiseSin(Function):
+    """Sine."""
+
+    desc = descs.ElementWiseSin
+    shaders = ("elementwise/element_wise_sin",)
+
+
+class ElementWiseTan(Function):
+    """Tangent."""
+
+    desc = descs.ElementWiseTan
+    shaders = ("elementwise/element_wise_tan",)
+
+
+class ElementWiseExp(Function):
+    """Exponential."""
+
+    desc = descs.ElementWiseExp
+    shaders = ("elementwise/element_wise_exp",)
+
+
+class ElementWiseLog(Function):
+    """Natural logarithm; negative numbers give NaN, both zeros -infinity."""
+
+    desc = descs.ElementWiseLog
+    shaders = ("elementwise/element_wise_log",)
+
+
+class ElementWiseErf(Function):
+    """Error function."""
+
+    desc = descs.ElementWiseErf
+    shaders = ("elementwise/element_wise_erf",)
+
+
+class ElementWiseSinh(Function):
+    """Hyperbolic sine."""
+
+    desc = descs.ElementWiseSinh
+    shaders = ("elementwise/element_wise_sinh",)
+
+
+class ElementWiseCosh(Function):
+    """Hyperbolic cosine."""
+
+    desc = descs.ElementWiseCosh
+    shaders = ("elementwise/element_wise_cosh",)
+
+
+class ElementWiseTanh(Function):
+    """Hyperbolic tangent."""
+
+    desc = descs.ElementWiseTanh
+    shaders = ("elementwise/element_wise_tanh",)
+
+
+class ElementWiseAsinh(Function):
+    """Inverse hyperbolic sine."""
+
+    desc = descs.ElementWiseAsinh
+    shaders = ("elementwise/element_wise_asinh",)
+
+
+class ElementWiseAcosh(Function):
+    """Inverse hyperbolic cosine."""
+
+    desc = descs.ElementWiseAcosh
+    shaders = ("elementwise/element_wise_acosh",)
+
+
+class ElementWiseAtanh(Function):
+    """Inverse hyperbolic tangent."""
+
+    desc = descs.ElementWiseAtanh
+    shaders = ("elementwise/element_wise_atanh",)
+
+
+class ElementWisePow(Function):
+    """Power of two tensors, of any pair of types.
+
+    Where the page is silent:
+
+    - integers to the power of integers wrap around, as in MULTIPLY; a negative exponent gives the integer part of the
+      reciprocal power, which for a base of 0 is all ones, as in DIVIDE;
+    - an integer to the power of a float is computed in float32 and converted back as CAST does: truncated, saturated,
+      NaN to 0;
+    - a float to the power of an integer takes the integer exactly, its parity included, also beyond 2**24.
+    """
+
+    desc = descs.ElementWisePow
+    shaders = (
+        "elementwise/element_wise_pow",
+        "elementwise/element_wise_pow_wide_exponent",
+        "elementwise/element_wise_pow_integers",
+    )
+    operands: ClassVar[dict[str, str]] = {"input": "input_tensor", "exponent": "exponent_tensor"}
+
+    @classmethod
+    def constants(cls, desc: descs.ElementWisePow) -> Constants:
+        """The type to compute in, and that of what an exponent loses there."""
+        return constants(compute=DataType.FLOAT32, signed=DataType.INT32)
+
+    @classmethod
+    def body(cls, desc: descs.ElementWisePow) -> str:
+        """The body for the pair of types."""
+        general, wide_exponent, integers = cls.shaders
+        base, exponent = desc.input_tensor.data_type, desc.exponent_tensor.data_type
+        if exponent.is_float or (base.is_float and exponent.bits < 32):
+            return general
+        return wide_exponent if base.is_float else integers
+
+
+class ElementWiseConstantPow(Function):
+    """Power with one exponent for all elements; the exponent 2 is a product, which is rounded correctly."""
+
+    desc = descs.ElementWiseConstantPow
+    shaders = ("elementwise/element_wise_constant_pow", "elementwise/element_wise_square")
+
+    @classmethod
+    def constants(cls, desc: Any) -> Constants:
+        """The exponent."""
+        return constants(compute=DataType.FLOAT32, exponent=desc.exponent)
+
+    @classmethod
+    def body(cls, desc: descs.ElementWiseConstantPow) -> str:
+        """A product for the exponent 2."""
+        power, square = cls.shaders
+        return square if desc.exponent == 2 else power

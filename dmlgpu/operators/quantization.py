@@ -1,0 +1,365 @@
+"""Numbers as small integers with a scale and a zero point, and back.
+
+Everywhere: quotients and products are float32, rounded once each; a quotient becomes an integer by rounding halves to
+even; zero points are added and subtracted as integers; what lies outside the type saturates; NaN counts as 0. A missing
+zero point is 0. (The pages leave all this open; it is what onnxruntime does. A scale of 0 is undefined there; here the
+quotient is infinite or NaN.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dmlgpu import descs
+from dmlgpu.enums import DataType, QuantizationType
+from dmlgpu.kernels.reduce import Reduction, reduce_steps
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.plan import Binding, Body, Constants, Map, Plan, Role, Source, Tensor, apply, constants
+from dmlgpu.target import Target
+from dmlgpu.tensor import TensorDesc
+
+QUANTIZE = "quantization/quantize"
+DEQUANTIZE = "quantization/dequantize"
+NO_ZERO_POINT = "quantization/no_zero_point"
+FLOAT32 = DataType.FLOAT32
+
+
+def _limits(data_type: DataType) -> tuple[int, int]:
+    """Smallest and largest number of an integer type."""
+    low = -(1 << (data_type.bits - 1)) if data_type.is_signed else 0
+    return low, low + (1 << data_type.bits) - 1
+
+
+def _no_zero_point(data_type: DataType, sizes: tuple[int, ...]) -> Body:
+    return apply(NO_ZERO_POINT, data_type, sizes, words=True)
+
+
+def _quantizing(data_type: DataType) -> Constants:
+    low, high = _limits(data_type)
+    return constants(compute=FLOAT32, low=low, high=high)
+
+
+def _dequantizing(data_type: DataType) -> Constants:
+    """Differences of 32-bit integers take 33 bits."""
+    integer = DataType.INT64 if data_type.bits == 32 else DataType.INT32
+    return constants(compute=FLOAT32, integer=integer)
+
+
+def _quantize(output: Tensor, values: Source, scale: Source, zero_point: Source | None) -> Map:
+    zero = zero_point or _no_zero_point(output.data_type, output.sizes)
+    body = apply(
+        QUANTIZE,
+        output.data_type,
+        output.sizes,
+        words=True,
+        values=_quantizing(output.data_type),
+        input=values,
+        scale=scale,
+        zero_point=zero,
+    )
+    return Map("map", body, output)
+
+
+def _dequantize(output: Tensor, values: Tensor, scale: Source, zero_point: Source | None) -> Map:
+    zero = zero_point or _no_zero_point(values.data_type, output.sizes)
+    body = apply(
+        DEQUANTIZE,
+        output.data_type,
+        output.sizes,
+        words=True,
+        values=_dequantizing(values.data_type),
+        input=values,
+        scale=scale,
+        zero_point=zero,
+    )
+    return Map("map", body, output)
+
+
+# ---- a scale for every element (broadcast by strides)
+
+
+def _zero_point(desc: Any) -> Tensor | None:
+    return None if desc.zero_point_tensor is None else input_tensor(desc, "zero_point_tensor")
+
+
+class ElementWiseQuantizeLinear(Lowering):
+    """clamp(round(x / scale) + zero point); INT32 becomes float32 first."""
+
+    desc = descs.ElementWiseQuantizeLinear
+    shaders = (QUANTIZE, NO_ZERO_POINT)
+
+    @classmethod
+    def check(cls, desc: descs.ElementWiseQuantizeLinear) -> None:
+        """The scale has the input's type, or FLOAT32 for integers."""
+        given, scale = desc.input_tensor.data_type, desc.scale_tensor.data_type
+        expected = given if given.is_float else FLOAT32
+        if scale is not expected:
+            reason = f"must be {expected.name} for an input of {given.name}, got {scale.name}"
+            raise invalid(desc, "scale_tensor.data_type", reason)
+
+    @classmethod
+    def lower(cls, desc: descs.ElementWiseQuantizeLinear, target: Target) -> Plan:
+        """One map."""
+        values, scale = input_tensor(desc, "input_tensor"), input_tensor(desc, "scale_tensor")
+        return Plan(desc.operator, (_quantize(output_tensor(desc), values, scale, _zero_point(desc)),))
+
+
+class ElementWiseDequantizeLinear(Lowering):
+    """(x - zero point) * scale; 32-bit differences are exact too, before they become float32."""
+
+    desc = descs.ElementWiseDequantizeLinear
+    shaders = (DEQUANTIZE, NO_ZERO_POINT)
+
+    @classmethod
+    def lower(cls, desc: descs.ElementWiseDequantizeLinear, target: Target) -> Plan:
+        """One map."""
+        values, scale = input_tensor(desc, "input_tensor"), input_tensor(desc, "scale_tensor")
+        return Plan(desc.operator, (_dequantize(output_tensor(desc), values, scale, _zero_point(desc)),))
+
+
+# ---- a scale for every block
+
+
+class _InBlocks(Lowering):
+    """What QUANTIZE and DEQUANTIZE share; their pages say nothing but types.
+
+    The quantisation tensors are the scale and, for SCALE_ZERO_POINT, the zero point, of equal sizes. In each dimension
+    their size divides the input's, and element i takes entry i div (input size / scale size).
+    """
+
+    @classmethod
+    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+        """The output has the input's sizes."""
+        return {"output_tensor": desc.input_tensor.sizes}
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        """As many tensors as the type says; sizes that divide; the zero point's sizes."""
+        kind, tensors = desc.quantization_type, desc.quantization_tensors
+        if kind is QuantizationType.NONE:
+            raise invalid(desc, "quantization_type", "must be SCALE or SCALE_ZERO_POINT, got NONE")
+        expected, named = (1, "[scale]") if kind is QuantizationType.SCALE else (2, "[scale, zero point]")
+        if len(tensors) != expected:
+            raise invalid(desc, "quantization_tensors", f"must be {named} for type {kind.name}, got {len(tensors)}")
+        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "input_tensor.sizes")
+        scale, *zero = tensors
+        for axis, (size, blocks) in enumerate(zip(desc.input_tensor.sizes, scale.sizes, strict=True)):
+            if size % blocks:
+                reason = f"must divide input_tensor.sizes[{axis}] ({size}), got {blocks}"
+                raise invalid(desc, f"quantization_tensors[0].sizes[{axis}]", reason)
+        if zero and zero[0].sizes != scale.sizes:
+            reason = f"must be {list(scale.sizes)} (the scale's), got {list(zero[0].sizes)}"
+            raise invalid(desc, "quantization_tensors[1].sizes", reason)
+
+    @classmethod
+    def check_types(cls, desc: Any, real: str, quantized: str) -> None:
+        """The scale has the type of the field with real numbers, the zero point of that with quantised ones."""
+        for index, (field, tensor) in enumerate(zip((real, quantized), desc.quantization_tensors, strict=False)):
+            expected = getattr(desc, field).data_type
+            if tensor.data_type is not expected:
+                reason = f"must equal {field}.data_type ({expected.name}), got {tensor.data_type.name}"
+                raise invalid(desc, f"quantization_tensors[{index}].data_type", reason)
+
+    @classmethod
+    def tensors(cls, desc: Any) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Output, input, scale, zero point as views of equal sizes: split dimensions stand for blocks."""
+        blocks = tuple(
+            size // count
+            for size, count in zip(desc.input_tensor.sizes, desc.quantization_tensors[0].sizes, strict=True)
+        )
+        whole = (output_tensor(desc), input_tensor(desc, "input_tensor"))
+        output, values = (_split(tensor, blocks) for tensor in whole)
+        scale, *zero = (
+            _repeat(Tensor.of(Role.INPUT, 1 + number, tensor), blocks)
+            for number, tensor in enumerate(desc.quantization_tensors)
+        )
+        return output, values, scale, zero[0] if zero else None
+
+
+def _split(tensor: Tensor, blocks: Sequence[int]) -> Tensor:
+    """Every dimension as two: the number of the block, the place in it."""
+    dimensions = list(zip(tensor.sizes, tensor.strides, blocks, strict=True))
+    sizes = tuple(part for size, _, block in dimensions for part in (size // block, block))
+    strides = tuple(part for _, stride, block in dimensions for part in (stride * block, stride))
+    return replace(tensor, sizes=sizes, strides=strides)
+
+
+def _repeat(tensor: Tensor, blocks: Sequence[int]) -> Tensor:
+    """A tensor with one element per block, repeated for every place in it."""
+    sizes = tuple(part for size, block in zip(tensor.sizes, blocks, strict=True) for part in (size, block))
+    strides = tuple(part for stride in tensor.strides for part in (stride, 0))
+    return replace(tensor, sizes=sizes, strides=strides)
+
+
+class Quantize(_InBlocks):
+    """clamp(round(x / scale) + zero point), scales by blocks; the scale has the input's type."""
+
+    desc = descs.Quantize
+    shaders = (QUANTIZE, NO_ZERO_POINT)
+
+    @classmethod
+    def check(cls, desc: descs.Quantize) -> None:
+        """Also the types of scale and zero point."""
+        super().check(desc)
+        cls.check_types(desc, "input_tensor", "output_tensor")
+
+    @classmethod
+    def lower(cls, desc: descs.Quantize, target: Target) -> Plan:
+        """One map over views."""
+        return Plan(desc.operator, (_quantize(*cls.tensors(desc)),))
+
+
+class Dequantize(_InBlocks):
+    """(q - zero point) * scale, scales by blocks; the output has the scale's type."""
+
+    desc = descs.Dequantize
+    shaders = (DEQUANTIZE, NO_ZERO_POINT)
+
+    @classmethod
+    def check(cls, desc: descs.Dequantize) -> None:
+        """Also the types of scale and zero point."""
+        super().check(desc)
+        cls.check_types(desc, "output_tensor", "input_tensor")
+
+    @classmethod
+    def lower(cls, desc: descs.Dequantize, target: Target) -> Plan:
+        """One map over views."""
+        return Plan(desc.operator, (_dequantize(*cls.tensors(desc)),))
+
+
+# ---- arithmetic
+
+
+def _one_element(desc: OperatorDesc, *fields: str) -> None:
+    """Raise InvalidDescription unless each tensor that is there holds one element."""
+    for field in fields:
+        tensor = getattr(desc, field)
+        if tensor is not None and tensor.element_count != 1:
+            raise invalid(desc, f"{field}.sizes", f"must hold 1 element, got {list(tensor.sizes)}")
+
+
+def _everywhere(tensor: Tensor, sizes: tuple[int, ...], element: int = 0) -> Tensor:
+    """One element of a tensor, repeated."""
+    return replace(tensor, sizes=sizes, strides=(0,) * len(sizes), offset=element)
+
+
+class ElementWiseQuantizedLinearAdd(Lowering):
+    """Dequantises A and B, adds them in float32, quantises the sum.
+
+    Nine tensors are more than a kernel may bind: a first, tiny kernel puts the scales and zero points side by side.
+    """
+
+    desc = descs.ElementWiseQuantizedLinearAdd
+    shaders = (
+        "quantization/element_wise_quantized_linear_add",
+        "quantization/parameters",
+        NO_ZERO_POINT,
+    )
+    scalars = ("a_scale", "a_zero_point", "b_scale", "b_zero_point", "output_scale", "output_zero_point")
+
+    @classmethod
+    def check(cls, desc: descs.ElementWiseQuantizedLinearAdd) -> None:
+        """Sizes: A, B and the output alike, one element in the rest."""
+        for field in ("b_tensor", "output_tensor"):
+            check_sizes(desc, field, desc.a_tensor.sizes, "a_tensor.sizes")
+        _one_element(desc, *(f"{name}_tensor" for name in cls.scalars))
+
+    @classmethod
+    def lower(cls, desc: descs.ElementWiseQuantizedLinearAdd, target: Target) -> Plan:
+        """One map that gathers the parameters, one that computes."""
+        output, count = output_tensor(desc), len(cls.scalars)
+        parameters = Tensor(Binding(Role.TEMPORARY, 0), FLOAT32, (count,), (1,))
+        gather = Body(
+            cls.shaders[1],
+            FLOAT32,
+            parameters.sizes,
+            tuple((name, cls._scalar(desc, name)) for name in cls.scalars),
+            constants(names=cls.scalars),
+            follows=((None,) * parameters.rank,) * count,
+            words=True,
+        )
+        scalars = {name: _everywhere(parameters, output.sizes, place) for place, name in enumerate(cls.scalars)}
+        body = apply(
+            cls.shaders[0],
+            output.data_type,
+            output.sizes,
+            words=True,
+            values=_quantizing(output.data_type),
+            a=input_tensor(desc, "a_tensor"),
+            b=input_tensor(desc, "b_tensor"),
+            **scalars,
+        )
+        steps = (Map("parameters", gather, parameters), Map("map", body, output))
+        return Plan(desc.operator, steps, (count * FLOAT32.bits // 8,))
+
+    @classmethod
+    def _scalar(cls, desc: descs.ElementWiseQuantizedLinearAdd, name: str) -> Source:
+        tensor: TensorDesc | None = getattr(desc, f"{name}_tensor")
+        if tensor is None:
+            return _no_zero_point(DataType.UINT8, (1,) * desc.a_tensor.dimension_count)
+        return input_tensor(desc, f"{name}_tensor")
+
+
+class DynamicQuantizeLinear(Lowering):
+    """The scale spreads the input's range, widened to contain 0, over the output type; then as QUANTIZE.
+
+    The zero point is round(lowest - smallest / scale), halves to even, clamped. An empty range gives scale 1. NaN does
+    not count for the range and becomes the zero point; an infinite range gives an infinite scale.
+    """
+
+    desc = descs.DynamicQuantizeLinear
+    shaders = (
+        QUANTIZE,
+        "quantization/range",
+        "quantization/dynamic_scale",
+        "quantization/dynamic_zero_point",
+    )
+
+    @classmethod
+    def output_sizes(cls, desc: descs.DynamicQuantizeLinear) -> Mapping[str, tuple[int, ...]]:
+        """The output has the input's sizes, scale and zero point one element."""
+        sizes = desc.input_tensor.sizes
+        one = (1,) * len(sizes)
+        return {"output_tensor": sizes, "output_scale_tensor": one, "output_zero_point_tensor": one}
+
+    @classmethod
+    def check(cls, desc: descs.DynamicQuantizeLinear) -> None:
+        """Sizes of the outputs."""
+        check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
+        _one_element(desc, "output_scale_tensor", "output_zero_point_tensor")
+
+    @classmethod
+    def lower(cls, desc: descs.DynamicQuantizeLinear, target: Target) -> Plan:
+        """The range, by one or two reductions into a temporary; scale; zero point; the elements."""
+        values, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
+        scale, zero = output_tensor(desc, "output_scale_tensor"), output_tensor(desc, "output_zero_point_tensor")
+        one = scale.sizes
+        span = Tensor(Binding(Role.TEMPORARY, 0), FLOAT32, one, (1,) * len(one), lanes=2)
+        reduction = Reduction(cls.shaders[1], FLOAT32, 2, words=True)
+        steps, scratch = reduce_steps(reduction, values, range(values.rank), span, target, temporary=1)
+        smallest, largest = (_everywhere(replace(span, lanes=1), one, element) for element in (0, 1))
+        low, high = _limits(output.data_type)
+        steps_of_scale = constants(steps=high - low)
+        find_scale = apply(
+            cls.shaders[2], FLOAT32, one, words=True, values=steps_of_scale, smallest=smallest, largest=largest
+        )
+        find_zero = apply(
+            cls.shaders[3],
+            output.data_type,
+            one,
+            words=True,
+            values=_quantizing(output.data_type),
+            smallest=smallest,
+            scale=scale,
+        )
+        repeated = (_everywhere(tensor, output.sizes) for tensor in (scale, zero))
+        maps = (Map("scale", find_scale, scale), Map("zero point", find_zero, zero))
+        return Plan(
+            desc.operator,
+            (*steps, *maps, _quantize(output, values, *repeated)),
+            (2 * FLOAT32.bits // 8 * math.prod(one), *scratch),
+        )

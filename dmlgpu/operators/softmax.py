@@ -1,0 +1,150 @@
+"""Softmax, its logarithm, and the place of the largest element, of rows along any axes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from dmlgpu import descs
+from dmlgpu.enums import DataType
+from dmlgpu.kernels.reduce import Reduction, canonical_steps
+from dmlgpu.kernels.rows import RowOperation, canonical_rows, repeated, row_steps
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.operators.lowering import Lowering, input_tensor, invalid, output_tensor
+from dmlgpu.plan import Binding, Body, Map, Plan, Role, Stage, Tensor, constants
+from dmlgpu.target import Target
+from dmlgpu.tensor import packed_strides
+
+
+class _AlongAxes(Lowering):
+    """What the operators with axes share. Unsorted axes are taken as a set; none at all and repeated ones are refused
+    (the pages are silent)."""
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        """Axes name different dimensions, at least one."""
+        rank = desc.input_tensor.dimension_count
+        if not desc.axes:
+            raise invalid(desc, "axes", "must name at least one axis, got none")
+        for position, axis in enumerate(desc.axes):
+            if axis >= rank:
+                raise invalid(
+                    desc, f"axes[{position}]", f"must be below input_tensor's dimension count ({rank}), got {axis}"
+                )
+            if axis in desc.axes[:position]:
+                raise invalid(desc, f"axes[{position}]", f"must not repeat an axis, got {axis} again")
+
+
+class _Stable(_AlongAxes):
+    """Rows are shifted by their largest element, so that nothing overflows; sums keep the rounding error of every
+    addition, whatever the length of a row.
+
+    The formula in IEEE arithmetic decides the rest: a row with NaN or positive infinity, or of nothing but negative
+    infinity, becomes NaN (as in onnxruntime and SciPy); negative infinity among finite numbers is a weight of 0.
+    """
+
+    operation: ClassVar[RowOperation]
+
+    @classmethod
+    def lower(cls, desc: Any, target: Target) -> Plan:
+        """One kernel where rows are short enough; else reductions and a map."""
+        source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
+        steps, temporaries = row_steps(cls.operation, source, desc.axes, output, target)
+        return Plan(desc.operator, steps, temporaries)
+
+
+_MAXIMUM = Stage("maximum", "softmax/maximum", 1)
+
+
+class ActivationSoftmax1(_Stable):
+    """e^(x - maximum) over its sum along the axes, in float32."""
+
+    desc = descs.ActivationSoftmax1
+    shaders = ("softmax/activation_softmax1",)
+    operation = RowOperation(
+        (_MAXIMUM, Stage("total", "softmax/total", 2, "softmax/exponential")), "softmax/activation_softmax1"
+    )
+
+
+class ActivationLogSoftmax1(_Stable):
+    """x - maximum - log(sum of e^(x - maximum)), in float32; precise also where the result is near 0."""
+
+    desc = descs.ActivationLogSoftmax1
+    shaders = ("softmax/activation_log_softmax1",)
+    operation = RowOperation(
+        (_MAXIMUM, Stage("log_total", "softmax/log_total", 2, "softmax/exponential")),
+        "softmax/activation_log_softmax1",
+    )
+
+
+class ActivationHardmax1(_AlongAxes):
+    """1 at the first largest element along the axes in row-major order, 0 elsewhere.
+
+    NaN is skipped, as in ARGMAX; a row of nothing but NaN has its 1 at the start (the page is silent).
+    """
+
+    desc = descs.ActivationHardmax1
+    shaders = ("softmax/activation_hardmax1",)
+
+    @classmethod
+    def lower(cls, desc: descs.ActivationHardmax1, target: Target) -> Plan:
+        """ARGMAX, then a map that compares places and does not read the input again."""
+        source, axes, output = canonical_rows(input_tensor(desc, "input_tensor"), desc.axes, output_tensor(desc))
+        sizes = tuple(1 if axis in axes else size for axis, size in enumerate(source.sizes))
+        first = Tensor(Binding(Role.TEMPORARY, 0), DataType.UINT32, sizes, packed_strides(sizes))
+        order = constants(order="descending", decreasing=False)
+        argmax = Reduction("reduction/argmin", DataType.UINT32, 2, words=True, constants=order)
+        steps, scratch = canonical_steps(argmax, source, axes, first, target, temporary=1)
+        body = Body(
+            cls.shaders[0],
+            output.data_type,
+            output.sizes,
+            (("first", repeated(first, output.sizes)),),
+            constants(sizes=output.sizes, axes=axes),
+            follows=(tuple(range(output.rank)),),
+            words=True,
+        )
+        return Plan(desc.operator, (*steps, Map("map", body, output)), (4 * first.units, *scratch))
+
+
+class _OfRows(Lowering):
+    """The older operators: rows lie along the last dimension, and at most one other is larger than 1."""
+
+    newer: ClassVar[type[OperatorDesc]]
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        """At most two dimensions are left without leading ones of size 1."""
+        sizes = desc.input_tensor.sizes
+        if any(size > 1 for size in sizes[:-2]):
+            raise invalid(
+                desc,
+                "input_tensor.sizes",
+                f"must have 1 in all dimensions but the last two ({cls.newer.operator} takes any), got {list(sizes)}",
+            )
+
+    @classmethod
+    def upgrade(cls, desc: Any) -> OperatorDesc:
+        """The same along the last axis."""
+        axes = (desc.input_tensor.dimension_count - 1,)
+        return cls.newer(input_tensor=desc.input_tensor, output_tensor=desc.output_tensor, axes=axes)
+
+
+class ActivationSoftmax(_OfRows):
+    """SOFTMAX1 along the last axis."""
+
+    desc = descs.ActivationSoftmax
+    newer = descs.ActivationSoftmax1
+
+
+class ActivationLogSoftmax(_OfRows):
+    """LOG_SOFTMAX1 along the last axis."""
+
+    desc = descs.ActivationLogSoftmax
+    newer = descs.ActivationLogSoftmax1
+
+
+class ActivationHardmax(_OfRows):
+    """HARDMAX1 along the last axis."""
+
+    desc = descs.ActivationHardmax
+    newer = descs.ActivationHardmax1

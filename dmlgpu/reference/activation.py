@@ -1,0 +1,129 @@
+"""Activations: computed by NumPy in float64, with attributes in float32, and rounded once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import descs
+from dmlgpu.reference.bits import as_bits
+from dmlgpu.reference.cast import convert
+from dmlgpu.reference.registry import reference
+
+Array = NDArray[Any]
+Wide = NDArray[np.float64]
+
+erfc: Callable[[Any], Wide] = np.vectorize(math.erfc, otypes=[np.float64])
+"""The complement of the error function, of each element."""
+
+
+def sigmoid(x: Wide) -> Wide:
+    """``1 / (1 + e**-x)``."""
+    return 1 / (1 + np.exp(-x))
+
+
+def softplus(x: Wide) -> Wide:
+    """``log(1 + e**x)``."""
+    return np.logaddexp(0, x)
+
+
+def _attribute(value: float) -> np.float64:
+    """An attribute as DirectML holds it: a float32."""
+    return np.float64(np.float32(value))
+
+
+def _register(desc_class: Any, function: Callable[..., Wide], *attributes: str) -> None:
+    """A function of one number, and of the named attributes, as what an operator computes."""
+
+    @reference(desc_class)
+    def evaluate(desc: Any, input_tensor: Array) -> Array:
+        values = (_attribute(getattr(desc, name)) for name in attributes)
+        return function(input_tensor.astype(np.float64), *values).astype(input_tensor.dtype)
+
+
+def _line(x: Wide, alpha: float, beta: float) -> Wide:
+    return alpha * x + beta
+
+
+def _elu(x: Wide, alpha: float) -> Wide:
+    return np.where(x >= 0, x, alpha * np.expm1(x))
+
+
+def _celu(x: Wide, alpha: float) -> Wide:
+    return np.maximum(0, x) + np.minimum(0, alpha * np.expm1(x / alpha))
+
+
+def _scaled_elu(x: Wide, alpha: float, gamma: float) -> Wide:
+    return np.where(x > 0, gamma * x, gamma * (alpha * np.expm1(x)))
+
+
+def _hard_sigmoid(x: Wide, alpha: float, beta: float) -> Wide:
+    return np.maximum(0, np.minimum(alpha * x + beta, 1))
+
+
+_register(descs.ActivationElu, _elu, "alpha")
+_register(descs.ActivationCelu, _celu, "alpha")
+_register(descs.ActivationScaledElu, _scaled_elu, "alpha", "gamma")
+_register(descs.ActivationHardSigmoid, _hard_sigmoid, "alpha", "beta")
+_register(descs.ActivationHardSwish, lambda x, alpha, beta: x * _hard_sigmoid(x, alpha, beta), "alpha", "beta")
+_register(descs.ActivationLeakyRelu, lambda x, alpha: np.where(x >= 0, x, alpha * x), "alpha")
+_register(descs.ActivationLinear, _line, "alpha", "beta")
+_register(descs.ActivationParametricSoftplus, lambda x, alpha, beta: alpha * softplus(beta * x), "alpha", "beta")
+_register(descs.ActivationScaledTanh, lambda x, alpha, beta: alpha * np.tanh(beta * x), "alpha", "beta")
+_register(descs.ActivationSigmoid, sigmoid)
+_register(descs.ActivationSoftplus, lambda x, steepness: softplus(steepness * x) / steepness, "steepness")
+_register(descs.ActivationSoftsign, lambda x: x / (1 + np.abs(x)))
+_register(descs.ActivationSwish, lambda x, scale: x * sigmoid(scale * x), "sigmoid_input_scale")
+_register(descs.ActivationTanh, np.tanh)
+_register(descs.ActivationThresholdedRelu, lambda x, alpha: np.where(x > alpha, x, 0), "alpha")
+
+
+@reference(descs.ActivationGelu)
+def activation_gelu(desc: descs.ActivationGelu, input_tensor: Array) -> Array:
+    """``x * (1 + erf(x / sqrt(2))) / 2``, with erfc so that the negative tail keeps its digits."""
+    x = input_tensor.astype(np.float64)
+    return (0.5 * x * erfc(-x / math.sqrt(2))).astype(input_tensor.dtype)
+
+
+@reference(descs.ActivationIdentity)
+def activation_identity(desc: descs.ActivationIdentity, input_tensor: Array) -> Array:
+    """The input's bits."""
+    return as_bits(input_tensor).copy().view(input_tensor.dtype)
+
+
+@reference(descs.ActivationRelu)
+def activation_relu(desc: descs.ActivationRelu, input_tensor: Array) -> Array:
+    """``max(0, x)``; -0 becomes 0, NaN stays."""
+    return np.where(input_tensor <= 0, input_tensor.dtype.type(0), input_tensor)
+
+
+@reference(descs.ActivationReluGrad)
+def activation_relu_grad(desc: descs.ActivationReluGrad, input_tensor: Array, input_gradient_tensor: Array) -> Array:
+    """The gradient where ``x > 0``, else 0."""
+    return np.where(input_tensor > 0, input_gradient_tensor, input_gradient_tensor.dtype.type(0))
+
+
+@reference(descs.ActivationParameterizedRelu)
+def activation_parameterized_relu(
+    desc: descs.ActivationParameterizedRelu, input_tensor: Array, slope_tensor: Array
+) -> Array:
+    """``x`` where it is at least 0, else ``slope * x``; float32 products of halves are exact, integers wrap."""
+    wide = np.float64 if input_tensor.dtype.kind == "f" else np.int64
+    x = input_tensor.astype(wide)
+    return np.where(x >= 0, x, slope_tensor.astype(wide) * x).astype(input_tensor.dtype)
+
+
+@reference(descs.ActivationShrink)
+def activation_shrink(desc: descs.ActivationShrink, input_tensor: Array) -> Array:
+    """``x - bias`` above the threshold, ``x + bias`` below its negative, else 0.
+
+    Integers are computed in float32 and converted back as CAST does.
+    """
+    dtype = input_tensor.dtype
+    x: Array = input_tensor.astype(np.float64 if dtype.kind == "f" else np.float32)
+    bias, threshold = (np.array(value, np.float32).astype(x.dtype) for value in (desc.bias, desc.threshold))
+    return convert(np.select([x > threshold, x < -threshold], [x - bias, x + bias], x.dtype.type(0)), dtype)

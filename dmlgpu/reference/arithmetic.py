@@ -1,0 +1,260 @@
+"""Element-wise arithmetic.
+
+Floats are computed in float64 and rounded once. The sum, difference, product, quotient or root of float32 (or float16)
+numbers rounds correctly this way, since float64 has more than twice the digits. Integers wrap.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import descs
+from dmlgpu.enums import RoundingMode
+from dmlgpu.reference.cast import convert
+from dmlgpu.reference.elementwise import scaled, wide
+from dmlgpu.reference.registry import evaluate, reference
+
+Array = NDArray[Any]
+
+# ---- sums, products, quotients
+
+
+@reference(descs.ElementWiseAdd)
+def element_wise_add(desc: descs.ElementWiseAdd, a_tensor: Array, b_tensor: Array) -> Array:
+    """``a + b``."""
+    return (wide(a_tensor) + wide(b_tensor)).astype(a_tensor.dtype)
+
+
+@reference(descs.ElementWiseAdd1)
+def element_wise_add1(desc: descs.ElementWiseAdd1, a_tensor: Array, b_tensor: Array) -> Array:
+    """``activation(a + b)``, rounded after each of the two."""
+    total = (wide(a_tensor) + wide(b_tensor)).astype(a_tensor.dtype)
+    if desc.fused_activation is None:
+        return total
+    tensor = desc.output_tensor
+    (result,) = evaluate(desc.fused_activation.replace(input_tensor=tensor, output_tensor=tensor), [total])
+    return result
+
+
+@reference(descs.ElementWiseSubtract)
+def element_wise_subtract(desc: descs.ElementWiseSubtract, a_tensor: Array, b_tensor: Array) -> Array:
+    """``a - b``."""
+    return (wide(a_tensor) - wide(b_tensor)).astype(a_tensor.dtype)
+
+
+@reference(descs.ElementWiseMultiply)
+def element_wise_multiply(desc: descs.ElementWiseMultiply, a_tensor: Array, b_tensor: Array) -> Array:
+    """``a * b``."""
+    return (wide(a_tensor) * wide(b_tensor)).astype(a_tensor.dtype)
+
+
+@reference(descs.ElementWiseDifferenceSquare)
+def element_wise_difference_square(desc: descs.ElementWiseDifferenceSquare, a_tensor: Array, b_tensor: Array) -> Array:
+    """``(a - b) ** 2``."""
+    difference = wide(a_tensor) - wide(b_tensor)
+    return (difference * difference).astype(a_tensor.dtype)
+
+
+@reference(descs.ElementWiseDivide)
+def element_wise_divide(desc: descs.ElementWiseDivide, a_tensor: Array, b_tensor: Array) -> Array:
+    """``a / b``; of integers the integer part, all ones for division by zero."""
+    if a_tensor.dtype.kind == "f":
+        return (wide(a_tensor) / wide(b_tensor)).astype(a_tensor.dtype)
+    return _quotient(a_tensor, b_tensor)
+
+
+@reference(descs.ElementWiseModulusTruncate)
+def element_wise_modulus_truncate(desc: descs.ElementWiseModulusTruncate, a_tensor: Array, b_tensor: Array) -> Array:
+    """``a - b * trunc(a / b)``; all ones of an integer division by zero."""
+    return _remainder(np.fmod, a_tensor, b_tensor)
+
+
+@reference(descs.ElementWiseModulusFloor)
+def element_wise_modulus_floor(desc: descs.ElementWiseModulusFloor, a_tensor: Array, b_tensor: Array) -> Array:
+    """``a - b * floor(a / b)``; all ones of an integer division by zero."""
+    return _remainder(np.mod, a_tensor, b_tensor)
+
+
+@reference(descs.ElementWiseMean)
+def element_wise_mean(desc: descs.ElementWiseMean, a_tensor: Array, b_tensor: Array) -> Array:
+    """``(a + b) / 2``; the sum of integers wraps, its half is cut."""
+    if a_tensor.dtype.kind == "f":
+        return ((wide(a_tensor) + wide(b_tensor)) / 2).astype(a_tensor.dtype)
+    return _quotient(a_tensor + b_tensor, np.full_like(a_tensor, 2))
+
+
+@reference(descs.ElementWiseRecip)
+def element_wise_recip(desc: descs.ElementWiseRecip, input_tensor: Array) -> Array:
+    """``1 / x``."""
+    return (1 / scaled(input_tensor, desc.scale_bias)).astype(input_tensor.dtype)
+
+
+@reference(descs.ElementWiseSqrt)
+def element_wise_sqrt(desc: descs.ElementWiseSqrt, input_tensor: Array) -> Array:
+    """The square root."""
+    return np.sqrt(scaled(input_tensor, desc.scale_bias)).astype(input_tensor.dtype)
+
+
+def _quotient(a: Array, b: Array) -> Array:
+    """Integers divided: cut towards zero, all ones for a divisor of zero, the smallest by -1 wraps."""
+    divisor = np.where(_is_awkward(b), b.dtype.type(1), b)
+    quotient = a // divisor
+    is_cut_down = (quotient * divisor != a) & ((a < 0) != (divisor < 0))  # rounded down, past the integer part
+    quotient = np.where(b == _all_ones(b), _by_all_ones(a), quotient + is_cut_down)
+    return np.where(b == 0, _all_ones(b), quotient).astype(a.dtype)
+
+
+def _remainder(function: Any, a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return function(wide(a), wide(b)).astype(a.dtype)
+    remainder = function(a, np.where(_is_awkward(b), b.dtype.type(1), b))
+    if a.dtype.kind == "u":
+        remainder = np.where(b == _all_ones(b), np.where(a == b, a.dtype.type(0), a), remainder)
+    return np.where(b == 0, _all_ones(b), remainder).astype(a.dtype)
+
+
+def _is_awkward(b: Array) -> Array:
+    """Divisors that NumPy is kept away from: zero, and -1 (or the largest unsigned number)."""
+    return (b == 0) | (b == _all_ones(b))
+
+
+def _by_all_ones(a: Array) -> Array:
+    """Quotients by -1, or by the largest unsigned number."""
+    return (0 - a).astype(a.dtype) if a.dtype.kind == "i" else (a == _all_ones(a)).astype(a.dtype)
+
+
+def _all_ones(array: Array) -> Any:
+    """The integer of an array's type whose bits are all 1."""
+    return array.dtype.type(-1 if array.dtype.kind == "i" else np.iinfo(array.dtype).max)
+
+
+# ---- signs
+
+
+@reference(descs.ElementWiseAbs)
+def element_wise_abs(desc: descs.ElementWiseAbs, input_tensor: Array) -> Array:
+    """``|x|``; the smallest integer stays what it is."""
+    return np.abs(scaled(input_tensor, desc.scale_bias)).astype(input_tensor.dtype)
+
+
+@reference(descs.ElementWiseSign)
+def element_wise_sign(desc: descs.ElementWiseSign, input_tensor: Array) -> Array:
+    """-1 below 0, 1 above 0, else 0, also for NaN."""
+    above, below = input_tensor > 0, input_tensor < 0
+    return above.astype(input_tensor.dtype) - below.astype(input_tensor.dtype)
+
+
+@reference(descs.ElementWiseNegate)
+def element_wise_negate(desc: descs.ElementWiseNegate, input_tensor: Array) -> Array:
+    """``-x``; the smallest integer stays what it is."""
+    return -input_tensor
+
+
+# ---- extremes
+
+
+@reference(descs.ElementWiseMin)
+def element_wise_min(desc: descs.ElementWiseMin, a_tensor: Array, b_tensor: Array) -> Array:
+    """The smaller element, NaN if there is one, -0 rather than 0."""
+    return _smaller(a_tensor, b_tensor)
+
+
+@reference(descs.ElementWiseMax)
+def element_wise_max(desc: descs.ElementWiseMax, a_tensor: Array, b_tensor: Array) -> Array:
+    """The larger element, NaN if there is one, 0 rather than -0."""
+    return _larger(a_tensor, b_tensor)
+
+
+@reference(descs.ElementWiseClip)
+def element_wise_clip(desc: descs.ElementWiseClip, input_tensor: Array) -> Array:
+    """``max(min, min(x, max))`` with float32 bounds, cast to the tensor's type."""
+    low, high = _cast(desc.min, input_tensor), _cast(desc.max, input_tensor)
+    return _clipped(scaled(input_tensor, desc.scale_bias), low, high).astype(input_tensor.dtype)
+
+
+@reference(descs.ElementWiseClip1)
+def element_wise_clip1(desc: descs.ElementWiseClip1, input_tensor: Array) -> Array:
+    """``max(min, min(x, max))``."""
+    low, high = (np.array(bound, input_tensor.dtype) for bound in (desc.min, desc.max))
+    return _clipped(scaled(input_tensor, desc.scale_bias), low, high).astype(input_tensor.dtype)
+
+
+@reference(descs.ElementWiseClipGrad)
+def element_wise_clip_grad(desc: descs.ElementWiseClipGrad, input_tensor: Array, input_gradient_tensor: Array) -> Array:
+    """The gradient, but 0 where ``x <= min`` or ``x >= max``, with float32 bounds, cast to the tensor's type."""
+    low, high = _cast(desc.min, input_tensor), _cast(desc.max, input_tensor)
+    return _inside(input_tensor, low, high, input_gradient_tensor)
+
+
+@reference(descs.ElementWiseClipGrad1)
+def element_wise_clip_grad1(
+    desc: descs.ElementWiseClipGrad1, input_tensor: Array, input_gradient_tensor: Array
+) -> Array:
+    """The gradient, but 0 where ``x <= min`` or ``x >= max``."""
+    low, high = (np.array(bound, input_tensor.dtype) for bound in (desc.min, desc.max))
+    return _inside(input_tensor, low, high, input_gradient_tensor)
+
+
+@reference(descs.ElementWiseThreshold)
+def element_wise_threshold(desc: descs.ElementWiseThreshold, input_tensor: Array) -> Array:
+    """``max(x, min)`` with a float32 bound, cast to the tensor's type."""
+    bound = _cast(desc.min, input_tensor)
+    return _larger(scaled(input_tensor, desc.scale_bias), bound).astype(input_tensor.dtype)
+
+
+def _cast(bound: float, like: Array) -> Array:
+    """A float32 attribute in the type of an array, as CAST converts it."""
+    return convert(np.array(bound, np.float32), like.dtype)
+
+
+def _clipped(x: Array, low: Array, high: Array) -> Array:
+    return _larger(low, _smaller(x, high))
+
+
+def _inside(x: Array, low: Array, high: Array, gradient: Array) -> Array:
+    return np.where((x <= low) | (x >= high), gradient.dtype.type(0), gradient)
+
+
+def _smaller(a: Array, b: Array) -> Array:
+    """NumPy's minimum, which lets either of two zeros through, with -0 below 0."""
+    smaller = np.minimum(a, b)
+    if smaller.dtype.kind != "f":
+        return smaller
+    zero = np.where(np.signbit(a) | np.signbit(b), -0.0, 0.0)
+    return np.where((a == 0) & (b == 0), zero, smaller).astype(smaller.dtype)
+
+
+def _larger(a: Array, b: Array) -> Array:
+    """NumPy's maximum, with 0 above -0."""
+    return -_smaller(-a, -b) if np.result_type(a, b).kind == "f" else np.maximum(a, b)
+
+
+# ---- rounding
+
+
+@reference(descs.ElementWiseCeil)
+def element_wise_ceil(desc: descs.ElementWiseCeil, input_tensor: Array) -> Array:
+    """The smallest integer that is not below x."""
+    return np.ceil(scaled(input_tensor, desc.scale_bias)).astype(input_tensor.dtype)
+
+
+@reference(descs.ElementWiseFloor)
+def element_wise_floor(desc: descs.ElementWiseFloor, input_tensor: Array) -> Array:
+    """The largest integer that is not above x."""
+    return np.floor(scaled(input_tensor, desc.scale_bias)).astype(input_tensor.dtype)
+
+
+@reference(descs.ElementWiseRound)
+def element_wise_round(desc: descs.ElementWiseRound, input_tensor: Array) -> Array:
+    """The nearest integer, halves to even or away from zero, or the integer part."""
+    x = wide(input_tensor)
+    if desc.rounding_mode is RoundingMode.TOWARD_ZERO:
+        result = np.trunc(x)
+    elif desc.rounding_mode is RoundingMode.HALVES_TO_NEAREST_EVEN:
+        result = np.rint(x)
+    else:
+        result = np.copysign(np.floor(np.abs(x) + 0.5), x)
+    return result.astype(input_tensor.dtype)

@@ -1,0 +1,95 @@
+"""Functions of analysis, element by element: computed by NumPy in float64, rounded once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import descs
+from dmlgpu.operator_desc import ScaleBias
+from dmlgpu.reference.cast import convert
+from dmlgpu.reference.registry import reference
+
+Array = NDArray[Any]
+Wide = NDArray[np.float64]
+
+erf: Callable[[Any], Wide] = np.vectorize(math.erf, otypes=[np.float64])
+"""The error function of each element."""
+
+
+def _scaled(array: Array, scale_bias: ScaleBias | None) -> Array:
+    """``x * scale + bias``: of floats in float64, not rounded; of integers in float32, converted back as CAST."""
+    if array.dtype.kind == "f":
+        array = array.astype(np.float64)
+    if scale_bias is None:
+        return array
+    scale, bias = np.float32(scale_bias.scale), np.float32(scale_bias.bias)
+    if array.dtype.kind == "f":
+        return array * np.float64(scale) + np.float64(bias)
+    return convert(array.astype(np.float32) * scale + bias, array.dtype)
+
+
+def _register(desc_class: Any, function: Callable[[Wide], Wide]) -> None:
+    """A function of one number as what an operator computes."""
+
+    @reference(desc_class)
+    def evaluate(desc: Any, input_tensor: Array) -> Array:
+        return function(_scaled(input_tensor, desc.scale_bias)).astype(input_tensor.dtype)
+
+
+_register(descs.ElementWiseAcos, np.arccos)
+_register(descs.ElementWiseAsin, np.arcsin)
+_register(descs.ElementWiseAtan, np.arctan)
+_register(descs.ElementWiseCos, np.cos)
+_register(descs.ElementWiseSin, np.sin)
+_register(descs.ElementWiseTan, np.tan)
+_register(descs.ElementWiseExp, np.exp)
+_register(descs.ElementWiseLog, np.log)
+_register(descs.ElementWiseErf, erf)
+_register(descs.ElementWiseSinh, np.sinh)
+_register(descs.ElementWiseCosh, np.cosh)
+_register(descs.ElementWiseTanh, np.tanh)
+_register(descs.ElementWiseAsinh, np.arcsinh)
+_register(descs.ElementWiseAcosh, np.arccosh)
+_register(descs.ElementWiseAtanh, np.arctanh)
+
+
+@reference(descs.ElementWiseAtanYx)
+def element_wise_atan_yx(desc: descs.ElementWiseAtanYx, a_tensor: Array, b_tensor: Array) -> Array:
+    """The angle of the point (b, a); where both are zeros, by their signs."""
+    return np.arctan2(a_tensor.astype(np.float64), b_tensor.astype(np.float64)).astype(a_tensor.dtype)
+
+
+@reference(descs.ElementWiseConstantPow)
+def element_wise_constant_pow(desc: descs.ElementWiseConstantPow, input_tensor: Array) -> Array:
+    """``x ** exponent``. NumPy gets an array, since it takes roots for a scalar 0.5, whose zeros have other signs."""
+    base = _scaled(input_tensor, desc.scale_bias)
+    exponent = np.full(base.shape, np.float32(desc.exponent), np.float64)
+    return np.power(base, exponent).astype(input_tensor.dtype)
+
+
+@reference(descs.ElementWisePow)
+def element_wise_pow(desc: descs.ElementWisePow, input_tensor: Array, exponent_tensor: Array) -> Array:
+    """``x ** exponent``; exact modulo 2**width where both are integers, else in float64.
+
+    An integer's power to a float exponent is that of its float32 value, rounded to float32, converted as CAST does.
+    """
+    base, dtype = _scaled(input_tensor, desc.scale_bias), input_tensor.dtype
+    exponent = exponent_tensor.astype(np.float64)
+    if dtype.kind == "f":
+        return np.power(base, exponent).astype(dtype)
+    if exponent_tensor.dtype.kind == "f":
+        power = np.power(base.astype(np.float32).astype(np.float64), exponent)
+        return convert(power.astype(np.float32), dtype)
+    return _integer_power(base.astype(np.int64), exponent_tensor.astype(np.int64)).astype(dtype)
+
+
+def _integer_power(base: NDArray[np.int64], exponent: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Powers modulo 2**64; negative exponents give the integer part of the reciprocal, for 0 all ones."""
+    power = np.power(base, np.abs(exponent))
+    reciprocal = np.select([base == 0, np.abs(base) == 1], [np.full_like(base, -1), power], 0)
+    return np.where(exponent < 0, reciprocal, power)

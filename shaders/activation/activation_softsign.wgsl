@@ -1,0 +1,4 @@
+// ACTIVATION_SOFTSIGN: output = input / (1 + |input|)
+fn apply(input: input_s) -> output_s {
+    return input / (1.0 + abs(input));
+}

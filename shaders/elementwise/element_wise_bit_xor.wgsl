@@ -1,0 +1,4 @@
+// ELEMENT_WISE_BIT_XOR: output = a ^ b, bit by bit
+fn apply(a: a_s, b: b_s) -> output_s {
+    return {{ a.bits_xor(b) }};
+}

@@ -1,0 +1,10 @@
+// The scales and zero points of a quantised operator, side by side as float32 (exact for 8-bit numbers), so that its main
+// kernel binds one buffer in place of many.
+fn element(at: output_at) -> output_t {
+    switch at[{{ output.rank - 1 }}] {
+    # for name in names[1:]
+        case {{ loop.index }}u: { return output_t({{ name }}_load({{ name }}_at())); }
+    # endfor
+        default: { return output_t({{ names[0] }}_load({{ names[0] }}_at())); }
+    }
+}

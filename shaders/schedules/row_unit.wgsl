@@ -1,0 +1,14 @@
+// The coordinates of a unit of a row, by its number in row-major order over the axes.
+fn unit_at(row: output_at, index: u32) -> output_at {
+    var at = row;
+    var rest = index;
+    # for dimension in axes|reverse
+    # if loop.last
+    at[{{ dimension }}] = rest;
+    # else
+    at[{{ dimension }}] = rest % {{ output.sizes[dimension] }}u;
+    rest = rest / {{ output.sizes[dimension] }}u;
+    # endif
+    # endfor
+    return at;
+}

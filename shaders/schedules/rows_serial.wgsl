@@ -1,0 +1,39 @@
+// ROWS, serial: one invocation takes a whole row (or, with lanes across rows, several), again and again: once for each stage,
+// and once to compute its elements.
+{% import "schedules/row_macros" as row with context %}
+{% include "schedules/locate" %}
+{% include "schedules/row_unit" %}
+@compute @workgroup_size({{ launch.workgroup }})
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
+    if (number >= {{ launch.total }}u) { return; }
+    var at: output_at;
+    if (!locate(number, &at)) { return; }
+    let first = input_load(at);
+    # for stage in stages
+    # for lane in lanes
+    var {{ stage.name }}_acc{{ lane.number }} = {{ row.lifted(stage, "first", lane) }};
+    # endfor
+    for (var index = 1u; index < {{ units }}u; index++) {
+        let unit = input_load(unit_at(at, index));
+        # for lane in lanes
+        {{ stage.name }}_acc{{ lane.number }} = {{ stage.name }}_merge({{ stage.name }}_acc{{ lane.number }}, {{ row.lifted(stage, "unit", lane) }});
+        # endfor
+    }
+    # if across
+    # for lane in lanes
+    let {{ stage.name }}{{ lane.result }} = {{ stage.name }}_finish({{ stage.name }}_acc{{ lane.number }});
+    # endfor
+    # else
+    # for lane in lanes[1:]
+    {{ stage.name }}_acc0 = {{ stage.name }}_merge({{ stage.name }}_acc0, {{ stage.name }}_acc{{ lane.number }});
+    # endfor
+    let {{ stage.name }} = {{ stage.name }}_finish({{ stage.name }}_acc0);
+    # endif
+    # endfor
+    for (var index = 0u; index < {{ units }}u; index++) {
+        let place = unit_at(at, index);
+        let unit = input_load(place);
+        buffer{{ slot }}[output_base() + output_unit(place)] = output_bits({{ row.computed(names, "unit") }});
+    }
+}

@@ -1,0 +1,12 @@
+// The largest element of a row. Whether a NaN comes through does not matter: it makes the sum of exponentials NaN. Opaque,
+// so that no compiler makes 0 of infinity - infinity in a row of one element.
+alias acc_t = input_s;
+fn lift(value: input_s, index: u32) -> acc_t {
+    return value;
+}
+fn merge(a: acc_t, b: acc_t) -> acc_t {
+    return max(a, b);
+}
+fn finish(acc: acc_t) -> output_s {
+    return opaque(acc);
+}

@@ -1,0 +1,193 @@
+"""Lowering of the activations, as text and data: by themselves, and the bodies that others fuse."""
+
+import re
+
+import pytest
+
+from dmlgpu import descs, operators, wgsl
+from dmlgpu.enums import DataType, FeatureLevel
+from dmlgpu.operators.lowering import lowering
+from dmlgpu.plan import Binding, BodyKind, Role, Tensor, apply
+from dmlgpu.schema import loader
+from dmlgpu.target import Target
+from dmlgpu.tensor import TensorDesc
+from dmlgpu.validation import fusable_activations
+
+BARE = Target("Bare")
+HALF = Target("Half", features=frozenset({"shader-f16"}))
+F16, F32 = DataType.FLOAT16, DataType.FLOAT32
+SIZES = (2, 3)
+SIMPLE = [
+    "ELU",
+    "CELU",
+    "SCALED_ELU",
+    "HARD_SIGMOID",
+    "LEAKY_RELU",
+    "LINEAR",
+    "PARAMETRIC_SOFTPLUS",
+    "RELU",
+    "SCALED_TANH",
+    "SIGMOID",
+    "SOFTPLUS",
+    "SOFTSIGN",
+    "TANH",
+    "THRESHOLDED_RELU",
+    "SHRINK",
+    "GELU",
+    "SWISH",
+    "HARD_SWISH",
+]
+
+FUSABLE = {name.removeprefix("ACTIVATION_") for name in fusable_activations("GEMM", FeatureLevel.LEVEL_6_4)}
+
+
+def fields(name):
+    """Every attribute with a value of its own."""
+    schema = loader.operator(f"ACTIVATION_{name}")
+    names = [field.python_name for field in schema.python_fields if field.type == "FLOAT"]
+    return {field: 0.5 + number / 4 for number, field in enumerate(names)}
+
+
+def described(name, data_type=F32, **changes):
+    tensor = TensorDesc(data_type, SIZES)
+    return descs.by_name(f"ACTIVATION_{name}")(**fields(name) | changes, input_tensor=tensor, output_tensor=tensor)
+
+
+def undescribed(name):
+    """Without tensors, as others fuse it; with them where none may fuse it."""
+    if name not in FUSABLE:
+        return described(name)
+    return descs.by_name(f"ACTIVATION_{name}")(**fields(name))
+
+
+def body(desc, target=BARE):
+    (step,) = operators.lower(desc, target).steps
+    return step.body
+
+
+def text(desc, target=BARE):
+    """The shader without the library's texts."""
+    (kernel,) = wgsl.render(operators.lower(desc, target), target).kernels
+    return kernel.wgsl[kernel.wgsl.index("// ---- shaders/access/head") :]
+
+
+def memory(data_type=F32):
+    return Tensor(Binding(Role.INPUT, 0), data_type, SIZES, (3, 1))
+
+
+@pytest.mark.parametrize("data_type", [F32, F16])
+@pytest.mark.parametrize("name", SIMPLE)
+def test_a_fused_activation_is_the_body_of_the_operator_by_itself(name, data_type):
+    bare = undescribed(name)
+    assert lowering(bare.operator).fused(bare, memory(data_type)) == body(described(name, data_type))
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_an_activation_fuses_onto_a_virtual_tensor(name):
+    bare = undescribed(name)
+    virtual = apply("elementwise/element_wise_subtract", F16, SIZES, a=memory(F16), b=memory(F16))
+    fused = lowering(bare.operator).fused(bare, virtual)
+    assert (fused.kind, fused.data_type, fused.sizes) == (BodyKind.APPLY, F16, SIZES)
+    assert dict(fused.inputs)["input"] is virtual
+
+
+def test_every_fusable_activation_of_this_family_can_be_fused():
+    assert FUSABLE - {"SOFTMAX", "SOFTMAX1", "ELEMENT_WISE_CLIP"} == {*SIMPLE, "IDENTITY"} - {"SWISH", "HARD_SWISH"}
+
+
+def test_a_fused_identity_is_nothing_at_all():
+    virtual = apply("elementwise/element_wise_subtract", F32, SIZES, a=memory(), b=memory())
+    assert lowering("ACTIVATION_IDENTITY").fused(descs.ActivationIdentity(), virtual) is virtual
+
+
+def test_identity_by_itself_moves_raw_units():
+    assert body(described("IDENTITY", F16)).moves
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_halves_are_computed_in_float32_whatever_the_adapter_can(name):
+    assert not re.search(r"\bf16\b", text(described(name, F16), HALF))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ELU", "return select((0.5f * expm1_f32(input)), input, less_equal_f32(0.0f, input));"),
+        ("CELU", "return (max_f32(input, 0.0f) + min_f32((0.5f * expm1_f32((input / 0.5f))), 0.0f));"),
+        ("SCALED_ELU", "return (0.75f * select((0.5f * expm1_f32(input)), input, less_f32(0.0f, input)));"),
+        ("HARD_SIGMOID", "return max_f32(min_f32(((0.5f * input) + 0.75f), 1.0f), 0.0f);"),
+        ("HARD_SWISH", "return (input * max_f32(min_f32(((0.5f * input) + 0.75f), 1.0f), 0.0f));"),
+        ("LEAKY_RELU", "return select((0.5f * input), input, less_equal_f32(0.0f, input));"),
+        ("LINEAR", "return ((input * 0.5f) + 0.75f);"),
+        ("PARAMETRIC_SOFTPLUS", "return (0.5f * softplus_f32((0.75f * input)));"),
+        ("RELU", "return max_f32(input, 0.0f);"),
+        ("SCALED_TANH", "return (0.5f * tanh_f32((0.75f * input)));"),
+        ("SIGMOID", "return sigmoid_f32(input);"),
+        ("SOFTPLUS", "return select(softplus_f32(steep) / 0.5f, input, steep > 20.0);"),
+        ("TANH", "return tanh_f32(input);"),
+        ("THRESHOLDED_RELU", "return select(0.0f, input, less_f32(0.5f, input));"),
+        ("GELU", "return gelu_f32(input);"),
+        ("SWISH", "let t = (0.5f * input);"),
+    ],
+)
+def test_bodies_read_like_their_formulas(name, expected):
+    assert expected in text(described(name))
+
+
+@pytest.mark.parametrize(
+    ("data_type", "expected"),
+    [
+        (DataType.INT32, "return select(input, 0, (input < 0));"),
+        (DataType.INT8, "return select(input, 0, (input < 0));"),
+    ],
+)
+def test_relu_of_integers(data_type, expected):
+    assert expected in text(described("RELU", data_type))
+
+
+@pytest.mark.parametrize(
+    ("data_type", "conversion"),
+    [
+        (DataType.INT8, "clamp(f32_to_i32("),
+        (DataType.UINT16, "clamp(f32_to_u32("),
+        (DataType.INT32, "f32_to_i32("),
+        (DataType.UINT32, "f32_to_u32("),
+        (F16, "select(select(0.0f,"),
+    ],
+)
+def test_shrink_of_integers_goes_through_float32(data_type, conversion):
+    assert f"return {conversion}" in text(described("SHRINK", data_type))
+
+
+def test_shrink_takes_a_negative_threshold():
+    assert "less_f32(-1.0f, (-input))" in text(described("SHRINK", threshold=-1.0))
+
+
+def test_a_gradient_has_tensors_of_its_own():
+    tensor = TensorDesc(F32, SIZES)
+    desc = descs.ActivationReluGrad(input_tensor=tensor, input_gradient_tensor=tensor, output_gradient_tensor=tensor)
+    assert [(name, source.binding.index) for name, source in body(desc).inputs] == [("input", 0), ("gradient", 1)]
+    assert "return select(0.0f, gradient, less_f32(0.0f, input));" in text(desc)
+
+
+def test_a_slope_is_a_tensor():
+    tensor = TensorDesc(DataType.INT8, SIZES)
+    desc = descs.ActivationParameterizedRelu(input_tensor=tensor, slope_tensor=tensor, output_tensor=tensor)
+    assert "return select((slope * input), input, (0 <= input));" in text(desc)
+
+
+@pytest.mark.parametrize(
+    "desc",
+    [
+        described("SOFTPLUS", steepness=0.25),
+        described("SOFTPLUS", steepness=-1.0),
+        described("CELU", alpha=0.0),
+        described("SHRINK", threshold=-1.0),
+        described("LEAKY_RELU", alpha=float("inf")),
+        described("LINEAR", alpha=float("nan")),
+    ],
+    ids=str,
+)
+def test_no_attribute_value_is_refused(desc):
+    operators.check(desc)
+    text(desc)
