@@ -160,7 +160,7 @@ class OperatorCases(ABC):
         by_chance = np.random.default_rng(zlib.crc32(self.stem.encode()))
         floats = [types for types in self.types if types[0] is DataType.FLOAT32]
         for number, sizes in enumerate(self.large_sizes):
-            choices = self.types if number else floats
+            choices = floats if floats and not number else self.types
             yield Key(choices[by_chance.integers(len(choices))], sizes, Layout.PACKED)
 
     def quick_keys(self) -> Iterator[Key]:
@@ -268,14 +268,15 @@ def place_all(
 def _covering(keys: list[Key]) -> Iterator[Key]:
     """The keys in an order whose beginnings cover as many pairs (type, layout, variant, rank) as few keys can.
 
-    Greedy: of some candidates, always the one with most pairs not met before. Seeded, so the order never changes.
+    Greedy: of some candidates, always the one with most properties, then pairs of them, not met before. Seeded, so the
+    order never changes.
     """
     rng = np.random.default_rng(len(keys))
     remaining = [keys[i] for i in rng.permutation(len(keys))]
     met: set[tuple[Any, Any]] = set()
     while remaining:
         candidates = range(min(24, len(remaining)))
-        scores = [sum(3 if len(pair) == 1 else 1 for pair in _pairs(remaining[i]) - met) for i in candidates]
+        scores = [sum(100 if len(pair) == 1 else 1 for pair in _pairs(remaining[i]) - met) for i in candidates]
         chosen = remaining.pop(max(candidates, key=scores.__getitem__))
         met |= _pairs(chosen)
         yield chosen

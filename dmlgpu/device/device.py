@@ -198,7 +198,7 @@ class Device(DmlObject):
         validation.validate(desc, self._feature_level)
         # The rules beyond the catalog come with an operator's lowering.
         if desc.operator in operators.implemented():
-            operators.check(desc)
+            operators.check(desc, self._feature_level)
         self._state.backend.check(desc)
 
     def compile_operator(self, operator: Operator, flags: ExecutionFlags = ExecutionFlags.NONE) -> CompiledOperator:

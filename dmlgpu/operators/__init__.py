@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from dmlgpu.enums import FeatureLevel
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import lowering, registered
 from dmlgpu.plan import Plan
@@ -22,14 +23,19 @@ def implemented() -> frozenset[str]:
     return registered()
 
 
-def check(desc: OperatorDesc) -> None:
+def check(desc: OperatorDesc, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> None:
     """Check the relations between fields that the catalog's tables cannot express.
+
+    Args:
+        desc: a description that ``validation.validate`` accepts.
+        level: the feature level whose rules hold.
 
     Raises:
         InvalidDescription: when one is broken.
         OperatorNotImplemented: when dmlgpu does not implement the operator yet.
     """
     lowering(desc.operator).check(desc)
+    lowering(desc.operator).check_level(desc, level)
 
 
 def upgrade(desc: OperatorDesc) -> OperatorDesc:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType
+from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.kernels.sources import IDENTITY, identity
 from dmlgpu.operator_desc import OperatorDesc, ScaleBias
 from dmlgpu.operators.elementwise import SCALE_BIAS, ElementWise, scaled
-from dmlgpu.operators.lowering import input_tensor, output_tensor
+from dmlgpu.operators.lowering import input_tensor, invalid, output_tensor
 from dmlgpu.plan import Body, Constants, Map, Plan, Source, View, apply, constants
 from dmlgpu.target import Target
 
@@ -163,6 +163,12 @@ class ActivationSoftplus(Activation):
 
     desc = descs.ActivationSoftplus
     shaders = ("activation/activation_softplus",)
+
+    @classmethod
+    def check_level(cls, desc: descs.ActivationSoftplus, level: FeatureLevel) -> None:
+        """Below 6_4 the steepness is at least 1."""
+        if level < FeatureLevel.LEVEL_6_4 and not desc.steepness >= 1:
+            raise invalid(desc, "steepness", f"must be at least 1 below feature level 6_4, got {desc.steepness}")
 
 
 class ActivationSoftsign(Activation):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType
+from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.operators.elementwise import Binary, ElementWise
+from dmlgpu.operators.lowering import invalid
 from dmlgpu.plan import Constants, constants
 
 
@@ -155,6 +156,17 @@ class ElementWisePow(Function):
         "elementwise/element_wise_pow_integers",
     )
     operands: ClassVar[dict[str, str]] = {"input": "input_tensor", "exponent": "exponent_tensor"}
+
+    @classmethod
+    def check_level(cls, desc: descs.ElementWisePow, level: FeatureLevel) -> None:
+        """Below 3_0 the exponent has the input's type."""
+        base, exponent = desc.input_tensor.data_type, desc.exponent_tensor.data_type
+        if level < FeatureLevel.LEVEL_3_0 and base is not exponent:
+            raise invalid(
+                desc,
+                "exponent_tensor.data_type",
+                f"must be input_tensor.data_type ({base.name}) below feature level 3_0, got {exponent.name}",
+            )
 
     @classmethod
     def constants(cls, desc: descs.ElementWisePow) -> Constants:

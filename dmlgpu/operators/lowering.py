@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from dmlgpu.enums import FeatureLevel
 from dmlgpu.errors import InvalidDescription, OperatorNotImplemented
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Plan, Role, Tensor, View
@@ -32,6 +33,10 @@ class Lowering:
     @classmethod
     def check(cls, desc: Any) -> None:
         """Raise InvalidDescription for relations that the catalog's tables cannot express."""
+
+    @classmethod
+    def check_level(cls, desc: Any, level: FeatureLevel) -> None:
+        """Raise InvalidDescription for attribute values that only later feature levels allow."""
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
