@@ -11,13 +11,13 @@ fn order_f32(x: f32) -> i32 {
 fn less_f32(a: f32, b: f32) -> bool {
     let low = order_f32(a);
     let high = order_f32(b);
-    return low < high && high <= 0x7f800000;
+    return low < high && low >= -0x7f800000 && high <= 0x7f800000;
 }
 
 fn less_equal_f32(a: f32, b: f32) -> bool {
     let low = order_f32(a);
     let high = order_f32(b);
-    return low <= high && high <= 0x7f800000;
+    return low <= high && low >= -0x7f800000 && high <= 0x7f800000;
 }
 
 fn equal_f32(a: f32, b: f32) -> bool {

@@ -56,7 +56,7 @@ def dequantize(values, scale, zero, data_type):
 
 def integers(rng, data_type, shape):
     low, high = LIMITS[data_type]
-    return rng.integers(low, high, shape, np.int64, endpoint=True).astype(data_type.numpy)
+    return np.asarray(rng.integers(low, high, shape, endpoint=True), data_type.numpy)
 
 
 @given(
@@ -107,29 +107,29 @@ def by_onnx(model):
     return ReferenceEvaluator(model).run(None, {})[0]
 
 
-SHAPES = {"one scale": ((), {}), "an axis": ((6,), {"axis": 1}), "blocks": ((4, 3), {"axis": 1, "block_size": 2})}
-
-
-def spread(array, name):
-    """ONNX's scale or zero point in DirectML's sizes for an input of 4 x 6."""
-    return {"one scale": array.reshape(1, 1), "an axis": array.reshape(1, -1), "blocks": array}[name]
+# the scale's shape in ONNX and in DirectML, for an input of 4 x 6
+SHAPES = {
+    "one scale": ((), (1, 1), {}),
+    "an axis": ((6,), (1, 6), {"axis": 1}),
+    "blocks": ((4, 3), (4, 3), {"axis": 1, "block_size": 2}),
+}
 
 
 @pytest.mark.parametrize("evaluate", [by_onnx, by_onnxruntime])
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("data_type", LIMITS, ids=lambda t: t.name)
 def test_quantize_agrees_with_onnx(data_type, name, evaluate):
-    shape, attributes = SHAPES[name]
+    shape, sizes, attributes = SHAPES[name]
     rng = np.random.default_rng(7)
-    scale = np.float32(2.0) ** rng.integers(-2, 3, shape).astype(np.float32)
+    scale = np.asarray(2.0 ** rng.integers(-2, 3, shape), np.float32)
     zero = integers(rng, data_type, shape)
     values = (rng.integers(-600, 600, (4, 6)) / 4).astype(np.float32)
     if data_type.bits == 4:
         values /= 16
     kind = ONNX_TYPES[data_type]
-    inputs = [(values, 1), (np.asarray(scale), 1), (np.asarray(zero), kind)]
+    inputs = [(values, 1), (scale, 1), (zero, kind)]
     want = evaluate(onnx_model("QuantizeLinear", inputs, **attributes))
-    got = quantize(values, spread(np.asarray(scale), name), spread(np.asarray(zero), name), data_type)
+    got = quantize(values, scale.reshape(sizes), zero.reshape(sizes), data_type)
     np.testing.assert_array_equal(got, want)
 
 
@@ -137,24 +137,24 @@ def test_quantize_agrees_with_onnx(data_type, name, evaluate):
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("data_type", LIMITS, ids=lambda t: t.name)
 def test_dequantize_agrees_with_onnx(data_type, name, evaluate):
-    shape, attributes = SHAPES[name]
+    shape, sizes, attributes = SHAPES[name]
     rng = np.random.default_rng(8)
     scale = np.asarray(rng.random(shape), np.float32)
-    zero = np.asarray(integers(rng, data_type, shape))
+    zero = integers(rng, data_type, shape)
     values = integers(rng, data_type, (4, 6))
     kind = ONNX_TYPES[data_type]
     want = evaluate(onnx_model("DequantizeLinear", [(values, kind), (scale, 1), (zero, kind)], **attributes))
-    np.testing.assert_array_equal(dequantize(values, spread(scale, name), spread(zero, name), data_type), want)
+    np.testing.assert_array_equal(dequantize(values, scale.reshape(sizes), zero.reshape(sizes), data_type), want)
 
 
 def test_element_wise_operators_take_a_scale_per_element():
     rng = np.random.default_rng(9)
     values, scale = rng.normal(0, 90, (3, 5)).astype(np.float32), rng.random((3, 5)).astype(np.float32) + 1
     zero = rng.integers(0, 256, (3, 5)).astype(np.uint8)
-    fields = dict(scale_tensor=tensor(scale), zero_point_tensor=tensor(zero))
+    fields = {"scale_tensor": tensor(scale), "zero_point_tensor": tensor(zero)}
     desc = descs.ElementWiseQuantizeLinear(input_tensor=tensor(values), output_tensor=tensor(zero), **fields)
-    want = [quantize(*(one.reshape(1) for one in three), DataType.UINT8)[0] for three in zip(
-        values.ravel(), scale.ravel(), zero.ravel(), strict=True)]  # fmt: skip
+    elements = zip(values.ravel(), scale.ravel(), zero.ravel(), strict=True)
+    want = [quantize(*(one.reshape(1) for one in element), DataType.UINT8)[0] for element in elements]
     quantized = run(desc, values, scale, zero)
     np.testing.assert_array_equal(quantized.ravel(), want)
     desc = descs.ElementWiseDequantizeLinear(input_tensor=tensor(zero), output_tensor=tensor(scale), **fields)

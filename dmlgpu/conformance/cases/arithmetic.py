@@ -58,7 +58,7 @@ class ElementWiseCases(OperatorCases):
         data_type, sizes = key.types[0], key.sizes
         if key.variant == SCALED:
             return (eighths(contents, data_type, sizes),)
-        draw = mixed if key.variant in (SPECIAL, CROSSED) else numbers
+        draw = of_both_signs if key.variant in (SPECIAL, CROSSED) else numbers
         return tuple(draw(contents, data_type, sizes) for _ in self.input_fields)
 
     @property
@@ -79,6 +79,12 @@ class ElementWiseCases(OperatorCases):
         desc = self.desc_class(**dict(zip(fields, placed, strict=True)), **attributes)
         tolerance = self.tolerance_of_floats if data_type.is_float else EXACT
         return Case(name, desc, lambda contents: self.draw(key, contents), tolerance)
+
+
+def of_both_signs(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
+    """Ordinary numbers and special values; NaN has either sign, too."""
+    values = mixed(rng, data_type, sizes)
+    return np.where(rng.random(sizes) < 0.5, values, -values) if data_type.is_float else values
 
 
 def eighths(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
@@ -280,7 +286,7 @@ class _RoundingCases(ElementWiseCases):
     def draw(self, key: Key, contents: np.random.Generator) -> Arrays:
         """Half of the inputs are halves of integers, or their neighbours."""
         (x,) = super().draw(key, contents)
-        if key.variant == SCALED:
+        if x is None or key.variant == SCALED:
             return (x,)
         dtype = key.types[0].numpy
         halves = (contents.integers(-40, 41, key.sizes) / 2).astype(dtype)

@@ -9,12 +9,10 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.conformance.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.arithmetic import SPECIAL, of_both_signs
 from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
-from dmlgpu.conformance.values import any_bits, few, mixed, numbers
+from dmlgpu.conformance.values import any_bits, few, numbers
 from dmlgpu.enums import DataType, FeatureLevel, IsInfinityMode
-
-SPECIAL = "special"
-"""Variant: limits, both zeros, infinities, NaN, subnormals among the inputs, on both sides."""
 
 
 class _RelationCases(OperatorCases):
@@ -40,7 +38,7 @@ class _RelationCases(OperatorCases):
         )
 
         def fill(contents: np.random.Generator) -> Arrays:
-            draw = mixed if key.variant == SPECIAL else numbers
+            draw = of_both_signs if key.variant == SPECIAL else numbers
             a, b = (draw(contents, data_type, key.sizes) for _ in "ab")
             return a, np.where(contents.random(key.sizes) < 0.3, a, b)  # equal elements are rare otherwise
 
@@ -143,7 +141,7 @@ class _ClassCases(OperatorCases):
         """The case of a key."""
         data_type, truth = key.types
         source, output = place_all(key, rng, (data_type, key.sizes, False), (truth, key.sizes, True))
-        draw = mixed if key.variant == SPECIAL else any_bits
+        draw = of_both_signs if key.variant == SPECIAL else any_bits
         desc = self.desc_class(input_tensor=source, output_tensor=output, **self.attributes(rng))
         return Case(name, desc, lambda contents: (draw(contents, data_type, key.sizes),))
 

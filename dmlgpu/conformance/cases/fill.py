@@ -9,14 +9,12 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.conformance.case import Arrays, Case
+from dmlgpu.conformance.cases.arithmetic import SPECIAL
 from dmlgpu.conformance.layouts import Layout
 from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
 from dmlgpu.conformance.tolerance import EXACT, Accumulated, Bound
 from dmlgpu.conformance.values import numbers, specials
 from dmlgpu.enums import FeatureLevel
-
-SPECIAL = "special"
-"""Variant: limits, zeros, infinities, NaN, subnormals."""
 
 
 class _FillCases(OperatorCases):
