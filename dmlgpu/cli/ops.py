@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import pkgutil
 from typing import Any
 
 from dmlgpu import operators, reference, schema
@@ -69,17 +67,13 @@ def family(entry: OperatorSchema) -> str:
     return paths[0].split("/")[1] if paths else "-"
 
 
-def _reference(entry: OperatorSchema) -> Any:
-    """The NumPy function, which bears the operator's name in one of the modules of ``dmlgpu.reference``; or None."""
-    for module in pkgutil.iter_modules(reference.__path__, f"{reference.__name__}."):
-        function = getattr(importlib.import_module(module.name), entry.stem, None)
-        if getattr(function, "__module__", None) == module.name:
-            return function
-    return None
+def _reference(entry: OperatorSchema) -> str:
+    """Where the operator's NumPy function stands; empty where there is none."""
+    function = reference.find(entry.name)
+    return f"{function.__module__}.{function.__name__}" if function else ""
 
 
 def _facts(entry: OperatorSchema) -> list[tuple[str, str]]:
-    function = _reference(entry)
     return [
         ("status", "implemented" if is_implemented(entry) else "not implemented yet"),
         ("class", f"dmlgpu.descs.{by_name(entry.name).__name__}"),
@@ -94,7 +88,7 @@ def _facts(entry: OperatorSchema) -> list[tuple[str, str]]:
         ("notes", entry.notes),
         ("in place", "the output may lie on an input" if entry.in_place else ""),
         ("shader", "\n".join(shader_paths(entry))),
-        ("reference", f"{function.__module__}.{function.__name__}" if function else ""),
+        ("reference", _reference(entry)),
         ("document", _PAGES + entry.document),
     ]
 
@@ -130,7 +124,6 @@ def _row_json(entry: OperatorSchema) -> dict[str, Any]:
 
 
 def _as_json(entry: OperatorSchema) -> dict[str, Any]:
-    function = _reference(entry)
     return _row_json(entry) | {
         "class": f"dmlgpu.descs.{by_name(entry.name).__name__}",
         "aliases": list(entry.aliases),
@@ -162,6 +155,6 @@ def _as_json(entry: OperatorSchema) -> dict[str, Any]:
         "constraints": list(entry.constraints),
         "notes": entry.notes,
         "shaders": list(shader_paths(entry)),
-        "reference": f"{function.__module__}.{function.__name__}" if function else None,
+        "reference": _reference(entry) or None,
         "document": _PAGES + entry.document,
     }

@@ -36,6 +36,11 @@ def implemented() -> frozenset[str]:
     return frozenset(_FUNCTIONS)
 
 
+def find(operator: str) -> Callable[..., Any] | None:
+    """The NumPy function of an operator, or None."""
+    return _FUNCTIONS.get(operator)
+
+
 def evaluate(desc: OperatorDesc, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
     """What an operator computes.
 

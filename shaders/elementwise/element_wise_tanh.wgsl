@@ -1,4 +1,4 @@
-// ELEMENT_WISE_TANH: output = hyperbolic tangent of input
+// ELEMENT_WISE_TANH, ACTIVATION_TANH: output = hyperbolic tangent of input
 fn apply(input: input_s) -> output_s {
     return tanh_f32(input);
 }

@@ -69,7 +69,8 @@ def test_a_name_gives_the_same_case_again(name):
     assert case.name == name
     assert case == again
     for array, other in zip(case.inputs(), again.inputs(), strict=True):
-        assert array.tobytes() == other.tobytes()
+        assert (array is None) == (other is None)
+        assert array is None or array.tobytes() == other.tobytes()
 
 
 def test_another_process_has_the_same_cases():
@@ -96,7 +97,9 @@ def test_every_case_is_valid_and_its_reference_has_the_right_sizes():
         validate(case.desc, FeatureLevel.LEVEL_6_4)
         arrays = case.inputs()
         for slot, array in zip(case.desc.inputs, arrays, strict=True):
-            assert (array.shape, array.dtype) == (slot.tensor.sizes, slot.tensor.data_type.numpy), name
+            assert (array is None) == (slot.tensor is None), name
+            if array is not None:
+                assert (array.shape, array.dtype) == (slot.tensor.sizes, slot.tensor.data_type.numpy), name
         for outcome, (slot, array) in itertools.product(
             case.outcomes(arrays), zip(case.desc.outputs, case.expected(arrays), strict=True)
         ):
@@ -159,7 +162,7 @@ def test_a_scatter_with_duplicates_has_rivals():
 
 
 def test_special_values_of_float32_have_a_flushed_outcome():
-    name = next(n for n in QUICK if n.startswith("element_wise_multiply-float32") and "special" in n)
+    name = next(n for n in case_names("full") if n.startswith("element_wise_multiply-float32") and "special" in n)
     case = case_by_name(name)
     assert len(case.outcomes(case.inputs())) == 2
 
