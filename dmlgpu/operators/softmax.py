@@ -59,7 +59,7 @@ class ActivationSoftmax1(_Stable):
     """e^(x - maximum) over its sum along the axes, in float32."""
 
     desc = descs.ActivationSoftmax1
-    shaders = ("softmax/activation_softmax1",)
+    shaders = ("softmax/activation_softmax1", "softmax/maximum", "softmax/exponential", "softmax/total")
     operation = RowOperation(
         (_MAXIMUM, Stage("total", "softmax/total", 2, "softmax/exponential")), "softmax/activation_softmax1"
     )
@@ -69,7 +69,7 @@ class ActivationLogSoftmax1(_Stable):
     """x - maximum - log(sum of e^(x - maximum)), in float32; precise also where the result is near 0."""
 
     desc = descs.ActivationLogSoftmax1
-    shaders = ("softmax/activation_log_softmax1",)
+    shaders = ("softmax/activation_log_softmax1", "softmax/maximum", "softmax/exponential", "softmax/log_total")
     operation = RowOperation(
         (_MAXIMUM, Stage("log_total", "softmax/log_total", 2, "softmax/exponential")),
         "softmax/activation_log_softmax1",
@@ -83,7 +83,7 @@ class ActivationHardmax1(_AlongAxes):
     """
 
     desc = descs.ActivationHardmax1
-    shaders = ("softmax/activation_hardmax1",)
+    shaders = ("softmax/activation_hardmax1", "reduction/argmin")
 
     @classmethod
     def lower(cls, desc: descs.ActivationHardmax1, target: Target) -> Plan:

@@ -43,21 +43,8 @@ fn floor_mod_i32(a: i32, b: i32) -> i32 {
 // ---- division of integers of 8 and 16 bits, which floats do faster: half a unit keeps quotients off the integers,
 // further than the error of any driver's division reaches
 
-fn narrow_quotient_u32(a: u32, b: u32) -> u32 {
-    let quotient = u32((f32(a) + 0.5) / f32(max(b, 1u)));
-    return select(quotient, 0xffffffffu, b == 0u);
-}
-
-fn narrow_fmod_u32(a: u32, b: u32) -> u32 {
-    return select(a - narrow_quotient_u32(a, b) * b, 0xffffffffu, b == 0u);
-}
-
-fn narrow_floor_mod_u32(a: u32, b: u32) -> u32 {
-    return narrow_fmod_u32(a, b);
-}
-
 fn narrow_quotient_i32(a: i32, b: i32) -> i32 {
-    let quotient = i32((f32(a) + select(0.5, -0.5, a < 0)) / f32(select(b, 1, b == 0)));
+    let quotient = i32((f32(a) + select(0.5, -0.5, a < 0)) / f32(b));
     return select(quotient, -1, b == 0);
 }
 
@@ -68,6 +55,19 @@ fn narrow_fmod_i32(a: i32, b: i32) -> i32 {
 fn narrow_floor_mod_i32(a: i32, b: i32) -> i32 {
     let remainder = narrow_fmod_i32(a, b);
     return select(remainder, remainder + b, (remainder ^ b) < 0 && remainder != 0);
+}
+
+// Unsigned ones are small enough to be signed, which drivers convert faster.
+fn narrow_quotient_u32(a: u32, b: u32) -> u32 {
+    return bitcast<u32>(narrow_quotient_i32(bitcast<i32>(a), bitcast<i32>(b)));
+}
+
+fn narrow_fmod_u32(a: u32, b: u32) -> u32 {
+    return bitcast<u32>(narrow_fmod_i32(bitcast<i32>(a), bitcast<i32>(b)));
+}
+
+fn narrow_floor_mod_u32(a: u32, b: u32) -> u32 {
+    return narrow_fmod_u32(a, b);
 }
 
 // ---- bits: shifts by any count, taken modulo 32

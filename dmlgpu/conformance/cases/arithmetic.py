@@ -6,6 +6,7 @@ difference is further off. Where an adapter flushes subnormals, results may.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,14 +29,28 @@ CROSSED = "crossed"
 """Variant: bounds the wrong way round, or special values as bounds."""
 
 
-class ElementWiseCases(OperatorCases):
+class VariedCases(OperatorCases):
+    """Operators whose variants matter for every type."""
+
+    quick_count = 20
+
+    def quick_keys(self) -> Iterator[Key]:
+        """A covering selection, then one key for every special variant of every type."""
+        yield from super().quick_keys()
+        first: dict[tuple[Types, str], Key] = {}
+        for key in self.combinations():
+            if key.variant != PLAIN and key.variant in self.variants(key.types):
+                first.setdefault((key.types, key.variant), key)
+        yield from first.values()
+
+
+class ElementWiseCases(VariedCases):
     """Tensors of one type and one size.
 
     Attributes:
         tolerance_of_floats: for FLOAT32 and FLOAT16; integers are exact.
     """
 
-    quick_count = 30
     tolerance_of_floats: ClassVar[Tolerance] = CORRECTLY_ROUNDED
 
     @property

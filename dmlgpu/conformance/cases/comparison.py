@@ -9,16 +9,14 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.conformance.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.arithmetic import SPECIAL, of_both_signs
+from dmlgpu.conformance.cases.arithmetic import SPECIAL, VariedCases, of_both_signs
 from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
 from dmlgpu.conformance.values import any_bits, few, numbers
 from dmlgpu.enums import DataType, FeatureLevel, IsInfinityMode
 
 
-class _RelationCases(OperatorCases):
+class _RelationCases(VariedCases):
     """Two tensors of one type, and truth values of another."""
-
-    quick_count = 30
 
     @property
     def types(self) -> tuple[Types, ...]:
@@ -118,10 +116,8 @@ class LogicalNotCases(_LogicalCases):
     """ELEMENT_WISE_LOGICAL_NOT."""
 
 
-class _ClassCases(OperatorCases):
+class _ClassCases(VariedCases):
     """Floats, and whether they are of a kind."""
-
-    quick_count = 20
 
     @property
     def types(self) -> tuple[Types, ...]:

@@ -9,18 +9,16 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.conformance.case import Arrays, Case
-from dmlgpu.conformance.cases.arithmetic import SPECIAL
+from dmlgpu.conformance.cases.arithmetic import SPECIAL, VariedCases
 from dmlgpu.conformance.layouts import Layout
-from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.operator_cases import PLAIN, Key, Types, cases, place_all
 from dmlgpu.conformance.tolerance import EXACT, Accumulated, Bound
 from dmlgpu.conformance.values import numbers, specials
 from dmlgpu.enums import FeatureLevel
 
 
-class _FillCases(OperatorCases):
+class _FillCases(VariedCases):
     """A tensor and a few numbers of its type."""
-
-    quick_count = 40
 
     @property
     def types(self) -> tuple[Types, ...]:
