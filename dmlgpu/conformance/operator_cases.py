@@ -300,7 +300,7 @@ def _pairs(key: Key) -> set[tuple[Any, ...]]:
 def _with_owned_input(case: Case, rng: np.random.Generator) -> Case:
     """The case with one input handed over at initialisation."""
     slot = case.desc.inputs[int(rng.integers(len(case.desc.inputs)))]
-    assert slot.tensor is not None
+    assert slot.tensor is not None and slot.position is None
     return replace(case, desc=case.desc.replace(**{slot.field: replace(slot.tensor, flags=TensorFlags.OWNED_BY_DML)}))
 
 
@@ -324,5 +324,7 @@ def _attribute(kind: str, value: Any) -> Any:
     """An attribute as the catalog prints it; enumeration members are spelled in full."""
     if not kind.startswith("DML_"):
         return value
+    if kind == "DML_TENSOR_DATA_TYPE":
+        return DataType[value.removeprefix("DML_TENSOR_DATA_TYPE_")]
     name = "".join(word.capitalize() for word in kind.removeprefix("DML_").split("_"))
     return getattr(enums, name)[value.removeprefix(f"{kind}_")]

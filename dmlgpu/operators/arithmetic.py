@@ -90,8 +90,8 @@ class ElementWiseModulusTruncate(Binary):
 class ElementWiseModulusFloor(Binary):
     """a - b * floor(a / b), with the sign of b, as NumPy's mod.
 
-    By zero all ones remain of integers, NaN of floats (the page is silent). By infinity a remains where the signs agree,
-    else the divisor.
+    By zero all ones remain of integers, NaN of floats (the page is silent). By infinity a remains where the signs
+    agree, else the divisor.
     """
 
     desc = descs.ElementWiseModulusFloor

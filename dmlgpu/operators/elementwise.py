@@ -1,6 +1,6 @@
 """What element-wise operators share, and those that only move or scale: IDENTITY.
 
-The families that build on this: ``arithmetic``, ``comparison``, ``bits``, ``functions``, ``activation``, ``quantization``.
+The families that build on this: ``arithmetic``, ``comparison``, ``bits``, ``functions``, ``activation``.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class ElementWise(Lowering):
 class Binary(ElementWise):
     """An element-wise operator on a pair of tensors."""
 
-    operands = {"a": "a_tensor", "b": "b_tensor"}
+    operands: ClassVar[dict[str, str]] = {"a": "a_tensor", "b": "b_tensor"}
 
 
 def scaled(source: Source, scale_bias: ScaleBias, data_type: DataType | None = None) -> Body:
     """A tensor with ``x * scale + bias`` in place of each element.
 
-    Halves become float32, so that they are rounded once, at the end; integers are computed in float32 and converted back
-    as CAST does (the pages are silent). With a ``data_type`` the result is rounded or converted to that.
+    Halves become float32, so that they are rounded once, at the end; integers are computed in float32 and converted
+    back as CAST does (the pages are silent). With a ``data_type`` the result is rounded or converted to that.
     """
     given = source.data_type
     is_double = given is DataType.FLOAT64

@@ -3,6 +3,6 @@
 fn apply(input: input_s) -> output_s {
     let t = {{ sigmoid_input_scale * input }};
     let h = exp_f32(-0.5 * abs(t));
-    let part = select(1.0, h, t < 0.0);
-    return (input * part) * (part / (1.0 + h * h));
+    let share = select(1.0, h, t < 0.0);
+    return (input * share) * (share / (1.0 + h * h));
 }
