@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,30 +18,41 @@ def as_bits(array: Array) -> Array:
     return array.view(np.dtype(f"u{array.dtype.itemsize}"))
 
 
-def _register(desc_class: Any, function: Callable[[Array, Array], Array]) -> None:
-    """A function of the bits of two elements as what an operator computes."""
-
-    @reference(desc_class)
-    def evaluate(desc: Any, a_tensor: Array, b_tensor: Array) -> Array:
-        return function(as_bits(a_tensor), as_bits(b_tensor)).view(a_tensor.dtype)
+@reference(descs.ElementWiseBitAnd)
+def element_wise_bit_and(desc: descs.ElementWiseBitAnd, a_tensor: Array, b_tensor: Array) -> Array:
+    """``a & b``, bit by bit."""
+    return (as_bits(a_tensor) & as_bits(b_tensor)).view(a_tensor.dtype)
 
 
-def _shift(function: Any) -> Callable[[Array, Array], Array]:
+@reference(descs.ElementWiseBitOr)
+def element_wise_bit_or(desc: descs.ElementWiseBitOr, a_tensor: Array, b_tensor: Array) -> Array:
+    """``a | b``, bit by bit."""
+    return (as_bits(a_tensor) | as_bits(b_tensor)).view(a_tensor.dtype)
+
+
+@reference(descs.ElementWiseBitXor)
+def element_wise_bit_xor(desc: descs.ElementWiseBitXor, a_tensor: Array, b_tensor: Array) -> Array:
+    """``a ^ b``, bit by bit."""
+    return (as_bits(a_tensor) ^ as_bits(b_tensor)).view(a_tensor.dtype)
+
+
+@reference(descs.ElementWiseBitShiftLeft)
+def element_wise_bit_shift_left(desc: descs.ElementWiseBitShiftLeft, a_tensor: Array, b_tensor: Array) -> Array:
+    """``a << b``."""
+    return _shift(np.left_shift, a_tensor, b_tensor)
+
+
+@reference(descs.ElementWiseBitShiftRight)
+def element_wise_bit_shift_right(desc: descs.ElementWiseBitShiftRight, a_tensor: Array, b_tensor: Array) -> Array:
+    """``a >> b`` with zeros shifted in."""
+    return _shift(np.right_shift, a_tensor, b_tensor)
+
+
+def _shift(function: Any, a: Array, b: Array) -> Array:
     """A shift whose count is taken modulo 32, or 64: narrower elements are shifted in 32 bits, then cut."""
-
-    def shift(a: Array, b: Array) -> Array:
-        width = max(32, 8 * a.dtype.itemsize)
-        computed = np.dtype(f"u{width // 8}")
-        return function(a.astype(computed), b.astype(computed) % computed.type(width)).astype(a.dtype)
-
-    return shift
-
-
-_register(descs.ElementWiseBitAnd, np.bitwise_and)
-_register(descs.ElementWiseBitOr, np.bitwise_or)
-_register(descs.ElementWiseBitXor, np.bitwise_xor)
-_register(descs.ElementWiseBitShiftLeft, _shift(np.left_shift))
-_register(descs.ElementWiseBitShiftRight, _shift(np.right_shift))
+    width = max(32, 8 * a.dtype.itemsize)
+    computed = np.dtype(f"u{width // 8}")
+    return function(a.astype(computed), b.astype(computed) % computed.type(width)).astype(a.dtype)
 
 
 @reference(descs.ElementWiseBitNot)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,22 +15,58 @@ from dmlgpu.reference.registry import reference
 Array = NDArray[Any]
 
 
-def _register(desc_class: Any, relation: Callable[[Array, Array], Array]) -> None:
-    """A relation of two elements as what an operator computes."""
-
-    @reference(desc_class)
-    def evaluate(desc: Any, a_tensor: Array, b_tensor: Array) -> Array:
-        return relation(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
+@reference(descs.ElementWiseLogicalAnd)
+def element_wise_logical_and(desc: descs.ElementWiseLogicalAnd, a_tensor: Array, b_tensor: Array) -> Array:
+    """Whether both elements are true."""
+    return np.logical_and(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
 
 
-_register(descs.ElementWiseLogicalAnd, np.logical_and)
-_register(descs.ElementWiseLogicalOr, np.logical_or)
-_register(descs.ElementWiseLogicalXor, np.logical_xor)
-_register(descs.ElementWiseLogicalEquals, np.equal)
-_register(descs.ElementWiseLogicalGreaterThan, np.greater)
-_register(descs.ElementWiseLogicalLessThan, np.less)
-_register(descs.ElementWiseLogicalGreaterThanOrEqual, np.greater_equal)
-_register(descs.ElementWiseLogicalLessThanOrEqual, np.less_equal)
+@reference(descs.ElementWiseLogicalOr)
+def element_wise_logical_or(desc: descs.ElementWiseLogicalOr, a_tensor: Array, b_tensor: Array) -> Array:
+    """Whether one of the elements is true."""
+    return np.logical_or(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
+
+
+@reference(descs.ElementWiseLogicalXor)
+def element_wise_logical_xor(desc: descs.ElementWiseLogicalXor, a_tensor: Array, b_tensor: Array) -> Array:
+    """Whether exactly one of the elements is true."""
+    return np.logical_xor(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
+
+
+@reference(descs.ElementWiseLogicalEquals)
+def element_wise_logical_equals(desc: descs.ElementWiseLogicalEquals, a_tensor: Array, b_tensor: Array) -> Array:
+    """``a == b``; NaN is equal to nothing."""
+    return np.equal(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
+
+
+@reference(descs.ElementWiseLogicalGreaterThan)
+def element_wise_logical_greater_than(
+    desc: descs.ElementWiseLogicalGreaterThan, a_tensor: Array, b_tensor: Array
+) -> Array:
+    """``a > b``."""
+    return np.greater(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
+
+
+@reference(descs.ElementWiseLogicalLessThan)
+def element_wise_logical_less_than(desc: descs.ElementWiseLogicalLessThan, a_tensor: Array, b_tensor: Array) -> Array:
+    """``a < b``."""
+    return np.less(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
+
+
+@reference(descs.ElementWiseLogicalGreaterThanOrEqual)
+def element_wise_logical_greater_than_or_equal(
+    desc: descs.ElementWiseLogicalGreaterThanOrEqual, a_tensor: Array, b_tensor: Array
+) -> Array:
+    """``a >= b``."""
+    return np.greater_equal(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
+
+
+@reference(descs.ElementWiseLogicalLessThanOrEqual)
+def element_wise_logical_less_than_or_equal(
+    desc: descs.ElementWiseLogicalLessThanOrEqual, a_tensor: Array, b_tensor: Array
+) -> Array:
+    """``a <= b``."""
+    return np.less_equal(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
 
 
 @reference(descs.ElementWiseLogicalNot)

@@ -32,7 +32,7 @@ CROSSED = "crossed"
 class VariedCases(OperatorCases):
     """Operators whose variants matter for every type."""
 
-    quick_count = 20
+    quick_count = 32
 
     def quick_keys(self) -> Iterator[Key]:
         """A covering selection, then one key for every special variant of every type."""

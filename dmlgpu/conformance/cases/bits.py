@@ -16,7 +16,7 @@ from dmlgpu.enums import FeatureLevel
 class _BitCases(OperatorCases):
     """Random bits of one type."""
 
-    quick_count = 30
+    quick_count = 44
 
     @property
     def types(self) -> tuple[Types, ...]:
