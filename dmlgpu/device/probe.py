@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dmlgpu import descs, enums
-from dmlgpu.enums import DataType, FeatureLevel
+from dmlgpu.enums import DataType, FeatureLevel, QuantizationType
 from dmlgpu.operator_desc import OperatorDesc, Size2D
 from dmlgpu.schema import FieldSchema, OperatorSchema, SupportTable, Variant
 from dmlgpu.tensor import TensorDesc
@@ -88,6 +88,8 @@ def _attribute(
         return next(types[tensor.name] for tensor in reversed(schema.tensor_fields) if tensor.name in types)
     if field.type == "BOOL":
         return False
+    if field.type == "DML_QUANTIZATION_TYPE":
+        return QuantizationType.SCALE
     return Size2D(1, 1) if field.type == "SIZE_2D" else next(iter(_enumeration(field)))
 
 

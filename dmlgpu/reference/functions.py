@@ -33,29 +33,32 @@ def _scaled(array: Array, scale_bias: ScaleBias | None) -> Array:
     return convert(array.astype(np.float32) * scale + bias, array.dtype)
 
 
-def _register(desc_class: Any, function: Callable[[Wide], Wide]) -> None:
-    """A function of one number as what an operator computes."""
+def _function(desc_class: Any, function: Callable[[Wide], Wide]) -> Callable[[Any, Array], Array]:
+    """What an operator computes, from a function of one number."""
 
     @reference(desc_class)
     def evaluate(desc: Any, input_tensor: Array) -> Array:
         return function(_scaled(input_tensor, desc.scale_bias)).astype(input_tensor.dtype)
 
+    evaluate.__name__ = desc_class.operator.lower()
+    return evaluate
 
-_register(descs.ElementWiseAcos, np.arccos)
-_register(descs.ElementWiseAsin, np.arcsin)
-_register(descs.ElementWiseAtan, np.arctan)
-_register(descs.ElementWiseCos, np.cos)
-_register(descs.ElementWiseSin, np.sin)
-_register(descs.ElementWiseTan, np.tan)
-_register(descs.ElementWiseExp, np.exp)
-_register(descs.ElementWiseLog, np.log)
-_register(descs.ElementWiseErf, erf)
-_register(descs.ElementWiseSinh, np.sinh)
-_register(descs.ElementWiseCosh, np.cosh)
-_register(descs.ElementWiseTanh, np.tanh)
-_register(descs.ElementWiseAsinh, np.arcsinh)
-_register(descs.ElementWiseAcosh, np.arccosh)
-_register(descs.ElementWiseAtanh, np.arctanh)
+
+element_wise_acos = _function(descs.ElementWiseAcos, np.arccos)
+element_wise_asin = _function(descs.ElementWiseAsin, np.arcsin)
+element_wise_atan = _function(descs.ElementWiseAtan, np.arctan)
+element_wise_cos = _function(descs.ElementWiseCos, np.cos)
+element_wise_sin = _function(descs.ElementWiseSin, np.sin)
+element_wise_tan = _function(descs.ElementWiseTan, np.tan)
+element_wise_exp = _function(descs.ElementWiseExp, np.exp)
+element_wise_log = _function(descs.ElementWiseLog, np.log)
+element_wise_erf = _function(descs.ElementWiseErf, erf)
+element_wise_sinh = _function(descs.ElementWiseSinh, np.sinh)
+element_wise_cosh = _function(descs.ElementWiseCosh, np.cosh)
+element_wise_tanh = _function(descs.ElementWiseTanh, np.tanh)
+element_wise_asinh = _function(descs.ElementWiseAsinh, np.arcsinh)
+element_wise_acosh = _function(descs.ElementWiseAcosh, np.arccosh)
+element_wise_atanh = _function(descs.ElementWiseAtanh, np.arctanh)
 
 
 @reference(descs.ElementWiseAtanYx)

@@ -81,7 +81,7 @@ class Value:
     def __neg__(self) -> Value:
         if self.kind is Scalar.U32:
             return self._with(f"(0u - {self})")
-        return self._with(f"negate_words({self})" if self.kind.is_words else f"(-({self}))")
+        return self._with(f"negate_words({self})" if self.kind.is_words else f"(-{self})")
 
     def _combine(self, operator: str, other: Operand) -> Value:
         right = self._like(other)

@@ -74,22 +74,23 @@ def test_a_malformed_model_is_2_and_names_the_key(model):
 
 def test_an_operator_that_is_not_implemented_is_1_and_named(model):
     dispatchables = {
-        "relu": {
-            "type": "DML_OPERATOR_ACTIVATION_RELU",
+        "diagonal": {
+            "type": "DML_OPERATOR_DIAGONAL_MATRIX",
             "desc": {
-                "InputTensor": {"DataType": "FLOAT32", "Sizes": [4]},
-                "OutputTensor": {"DataType": "FLOAT32", "Sizes": [4]},
+                "OutputTensor": {"DataType": "FLOAT32", "Sizes": [1, 1, 2, 2]},
+                "Offset": 0,
+                "Value": 1.0,
             },
         }
     }
     commands = [
         {
             "type": "dispatch",
-            "dispatchable": "relu",
-            "bindings": {"InputTensor": "input", "OutputTensor": "output"},
+            "dispatchable": "diagonal",
+            "bindings": {"OutputTensor": "output"},
         }
     ]
     done = command("run", model(dispatchables=dispatchables, commands=commands), "--adapter", "numpy")
     assert done.returncode == 1
-    assert "ACTIVATION_RELU: dmlgpu does not implement this operator yet" in done.stderr
+    assert "DIAGONAL_MATRIX: dmlgpu does not implement this operator yet" in done.stderr
     assert "Traceback" not in done.stderr
