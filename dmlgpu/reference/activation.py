@@ -36,13 +36,16 @@ def _attribute(value: float) -> np.float64:
     return np.float64(np.float32(value))
 
 
-def _register(desc_class: Any, function: Callable[..., Wide], *attributes: str) -> None:
+def _function(desc_class: Any, function: Callable[..., Wide], *attributes: str) -> Callable[[Any, Array], Array]:
     """A function of one number, and of the named attributes, as what an operator computes."""
 
     @reference(desc_class)
     def evaluate(desc: Any, input_tensor: Array) -> Array:
         values = (_attribute(getattr(desc, name)) for name in attributes)
         return function(input_tensor.astype(np.float64), *values).astype(input_tensor.dtype)
+
+    evaluate.__name__ = desc_class.operator.lower()
+    return evaluate
 
 
 def _line(x: Wide, alpha: float, beta: float) -> Wide:
@@ -65,21 +68,31 @@ def _hard_sigmoid(x: Wide, alpha: float, beta: float) -> Wide:
     return np.maximum(0, np.minimum(alpha * x + beta, 1))
 
 
-_register(descs.ActivationElu, _elu, "alpha")
-_register(descs.ActivationCelu, _celu, "alpha")
-_register(descs.ActivationScaledElu, _scaled_elu, "alpha", "gamma")
-_register(descs.ActivationHardSigmoid, _hard_sigmoid, "alpha", "beta")
-_register(descs.ActivationHardSwish, lambda x, alpha, beta: x * _hard_sigmoid(x, alpha, beta), "alpha", "beta")
-_register(descs.ActivationLeakyRelu, lambda x, alpha: np.where(x >= 0, x, alpha * x), "alpha")
-_register(descs.ActivationLinear, _line, "alpha", "beta")
-_register(descs.ActivationParametricSoftplus, lambda x, alpha, beta: alpha * softplus(beta * x), "alpha", "beta")
-_register(descs.ActivationScaledTanh, lambda x, alpha, beta: alpha * np.tanh(beta * x), "alpha", "beta")
-_register(descs.ActivationSigmoid, sigmoid)
-_register(descs.ActivationSoftplus, lambda x, steepness: softplus(steepness * x) / steepness, "steepness")
-_register(descs.ActivationSoftsign, lambda x: x / (1 + np.abs(x)))
-_register(descs.ActivationSwish, lambda x, scale: x * sigmoid(scale * x), "sigmoid_input_scale")
-_register(descs.ActivationTanh, np.tanh)
-_register(descs.ActivationThresholdedRelu, lambda x, alpha: np.where(x > alpha, x, 0), "alpha")
+activation_elu = _function(descs.ActivationElu, _elu, "alpha")
+activation_celu = _function(descs.ActivationCelu, _celu, "alpha")
+activation_scaled_elu = _function(descs.ActivationScaledElu, _scaled_elu, "alpha", "gamma")
+activation_hard_sigmoid = _function(descs.ActivationHardSigmoid, _hard_sigmoid, "alpha", "beta")
+activation_hard_swish = _function(
+    descs.ActivationHardSwish, lambda x, alpha, beta: x * _hard_sigmoid(x, alpha, beta), "alpha", "beta"
+)
+activation_leaky_relu = _function(descs.ActivationLeakyRelu, lambda x, alpha: np.where(x >= 0, x, alpha * x), "alpha")
+activation_linear = _function(descs.ActivationLinear, _line, "alpha", "beta")
+activation_parametric_softplus = _function(
+    descs.ActivationParametricSoftplus, lambda x, alpha, beta: alpha * softplus(beta * x), "alpha", "beta"
+)
+activation_scaled_tanh = _function(
+    descs.ActivationScaledTanh, lambda x, alpha, beta: alpha * np.tanh(beta * x), "alpha", "beta"
+)
+activation_sigmoid = _function(descs.ActivationSigmoid, sigmoid)
+activation_softplus = _function(
+    descs.ActivationSoftplus, lambda x, steepness: softplus(steepness * x) / steepness, "steepness"
+)
+activation_softsign = _function(descs.ActivationSoftsign, lambda x: x / (1 + np.abs(x)))
+activation_swish = _function(descs.ActivationSwish, lambda x, scale: x * sigmoid(scale * x), "sigmoid_input_scale")
+activation_tanh = _function(descs.ActivationTanh, np.tanh)
+activation_thresholded_relu = _function(
+    descs.ActivationThresholdedRelu, lambda x, alpha: np.where(x > alpha, x, 0), "alpha"
+)
 
 
 @reference(descs.ActivationGelu)

@@ -7,10 +7,15 @@ from dmlgpu import descs, enums, reference
 from dmlgpu.schema import loader
 from dmlgpu.tensor import TensorDesc
 
+OF_ANOTHER_OPERATOR = {("ELEMENT_WISE_BIT_XOR", 1)}
+"""What the pages print in the wrong place: BIT_XOR's shows BIT_NOT."""
+
 
 def examples():
     for name in sorted(reference.implemented()):
         for number, example in enumerate(loader.operator(name).examples, start=1):
+            if (name, number) in OF_ANOTHER_OPERATOR:
+                continue
             yield pytest.param(name, example, id=f"{name.lower()}-example{number}")
 
 
@@ -20,6 +25,8 @@ def tensor(entry):
 
 
 def attribute(kind, value):
+    if kind == "DML_TENSOR_DATA_TYPE":
+        return enums.DataType[value.removeprefix(kind + "_")]
     if kind.startswith("DML_"):
         camel = kind.removeprefix("DML_").title().replace("_", "")
         return getattr(enums, camel)[value.removeprefix(kind + "_")]

@@ -53,6 +53,8 @@ def test_every_operator_can_be_asked_about_every_type(name, level):
     schema = operator(name)
     for tensor, support in schema.support_at(level).items():
         for data_type in support.types:
+            if tensor == "QuantizationTensors" and not data_type.is_float:
+                continue  # the type of a zero point, which the one tensor of a probe is not
             query = OperatorSupportQuery(name, {schema.field(tensor).python_name: data_type})
             answer = low.check_feature_support(query)
             # Parts of an operator may still be missing: REDUCE has only some of its functions.
