@@ -67,7 +67,8 @@ def _complete_types(schema: OperatorSchema, table: SupportTable, types: Mapping[
         if name not in chosen:
             listed = table[name].types if name in table else _USUAL_TYPES
             # Scales come first among quantisation tensors, and are floats whatever they scale.
-            wished = _USUAL_TYPES if name == "QuantizationTensors" else (*types.values(), *_USUAL_TYPES)
+            only_floats = name == "QuantizationTensors"
+            wished = (*(wish for wish in types.values() if wish.is_float or not only_floats), *_USUAL_TYPES)
             chosen[name] = next((wish for wish in wished if wish in listed), listed[0])
         for group in groups:
             for other in group if name in group else ():
