@@ -12,7 +12,7 @@ from dmlgpu.tensor import TensorDesc
 from dmlgpu.wgsl import templates
 
 TENSOR = TensorDesc(DataType.FLOAT32, (2, 4))
-RELU = descs.ActivationRelu(input_tensor=TENSOR, output_tensor=TENSOR)
+MATRIX = descs.DiagonalMatrix(output_tensor=TENSOR, offset=0, value=1.0)
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ RELU = descs.ActivationRelu(input_tensor=TENSOR, output_tensor=TENSOR)
 )
 def test_an_operator_without_lowering_is_named(action):
     with pytest.raises(OperatorNotImplemented) as caught:
-        action(RELU)
-    assert str(caught.value) == ("ACTIVATION_RELU: dmlgpu does not implement this operator yet (see `dmlgpu ops`)")
+        action(MATRIX)
+    assert str(caught.value) == ("DIAGONAL_MATRIX: dmlgpu does not implement this operator yet (see `dmlgpu ops`)")
 
 
 def test_the_seed_operators_are_implemented():
