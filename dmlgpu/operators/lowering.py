@@ -82,6 +82,23 @@ def check_sizes(desc: OperatorDesc, field: str, expected: tuple[int, ...], why: 
         raise invalid(desc, f"{field}.sizes", f"must be {list(expected)} ({why}), got {list(sizes)}")
 
 
+def check_axes(desc: Any) -> None:
+    """Raise InvalidDescription unless the axes name different dimensions of the input, at least one.
+
+    They need not be sorted. The pages are silent on none at all and on repeated ones; both are refused.
+    """
+    rank = desc.input_tensor.dimension_count
+    if not desc.axes:
+        raise invalid(desc, "axes", "must name at least one axis, got none")
+    for position, axis in enumerate(desc.axes):
+        if axis >= rank:
+            raise invalid(
+                desc, f"axes[{position}]", f"must be below input_tensor's dimension count ({rank}), got {axis}"
+            )
+        if axis in desc.axes[:position]:
+            raise invalid(desc, f"axes[{position}]", f"must not repeat an axis, got {axis} again")
+
+
 def input_tensor(desc: OperatorDesc, field: str, view: View = View.COMPUTE) -> Tensor:
     """An input field's tensor as kernels read it."""
     return _tensor(desc, field, Role.INPUT, view)

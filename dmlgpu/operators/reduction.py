@@ -10,7 +10,7 @@ from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.errors import OperatorNotImplemented
 from dmlgpu.kernels.reduce import Reduction, reduce_steps
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, check_axes, check_sizes, input_tensor, output_tensor
 from dmlgpu.plan import Plan, constants
 from dmlgpu.target import Target
 
@@ -28,16 +28,7 @@ class _AlongAxes(Lowering):
     @classmethod
     def check(cls, desc: Any) -> None:
         """Axes and output sizes."""
-        rank = desc.input_tensor.dimension_count
-        if not desc.axes:
-            raise invalid(desc, "axes", "must name at least one axis, got none")
-        for position, axis in enumerate(desc.axes):
-            if axis >= rank:
-                raise invalid(
-                    desc, f"axes[{position}]", f"must be below input_tensor's dimension count ({rank}), got {axis}"
-                )
-            if axis in desc.axes[:position]:
-                raise invalid(desc, f"axes[{position}]", f"must not repeat an axis, got {axis} again")
+        check_axes(desc)
         check_sizes(
             desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "input_tensor.sizes with 1 along axes"
         )

@@ -9,7 +9,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.reduce import Reduction, canonical_steps
 from dmlgpu.kernels.rows import RowOperation, canonical_rows, repeated, row_steps
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators.lowering import Lowering, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, check_axes, input_tensor, invalid, output_tensor
 from dmlgpu.plan import Binding, Body, Map, Plan, Role, Stage, Tensor, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
@@ -21,17 +21,8 @@ class _AlongAxes(Lowering):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Axes name different dimensions, at least one."""
-        rank = desc.input_tensor.dimension_count
-        if not desc.axes:
-            raise invalid(desc, "axes", "must name at least one axis, got none")
-        for position, axis in enumerate(desc.axes):
-            if axis >= rank:
-                raise invalid(
-                    desc, f"axes[{position}]", f"must be below input_tensor's dimension count ({rank}), got {axis}"
-                )
-            if axis in desc.axes[:position]:
-                raise invalid(desc, f"axes[{position}]", f"must not repeat an axis, got {axis} again")
+        """Axes."""
+        check_axes(desc)
 
 
 class _Stable(_AlongAxes):

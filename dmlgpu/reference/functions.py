@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import descs
-from dmlgpu.operator_desc import ScaleBias
 from dmlgpu.reference.cast import convert
+from dmlgpu.reference.elementwise import scaled
 from dmlgpu.reference.registry import reference
 
 Array = NDArray[Any]
@@ -21,24 +21,12 @@ erf: Callable[[Any], Wide] = np.vectorize(math.erf, otypes=[np.float64])
 """The error function of each element."""
 
 
-def _scaled(array: Array, scale_bias: ScaleBias | None) -> Array:
-    """``x * scale + bias``: of floats in float64, not rounded; of integers in float32, converted back as CAST."""
-    if array.dtype.kind == "f":
-        array = array.astype(np.float64)
-    if scale_bias is None:
-        return array
-    scale, bias = np.float32(scale_bias.scale), np.float32(scale_bias.bias)
-    if array.dtype.kind == "f":
-        return array * np.float64(scale) + np.float64(bias)
-    return convert(array.astype(np.float32) * scale + bias, array.dtype)
-
-
 def _function(desc_class: Any, function: Callable[[Wide], Wide]) -> Callable[[Any, Array], Array]:
     """What an operator computes, from a function of one number."""
 
     @reference(desc_class)
     def evaluate(desc: Any, input_tensor: Array) -> Array:
-        return function(_scaled(input_tensor, desc.scale_bias)).astype(input_tensor.dtype)
+        return function(scaled(input_tensor, desc.scale_bias)).astype(input_tensor.dtype)
 
     evaluate.__name__ = desc_class.operator.lower()
     return evaluate
@@ -70,7 +58,7 @@ def element_wise_atan_yx(desc: descs.ElementWiseAtanYx, a_tensor: Array, b_tenso
 @reference(descs.ElementWiseConstantPow)
 def element_wise_constant_pow(desc: descs.ElementWiseConstantPow, input_tensor: Array) -> Array:
     """``x ** exponent``. NumPy gets an array, since it takes roots for a scalar 0.5, whose zeros have other signs."""
-    base = _scaled(input_tensor, desc.scale_bias)
+    base = scaled(input_tensor, desc.scale_bias)
     exponent = np.full(base.shape, np.float32(desc.exponent), np.float64)
     return np.power(base, exponent).astype(input_tensor.dtype)
 
@@ -81,7 +69,7 @@ def element_wise_pow(desc: descs.ElementWisePow, input_tensor: Array, exponent_t
 
     An integer's power to a float exponent is that of its float32 value, rounded to float32, converted as CAST does.
     """
-    base, dtype = _scaled(input_tensor, desc.scale_bias), input_tensor.dtype
+    base, dtype = scaled(input_tensor, desc.scale_bias), input_tensor.dtype
     exponent = exponent_tensor.astype(np.float64)
     if dtype.kind == "f":
         return np.power(base, exponent).astype(dtype)
