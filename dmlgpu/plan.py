@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dmlgpu.enums import DataType
@@ -323,6 +323,7 @@ class Program:
         kernels: executed in order at each dispatch.
         initialization: executed once; reads owned inputs, writes the persistent resource.
         temporary_size, persistent_size: bytes of these resources; 0 where none is needed.
+        immediates: whether the parameter block comes as immediates; else as a uniform.
     """
 
     operator: str
@@ -330,7 +331,7 @@ class Program:
     initialization: tuple[Kernel, ...] = ()
     temporary_size: int = 0
     persistent_size: int = 0
-    immediates: bool = field(default=True)
+    immediates: bool = True
 
 
 def mapping(pairs: tuple[tuple[str, Any], ...]) -> Mapping[str, Any]:
