@@ -159,10 +159,20 @@ def apply(
 
 
 @dataclass(frozen=True)
-class Map:
-    """Computes every element of the output by itself."""
+class Step:
+    """One kernel of a plan; each kind of step is a subclass, here or beside what plans it in ``kernels/``.
+
+    Attributes:
+        label: the schedule and what is special about it, for profilers and messages.
+    """
 
     label: str
+
+
+@dataclass(frozen=True)
+class Map(Step):
+    """Computes every element of the output by itself."""
+
     body: Body
     output: Tensor
 
@@ -176,7 +186,7 @@ class ReduceSchedule(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Reduce:
+class Reduce(Step):
     """Combines elements along axes: ``lift`` each one, ``merge`` pairs, ``finish`` (see shaders/reduction).
 
     Attributes:
@@ -188,7 +198,6 @@ class Reduce:
         words: as for ``Body``.
     """
 
-    label: str
     file: str
     element: DataType
     source: Source
@@ -219,7 +228,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(Step):
     """Reduces each row, in stages, and computes each of its elements from itself and the results: all in one kernel.
 
     Attributes:
@@ -231,7 +240,6 @@ class Rows:
         across: the lanes of a unit belong to neighbouring rows, not to one (SERIAL only).
     """
 
-    label: str
     stages: tuple[Stage, ...]
     file: str
     source: Tensor
@@ -250,23 +258,19 @@ class ScatterSchedule(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Scatter:
+class Scatter(Step):
     """Handles every element of ``source`` at a place of the output that the body computes.
 
     The body defines ``fn place(at: source_at, target: ptr<function, output_at>) -> bool``; false drops the element.
     For MARK the output is a packed UINT32 tensor; STORE_MARKED reads it as the input ``marks``.
     """
 
-    label: str
     file: str
     source: Tensor
     inputs: tuple[tuple[str, Tensor], ...]
     output: Tensor
     schedule: ScatterSchedule = ScatterSchedule.STORE
     constants: Constants = ()
-
-
-Step: TypeAlias = Map | Reduce | Rows | Scatter
 
 
 @dataclass(frozen=True)
@@ -276,11 +280,16 @@ class Plan:
     Attributes:
         operator: DirectML's operator name, for labels and messages.
         temporaries: sizes in bytes of the temporary tensors that the steps name.
+        initialization: steps run once, when the operator is initialised: they read inputs that are OWNED_BY_DML and
+            write persistent tensors, where ``steps`` find them.
+        persistents: sizes in bytes of these.
     """
 
     operator: str
     steps: tuple[Step, ...]
     temporaries: tuple[int, ...] = ()
+    initialization: tuple[Step, ...] = ()
+    persistents: tuple[int, ...] = ()
 
 
 # ---- Program --------------------------------------------------------------------------------------------------------

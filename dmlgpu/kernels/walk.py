@@ -39,6 +39,10 @@ class Walk:
     by_words: bool = False
     exchange: bool = False
 
+    def items(self, output: Tensor) -> int:
+        """Work items of the walk over a tensor: words, or units."""
+        return -(-self.count * output.unit_bits // WORD_BITS) if self.by_words else self.count
+
 
 def choose_walk(output: Tensor) -> Walk:
     """Units of whole words go in stride order without gaps; smaller ones by the words they lie in, if that is cheap."""

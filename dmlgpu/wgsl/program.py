@@ -26,20 +26,22 @@ def program(desc: OperatorDesc, target: Target) -> Program:
 
 
 def own_inputs(desc: OperatorDesc, executed: Program, target: Target) -> Program:
-    """The program with OWNED_BY_DML inputs read from the persistent resource; initialisation copies them there."""
+    """The program with OWNED_BY_DML inputs read from the persistent resource; initialisation copies there what the
+    plan's own initialisation has not laid out anew."""
     owned: dict[int, Slot] = {}
-    end = 0
+    end = executed.persistent_size
+    read = {slot.index for kernel in executed.kernels for slot in kernel.slots if slot.role is Role.INPUT}
     for number, (_, _, tensor) in enumerate(desc.inputs):
-        if tensor is not None and tensor.owned_by_dml:
+        if tensor is not None and tensor.owned_by_dml and number in read:
             owned[number] = Slot(Role.PERSISTENT, 0, end, tensor.byte_size)
             end += -(-tensor.byte_size // ALIGNMENT) * ALIGNMENT
     if not owned:
         return executed
-    initialization = tuple(_copy_in(desc.operator, number, slot, target) for number, slot in owned.items())
+    copies = tuple(_copy_in(desc.operator, number, slot, target) for number, slot in owned.items())
     kernels = tuple(
         replace(kernel, slots=tuple(_redirect(slot, owned) for slot in kernel.slots)) for kernel in executed.kernels
     )
-    return replace(executed, kernels=kernels, initialization=initialization, persistent_size=end)
+    return replace(executed, kernels=kernels, initialization=executed.initialization + copies, persistent_size=end)
 
 
 def _redirect(slot: Slot, owned: dict[int, Slot]) -> Slot:
@@ -53,5 +55,6 @@ def _copy_in(operator: str, number: int, slot: Slot, target: Target) -> Kernel:
     words = (slot.size // 4,)
     source = Tensor(Binding(Role.INPUT, number), DataType.UINT32, words, (1,), View.RAW)
     destination = Tensor(Binding(Role.PERSISTENT, 0), DataType.UINT32, words, (1,))
-    (kernel,) = render(Plan(operator, (Map(f"own input {number}", identity(source), destination),)), target).kernels
+    step = Map(f"own input {number}", identity(source), destination)
+    (kernel,) = render(Plan(operator, (step,), persistents=(slot.size,)), target).kernels
     return replace(kernel, slots=tuple(slot if own.role is Role.PERSISTENT else own for own in kernel.slots))
