@@ -8,16 +8,14 @@ Prints a table and exits with 1 when a target is missed. Ratios are time of the 
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 import wgpu
-from harness import HEAD, Bench, Call, open_backend, storage
-from measure import Ratio, ratio
+from harness import HEAD, Bench, Call, Part, Result, fastest_copy, main, open_backend, storage
+from measure import ratio
 
 from dmlgpu import BufferBinding, Device, descs
 from dmlgpu.enums import DataType
@@ -28,51 +26,7 @@ SIDE = 4096
 FLOAT = DataType.FLOAT32
 
 
-@dataclass(frozen=True)
-class Result:
-    """A target and what was measured."""
-
-    name: str
-    measured: Ratio
-    at_least: float | None = None
-    at_most: float | None = None
-
-    @property
-    def met(self) -> bool:
-        return self.measured.meets(at_least=self.at_least, at_most=self.at_most)
-
-    def __str__(self) -> str:
-        bound = f">= {self.at_least}" if self.at_least is not None else f"<= {self.at_most}"
-        return f"{'met   ' if self.met else 'MISSED'} {bound:>7}  {self.name:<58} {self.measured}"
-
-
 # ---- kernels ----------------------------------------------------------------------------------------------------
-
-
-def hand_written_copies(bench: Bench, array: np.ndarray) -> Iterator[tuple[str, Call]]:
-    """vec4 copies in every shape that is good on some adapter."""
-    units = array.nbytes // 16
-    for workgroup in (64, 256):
-        for each in (1, 4):
-            groups = -(-units // (workgroup * each))
-            rows = -(-groups // 65535)
-            width = -(-groups // rows)
-            stores = "".join(f"if (i + {k}u < {units}u) {{ b1[i + {k}u] = b0[i + {k}u]; }} " for k in range(each))
-            body = storage("vec4<u32>", "vec4<u32>") + (
-                f"@compute @workgroup_size({workgroup}) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{"
-                f" let i = (id.x + id.y * {width * workgroup}u) * {each}u; {stores} }}"
-            )
-            yield f"workgroup {workgroup}, {each} each", bench.kernel(body, (width, rows, 1), [array, array.nbytes])
-
-
-def fastest(calls: Iterator[tuple[str, Call]]) -> Call:
-    """The fastest of several calls, by a knock-out of interleaved comparisons."""
-    best_name, best = next(calls)
-    for name, call in calls:
-        if ratio(best, call).median > 1:
-            best_name, best = name, call
-    print(f"  fastest hand-written copy: {best_name}", file=sys.stderr)
-    return best
 
 
 def identity(
@@ -87,7 +41,7 @@ def movement(adapter: str) -> Iterator[Result]:
     """Copies, permutations, slices against plain copies of the same bytes."""
     bench = Bench(open_backend(adapter))
     values = np.random.default_rng(1).random(ELEMENTS, np.float32)
-    copy = fastest(hand_written_copies(bench, values))
+    copy = fastest_copy(bench, values)
 
     def against_copy(name: str, ours: Call, at_least: float) -> Result:
         return Result(name, ratio(copy, ours), at_least=at_least)
@@ -235,7 +189,7 @@ def process(code: str) -> Call:
     return lambda _: subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=True)
 
 
-PARTS: dict[str, Callable[[str], Iterator[Result]]] = {
+PARTS: dict[str, Part] = {
     "movement": movement,
     "small_integers": small_integers,
     "recording": recording,
@@ -243,19 +197,5 @@ PARTS: dict[str, Callable[[str], Iterator[Result]]] = {
 }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("adapter", nargs="?", default="vulkan")
-    parser.add_argument("-k", dest="part", default="", help="only parts whose name contains this")
-    options = parser.parse_args()
-    results = []
-    for name, part in PARTS.items():
-        if options.part in name:
-            for result in part(options.adapter):
-                print(result, flush=True)
-                results.append(result)
-    return 0 if all(result.met for result in results) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, PARTS))

@@ -1,11 +1,15 @@
-"""What the benchmarks share: operators and hand-written kernels as calls that run once and wait."""
+"""What the benchmarks share: operators and hand-written kernels as calls that run once and wait, targets, a table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from measure import Ratio, ratio
 from numpy.typing import NDArray
 
 from dmlgpu import adapters
@@ -15,6 +19,8 @@ from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Kernel, Program, Role, Slot
 
 Call = Callable[[int], object]
+Part = Callable[[str], "Iterator[Result]"]
+"""Measures on the adapter with a name."""
 
 HEAD = """struct Params { bases: vec4<u32>, more_bases: vec4<u32>, zero: u32 }
 var<immediate> params: Params;
@@ -76,3 +82,91 @@ def storage(*blocks: str) -> str:
         f"@group(0) @binding({number}) var<storage, read_write> b{number}: array<{block}>;\n"
         for number, block in enumerate(blocks)
     )
+
+
+# ---- hand-written kernels ---------------------------------------------------------------------------------------
+
+
+def vec4_maps(
+    bench: Bench, expression: str, arrays: Sequence[NDArray[Any]], block: str = "vec4<f32>", functions: str = ""
+) -> Iterator[tuple[str, Call]]:
+    """Maps over units of 16 bytes in every shape that is good on some adapter, each with a name.
+
+    Args:
+        expression: unit ``i`` of the result in WGSL, from ``b0[i]``, ``b1[i]``, ... of the arrays (all of one size).
+        functions: WGSL that the expression calls.
+    """
+    units, output = arrays[0].nbytes // 16, len(arrays)
+    declared = storage(*[block] * (output + 1)) + functions
+    for workgroup in (64, 256):
+        for each in (1, 4):
+            groups = -(-units // (workgroup * each))
+            rows = -(-groups // 65535)
+            width = -(-groups // rows)
+            stores = "".join(
+                f"if (start + {k}u < {units}u) {{ let i = start + {k}u; b{output}[i] = {expression}; }} "
+                for k in range(each)
+            )
+            body = declared + (
+                f"@compute @workgroup_size({workgroup}) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{"
+                f" let start = (id.x + id.y * {width * workgroup}u) * {each}u; {stores} }}"
+            )
+            call = bench.kernel(body, (width, rows, 1), [*arrays, arrays[0].nbytes])
+            yield f"workgroup {workgroup}, {each} each", call
+
+
+def fastest(calls: Iterator[tuple[str, Call]], what: str = "copy") -> Call:
+    """The fastest of several calls, by a knock-out of interleaved comparisons."""
+    best_name, best = next(calls)
+    for name, call in calls:
+        if ratio(best, call).median > 1:
+            best_name, best = name, call
+    print(f"  fastest hand-written {what}: {best_name}", file=sys.stderr)
+    return best
+
+
+def fastest_copy(bench: Bench, array: NDArray[Any]) -> Call:
+    """The fastest hand-written copy of an array of whole 16-byte units."""
+    return fastest(vec4_maps(bench, "b0[i]", [array], "vec4<u32>"))
+
+
+# ---- targets ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was measured, and its target if it has one."""
+
+    name: str
+    measured: Ratio
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def met(self) -> bool:
+        """Whether the interval reaches the target."""
+        if self.at_least is None and self.at_most is None:
+            return True
+        return self.measured.meets(at_least=self.at_least, at_most=self.at_most)
+
+    def __str__(self) -> str:
+        bound = f">= {self.at_least}" if self.at_least is not None else f"<= {self.at_most}"
+        verdict = "met   " if self.met else "MISSED"
+        if self.at_least is None and self.at_most is None:
+            bound, verdict = "", ""
+        return f"{verdict:<6} {bound:>7}  {self.name:<58} {self.measured}"
+
+
+def main(doc: str | None, parts: Mapping[str, Part]) -> int:
+    """The command line of a benchmark: ``[ADAPTER] [-k PART]``; prints a table; 1 when a target is missed."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("adapter", nargs="?", default="vulkan")
+    parser.add_argument("-k", dest="part", default="", help="only parts whose name contains this")
+    options = parser.parse_args()
+    met = True
+    for name, part in parts.items():
+        if options.part in name:
+            for result in part(options.adapter):
+                print(result, flush=True)
+                met = met and result.met
+    return 0 if met else 1
