@@ -40,7 +40,7 @@ def fold(groups: int, target: Target) -> tuple[int, int, int]:
 
 def map_launch(total: int, target: Target) -> Launch:
     """One invocation per few items: CPU adapters like several neighbouring ones, GPUs one."""
-    each, workgroup = (4, 64) if target.profile is Profile.CPU else (1, 256)
+    each, workgroup = 4 if target.profile is Profile.CPU else 1, 256
     return Launch(workgroup, each, fold(-(-total // (workgroup * each)), target), total)
 
 

@@ -5,9 +5,8 @@
 fn truncate_f32(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let exponent = (bits >> 23u) & 255u;
-    if (exponent >= 150u) { return x; } // from 2^23: integers, infinity, NaN
-    if (exponent < 127u) { return bitcast<f32>(bits & 0x80000000u); }
-    return bitcast<f32>(bits & ~(0x7fffffu >> (exponent - 127u)));
+    let fraction = 0x7fffffu >> (clamp(exponent, 127u, 150u) - 127u); // from 2^23 on: none
+    return bitcast<f32>(bits & select(~fraction, 0x80000000u, exponent < 127u));
 }
 
 // Down.

@@ -4,6 +4,13 @@ import os
 import subprocess
 import sys
 
+WITHOUT = """from dmlgpu.operators.lowering import _LOWERINGS
+from dmlgpu.reference.registry import _FUNCTIONS
+for registry in (_LOWERINGS, _FUNCTIONS):
+    registry.pop({!r}, None)
+"""
+"""Python that takes an operator's lowering and reference away, as if dmlgpu did not implement it."""
+
 START = "import sys; from dmlgpu.cli.main import main; sys.exit(main())"
 
 

@@ -1,0 +1,42 @@
+"""Operators against onnxruntime's WebGPU provider on the same adapter, as interleaved ratios with their intervals.
+
+    python benchmarks/peers.py [ADAPTER] [-k PART]
+
+Needs ``pip install .[peers]``. Ratios are time of the provider over time of ours; exits with 1 when a target is missed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+from harness import Bench, Part, Result, main, open_backend
+from measure import ratio
+from webgpu_ep import WebGpuEp
+
+from dmlgpu import descs
+from dmlgpu.enums import DataType
+from dmlgpu.tensor import TensorDesc
+
+ELEMENTS = 1 << 24
+
+
+def element_wise(adapter: str) -> Iterator[Result]:
+    """gelu and tanh of 16M elements: no slower."""
+    bench, peer = Bench(open_backend(adapter)), WebGpuEp()
+    values = (np.random.default_rng(1).random(ELEMENTS, np.float32) - np.float32(0.5)) * 8
+    tensor = TensorDesc(DataType.FLOAT32, (ELEMENTS,))
+    for name, op_type, desc_class in (
+        ("GELU", "Gelu", descs.ActivationGelu),
+        ("TANH", "Tanh", descs.ElementWiseTanh),
+    ):
+        ours = bench.operator(desc_class(input_tensor=tensor, output_tensor=tensor), values)
+        theirs = peer.operator(op_type, [values], [(np.float32, (ELEMENTS,))])
+        yield Result(f"{name}, 16M float32", ratio(theirs, ours), at_least=1.0)
+
+
+PARTS: dict[str, Part] = {"element_wise": element_wise}
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, PARTS))
