@@ -30,10 +30,15 @@ class Role(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Binding:
-    """One resource of a dispatch: inputs and outputs by their flat number, temporaries by their place in the plan."""
+    """One resource of a dispatch: inputs and outputs by their flat number, temporaries by their place in the plan.
+
+    Attributes:
+        offset: bytes, a multiple of 16, after which what is bound of it starts.
+    """
 
     role: Role
     index: int
+    offset: int = 0
 
 
 class View(enum.StrEnum):
@@ -85,11 +90,27 @@ class Tensor:
         return span(self.sizes, self.strides)
 
 
+@dataclass(frozen=True)
+class Held(Tensor):
+    """What a schedule holds in registers and hands to the bodies after it: a sum, where an epilogue reads it.
+
+    It is in no resource. Its strides let it be packed along the last dimension, as the schedule's units are.
+    """
+
+    @classmethod
+    def over(cls, data_type: DataType, sizes: tuple[int, ...]) -> Held:
+        """A value of a type for each element of an output."""
+        return cls(Binding(Role.TEMPORARY, -1), data_type, sizes, (*(0 for _ in sizes[1:]), 1))
+
+
 class BodyKind(enum.StrEnum):
     """What a shader file defines."""
 
     ELEMENT = "element"  # fn element(at: output_at) -> output_t
     APPLY = "apply"  # fn apply(a: a_s, b: b_s) -> output_s
+    PLACE = (
+        "place"  # fn place(at: output_at, source: ptr<function, input_at>) -> bool: where in `input` an element lies
+    )
 
 
 Constants: TypeAlias = tuple[tuple[str, Any], ...]
@@ -112,8 +133,8 @@ class Body:
         follows: for each input, which of its dimensions moves one to one with each dimension of the output (None where
             none does). Packing goes through a body along such dimensions only. Empty for ``apply`` bodies, whose inputs
             have the output's coordinates.
-        start, step: the body is affine: its one input is read at start + step * at, dimension by dimension, so that
-            over a tensor in memory it is a mere view.
+        start, steps: the body is affine: its one input is read at start + steps * at, so that over a tensor in memory
+            it is a mere view. ``steps`` has a row per dimension of the input, a column per dimension of the body.
         words: see 64-bit operands as pairs of words, and halves as f32, even where the adapter computes on them.
     """
 
@@ -125,7 +146,7 @@ class Body:
     kind: BodyKind = BodyKind.ELEMENT
     follows: tuple[tuple[int | None, ...], ...] = ()
     start: tuple[int, ...] = ()
-    step: tuple[int, ...] = ()
+    steps: tuple[tuple[int, ...], ...] = ()
     words: bool = False
     lanes: int = 1
 
@@ -136,8 +157,8 @@ class Body:
 
     @property
     def moves(self) -> bool:
-        """Whether the body only moves bits (an element body over inputs that are raw or indices)."""
-        return self.kind is BodyKind.ELEMENT and all(
+        """Whether the body only moves bits (it is no ``apply`` body, and its inputs are raw or indices)."""
+        return self.kind is not BodyKind.APPLY and all(
             source.moves if isinstance(source, Body) else source.view is not View.COMPUTE for _, source in self.inputs
         )
 
@@ -171,10 +192,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Map(Step):
-    """Computes every element of the output by itself."""
+    """Computes every element of the output by itself.
+
+    Attributes:
+        keeps: the output is part of a tensor whose other elements belong to other steps: not a bit beside its own
+            elements changes.
+    """
 
     body: Body
     output: Tensor
+    keeps: bool = False
 
 
 class ReduceSchedule(enum.StrEnum):
@@ -196,6 +223,11 @@ class Reduce(Step):
         axes: the reduced dimensions of the source, ascending.
         output: has size 1 along the axes; for a PARTIAL step the accumulators, one more dimension at the end.
         words: as for ``Body``.
+        across: the kept dimension along which neighbours in memory lie (SERIAL and PARTIAL): an invocation walks
+            ``width`` rows of units side by side, and the lanes of a packed source belong to neighbouring rows; those
+            of the output too where it is packed alike. None: an invocation walks one row, to which all lanes belong.
+        together: PARTIAL: how many neighbouring invocations share a run of units, stepping side by side; 0: all of a
+            row's.
     """
 
     file: str
@@ -207,6 +239,14 @@ class Reduce(Step):
     of_partials: bool = False
     constants: Constants = ()
     words: bool = False
+    across: int | None = None
+    width: int = 1
+    together: int = 0
+
+    @property
+    def lanes(self) -> int:
+        """Elements in a unit of the source."""
+        return 1 if self.of_partials else self.source.lanes
 
 
 @dataclass(frozen=True)
@@ -219,12 +259,23 @@ class Stage:
         lanes: how many numbers an accumulator consists of.
         prepare: the file of an ``apply`` body on ``input`` and the results of the stages before: what is reduced in
             place of the elements themselves. Empty for none.
+        parts: where the result is a vector, the names of its first numbers, by which the bodies know them.
+        constants: values for the shader.
+        longest: numbers that one invocation may merge in turn, where rounding errors grow with them; None for any.
     """
 
     name: str
     file: str
     lanes: int
     prepare: str = ""
+    parts: tuple[str, ...] = ()
+    constants: Constants = ()
+    longest: int | None = None
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names of the numbers that come of it."""
+        return self.parts or (self.name,)
 
 
 @dataclass(frozen=True)
@@ -233,17 +284,20 @@ class Rows(Step):
 
     Attributes:
         stages: the reductions, in order.
-        file: the shader with ``apply`` on ``input`` and the results of the stages, in float32.
+        source: what is reduced.
         axes: the dimensions along which a row lies, the last ones.
-        source, output: of equal sizes; units of the output are whole words. They may be packed, both alike.
+        body: computes an element, in float32, from the source, the results and other tensors.
+        results: what stands for the results of the stages among the body's inputs, by name.
+        output: of the source's sizes; its units are whole words.
         schedule: SERIAL or TREE.
         across: the lanes of a unit belong to neighbouring rows, not to one (SERIAL only).
     """
 
     stages: tuple[Stage, ...]
-    file: str
     source: Tensor
     axes: tuple[int, ...]
+    body: Body
+    results: tuple[tuple[str, Held], ...]
     output: Tensor
     schedule: ReduceSchedule
     across: bool = False
@@ -299,8 +353,8 @@ class Plan:
 class Slot:
     """What a kernel binds at one binding number: a byte range of one of the dispatch's resources.
 
-    For inputs and outputs the range starts at the tensor's binding; for the temporary and the persistent resource
-    ``offset`` is a multiple of 256 within it and ``index`` is 0.
+    For inputs and outputs ``offset`` counts from the tensor's binding; for the temporary and the persistent resource
+    from the resource's start, and ``index`` is 0. It is a multiple of 16.
     """
 
     role: Role

@@ -57,6 +57,8 @@ class Target:
         features: features in use, under WebGPU's names: ``shader-int64``, ``shader-f64``, ``immediates`` ...
         deterministic: whether results must not depend on the order in which invocations run.
         loop_limit: iterations after which the driver silently stops an invocation, or None.
+        schedule: the name of the schedule that operators with several shall take in place of the one they would choose
+            (matrix products: see ``kernels.gemm_schedules``); for tests and benchmarks. Empty: they choose.
         max_*: the adapter's limits: buffers per kernel, workgroups per axis, invocations, bytes.
     """
 
@@ -65,6 +67,7 @@ class Target:
     features: frozenset[str] = frozenset()
     deterministic: bool = False
     loop_limit: int | None = None
+    schedule: str = ""
     max_storage_buffers: int = 8
     max_workgroups_per_dimension: int = 65535
     max_workgroup_invocations: int = 256

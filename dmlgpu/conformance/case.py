@@ -33,9 +33,10 @@ class Case:
         desc: the description.
         tolerance: how far the result may lie from the expected one.
         fill: makes one array per flat input from a generator.
-        documented: the result that DirectML's page prints, instead of the reference's.
+        documented: the result that DirectML's page prints, instead of the reference's; anything for absent outputs.
         rivals: further right results, where the order of invocations decides; a deterministic device has none.
-        magnitude: sum of absolute values per output element, for ``Accumulated``.
+        magnitude: sum of absolute values per output element, for ``Accumulated``; a tuple of such
+            arrays for several outputs.
         in_place: flat input whose buffer the output shares, or None.
         needs: adapter feature without which the operator may be refused, or None: it must run everywhere.
     """
@@ -46,7 +47,7 @@ class Case:
     tolerance: Tolerance = EXACT
     documented: tuple[Array, ...] | None = field(default=None, repr=False, compare=False)
     rivals: Callable[[Arrays], tuple[Array, ...]] | None = field(default=None, repr=False, compare=False)
-    magnitude: Callable[[Arrays], Bound] | None = field(default=None, repr=False, compare=False)
+    magnitude: Callable[[Arrays], Bound | tuple[Bound, ...]] | None = field(default=None, repr=False, compare=False)
     in_place: int | None = None
     needs: str | None = None
 
@@ -91,6 +92,11 @@ class Case:
             if any(new is not old for new, old in zip(flushed, inputs, strict=True)):
                 results.append(reference.evaluate(self.desc, flushed))
         return tuple(results)
+
+    def magnitudes(self, inputs: Arrays) -> tuple[Bound | None, ...]:
+        """What ``Accumulated`` needs to know of each output."""
+        found = None if self.magnitude is None else self.magnitude(inputs)
+        return found if isinstance(found, tuple) else (found,) * len(self.desc.outputs)
 
     def __str__(self) -> str:
         return self.name

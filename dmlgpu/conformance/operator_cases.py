@@ -80,6 +80,8 @@ class OperatorCases(ABC):
     large_sizes: ClassVar[SizesList] = ((65537, 129),)
     long_sizes: ClassVar[SizesList] = ()
     random_count: ClassVar[int] = 100
+    ranks: ClassVar[tuple[int, ...]] = tuple(range(1, MAX_DIMENSIONS + 1))
+    """Dimension counts of the (first) input."""
 
     # ---- What an operator says -------------------------------------------------------------------------------------
 
@@ -150,7 +152,7 @@ class OperatorCases(ABC):
         rng = np.random.default_rng([zlib.crc32(name.encode()), 0])
         case = self.build(key, name, rng)
         if key.variant == OWNED:
-            return _with_owned_input(case, rng)
+            return with_owned_input(case, rng)
         return _in_place(case, rng) if key.variant == INPLACE else case
 
     # ---- Keys ------------------------------------------------------------------------------------------------------
@@ -178,8 +180,8 @@ class OperatorCases(ABC):
         return itertools.cycle(self.types)
 
     def combinations(self) -> Iterator[Key]:
-        """Every combination of types, layout and variant, with ranks from 1 to 8 in turn."""
-        ranks = itertools.cycle(range(1, MAX_DIMENSIONS + 1))
+        """Every combination of types, layout and variant, with all ranks in turn."""
+        ranks = itertools.cycle(self.ranks)
         for types, layout in itertools.product(self.types, Layout):
             for variant in self.allowed_variants(types, layout):
                 label = f"{self.stem}-{types}-{layout}-{variant}"
@@ -191,7 +193,7 @@ class OperatorCases(ABC):
         types = self.types[rng.integers(len(self.types))]
         layout = list(Layout)[rng.integers(len(Layout))]
         variants = self.allowed_variants(types, layout)
-        sizes = draw_sizes(rng, int(rng.integers(1, MAX_DIMENSIONS + 1)), most=20000)
+        sizes = draw_sizes(rng, int(rng.choice(self.ranks)), most=20000)
         return Key(types, sizes, layout, variants[rng.integers(len(variants))], seed)
 
     def _parse(self, name: str, rest: str) -> Key:
@@ -222,19 +224,23 @@ class OperatorCases(ABC):
             raise InvalidArgument(f"{name!r}: DirectML's page has {len(self.schema.examples)} examples")
         example = self.schema.examples[number - 1]
         entries = {**example["tensors"], **example.get("corrected", {})}
-        tensors = {field: _tensor(entry) for field, entry in entries.items()}
+        attributes = entries.pop("attributes", example["attributes"])
+        tensors = {field: _tensors(entry) for field, entry in entries.items()}
         fields: dict[str, Any] = {}
         for field in self.schema.python_fields:
             if field.name in tensors:
                 fields[field.python_name] = tensors[field.name][0]
-            elif field.name in example["attributes"]:
-                fields[field.python_name] = _attribute(field.type, example["attributes"][field.name])
+            elif field.name in attributes:
+                fields[field.python_name] = _attribute(field.type, attributes[field.name])
         desc = self.desc_class(**fields)
         arrays = {
-            field.python_name: tensors[field.name][1] for field in self.schema.tensor_fields if field.name in tensors
+            (field.python_name, position): array
+            for field in self.schema.tensor_fields
+            if field.name in tensors
+            for position, array in tensors[field.name][1].items()
         }
-        inputs = tuple(arrays.get(slot.field) for slot in desc.inputs)
-        outputs = tuple(arrays[slot.field] for slot in desc.outputs)
+        inputs = tuple(arrays.get((slot.field, slot.position)) for slot in desc.inputs)
+        outputs = tuple(arrays.get((slot.field, slot.position), np.empty(0)) for slot in desc.outputs)
         return self.documented(Case(name, desc, lambda rng: inputs, self.tolerance(desc), outputs))
 
     def tolerance(self, desc: OperatorDesc) -> Any:
@@ -297,11 +303,16 @@ def _pairs(key: Key) -> set[tuple[Any, ...]]:
     return {(fact,) for fact in facts} | set(itertools.combinations(facts, 2))
 
 
-def _with_owned_input(case: Case, rng: np.random.Generator) -> Case:
-    """The case with one input handed over at initialisation."""
-    slot = case.desc.inputs[int(rng.integers(len(case.desc.inputs)))]
-    assert slot.tensor is not None and slot.position is None
-    return replace(case, desc=case.desc.replace(**{slot.field: replace(slot.tensor, flags=TensorFlags.OWNED_BY_DML)}))
+def with_owned_input(case: Case, rng: np.random.Generator) -> Case:
+    """The case with one of the inputs that are there handed over at initialisation."""
+    slots = [slot for slot in case.desc.inputs if slot.tensor is not None]
+    slot = slots[int(rng.integers(len(slots)))]
+    assert slot.tensor is not None
+    owned: Any = replace(slot.tensor, flags=TensorFlags.OWNED_BY_DML)
+    if slot.position is not None:
+        tensors = getattr(case.desc, slot.field)
+        owned = (*tensors[: slot.position], owned, *tensors[slot.position + 1 :])
+    return replace(case, desc=case.desc.replace(**{slot.field: owned}))
 
 
 def _in_place(case: Case, rng: np.random.Generator) -> Case:
@@ -310,6 +321,15 @@ def _in_place(case: Case, rng: np.random.Generator) -> Case:
     tensor = case.desc.inputs[index].tensor
     assert tensor is not None and not has_overlap(tensor.sizes, tensor.element_strides)
     return replace(case, desc=case.desc.replace(**{case.desc.outputs[0].field: tensor}), in_place=index)
+
+
+def _tensors(entry: Any) -> tuple[Any, dict[int | None, Array]]:
+    """The value of a tensor field as the catalog prints it, and the contents by place in the array, if it is one."""
+    if isinstance(entry, list):
+        tensors = [_tensor(one) for one in entry]
+        return tuple(desc for desc, _ in tensors), {place: array for place, (_, array) in enumerate(tensors)}
+    desc, array = _tensor(entry)
+    return desc, {None: array}
 
 
 def _tensor(entry: Any) -> tuple[TensorDesc, Array]:
@@ -321,7 +341,9 @@ def _tensor(entry: Any) -> tuple[TensorDesc, Array]:
 
 
 def _attribute(kind: str, value: Any) -> Any:
-    """An attribute as the catalog prints it; enumeration members are spelled in full."""
+    """An attribute as the catalog prints it; enumeration members are spelled in full, numbers not used are left out."""
+    if value is None:
+        return 0.0
     if not kind.startswith("DML_"):
         return value
     if kind == "DML_TENSOR_DATA_TYPE":

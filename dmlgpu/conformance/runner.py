@@ -84,18 +84,15 @@ def run_case(case: Case, device: Device) -> Verdict:
         for number, (slot, array) in enumerate(zip(case.desc.inputs, arrays, strict=True))
     ]
     shared = None if case.in_place is None else placed_inputs[case.in_place]
-    placed_outputs = [
-        replace(shared, slot=slot)
-        if shared is not None
-        else _Placed.place(device, slot, None, _offset(case, len(arrays) + number))
-        for number, slot in enumerate(case.desc.outputs)
-    ]
+    placed_outputs = _place_outputs(device, case, len(arrays), shared)
     _execute(device, operator, placed_inputs, placed_outputs)
-    written = [placed.buffer.read() for placed in placed_outputs]
-    problems = [placed.strayed(content) for placed, content in zip(placed_outputs, written, strict=True)]
+    written = [
+        (number, placed, placed.buffer.read()) for number, placed in enumerate(placed_outputs) if placed is not None
+    ]
+    problems = [placed.strayed(content) for _, placed, content in written]
     problems += [_changed(placed) for placed in placed_inputs if placed is not None and placed is not shared]
-    verdicts = _compare(case, arrays, placed_outputs, written, deterministic=device.backend.target.deterministic)
-    for placed in (*placed_inputs, *(placed_outputs if shared is None else ())):
+    verdicts = _compare(case, arrays, written, deterministic=device.backend.target.deterministic)
+    for placed in (*placed_inputs, *(placed_outputs if shared is None else placed_outputs[1:])):
         if placed is not None:
             placed.buffer.release()
     worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.max_ulp))
@@ -103,12 +100,25 @@ def run_case(case: Case, device: Device) -> Verdict:
     return replace(worst, ok=worst.ok and not problem, problem=problem)
 
 
+def _place_outputs(device: Device, case: Case, first: int, shared: _Placed | None) -> list[_Placed | None]:
+    """Poisoned buffers for the outputs, numbered from ``first``; the first one of a case in place lies on an input."""
+
+    def place(number: int, slot: TensorSlot) -> _Placed | None:
+        if shared is not None and number == 0:
+            return replace(shared, slot=slot)
+        return None if slot.tensor is None else _Placed.place(device, slot, None, _offset(case, first + number))
+
+    return [place(number, slot) for number, slot in enumerate(case.desc.outputs)]
+
+
 def _offset(case: Case, number: int) -> int:
     """A byte offset for a tensor: 16 to 240, from the case's seed."""
     return TENSOR_ALIGNMENT * (1 + (case.seed >> 2 * number) % 15)
 
 
-def _execute(device: Device, operator: Any, inputs: Sequence[_Placed | None], outputs: Sequence[_Placed]) -> None:
+def _execute(
+    device: Device, operator: Any, inputs: Sequence[_Placed | None], outputs: Sequence[_Placed | None]
+) -> None:
     """Initialise the operator, run it once, wait for the end."""
     commands = device.create_command_list()
     scratch: list[Any] = []
@@ -132,7 +142,7 @@ def _execute(device: Device, operator: Any, inputs: Sequence[_Placed | None], ou
 
     handed_over = BufferArrayBinding([None if placed is None else placed.binding for placed in owned])
     record(initializer, [handed_over if any(owned) else None], [held], None)
-    record(operator, bound, [placed.binding for placed in outputs], held)
+    record(operator, bound, [None if placed is None else placed.binding for placed in outputs], held)
     commands.close()
     device.queue.execute([commands])
     fence = device.create_fence()
@@ -151,20 +161,19 @@ def _changed(placed: _Placed) -> str:
 def _compare(
     case: Case,
     arrays: Sequence[Array | None],
-    placed: Sequence[_Placed],
-    written: Sequence[Bytes],
+    written: Sequence[tuple[int, _Placed, Bytes]],
     *,
     deterministic: bool,
 ) -> list[Verdict]:
-    """One verdict per output."""
+    """One verdict per output that is there: its number, itself, what its buffer holds."""
     inputs = tuple(arrays)
     outcomes = case.outcomes(inputs, deterministic=deterministic)
-    magnitude = None if case.magnitude is None else case.magnitude(inputs)
+    magnitudes = case.magnitudes(inputs)
     verdicts = []
-    for number, (output, content) in enumerate(zip(placed, written, strict=True)):
+    for number, output, content in written:
         got = output.tensor.decode(output.inside(content))
-        expected = _nearest([outcome[number] for outcome in outcomes], got, case.tolerance, magnitude)
-        verdict = compare(expected, got, case.tolerance, magnitude)
+        expected = _nearest([outcome[number] for outcome in outcomes], got, case.tolerance, magnitudes[number])
+        verdict = compare(expected, got, case.tolerance, magnitudes[number])
         verdicts.append(verdict if verdict.ok else _explain(verdict, output, expected, got))
     return verdicts
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from dmlgpu.conformance.case import Case
 from dmlgpu.conformance.layouts import EDGE_SIZES, Layout
 from dmlgpu.conformance.operator_cases import Key, OperatorCases
-from dmlgpu.tensor import MAX_DIMENSIONS
 
 EXTENTS = st.integers(1, 6) | st.sampled_from(EDGE_SIZES)
 
@@ -24,7 +23,7 @@ def keys_of(draw: st.DrawFn, cases: OperatorCases, most_elements: int = 4096) ->
     layout = draw(st.sampled_from(Layout))
     variant = draw(st.sampled_from(cases.allowed_variants(types, layout)))
     sizes: list[int] = []
-    for _ in range(draw(st.integers(1, MAX_DIMENSIONS))):
+    for _ in range(draw(st.sampled_from(cases.ranks))):
         sizes.append(min(draw(EXTENTS), most_elements // math.prod(sizes)))
     return Key(types, tuple(sizes), layout, variant, draw(st.integers(0, 999)))
 

@@ -16,6 +16,9 @@ _USUAL_RANK = 4
 _ZERO = ("Axis", "Axes", "Offset", "Padding", "BatchDimensionCount")
 """Attributes whose name ends like this, in singular or plural, are 0 in a probe; all other numbers are 1."""
 
+_LAST_SIZES = {"ValuesTensor": 2, "InputStateTensor": 6, "OutputStateTensor": 6}
+"""Sizes of the last dimension that are not 1: of ONE_HOT's values, RANDOM_GENERATOR's states."""
+
 
 def probes(schema: OperatorSchema, types: Mapping[str, DataType], level: FeatureLevel) -> Iterator[OperatorDesc]:
     """Descriptions over tensors of one element: one, or one per member of the attribute that decides about types.
@@ -51,11 +54,16 @@ def _probe(
         if field.python_name in fields or (field.optional and field.name not in chosen):
             continue
         if field.is_tensor:
-            tensor = TensorDesc(chosen[field.name], (1,) * ranks[field.name])
+            tensor = TensorDesc(chosen[field.name], _sizes(field.name, ranks[field.name]))
             fields[field.python_name] = (tensor,) if field.is_array else tensor
         elif not field.optional:
             fields[field.python_name] = _attribute(schema, field, ranks, chosen)
     return descs.by_name(schema.name)(**fields)
+
+
+def _sizes(name: str, rank: int) -> tuple[int, ...]:
+    """One element, or as many as the tensor must have."""
+    return (1,) * (rank - 1) + (_LAST_SIZES.get(name, 1),)
 
 
 def _complete_types(schema: OperatorSchema, table: SupportTable, types: Mapping[str, DataType]) -> dict[str, DataType]:

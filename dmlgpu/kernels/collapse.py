@@ -13,7 +13,7 @@ Groups = tuple[tuple[int, ...], ...]
 """Which of the old dimensions make up each new one, outermost first."""
 
 
-def mergeable(sizes: Sequence[int], strides: Sequence[Sequence[int]], apart: Sequence[bool] | None = None) -> Groups:
+def mergeable(sizes: Sequence[int], strides: Sequence[Sequence[int]], apart: Sequence[int] | None = None) -> Groups:
     """Groups of neighbouring dimensions that every tensor steps through evenly; dimensions of size 1 are dropped.
 
     Args:

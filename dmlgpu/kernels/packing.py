@@ -7,22 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from dmlgpu.kernels.sources import nodes
 from dmlgpu.plan import Body, BodyKind, Source, Tensor, View
 
 WIDEST_UNIT_BITS = 128
 
+SomeTensor = TypeVar("SomeTensor", bound=Tensor)
+
 
 def pack(body: Body, output: Tensor) -> tuple[Body, Tensor]:
     """A tree and its output packed as widely as every tensor of it lets through; unchanged where none does."""
-    dimension = next((d for d in range(output.rank) if output.strides[d] == 1 and output.sizes[d] > 1), None)
-    if dimension is None:
-        return body, output
+    dimension = running_dimension(output)
+    packed = None if dimension is None else pack_along(body, output, dimension)
+    return (body, output) if packed is None else packed
+
+
+def pack_along(body: Body, output: Tensor, dimension: int) -> tuple[Body, Tensor] | None:
+    """As ``pack``, along a given dimension; None where some tensor lets no units through."""
     for lanes in _candidates(body, output):
         if packs_tensor(output, dimension, lanes) and _packs(body, dimension, lanes, {}):
             return _pack_body(body, dimension, lanes, {}), pack_tensor(output, dimension, lanes)
-    return body, output
+    return None
 
 
 def _candidates(body: Body, output: Tensor) -> Sequence[int]:
@@ -34,6 +41,11 @@ def _candidates(body: Body, output: Tensor) -> Sequence[int]:
         ]
     computed = (source for source in nodes(body) if isinstance(source, Body) or source.view is not View.INDEX)
     return () if any(source.data_type.bits == 64 for source in computed) else (4, 2)
+
+
+def running_dimension(tensor: Tensor) -> int | None:
+    """The dimension along which neighbours in memory lie."""
+    return next((d for d in range(tensor.rank) if tensor.strides[d] == 1 and tensor.sizes[d] > 1), None)
 
 
 def packs_tensor(tensor: Tensor, dimension: int, lanes: int) -> bool:
@@ -64,7 +76,7 @@ def _packs(body: Body, dimension: int, lanes: int, memo: dict[tuple[int, int], b
 
 
 def _packs_uncached(body: Body, dimension: int, lanes: int, memo: dict[tuple[int, int], bool]) -> bool:
-    if body.sizes[dimension] % lanes or (body.start and (body.start[dimension] % lanes or body.step[dimension] != 1)):
+    if body.sizes[dimension] % lanes or not _packs_view(body, dimension, lanes):
         return False
     for position, (_, source) in enumerate(body.inputs):
         if isinstance(source, Tensor) and source.view is View.INDEX:
@@ -80,7 +92,32 @@ def _packs_uncached(body: Body, dimension: int, lanes: int, memo: dict[tuple[int
     return True
 
 
-def pack_tensor(tensor: Tensor, dimension: int, lanes: int) -> Tensor:
+def _packs_view(body: Body, dimension: int, lanes: int) -> bool:
+    """Whether an affine body reads whole units: it starts at one and moves from one to another."""
+    followed = _follow(body, 0, dimension) if body.start else None
+    return followed is None or all(
+        step % lanes == 0 for step in (body.start[followed], *_others(body.steps[followed], dimension))
+    )
+
+
+def _others(values: Sequence[int], dimension: int) -> tuple[int, ...]:
+    """The values of all other dimensions."""
+    return (*values[:dimension], *values[dimension + 1 :])
+
+
+def packs_source(source: Source, dimension: int, lanes: int) -> bool:
+    """Whether a source, in memory or virtual, can be read in units of so many elements along a dimension."""
+    if isinstance(source, Body):
+        return _packs(source, dimension, lanes, {})
+    return _is_splat(source, dimension) or packs_tensor(source, dimension, lanes)
+
+
+def pack_source(source: Source, dimension: int, lanes: int) -> Source:
+    """The source in such units."""
+    return _pack_source(source, dimension, lanes, {})
+
+
+def pack_tensor(tensor: SomeTensor, dimension: int, lanes: int) -> SomeTensor:
     """The tensor in units of so many elements along a dimension."""
     sizes = tuple(n // lanes if d == dimension else n for d, n in enumerate(tensor.sizes))
     if _is_splat(tensor, dimension):
@@ -100,8 +137,19 @@ def _pack_body(body: Body, dimension: int, lanes: int, memo: _Packed) -> Body:
         for position, (name, source) in enumerate(body.inputs)
     )
     sizes = tuple(n // lanes if d == dimension else n for d, n in enumerate(body.sizes))
-    start = tuple(s // lanes if d == dimension else s for d, s in enumerate(body.start))
-    return replace(body, inputs=inputs, sizes=sizes, start=start, lanes=lanes)
+    packed = replace(body, inputs=inputs, sizes=sizes, lanes=lanes)
+    return _pack_view(packed, dimension, lanes) if body.start else packed
+
+
+def _pack_view(body: Body, dimension: int, lanes: int) -> Body:
+    """An affine body's start and steps along the dimension that it follows, in units."""
+    followed = _follow(body, 0, dimension)
+    start = tuple(s // lanes if d == followed else s for d, s in enumerate(body.start))
+    steps = tuple(
+        tuple(s if c == dimension else s // lanes for c, s in enumerate(row)) if d == followed else row
+        for d, row in enumerate(body.steps)
+    )
+    return replace(body, start=start, steps=steps)
 
 
 def _pack_source(source: Source, dimension: int | None, lanes: int, memo: _Packed) -> Source:

@@ -1,4 +1,4 @@
-"""Reductions: which schedule, in how many steps."""
+"""Reductions: which schedule, in which units, in how many steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
-from dmlgpu.plan import Binding, Constants, Reduce, ReduceSchedule, Role, Source, Tensor
+from dmlgpu.kernels.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
+from dmlgpu.kernels.sources import leaves
+from dmlgpu.plan import Binding, Constants, Reduce, ReduceSchedule, Role, Source, Tensor, View
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 
@@ -22,6 +24,7 @@ class Reduction:
         accumulator, lanes: type and count of the numbers that an accumulator consists of.
         words: as for ``plan.Body``.
         constants: values for the shader.
+        ordered: the numbers of the elements of a row matter (ARGMIN); else a row is read as it lies in memory.
     """
 
     file: str
@@ -29,6 +32,7 @@ class Reduction:
     lanes: int
     words: bool
     constants: Constants = ()
+    ordered: bool = False
 
 
 def reduce_steps(
@@ -41,51 +45,62 @@ def reduce_steps(
     Args:
         temporary: the place in the plan of the first temporary tensor that the steps may use.
     """
-    return canonical_steps(reduction, *canonical(source, axes, output), target, temporary=temporary)
+    merged = canonical(source, axes, output, ordered=reduction.ordered)
+    return canonical_steps(reduction, *merged, target, temporary=temporary)
 
 
 def canonical_steps(
     reduction: Reduction, source: Source, axes: tuple[int, ...], output: Tensor, target: Target, *, temporary: int = 0
 ) -> tuple[tuple[Reduce, ...], tuple[int, ...]]:
     """As ``reduce_steps``, along the last dimensions, already merged, of a tensor that may be virtual."""
-    rows = math.prod(source.sizes[: len(source.sizes) - len(axes)])
-    count = math.prod(source.sizes[axis] for axis in axes)
-    parts = choose_parts(rows, count, target)
-
-    def step(schedule: ReduceSchedule, given: Source, result: Tensor, of_partials: bool = False) -> Reduce:
-        return Reduce(
-            schedule.value if not of_partials else f"{schedule.value} of partials",
-            reduction.file,
-            source.data_type,
-            given,
-            axes,
-            result,
-            schedule,
-            of_partials,
-            reduction.constants,
-            reduction.words,
-        )
-
-    if parts == 1:
-        return (step(choose_schedule(rows, count, target), source, output),), ()
-    sizes = (*output.sizes, parts)
-    partials = Tensor(
-        Binding(Role.TEMPORARY, temporary), reduction.accumulator, sizes, packed_strides(sizes), lanes=reduction.lanes
+    units = _choose_units(_Problem(reduction, axes, output, target), source)
+    first = Reduce(
+        units.schedule.value,
+        reduction.file,
+        source.data_type,
+        units.source,
+        axes,
+        units.output,
+        units.schedule,
+        constants=reduction.constants,
+        words=reduction.words,
+        across=units.across,
+        width=units.width,
     )
-    steps = (
-        step(ReduceSchedule.PARTIAL, source, partials),
-        step(choose_schedule(rows, parts, target), partials, output, of_partials=True),
+    if units.parts == 1:
+        return (first,), ()
+    partials = _partials(reduction, output, units, temporary)
+    schedule = choose_schedule(math.prod(output.sizes), units.parts, target, outer=units.across is not None)
+    second = Reduce(
+        f"{schedule.value} of partials",
+        reduction.file,
+        source.data_type,
+        partials,
+        axes,
+        output,
+        schedule,
+        of_partials=True,
+        constants=reduction.constants,
+        words=reduction.words,
     )
-    return steps, (math.prod(sizes) * partials.unit_bits // 8,)
+    partial = ReduceSchedule.PARTIAL
+    first = replace(first, label=partial.value, output=partials, schedule=partial, together=units.together)
+    return (first, second), (math.prod(partials.sizes) * partials.unit_bits // 8,)
 
 
-def canonical(source: Tensor, axes: Sequence[int], output: Tensor) -> tuple[Tensor, tuple[int, ...], Tensor]:
+def canonical(
+    source: Tensor, axes: Sequence[int], output: Tensor, *, ordered: bool = True
+) -> tuple[Tensor, tuple[int, ...], Tensor]:
     """The same reduction with merged dimensions: kept ones first, reduced ones last.
 
-    The row-major order over the axes, and so the numbers that ARGMIN gives, stay as they are.
+    Args:
+        ordered: the row-major order over the axes, and so the numbers that ARGMIN gives, stay as they are. Else the
+            axes come in the order in which they lie in memory, so that more of them merge.
     """
     reduced = sorted(axes)
     kept = [dimension for dimension in range(source.rank) if dimension not in reduced]
+    if not ordered:
+        reduced.sort(key=lambda axis: -abs(source.strides[axis]))
 
     def pick(values: Sequence[int], dimensions: Sequence[int]) -> tuple[int, ...]:
         return tuple(values[dimension] for dimension in dimensions)
@@ -102,6 +117,127 @@ def canonical(source: Tensor, axes: Sequence[int], output: Tensor) -> tuple[Tens
     )
 
 
+# ---- units
+
+
+@dataclass(frozen=True)
+class _Units:
+    """A reduction in the units that its first kernel takes.
+
+    Attributes:
+        source: packed where possible.
+        output: packed as the source is where its lanes lie across rows and there are no partial results.
+        across, width, together: as for ``plan.Reduce``.
+        parts, schedule: partial results per row, and the schedule where one is enough.
+    """
+
+    source: Source
+    output: Tensor
+    parts: int
+    schedule: ReduceSchedule
+    together: int
+    across: int | None = None
+    width: int = 1
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What is done to a source whose units are yet to be chosen."""
+
+    reduction: Reduction
+    axes: tuple[int, ...]
+    output: Tensor
+    target: Target
+
+    def rows_and_count(self, sizes: tuple[int, ...]) -> tuple[int, int]:
+        """How many rows there are in a source of some sizes, and units in each."""
+        return math.prod(sizes[: self.axes[0]]), math.prod(sizes[axis] for axis in self.axes)
+
+
+def _choose_units(problem: _Problem, source: Source) -> _Units:
+    """Units along the rows if possible, else across them, else single elements."""
+    packed = _packed(source, problem.axes[-1])
+    if packed is not None:
+        return _along(problem, packed)
+    across = _outer_dimension(source, problem.axes)
+    units = None if across is None else _across(problem, source, across)
+    return units or _along(problem, source)
+
+
+def _along(problem: _Problem, source: Source) -> _Units:
+    """Invocations, or groups of them, take a row each."""
+    rows, count = problem.rows_and_count(source.sizes)
+    parts, together = _shares(choose_parts(rows, count, problem.target), SIDE_BY_SIDE, problem.target)
+    return _Units(source, problem.output, parts, choose_schedule(rows, count, problem.target), together)
+
+
+def _across(problem: _Problem, source: Source, across: int) -> _Units | None:
+    """Invocations take several rows each. None where they could not store results without tearing a word."""
+    packed = _packed(source, across) or source
+    width = _width(problem, packed, across)
+    sizes = (*packed.sizes[:across], -(-packed.sizes[across] // width), *packed.sizes[across + 1 :])
+    rows, count = problem.rows_and_count(sizes)
+    parts = choose_parts(rows, count, problem.target, outer=True)
+    parts, together = _shares(parts, max(1, SIDE_BY_SIDE // rows), problem.target)
+    units = _Units(packed, problem.output, parts, ReduceSchedule.SERIAL, together, across, width)
+    bits = problem.output.data_type.bits
+    if parts == 1 and packed.lanes > 1 and bits < 64 and packs_tensor(problem.output, across, packed.lanes):
+        return replace(units, output=pack_tensor(problem.output, across, packed.lanes))
+    return units if parts > 1 or bits >= 32 else None
+
+
+def _outer_dimension(source: Source, axes: tuple[int, ...]) -> int | None:
+    """The kept dimension along which neighbours in memory lie, if they lie along one."""
+    if isinstance(source, Tensor):
+        running = running_dimension(source)
+        return running if running is not None and running < axes[0] else None
+    return next((d for d in reversed(range(axes[0])) if _packed(source, d) is not None), None)
+
+
+def _packed(source: Source, dimension: int) -> Source | None:
+    """The source in units along a dimension."""
+    if any(tensor.data_type.bits == 64 and tensor.view is not View.INDEX for tensor in leaves(source)):
+        return None
+    for lanes in (4, 2):
+        if isinstance(source, Tensor):
+            packs = packs_tensor(source, dimension, lanes)  # one element repeated is no unit
+        else:
+            packs = packs_source(source, dimension, lanes)
+        if packs:
+            return pack_source(source, dimension, lanes)
+    return None
+
+
+def _width(problem: _Problem, source: Source, dimension: int) -> int:
+    """Units that one invocation takes side by side: on CPU adapters 64 bytes, a line of a cache, where that is worth a
+    larger kernel. Accumulators beyond what registers hold would cost more than they gain."""
+    if problem.target.profile is not Profile.CPU or math.prod(source.sizes) < WORTH_WIDTH:
+        return 1
+    line = LINE_BITS // (source.data_type.bits * source.lanes)
+    held = REGISTERS // (source.lanes * problem.reduction.lanes)
+    return max(1, min(line, held, source.sizes[dimension]))
+
+
+def _shares(parts: int, together: int, target: Target) -> tuple[int, int]:
+    """Partial results, rounded to whole runs, and how many share a run: on GPUs all of a row's."""
+    if target.profile is not Profile.CPU:
+        return parts, parts
+    together = min(parts, together)
+    return -(-parts // together) * together, together
+
+
+def _partials(reduction: Reduction, output: Tensor, units: _Units, temporary: int) -> Tensor:
+    """The accumulators of every row: side by side as those of them that are computed side by side."""
+    sizes = (*output.sizes, units.parts)
+    outermost = (*packed_strides(output.sizes), math.prod(output.sizes))
+    strides = outermost if units.across is not None else packed_strides(sizes)
+    binding = Binding(Role.TEMPORARY, temporary)
+    return Tensor(binding, reduction.accumulator, sizes, strides, lanes=reduction.lanes)
+
+
+# ---- sizes
+
+
 SERIAL_ON_CPU = 16384
 """Longest row that one invocation walks on a CPU adapter."""
 
@@ -110,23 +246,49 @@ TREE_ON_GPU = 65536
 PARTS_IN_FLIGHT = 1024
 """Partial results that a CPU adapter works on together: enough to fill its lanes and threads."""
 
+SIDE_BY_SIDE = 8
+"""Invocations that a CPU adapter runs in step. They had better walk memory without leaping from page to page."""
 
-def choose_parts(rows: int, count: int, target: Target) -> int:
-    """Partial results per row; 1 means that a single step does."""
+LINE_BITS = 512
+REGISTERS = 32
+"""Numbers in the accumulators of an invocation that a CPU adapter holds without much ado."""
+
+WORTH_WIDTH = 1 << 15
+"""Units of a tensor that a CPU adapter reads faster by lines than it compiles the larger kernel."""
+
+WORTH_PARTS = 2048
+"""Units that one kernel reduces on a CPU adapter about as fast as two."""
+
+WALKS_ON_GPU = 1 << 17
+"""Invocations that walk rows side by side: enough to fill a GPU."""
+
+
+def choose_parts(rows: int, count: int, target: Target, *, outer: bool = False) -> int:
+    """Partial results per row; 1 means that a single step does.
+
+    Args:
+        count: units in a row.
+        outer: neighbours in memory belong to different rows, so that invocations had better walk rows side by side
+            than share one.
+    """
     if target.profile is Profile.CPU:
-        for_lanes = min(-(-count // 64), PARTS_IN_FLIGHT // rows) if rows < 64 else 1
+        few = rows < 64 and rows * count > WORTH_PARTS
+        for_lanes = min(-(-count // 64), PARTS_IN_FLIGHT // rows) if few else 1
         wanted = max(-(-count // _longest_walk(target)), for_lanes)
+    elif outer:
+        wanted = max(-(-count // SERIAL_ON_CPU), min(-(-count // SERIAL_ON_GPU), -(-WALKS_ON_GPU // rows)))
     else:
         wanted = 1 if count <= TREE_ON_GPU else min(TREE_ON_GPU, -(-count // 256))
     return max(1, min(wanted, count))
 
 
 def _longest_walk(target: Target) -> int:
-    """Elements that one invocation may walk: a few such walks stay below the iterations at which it is stopped."""
+    """Units that one invocation may walk: a few such walks stay below the iterations at which it is stopped."""
     return SERIAL_ON_CPU if target.loop_limit is None else min(SERIAL_ON_CPU, target.loop_limit // 4)
 
 
-def choose_schedule(rows: int, count: int, target: Target) -> ReduceSchedule:
+def choose_schedule(rows: int, count: int, target: Target, *, outer: bool = False) -> ReduceSchedule:
     """Serial where there are rows enough or a row is short; else a workgroup per row."""
-    longest = _longest_walk(target) if target.profile is Profile.CPU else SERIAL_ON_GPU
+    walks = target.profile is Profile.CPU or (outer and rows >= PARTS_IN_FLIGHT)
+    longest = _longest_walk(target) if walks else SERIAL_ON_GPU
     return ReduceSchedule.SERIAL if count <= longest else ReduceSchedule.TREE

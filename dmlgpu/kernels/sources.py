@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from dmlgpu.plan import Body, BodyKind, Source, Tensor, View
 
 IDENTITY = "elementwise/element_wise_identity"
+SLICE = "layout/slice1"
 
 
 def nodes(root: Source) -> Iterator[Source]:
@@ -63,16 +65,21 @@ def folded_views(root: Source) -> Source:
         if not isinstance(source, Body) or not source.start:
             return source
         ((_, tensor),) = source.inputs
-        return view(tensor, source) if isinstance(tensor, Tensor) else source
+        return view(tensor, source.sizes, source.start, source.steps) if isinstance(tensor, Tensor) else source
 
     return rewrite(root, fold)
 
 
-def view(tensor: Tensor, body: Body) -> Tensor:
+def view(tensor: Tensor, sizes: tuple[int, ...], start: Sequence[int], steps: Sequence[Sequence[int]]) -> Tensor:
     """What an affine body sees of a tensor in memory: other sizes, strides and offset."""
-    offset = tensor.offset + sum(first * stride for first, stride in zip(body.start, tensor.strides, strict=True))
-    strides = tuple(step * stride for step, stride in zip(body.step, tensor.strides, strict=True))
-    return replace(tensor, sizes=body.sizes, strides=strides, offset=offset)
+    offset = tensor.offset + sum(map(operator.mul, start, tensor.strides))
+    strides = tuple(sum(map(operator.mul, column, tensor.strides)) for column in zip(*steps, strict=True))
+    return replace(tensor, sizes=sizes, strides=strides, offset=offset)
+
+
+def diagonal(steps: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """The steps of an affine body each of whose dimensions moves along its own."""
+    return tuple(tuple(step if column == row else 0 for column in range(len(steps))) for row, step in enumerate(steps))
 
 
 def settle_views(root: Body) -> Body:

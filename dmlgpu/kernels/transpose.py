@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dmlgpu.kernels.packing import pack_tensor, packs_tensor
+from dmlgpu.kernels.packing import pack_tensor, packs_tensor, running_dimension
 from dmlgpu.kernels.sources import IDENTITY
 from dmlgpu.plan import Body, Tensor, View
 
@@ -52,7 +52,7 @@ def find_transpose(body: Body, output: Tensor) -> Transpose | None:
     if body.file != IDENTITY or not isinstance(source := body.inputs[0][1], Tensor) or source.view is not View.RAW:
         return None
     lanes = _LANES.get(output.data_type.bits)
-    inner, outer = _running_dimension(output), _running_dimension(source)
+    inner, outer = running_dimension(output), running_dimension(source)
     if lanes is None or inner is None or outer is None or inner == outer:
         return None
     if not packs_tensor(source, outer, lanes) or not packs_tensor(output, inner, lanes):
@@ -65,11 +65,6 @@ def find_transpose(body: Body, output: Tensor) -> Transpose | None:
     return Transpose(
         pack_tensor(source, outer, lanes), packed, outer, inner, lanes, _digits(tiles, outer, inner), count
     )
-
-
-def _running_dimension(tensor: Tensor) -> int | None:
-    """The dimension along which neighbours in memory lie."""
-    return next((d for d in range(tensor.rank) if tensor.strides[d] == 1 and tensor.sizes[d] > 1), None)
 
 
 def _digits(tiles: dict[int, int], outer: int, inner: int) -> tuple[Digit, ...]:

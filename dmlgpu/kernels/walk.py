@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dmlgpu.plan import Tensor
 
@@ -31,6 +31,8 @@ class Walk:
         gaps: whether a remainder above 0 after the last digit is a gap.
         by_words: the running number counts units in memory, and one invocation owns each 32-bit word.
         exchange: units share words with others' units: store them with compare-exchange.
+        word, first: by words, the word in which the tensor begins, and the units in it before its first.
+        keeps: by words, what belongs to no unit of the tensor stays as it is.
     """
 
     digits: tuple[Digit, ...]
@@ -38,14 +40,22 @@ class Walk:
     gaps: bool = False
     by_words: bool = False
     exchange: bool = False
+    word: int = 0
+    first: int = 0
+    keeps: bool = False
 
     def items(self, output: Tensor) -> int:
         """Work items of the walk over a tensor: words, or units."""
-        return -(-self.count * output.unit_bits // WORD_BITS) if self.by_words else self.count
+        return -(-(self.first + self.count) * output.unit_bits // WORD_BITS) if self.by_words else self.count
 
 
-def choose_walk(output: Tensor) -> Walk:
-    """Units of whole words go in stride order without gaps; smaller ones by the words they lie in, if that is cheap."""
+def choose_walk(output: Tensor, keeps: bool = False) -> Walk:
+    """Units of whole words go in stride order without gaps; smaller ones by the words they lie in, if that is cheap.
+
+    Args:
+        output: what is walked over.
+        keeps: whether what lies between and beside its units belongs to others, who write it at another time.
+    """
     if output.unit_bits >= WORD_BITS:
         return _dense(output)
     nested = _nested(output)
@@ -54,7 +64,8 @@ def choose_walk(output: Tensor) -> Walk:
         units *= size
     if nested is None or nested.count > SPARSE * units:
         return _dense(output, exchange=True)
-    return nested
+    word, first = divmod(output.offset, WORD_BITS // output.unit_bits)
+    return replace(nested, word=word, first=first, keeps=keeps)
 
 
 def _ordered(output: Tensor) -> tuple[list[int], tuple[Digit, ...]]:

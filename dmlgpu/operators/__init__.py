@@ -9,6 +9,7 @@ import importlib
 import pkgutil
 
 from dmlgpu.enums import FeatureLevel
+from dmlgpu.kernels.moves import Move
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import lowering, registered
 from dmlgpu.plan import Plan
@@ -42,6 +43,16 @@ def upgrade(desc: OperatorDesc) -> OperatorDesc:
     """The description as the newest operator of its line."""
     newer = lowering(desc.operator).upgrade(desc)
     return desc if newer is None else upgrade(newer)
+
+
+def moves(desc: OperatorDesc) -> tuple[Move, ...]:
+    """The parts of a checked description's outputs that are nothing but elements of its inputs.
+
+    Whoever compiles a graph can leave these copies out: see ``dmlgpu.kernels.moves``. What no move places in an output
+    (a border, say) is computed; operators that move nothing have no moves.
+    """
+    newest = upgrade(desc)
+    return lowering(newest.operator).moves(newest)
 
 
 def lower(desc: OperatorDesc, target: Target) -> Plan:

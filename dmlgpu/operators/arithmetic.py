@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType, RoundingMode
+from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.elementwise import Binary, ElementWise
 from dmlgpu.operators.fused import activated
 from dmlgpu.operators.lowering import Lowering, input_tensor, output_tensor
 from dmlgpu.operators.scalars import converted
-from dmlgpu.plan import Body, Constants, Map, Plan, Source, apply, constants
+from dmlgpu.plan import Body, Constants, Map, Plan, Source, apply, constants, mapping
 from dmlgpu.target import Target
 
 
@@ -163,7 +165,33 @@ class ElementWiseMax(Binary):
     shaders = ("elementwise/element_wise_max",)
 
 
-class ElementWiseClip1(_Scalable):
+class _Bounded(ElementWise):
+    """With two bounds of the tensor's type."""
+
+    @classmethod
+    def constants(cls, desc: Any) -> Constants:
+        """Both bounds."""
+        return _bounds(desc, getattr(desc, cls.result).data_type)
+
+
+class _BoundedByFloats(ElementWise):
+    """With bounds given as float32, which are cast to the tensor's type first, as CAST does (the pages are silent).
+
+    Class attributes:
+        newer: the description of the same operator with bounds of the tensor's type.
+    """
+
+    newer: ClassVar[Callable[..., OperatorDesc]]
+
+    @classmethod
+    def upgrade(cls, desc: Any) -> OperatorDesc:
+        """The same with bounds of the tensor's type."""
+        data_type = getattr(desc, cls.result).data_type
+        bounds = mapping(_bounds(desc, data_type))
+        return cls.newer(**{**desc.values, **bounds, "min_max_data_type": data_type})
+
+
+class ElementWiseClip1(_Bounded, _Scalable):
     """max(min, min(x, max)), with bounds of the tensor's type.
 
     So the lower bound wins where it lies above the upper one. NaN stays NaN; a bound of NaN makes everything NaN.
@@ -172,29 +200,12 @@ class ElementWiseClip1(_Scalable):
     desc = descs.ElementWiseClip1
     shaders = ("elementwise/element_wise_clip1",)
 
-    @classmethod
-    def constants(cls, desc: descs.ElementWiseClip1) -> Constants:
-        """Both bounds."""
-        return _bounds(desc, desc.output_tensor.data_type)
 
-
-class ElementWiseClip(ElementWise):
+class ElementWiseClip(_BoundedByFloats):
     """CLIP1 with bounds given as float32: cast to the tensor's type first, as CAST does."""
 
     desc = descs.ElementWiseClip
-
-    @classmethod
-    def upgrade(cls, desc: descs.ElementWiseClip) -> descs.ElementWiseClip1:
-        """The same with bounds of the tensor's type."""
-        data_type = desc.output_tensor.data_type
-        return descs.ElementWiseClip1(
-            input_tensor=desc.input_tensor,
-            output_tensor=desc.output_tensor,
-            scale_bias=desc.scale_bias,
-            min_max_data_type=data_type,
-            min=converted(desc.min, data_type),
-            max=converted(desc.max, data_type),
-        )
+    newer = descs.ElementWiseClip1
 
     @classmethod
     def fused(cls, desc: descs.ElementWiseClip, source: Source) -> Body:
@@ -203,7 +214,7 @@ class ElementWiseClip(ElementWise):
         return apply(ElementWiseClip1.shaders[0], source.data_type, source.sizes, values=values, input=source)
 
 
-class ElementWiseClipGrad1(ElementWise):
+class ElementWiseClipGrad1(_Bounded):
     """0 where x <= min or x >= max, else the gradient: so also where x is NaN."""
 
     desc = descs.ElementWiseClipGrad1
@@ -211,29 +222,13 @@ class ElementWiseClipGrad1(ElementWise):
     operands: ClassVar[dict[str, str]] = {"input": "input_tensor", "gradient": "input_gradient_tensor"}
     result = "output_gradient_tensor"
 
-    @classmethod
-    def constants(cls, desc: descs.ElementWiseClipGrad1) -> Constants:
-        """Both bounds."""
-        return _bounds(desc, desc.output_gradient_tensor.data_type)
 
-
-class ElementWiseClipGrad(ElementWise):
+class ElementWiseClipGrad(_BoundedByFloats):
     """CLIP_GRAD1 with bounds given as float32: cast to the tensor's type first, as CLIP's are (the page is silent)."""
 
     desc = descs.ElementWiseClipGrad
-
-    @classmethod
-    def upgrade(cls, desc: descs.ElementWiseClipGrad) -> descs.ElementWiseClipGrad1:
-        """The same with bounds of the tensor's type."""
-        data_type = desc.output_gradient_tensor.data_type
-        return descs.ElementWiseClipGrad1(
-            input_tensor=desc.input_tensor,
-            input_gradient_tensor=desc.input_gradient_tensor,
-            output_gradient_tensor=desc.output_gradient_tensor,
-            min_max_data_type=data_type,
-            min=converted(desc.min, data_type),
-            max=converted(desc.max, data_type),
-        )
+    newer = descs.ElementWiseClipGrad1
+    result = "output_gradient_tensor"
 
 
 class ElementWiseThreshold(_Scalable):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
+from dmlgpu.kernels.packing import running_dimension
 from dmlgpu.operators.bits import as_bits
 from dmlgpu.operators.lowering import Lowering, output_tensor
 from dmlgpu.operators.scalars import converted, words_of
@@ -45,7 +46,7 @@ class FillValueSequence(Lowering):
         output = replace(output, sizes=sizes, strides=strides)
         if not output.data_type.is_float:
             output = as_bits(output)
-        packed = next((d for d in range(len(sizes)) if sizes[d] > 1 and strides[d] == 1), None)
+        packed = running_dimension(output)
         place = Body(cls.shaders[1], DataType.UINT32, sizes, constants=constants(steps=steps, packed=packed))
         numbers = constants(
             start=_number(desc.value_start, desc.value_data_type), delta=_number(desc.value_delta, desc.value_data_type)

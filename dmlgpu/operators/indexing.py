@@ -1,18 +1,29 @@
-"""Operators that read or write where indices say."""
+"""Operators that read where indices say."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
-from dmlgpu.kernels.sources import identity
+from dmlgpu.operators.indices import (
+    check_axis,
+    check_dimension_count,
+    check_left_out,
+    check_rank,
+    check_single_along_axis,
+    check_sizes_beside_axis,
+    check_tuples,
+    last_dimensions,
+    merged_around_axis,
+    shared_lookups,
+    viewed,
+)
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Binding, Body, Map, Plan, Role, Scatter, ScatterSchedule, Step, Tensor, View, constants
+from dmlgpu.plan import Body, BodyKind, Map, Plan, Tensor, View, constants
 from dmlgpu.target import Target
-from dmlgpu.tensor import packed_strides
+
+GATHER_ND1 = "indexing/gather_nd1"
 
 
 class GatherNd1(Lowering):
@@ -24,7 +35,7 @@ class GatherNd1(Lowering):
     """
 
     desc = descs.GatherNd1
-    shaders = ("indexing/gather_nd1",)
+    shaders = (GATHER_ND1,)
 
     @classmethod
     def output_sizes(cls, desc: descs.GatherNd1) -> Mapping[str, tuple[int, ...]]:
@@ -38,7 +49,7 @@ class GatherNd1(Lowering):
     def check(cls, desc: descs.GatherNd1) -> None:
         """Dimension counts, tuple length, batch sizes, output sizes."""
         for name in ("input", "indices"):
-            _check_dimension_count(desc, name)
+            check_dimension_count(desc, name)
         batch = desc.batch_dimension_count
         counts = (desc.input_dimension_count, desc.indices_dimension_count)
         if batch >= min(counts):
@@ -48,7 +59,7 @@ class GatherNd1(Lowering):
                 f"must be below input_dimension_count ({counts[0]}) and indices_dimension_count ({counts[1]}),"
                 f" got {batch}",
             )
-        _check_tuple_length(desc, counts[0], batch)
+        check_tuples(desc, "output_tensor", batch)
         data = desc.input_tensor.sizes[-counts[0] :][:batch]
         indices = desc.indices_tensor.sizes[-counts[1] :][:batch]
         if data != indices:
@@ -61,45 +72,10 @@ class GatherNd1(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.GatherNd1, target: Target) -> Plan:
-        """One map; batch, tuple and window dimensions are merged among themselves."""
-        data = _last(input_tensor(desc, "input_tensor", View.RAW), desc.input_dimension_count)
-        indices = _last(input_tensor(desc, "indices_tensor", View.INDEX), desc.indices_dimension_count)
-        output = output_tensor(desc)
-        batch, length = desc.batch_dimension_count, indices.sizes[-1]
-        selected = batch + length
-        lead = indices.rank - 1
-        output = _last(output, max(lead + data.rank - selected, 1))
-        window_strides = output.strides[lead:]
-        if lead + data.rank == selected:  # a single element: give it a window of one
-            data = _view(data, (*data.sizes, 1), (*data.strides, 0))
-            window_strides = (0,)
-        batches, batch_strides = merge_dimensions(
-            data.sizes[:batch], data.strides[:batch], indices.strides[:batch], output.strides[:batch]
-        )
-        tuples, tuple_strides = merge_dimensions(
-            indices.sizes[batch:lead], indices.strides[batch:lead], output.strides[batch:lead]
-        )
-        windows, steps = merge_dimensions(data.sizes[selected:], data.strides[selected:], window_strides)
-        data = _view(
-            data,
-            batches + data.sizes[batch:selected] + windows,
-            batch_strides[0] + data.strides[batch:selected] + steps[0],
-        )
-        indices = _view(
-            indices, batches + tuples + (length,), batch_strides[1] + tuple_strides[0] + indices.strides[-1:]
-        )
-        output = _view(output, batches + tuples + windows, batch_strides[2] + tuple_strides[1] + steps[1])
-        lead = len(batches) + len(tuples)
-        first = len(batches) + length
-        body = Body(
-            cls.shaders[0],
-            output.data_type,
-            output.sizes,
-            (("input", data), ("indices", indices)),
-            constants(batch=len(batches), tuple=length, lead=lead),
-            follows=((None,) * lead + tuple(range(first, first + len(windows))), (None,) * output.rank),
-        )
-        return Plan(desc.operator, (Map("gather", body, output),))
+        """One map."""
+        data = last_dimensions(input_tensor(desc, "input_tensor", View.RAW), desc.input_dimension_count)
+        indices = last_dimensions(input_tensor(desc, "indices_tensor", View.INDEX), desc.indices_dimension_count)
+        return Plan(desc.operator, (_gather(data, indices, output_tensor(desc), desc.batch_dimension_count),))
 
 
 class GatherNd(Lowering):
@@ -128,121 +104,178 @@ class GatherNd(Lowering):
     def check(cls, desc: descs.GatherNd) -> None:
         """Dimension counts, tuple length, output sizes."""
         for name in ("input", "indices"):
-            _check_dimension_count(desc, name)
-        _check_tuple_length(desc, desc.input_dimension_count, 0)
+            check_dimension_count(desc, name)
+        check_tuples(desc, "output_tensor")
         check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "leading 1s, tuple, window")
 
 
-def _check_dimension_count(desc: descs.GatherNd | descs.GatherNd1, name: str) -> None:
-    """A dimension count lies within the tensor's, and what it leaves out has size 1."""
-    tensor, count = getattr(desc, f"{name}_tensor"), getattr(desc, f"{name}_dimension_count")
-    if not 1 <= count <= tensor.dimension_count:
-        raise invalid(
-            desc,
-            f"{name}_dimension_count",
-            f"must be between 1 and {name}_tensor's dimension count ({tensor.dimension_count}), got {count}",
-        )
-    left_out = tensor.sizes[: tensor.dimension_count - count]
-    if any(size != 1 for size in left_out):
-        raise invalid(
-            desc,
-            f"{name}_tensor.sizes",
-            f"must be 1 in the leading dimensions that {name}_dimension_count ({count}) leaves out,"
-            f" got {list(left_out)}",
-        )
+class Gather(Lowering):
+    """Picks whole blocks along one axis: GATHER_ND1 with the same indices, one to a tuple, in all batches.
 
-
-def _check_tuple_length(desc: descs.GatherNd | descs.GatherNd1, dimension_count: int, batch: int) -> None:
-    """The tuples are no longer than the dimensions they index, and the picked blocks fit the output's rank."""
-    length, longest = desc.indices_tensor.sizes[-1], dimension_count - batch
-    if length > longest:
-        limit = "input_dimension_count - batch_dimension_count" if batch else "input_dimension_count"
-        worked = f"{dimension_count} - {batch} = {longest}" if batch else f"{longest}"
-        raise invalid(desc, "indices_tensor.sizes[-1]", f"must be at most {limit} ({worked}), got {length}")
-    needed = desc.indices_dimension_count - 1 + longest - length
-    if needed > desc.output_tensor.dimension_count:
-        raise invalid(
-            desc,
-            "output_tensor.sizes",
-            f"must have at least {needed} dimensions to hold the tuple and window dimensions,"
-            f" got {desc.output_tensor.dimension_count}",
-        )
-
-
-def _last(tensor: Tensor, count: int) -> Tensor:
-    """A tensor without its leading dimensions, which have size 1."""
-    return _view(tensor, tensor.sizes[-count:], tensor.strides[-count:])
-
-
-def _view(tensor: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
-    return Tensor(tensor.binding, tensor.data_type, sizes, strides, tensor.view)
-
-
-class ScatterElements(Lowering):
-    """Copies the input, then overwrites one element per update.
-
-    Where the page is silent: an index outside the axis drops its update. Of several updates of one element any wins,
-    and none is torn; on a deterministic device the last in row-major order wins.
+    Where the page is silent or contradicts itself: an index outside the axis gives 0 (the page leaves open which value
+    comes out); index dimensions may be all of the index tensor's (as its examples have it), or none (one index, and
+    the axis disappears); leading dimensions of the index tensor that they leave out must have size 1, as must those
+    that the output has no room for.
     """
 
-    desc = descs.ScatterElements
-    shaders = ("indexing/scatter_elements",)
+    desc = descs.Gather
+    shaders = (GATHER_ND1,)
 
     @classmethod
-    def output_sizes(cls, desc: descs.ScatterElements) -> Mapping[str, tuple[int, ...]]:
+    def output_sizes(cls, desc: descs.Gather) -> Mapping[str, tuple[int, ...]]:
+        """The input's sizes with the index dimensions in place of the axis; leading 1s are dropped or added."""
+        picked, rank = cls._picked_sizes(desc), desc.output_tensor.dimension_count
+        return {"output_tensor": (1,) * (rank - len(picked)) + picked[max(len(picked) - rank, 0) :]}
+
+    @classmethod
+    def _picked_sizes(cls, desc: descs.Gather) -> tuple[int, ...]:
+        data, indices = desc.input_tensor.sizes, desc.indices_tensor.sizes
+        return data[: desc.axis] + indices[len(indices) - desc.index_dimensions :] + data[desc.axis + 1 :]
+
+    @classmethod
+    def check(cls, desc: descs.Gather) -> None:
+        """Axis, index dimensions, output sizes."""
+        check_axis(desc, "input_tensor")
+        rank = desc.indices_tensor.dimension_count
+        if desc.index_dimensions > rank:
+            raise invalid(
+                desc,
+                "index_dimensions",
+                f"must be at most indices_tensor's dimension count ({rank}), got {desc.index_dimensions}",
+            )
+        check_left_out(desc, "indices_tensor", "index_dimensions")
+        picked = cls._picked_sizes(desc)
+        needed = next((len(picked) - place for place, size in enumerate(picked) if size != 1), 0)
+        check_rank(desc, "output_tensor", needed, f"picked blocks {list(picked)}")
+        check_sizes(
+            desc,
+            "output_tensor",
+            cls.output_sizes(desc)["output_tensor"],
+            "input_tensor.sizes with the index dimensions in place of the axis",
+        )
+
+    @classmethod
+    def lower(cls, desc: descs.Gather, target: Target) -> Plan:
+        """One map."""
+        data, axis = input_tensor(desc, "input_tensor", View.RAW), desc.axis
+        given = last_dimensions(input_tensor(desc, "indices_tensor", View.INDEX), desc.index_dimensions)
+        indices = viewed(given, (*data.sizes[:axis], *given.sizes, 1), ((0,) * axis + given.strides + (0,)))
+        return Plan(desc.operator, (_gather(data, indices, output_tensor(desc), axis),))
+
+
+def _gather(data: Tensor, indices: Tensor, output: Tensor, batch: int) -> Map:
+    """A gather in batches; batch, tuple and window dimensions are merged among themselves.
+
+    Args:
+        data: batch dimensions, dimensions that the tuples index, window dimensions.
+        indices: batch dimensions, further ones, and last the length of a tuple.
+        output: the index tensor's dimensions but its last, then the window dimensions; or more or fewer leading 1s.
+    """
+    length, lead = indices.sizes[-1], indices.rank - 1
+    selected = batch + length
+    output = last_dimensions(output, max(lead + data.rank - selected, 1))
+    window_strides = output.strides[lead:]
+    if lead + data.rank == selected:  # a single element: give it a window of one
+        data = viewed(data, (*data.sizes, 1), (*data.strides, 0))
+        window_strides = (0,)
+    batches, batch_strides = merge_dimensions(
+        data.sizes[:batch], data.strides[:batch], indices.strides[:batch], output.strides[:batch]
+    )
+    tuples, tuple_strides = merge_dimensions(
+        indices.sizes[batch:lead], indices.strides[batch:lead], output.strides[batch:lead]
+    )
+    windows, steps = merge_dimensions(data.sizes[selected:], data.strides[selected:], window_strides)
+    data = viewed(
+        data,
+        batches + data.sizes[batch:selected] + windows,
+        batch_strides[0] + data.strides[batch:selected] + steps[0],
+    )
+    indices = viewed(indices, batches + tuples + (length,), batch_strides[1] + tuple_strides[0] + indices.strides[-1:])
+    output = viewed(output, batches + tuples + windows, batch_strides[2] + tuple_strides[1] + steps[1])
+    lead, first = len(batches) + len(tuples), len(batches) + length
+    followed = shared_lookups(indices, range(len(batches))) + (None,) * len(tuples)
+    body = Body(
+        GATHER_ND1,
+        output.data_type,
+        output.sizes,
+        (("input", data), ("indices", indices)),
+        constants(batch=len(batches), tuple=length, lead=lead),
+        BodyKind.PLACE,
+        follows=(followed + tuple(range(first, first + len(windows))), (None,) * output.rank),
+    )
+    return Map("gather", body, output)
+
+
+class GatherElements(Lowering):
+    """Reads one element per index; only the coordinate on the axis is replaced by it.
+
+    Where the page is silent: an index outside the axis gives 0.
+    """
+
+    desc = descs.GatherElements
+    shaders = ("indexing/gather_elements",)
+
+    @classmethod
+    def output_sizes(cls, desc: descs.GatherElements) -> Mapping[str, tuple[int, ...]]:
+        """The output has the index tensor's sizes."""
+        return {"output_tensor": desc.indices_tensor.sizes}
+
+    @classmethod
+    def check(cls, desc: descs.GatherElements) -> None:
+        """Axis, and the sizes of all tensors."""
+        check_axis(desc, "input_tensor")
+        check_sizes_beside_axis(desc, "indices_tensor", "input_tensor")
+        check_sizes(desc, "output_tensor", desc.indices_tensor.sizes, "indices_tensor.sizes")
+
+    @classmethod
+    def lower(cls, desc: descs.GatherElements, target: Target) -> Plan:
+        """One map."""
+        data = input_tensor(desc, "input_tensor", View.RAW)
+        indices = input_tensor(desc, "indices_tensor", View.INDEX)
+        axis, (indices, data, output) = merged_around_axis(desc.axis, indices, data, output_tensor(desc))
+        body = _along_axis(cls.shaders[0], axis, output, data, ("indices", indices))
+        return Plan(desc.operator, (Map("gather", body, output),))
+
+
+class ReverseSubsequences(Lowering):
+    """Reverses the beginning of each line along an axis, as far as a tensor of lengths says.
+
+    A length beyond the axis means the whole line.
+    """
+
+    desc = descs.ReverseSubsequences
+    shaders = ("indexing/reverse_subsequences",)
+
+    @classmethod
+    def output_sizes(cls, desc: descs.ReverseSubsequences) -> Mapping[str, tuple[int, ...]]:
         """The output has the input's sizes."""
         return {"output_tensor": desc.input_tensor.sizes}
 
     @classmethod
-    def check(cls, desc: descs.ScatterElements) -> None:
+    def check(cls, desc: descs.ReverseSubsequences) -> None:
         """Axis, and the sizes of all tensors."""
-        rank = desc.output_tensor.dimension_count
-        if desc.axis >= rank:
-            raise invalid(desc, "axis", f"must be below output_tensor's dimension count ({rank}), got {desc.axis}")
+        check_axis(desc, "input_tensor")
+        check_single_along_axis(desc, "sequence_lengths_tensor", "input_tensor")
         check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
-        for dimension, size in enumerate(desc.input_tensor.sizes):
-            given = desc.indices_tensor.sizes[dimension]
-            if dimension != desc.axis and given != size:
-                raise invalid(
-                    desc,
-                    f"indices_tensor.sizes[{dimension}]",
-                    f"must be input_tensor.sizes[{dimension}] ({size}), got {given}",
-                )
-        check_sizes(desc, "updates_tensor", desc.indices_tensor.sizes, "indices_tensor.sizes")
 
     @classmethod
-    def lower(cls, desc: descs.ScatterElements, target: Target) -> Plan:
-        """A copy, then a scatter; deterministic devices first mark the last update of each place."""
-        copy = Map("copy", identity(input_tensor(desc, "input_tensor", View.RAW)), output_tensor(desc))
-        axis, updates, indices, output = _merged_around_axis(desc)
-        values = constants(axis=axis)
-
-        def scatter(label: str, result: Tensor, schedule: ScatterSchedule, *marks: tuple[str, Tensor]) -> Scatter:
-            return Scatter(label, cls.shaders[0], updates, (("indices", indices), *marks), result, schedule, values)
-
-        if not target.deterministic:
-            return Plan(desc.operator, (copy, scatter("scatter", output, ScatterSchedule.STORE)))
-        marks = Tensor(Binding(Role.TEMPORARY, 0), DataType.UINT32, output.sizes, packed_strides(output.sizes))
-        clear = Map("clear marks", Body("layout/zero", DataType.UINT32, marks.sizes), marks)
-        steps: tuple[Step, ...] = (
-            copy,
-            clear,
-            scatter("mark", marks, ScatterSchedule.MARK),
-            scatter("scatter marked", output, ScatterSchedule.STORE_MARKED, ("marks", marks)),
-        )
-        return Plan(desc.operator, steps, (4 * math.prod(marks.sizes),))
+    def lower(cls, desc: descs.ReverseSubsequences, target: Target) -> Plan:
+        """One map. Lengths are read as indices into the axis: those beyond it come out as the largest number."""
+        data = input_tensor(desc, "input_tensor", View.RAW)
+        lengths = input_tensor(desc, "sequence_lengths_tensor", View.INDEX)
+        axis, (data, lengths, output) = merged_around_axis(desc.axis, data, lengths, output_tensor(desc))
+        body = _along_axis(cls.shaders[0], axis, output, data, ("lengths", lengths))
+        return Plan(desc.operator, (Map("reverse", body, output),))
 
 
-def _merged_around_axis(desc: descs.ScatterElements) -> tuple[int, Tensor, Tensor, Tensor]:
-    """Axis, updates, indices and output with the dimensions before and after the axis merged among themselves."""
-    updates = input_tensor(desc, "updates_tensor", View.RAW)
-    indices = input_tensor(desc, "indices_tensor", View.INDEX)
-    output = output_tensor(desc, view=View.RAW)
-    axis, tensors = desc.axis, (updates, indices, output)
-    before, outer = merge_dimensions(updates.sizes[:axis], *(tensor.strides[:axis] for tensor in tensors))
-    after, inner = merge_dimensions(updates.sizes[axis + 1 :], *(tensor.strides[axis + 1 :] for tensor in tensors))
-    merged = [
-        _view(tensor, (*before, tensor.sizes[axis], *after), (*outer[i], tensor.strides[axis], *inner[i]))
-        for i, tensor in enumerate(tensors)
-    ]
-    return len(before), merged[0], merged[1], merged[2]
+def _along_axis(file: str, axis: int, output: Tensor, data: Tensor, lookup: tuple[str, Tensor]) -> Body:
+    """A body that moves elements along an axis to where a tensor of lookups says."""
+    return Body(
+        file,
+        output.data_type,
+        output.sizes,
+        (("input", data), lookup),
+        constants(axis=axis),
+        BodyKind.PLACE,
+        follows=(shared_lookups(lookup[1], range(output.rank), axis), (None,) * output.rank),
+    )

@@ -1,65 +1,35 @@
-"""Operators that only lay data out anew: slices."""
+"""Operators that only lay data out anew: slices and tiles."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from dmlgpu import descs
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Body, Map, Plan, View
-from dmlgpu.target import Target
+from dmlgpu.kernels.moves import Affine, Move
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.operators.lowering import Lowering, check_sizes, invalid
+from dmlgpu.operators.moving import Moving
 
 
-class Slice1(Lowering):
+class Slice1(Moving):
     """A strided window of the input; a negative stride walks it from its end.
 
     The output may take fewer elements than the window offers, not more.
     """
 
     desc = descs.Slice1
-    shaders = ("layout/slice1",)
 
     @classmethod
     def check(cls, desc: descs.Slice1) -> None:
         """Windows lie inside the input, strides are not 0, the output fits the window."""
-        _check_length(desc, "input_window_offsets", len(desc.input_window_offsets))
-        windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=True)
-        for axis, (offset, window, stride) in enumerate(windows):
-            size, taken = desc.input_tensor.sizes[axis], desc.output_tensor.sizes[axis]
-            if window < 1:
-                raise invalid(desc, f"input_window_sizes[{axis}]", f"must be at least 1, got {window}")
-            if offset + window > size:
-                raise invalid(
-                    desc,
-                    f"input_window_offsets[{axis}] + input_window_sizes[{axis}]",
-                    f"must be at most input_tensor.sizes[{axis}] ({size}), got {offset} + {window} = {offset + window}",
-                )
-            if stride == 0:
-                raise invalid(desc, f"input_window_strides[{axis}]", "must not be 0")
-            reachable = 1 + (window - 1) // abs(stride)
-            if taken > reachable:
-                raise invalid(
-                    desc,
-                    f"output_tensor.sizes[{axis}]",
-                    f"must be at most 1 + (input_window_sizes[{axis}] - 1) / |input_window_strides[{axis}]|"
-                    f" (1 + ({window} - 1) / {abs(stride)} = {reachable}), got {taken}",
-                )
+        check_windows(desc, "input_tensor", "output_tensor")
 
     @classmethod
-    def lower(cls, desc: descs.Slice1, target: Target) -> Plan:
-        """One map over a view of the input."""
-        steps = desc.input_window_strides
-        windows = zip(desc.input_window_offsets, desc.input_window_sizes, steps, strict=True)
-        body = Body(
-            cls.shaders[0],
-            desc.output_tensor.data_type,
-            desc.output_tensor.sizes,
-            (("input", input_tensor(desc, "input_tensor", View.RAW)),),
-            follows=(tuple(axis if step == 1 else None for axis, step in enumerate(steps)),),
-            start=tuple(offset + (window - 1 if step < 0 else 0) for offset, window, step in windows),
-            step=steps,
-        )
-        return Plan(desc.operator, (Map("copy", body, output_tensor(desc)),))
+    def moves(cls, desc: descs.Slice1) -> tuple[Move, ...]:
+        """The window."""
+        sizes = desc.output_tensor.sizes
+        window = Affine.box(window_start(desc), desc.input_window_strides)
+        return (Move(sizes, window, Affine.box((0,) * len(sizes))),)
 
 
 class Slice(Lowering):
@@ -75,7 +45,7 @@ class Slice(Lowering):
     @classmethod
     def check(cls, desc: descs.Slice) -> None:
         """The box lies inside the input."""
-        _check_length(desc, "offsets", len(desc.offsets))
+        _check_length(desc, "offsets", "input_tensor")
         check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "sizes")
         for axis, (offset, size, stride) in enumerate(zip(desc.offsets, desc.sizes, desc.strides, strict=True)):
             if stride == 0:
@@ -102,7 +72,79 @@ class Slice(Lowering):
         )
 
 
-def _check_length(desc: descs.Slice | descs.Slice1, field: str, length: int) -> None:
-    count = desc.input_tensor.dimension_count
+class Tile(Moving):
+    """The input as often as ``repeats`` says along each dimension."""
+
+    desc = descs.Tile
+
+    @classmethod
+    def output_sizes(cls, desc: descs.Tile) -> Mapping[str, tuple[int, ...]]:
+        """Each size as often as it repeats."""
+        return {"output_tensor": tuple(map(int.__mul__, desc.input_tensor.sizes, desc.repeats))}
+
+    @classmethod
+    def check(cls, desc: descs.Tile) -> None:
+        """At least one repetition along each dimension; the output's sizes."""
+        _check_length(desc, "repeats", "input_tensor")
+        for axis, count in enumerate(desc.repeats):
+            if count < 1:
+                raise invalid(desc, f"repeats[{axis}]", f"must be at least 1, got {count}")
+        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "input_tensor.sizes * repeats")
+
+    @classmethod
+    def moves(cls, desc: descs.Tile) -> tuple[Move, ...]:
+        """Every place of the input in every repetition."""
+        space: dict[str, int] = {}
+        source: list[tuple[str, ...]] = []
+        place: list[tuple[str, ...]] = []
+        for axis, (size, count) in enumerate(zip(desc.input_tensor.sizes, desc.repeats, strict=True)):
+            repetition, within = f"repetition {axis}", f"place {axis}"
+            space |= {repetition: count, within: size}
+            source.append((within,))
+            place.append((repetition, within))
+        return (Move(tuple(space.values()), Affine.digits(space, source), Affine.digits(space, place)),)
+
+
+def window_start(desc: descs.Slice1 | descs.SliceGrad) -> tuple[int, ...]:
+    """The first element that each window's walk takes: its last one where the stride is negative."""
+    windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=True)
+    return tuple(offset + (size - 1 if stride < 0 else 0) for offset, size, stride in windows)
+
+
+def check_windows(desc: descs.Slice1 | descs.SliceGrad, whole: str, taken: str) -> None:
+    """Raise InvalidDescription unless windows lie inside a tensor and another takes no more than they offer.
+
+    Args:
+        desc: the description.
+        whole: the field of the tensor with the windows.
+        taken: the field of the tensor that holds their elements.
+    """
+    tensor, part = getattr(desc, whole), getattr(desc, taken)
+    _check_length(desc, "input_window_offsets", whole)
+    windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=True)
+    for axis, (offset, window, stride) in enumerate(windows):
+        if window < 1:
+            raise invalid(desc, f"input_window_sizes[{axis}]", f"must be at least 1, got {window}")
+        if offset + window > tensor.sizes[axis]:
+            raise invalid(
+                desc,
+                f"input_window_offsets[{axis}] + input_window_sizes[{axis}]",
+                f"must be at most {whole}.sizes[{axis}] ({tensor.sizes[axis]}),"
+                f" got {offset} + {window} = {offset + window}",
+            )
+        if stride == 0:
+            raise invalid(desc, f"input_window_strides[{axis}]", "must not be 0")
+        reachable = 1 + (window - 1) // abs(stride)
+        if part.sizes[axis] > reachable:
+            raise invalid(
+                desc,
+                f"{taken}.sizes[{axis}]",
+                f"must be at most 1 + (input_window_sizes[{axis}] - 1) / |input_window_strides[{axis}]|"
+                f" (1 + ({window} - 1) / {abs(stride)} = {reachable}), got {part.sizes[axis]}",
+            )
+
+
+def _check_length(desc: OperatorDesc, field: str, tensor: str) -> None:
+    count, length = getattr(desc, tensor).dimension_count, len(getattr(desc, field))
     if length != count:
-        raise invalid(desc, field, f"must have one entry per dimension of input_tensor ({count}), got {length}")
+        raise invalid(desc, field, f"must have one entry per dimension of {tensor} ({count}), got {length}")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from dmlgpu.enums import FeatureLevel
 from dmlgpu.errors import InvalidDescription, OperatorNotImplemented
+from dmlgpu.kernels.moves import Move
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Plan, Role, Tensor, View
 from dmlgpu.target import Target
@@ -47,6 +49,11 @@ class Lowering:
     def upgrade(cls, desc: Any) -> OperatorDesc | None:
         """The same work as a newer operator's description, or None."""
         return None
+
+    @classmethod
+    def moves(cls, desc: Any) -> tuple[Move, ...]:
+        """The parts of the outputs that are nothing but elements of the inputs; none where everything is computed."""
+        return ()
 
     @classmethod
     def lower(cls, desc: Any, target: Target) -> Plan:
@@ -107,6 +114,11 @@ def input_tensor(desc: OperatorDesc, field: str, view: View = View.COMPUTE) -> T
 def output_tensor(desc: OperatorDesc, field: str = "output_tensor", view: View = View.COMPUTE) -> Tensor:
     """An output field's tensor as kernels write it."""
     return _tensor(desc, field, Role.OUTPUT, view)
+
+
+def everywhere(tensor: Tensor, sizes: tuple[int, ...], element: int = 0) -> Tensor:
+    """One element of a tensor, so many elements behind the first, repeated over other sizes."""
+    return replace(tensor, sizes=sizes, strides=(0,) * len(sizes), offset=tensor.offset + element)
 
 
 def _tensor(desc: OperatorDesc, field: str, role: Role, view: View) -> Tensor:

@@ -9,15 +9,15 @@ quotient is infinite or NaN.)
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType, QuantizationType
 from dmlgpu.kernels.reduce import Reduction, reduce_steps
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, check_sizes, everywhere, input_tensor, invalid, output_tensor
 from dmlgpu.plan import Binding, Body, Constants, Map, Plan, Role, Source, Tensor, apply, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
@@ -28,7 +28,7 @@ NO_ZERO_POINT = "quantization/no_zero_point"
 FLOAT32 = DataType.FLOAT32
 
 
-def _limits(data_type: DataType) -> tuple[int, int]:
+def limits(data_type: DataType) -> tuple[int, int]:
     """Smallest and largest number of an integer type."""
     low = -(1 << (data_type.bits - 1)) if data_type.is_signed else 0
     return low, low + (1 << data_type.bits) - 1
@@ -39,7 +39,7 @@ def _no_zero_point(data_type: DataType, sizes: tuple[int, ...]) -> Body:
 
 
 def _quantizing(data_type: DataType) -> Constants:
-    low, high = _limits(data_type)
+    low, high = limits(data_type)
     return constants(compute=FLOAT32, low=low, high=high)
 
 
@@ -49,48 +49,54 @@ def _dequantizing(data_type: DataType) -> Constants:
     return constants(compute=FLOAT32, integer=integer)
 
 
-def _quantize(output: Tensor, values: Source, scale: Source, zero_point: Source | None) -> Map:
-    zero = zero_point or _no_zero_point(output.data_type, output.sizes)
-    body = apply(
-        QUANTIZE,
-        output.data_type,
-        output.sizes,
-        words=True,
-        values=_quantizing(output.data_type),
-        input=values,
-        scale=scale,
-        zero_point=zero,
-    )
-    return Map("map", body, output)
+def _linear(
+    file: str, output: Tensor, quantized: DataType, values: Constants, *, zero_point: Source | None, **inputs: Source
+) -> Map:
+    """One of the two bodies over elements with their scales and zero points."""
+    inputs["zero_point"] = zero_point or _no_zero_point(quantized, output.sizes)
+    return Map("map", apply(file, output.data_type, output.sizes, words=True, values=values, **inputs), output)
 
 
-def _dequantize(output: Tensor, values: Tensor, scale: Source, zero_point: Source | None) -> Map:
-    zero = zero_point or _no_zero_point(values.data_type, output.sizes)
-    body = apply(
-        DEQUANTIZE,
-        output.data_type,
-        output.sizes,
-        words=True,
-        values=_dequantizing(values.data_type),
-        input=values,
-        scale=scale,
-        zero_point=zero,
-    )
-    return Map("map", body, output)
+def _quantize(output: Tensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
+    values = _quantizing(output.data_type)
+    return _linear(QUANTIZE, output, output.data_type, values, input=source, scale=scale, zero_point=zero_point)
+
+
+def _dequantize(output: Tensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
+    values = _dequantizing(source.data_type)
+    return _linear(DEQUANTIZE, output, source.data_type, values, input=source, scale=scale, zero_point=zero_point)
+
+
+class _Linear(Lowering):
+    """A scale and a zero point, or none, for every element.
+
+    Class attributes:
+        step: the map over output, input, scale and zero point of equal sizes.
+    """
+
+    step: ClassVar[Callable[[Tensor, Tensor, Tensor, Tensor | None], Map]]
+
+    @classmethod
+    def tensors(cls, desc: Any) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Output, input, scale, zero point: of equal sizes, broadcast by their strides."""
+        zero_point = None if desc.zero_point_tensor is None else input_tensor(desc, "zero_point_tensor")
+        return output_tensor(desc), input_tensor(desc, "input_tensor"), input_tensor(desc, "scale_tensor"), zero_point
+
+    @classmethod
+    def lower(cls, desc: Any, target: Target) -> Plan:
+        """One map."""
+        return Plan(desc.operator, (cls.step(*cls.tensors(desc)),))
 
 
 # ---- a scale for every element (broadcast by strides)
 
 
-def _zero_point(desc: Any) -> Tensor | None:
-    return None if desc.zero_point_tensor is None else input_tensor(desc, "zero_point_tensor")
-
-
-class ElementWiseQuantizeLinear(Lowering):
+class ElementWiseQuantizeLinear(_Linear):
     """clamp(round(x / scale) + zero point); INT32 becomes float32 first."""
 
     desc = descs.ElementWiseQuantizeLinear
     shaders = (QUANTIZE, NO_ZERO_POINT)
+    step = staticmethod(_quantize)
 
     @classmethod
     def check(cls, desc: descs.ElementWiseQuantizeLinear) -> None:
@@ -101,30 +107,19 @@ class ElementWiseQuantizeLinear(Lowering):
             reason = f"must be {expected.name} for an input of {given.name}, got {scale.name}"
             raise invalid(desc, "scale_tensor.data_type", reason)
 
-    @classmethod
-    def lower(cls, desc: descs.ElementWiseQuantizeLinear, target: Target) -> Plan:
-        """One map."""
-        values, scale = input_tensor(desc, "input_tensor"), input_tensor(desc, "scale_tensor")
-        return Plan(desc.operator, (_quantize(output_tensor(desc), values, scale, _zero_point(desc)),))
 
-
-class ElementWiseDequantizeLinear(Lowering):
+class ElementWiseDequantizeLinear(_Linear):
     """(x - zero point) * scale; 32-bit differences are exact too, before they become float32."""
 
     desc = descs.ElementWiseDequantizeLinear
     shaders = (DEQUANTIZE, NO_ZERO_POINT)
-
-    @classmethod
-    def lower(cls, desc: descs.ElementWiseDequantizeLinear, target: Target) -> Plan:
-        """One map."""
-        values, scale = input_tensor(desc, "input_tensor"), input_tensor(desc, "scale_tensor")
-        return Plan(desc.operator, (_dequantize(output_tensor(desc), values, scale, _zero_point(desc)),))
+    step = staticmethod(_dequantize)
 
 
 # ---- a scale for every block
 
 
-class _InBlocks(Lowering):
+class _InBlocks(_Linear):
     """What QUANTIZE and DEQUANTIZE share; their pages say nothing but types.
 
     The quantisation tensors are the scale and, for SCALE_ZERO_POINT, the zero point, of equal sizes. In each dimension
@@ -200,6 +195,7 @@ class Quantize(_InBlocks):
 
     desc = descs.Quantize
     shaders = (QUANTIZE, NO_ZERO_POINT)
+    step = staticmethod(_quantize)
 
     @classmethod
     def check(cls, desc: descs.Quantize) -> None:
@@ -207,28 +203,19 @@ class Quantize(_InBlocks):
         super().check(desc)
         cls.check_types(desc, "input_tensor", "output_tensor")
 
-    @classmethod
-    def lower(cls, desc: descs.Quantize, target: Target) -> Plan:
-        """One map over views."""
-        return Plan(desc.operator, (_quantize(*cls.tensors(desc)),))
-
 
 class Dequantize(_InBlocks):
     """(q - zero point) * scale, scales by blocks; the output has the scale's type."""
 
     desc = descs.Dequantize
     shaders = (DEQUANTIZE, NO_ZERO_POINT)
+    step = staticmethod(_dequantize)
 
     @classmethod
     def check(cls, desc: descs.Dequantize) -> None:
         """Also the types of scale and zero point."""
         super().check(desc)
         cls.check_types(desc, "output_tensor", "input_tensor")
-
-    @classmethod
-    def lower(cls, desc: descs.Dequantize, target: Target) -> Plan:
-        """One map over views."""
-        return Plan(desc.operator, (_dequantize(*cls.tensors(desc)),))
 
 
 # ---- arithmetic
@@ -240,11 +227,6 @@ def _one_element(desc: OperatorDesc, *fields: str) -> None:
         tensor = getattr(desc, field)
         if tensor is not None and tensor.element_count != 1:
             raise invalid(desc, f"{field}.sizes", f"must hold 1 element, got {list(tensor.sizes)}")
-
-
-def _everywhere(tensor: Tensor, sizes: tuple[int, ...], element: int = 0) -> Tensor:
-    """One element of a tensor, repeated."""
-    return replace(tensor, sizes=sizes, strides=(0,) * len(sizes), offset=element)
 
 
 class ElementWiseQuantizedLinearAdd(Lowering):
@@ -282,7 +264,7 @@ class ElementWiseQuantizedLinearAdd(Lowering):
             follows=((None,) * parameters.rank,) * count,
             words=True,
         )
-        scalars = {name: _everywhere(parameters, output.sizes, place) for place, name in enumerate(cls.scalars)}
+        scalars = {name: everywhere(parameters, output.sizes, place) for place, name in enumerate(cls.scalars)}
         body = apply(
             cls.shaders[0],
             output.data_type,
@@ -341,8 +323,8 @@ class DynamicQuantizeLinear(Lowering):
         span = Tensor(Binding(Role.TEMPORARY, 0), FLOAT32, one, (1,) * len(one), lanes=2)
         reduction = Reduction(cls.shaders[1], FLOAT32, 2, words=True)
         steps, scratch = reduce_steps(reduction, values, range(values.rank), span, target, temporary=1)
-        smallest, largest = (_everywhere(replace(span, lanes=1), one, element) for element in (0, 1))
-        low, high = _limits(output.data_type)
+        smallest, largest = (everywhere(replace(span, lanes=1), one, element) for element in (0, 1))
+        low, high = limits(output.data_type)
         steps_of_scale = constants(steps=high - low)
         find_scale = apply(
             cls.shaders[2], FLOAT32, one, words=True, values=steps_of_scale, smallest=smallest, largest=largest
@@ -356,7 +338,7 @@ class DynamicQuantizeLinear(Lowering):
             smallest=smallest,
             scale=scale,
         )
-        repeated = (_everywhere(tensor, output.sizes) for tensor in (scale, zero))
+        repeated = (everywhere(tensor, output.sizes) for tensor in (scale, zero))
         maps = (Map("scale", find_scale, scale), Map("zero point", find_zero, zero))
         return Plan(
             desc.operator,

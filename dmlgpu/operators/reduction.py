@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.errors import OperatorNotImplemented
 from dmlgpu.kernels.reduce import Reduction, reduce_steps
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, check_axes, check_sizes, input_tensor, output_tensor
@@ -46,8 +47,8 @@ def _extremum(desc: descs.Argmin | descs.Argmax, order: str) -> Reduction:
     decreasing = desc.axis_direction is AxisDirection.DECREASING
     values = constants(order=order, decreasing=decreasing)
     if desc.input_tensor.data_type.bits == 64:
-        return Reduction("reduction/argmin_wide", DataType.UINT32, 4, words=True, constants=values)
-    return Reduction("reduction/argmin", DataType.UINT32, 2, words=True, constants=values)
+        return Reduction("reduction/argmin_wide", DataType.UINT32, 4, words=True, constants=values, ordered=True)
+    return Reduction("reduction/argmin", DataType.UINT32, 2, words=True, constants=values, ordered=True)
 
 
 class Argmin(_AlongAxes):
@@ -74,29 +75,63 @@ class Argmax(_AlongAxes):
         return cls.plan(desc, _extremum(desc, "descending"), target)
 
 
-class Reduce(_AlongAxes):
-    """SUM: floats in float32 with their rounding errors kept, whatever the length of a row; integers wrap around.
+_NEWER: Mapping[ReduceFunction, type[descs.Argmin | descs.Argmax]] = {
+    ReduceFunction.ARGMIN: descs.Argmin,
+    ReduceFunction.ARGMAX: descs.Argmax,
+}
 
-    The other functions but ARGMIN and ARGMAX are refused by name as not implemented yet.
+
+def _float_reduction(name: str, lanes: int, accumulator: DataType = DataType.FLOAT32) -> Reduction:
+    return Reduction(f"reduction/reduce_{name}", accumulator, lanes, words=True)
+
+
+_FLOATS: Mapping[ReduceFunction, Reduction] = {
+    ReduceFunction.AVERAGE: _float_reduction("average", 4),
+    ReduceFunction.L1: _float_reduction("l1_float", 2),
+    ReduceFunction.L2: _float_reduction("l2", 4),
+    ReduceFunction.LOG_SUM: _float_reduction("log_sum", 4),
+    ReduceFunction.LOG_SUM_EXP: _float_reduction("log_sum_exp", 4),
+    ReduceFunction.MAX: _float_reduction("max", 1),
+    ReduceFunction.MIN: _float_reduction("min", 1),
+    ReduceFunction.MULTIPLY: _float_reduction("multiply_float", 4, DataType.UINT32),
+    ReduceFunction.SUM: _float_reduction("sum_float", 2),
+    ReduceFunction.SUM_SQUARE: _float_reduction("sum_square_float", 4),
+}
+
+_INTEGERS: Mapping[ReduceFunction, str] = {
+    ReduceFunction.L1: "reduction/reduce_l1",
+    ReduceFunction.MAX: "reduction/reduce_max",
+    ReduceFunction.MIN: "reduction/reduce_min",
+    ReduceFunction.MULTIPLY: "reduction/reduce_multiply",
+    ReduceFunction.SUM: "reduction/reduce_sum",
+    ReduceFunction.SUM_SQUARE: "reduction/reduce_sum_square",
+}
+
+
+class Reduce(_AlongAxes):
+    """All functions, of elements along any set of axes. Where the page is silent:
+
+    Floats are computed in float32 and rounded once to the output's type. Sums (SUM, AVERAGE, L1, L2, SUM_SQUARE,
+    LOG_SUM, LOG_SUM_EXP) keep the rounding error of every addition, whatever the length of a row; SUM is infinite or
+    NaN where its partial sums exceed float32. The other functions neither overflow nor underflow before their result
+    does: AVERAGE and LOG_SUM add large numbers in larger units, L2 and SUM_SQUARE square in units that fit, LOG_SUM_EXP
+    shifts by the largest element so far, MULTIPLY takes exponents apart from significands.
+
+    NaN makes every result NaN but those of ARGMIN and ARGMAX. MIN and MAX take -0 for smaller than 0. LOG_SUM of a
+    negative sum is NaN; LOG_SUM_EXP of nothing but negative infinity is negative infinity.
+
+    Integers wrap around, also |x| of the smallest one (L1).
     """
 
     desc = descs.Reduce
-    shaders = ("reduction/reduce_sum", "reduction/reduce_sum_float")
-
-    @classmethod
-    def check(cls, desc: descs.Reduce) -> None:
-        """Axes, output sizes, and a function that is implemented."""
-        if desc.function not in (ReduceFunction.SUM, ReduceFunction.ARGMIN, ReduceFunction.ARGMAX):
-            raise OperatorNotImplemented(f"REDUCE with function {desc.function.name}")
-        super().check(desc)
+    shaders = tuple(dict.fromkeys([*(reduction.file for reduction in _FLOATS.values()), *_INTEGERS.values()]))
 
     @classmethod
     def upgrade(cls, desc: descs.Reduce) -> OperatorDesc | None:
         """ARGMIN and ARGMAX have operators of their own since 3_0."""
-        newer = {ReduceFunction.ARGMIN: descs.Argmin, ReduceFunction.ARGMAX: descs.Argmax}.get(desc.function)
-        if newer is None:
+        if desc.function not in _NEWER:
             return None
-        return newer(
+        return _NEWER[desc.function](
             input_tensor=desc.input_tensor,
             output_tensor=desc.output_tensor,
             axes=desc.axes,
@@ -105,8 +140,26 @@ class Reduce(_AlongAxes):
 
     @classmethod
     def lower(cls, desc: descs.Reduce, target: Target) -> Plan:
-        """A sum."""
+        """One reduction."""
         data_type = desc.input_tensor.data_type
         if data_type.is_float:
-            return cls.plan(desc, Reduction("reduction/reduce_sum_float", DataType.FLOAT32, 2, words=True), target)
-        return cls.plan(desc, Reduction("reduction/reduce_sum", data_type, 1, words=False), target)
+            return cls.plan(desc, _of_floats(desc), target)
+        return cls.plan(desc, _of_integers(desc.function, data_type), target)
+
+
+def _of_floats(desc: descs.Reduce) -> Reduction:
+    """FLOAT16 is computed in float32 too."""
+    reduction = _FLOATS[desc.function]
+    if desc.function is not ReduceFunction.AVERAGE:
+        return reduction
+    terms = math.prod(desc.input_tensor.sizes[axis] for axis in desc.axes)
+    return replace(reduction, constants=constants(terms=terms))
+
+
+def _of_integers(function: ReduceFunction, data_type: DataType) -> Reduction:
+    """Narrow integers are accumulated in 32 bits."""
+    file = _INTEGERS[function]
+    if function is ReduceFunction.L1 and not data_type.is_signed:
+        file = _INTEGERS[ReduceFunction.SUM]
+    wide = data_type if data_type.bits >= 32 else DataType.INT32 if data_type.is_signed else DataType.UINT32
+    return Reduction(file, wide, 1, words=False)

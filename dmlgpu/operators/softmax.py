@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.reduce import Reduction, canonical_steps
-from dmlgpu.kernels.rows import RowOperation, canonical_rows, repeated, row_steps
+from dmlgpu.kernels.rows import RowOperation, canonical_rows, repeated, row_operation, row_sizes, row_steps
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, check_axes, input_tensor, invalid, output_tensor
 from dmlgpu.plan import Binding, Body, Map, Plan, Role, Stage, Tensor, constants
@@ -51,7 +51,7 @@ class ActivationSoftmax1(_Stable):
 
     desc = descs.ActivationSoftmax1
     shaders = ("softmax/activation_softmax1", "softmax/maximum", "softmax/exponential", "softmax/total")
-    operation = RowOperation(
+    operation = row_operation(
         (_MAXIMUM, Stage("total", "softmax/total", 2, "softmax/exponential")), "softmax/activation_softmax1"
     )
 
@@ -61,7 +61,7 @@ class ActivationLogSoftmax1(_Stable):
 
     desc = descs.ActivationLogSoftmax1
     shaders = ("softmax/activation_log_softmax1", "softmax/maximum", "softmax/exponential", "softmax/log_total")
-    operation = RowOperation(
+    operation = row_operation(
         (_MAXIMUM, Stage("log_total", "softmax/log_total", 2, "softmax/exponential")),
         "softmax/activation_log_softmax1",
     )
@@ -79,8 +79,9 @@ class ActivationHardmax1(_AlongAxes):
     @classmethod
     def lower(cls, desc: descs.ActivationHardmax1, target: Target) -> Plan:
         """ARGMAX, then a map that compares places and does not read the input again."""
-        source, axes, output = canonical_rows(input_tensor(desc, "input_tensor"), desc.axes, output_tensor(desc))
-        sizes = tuple(1 if axis in axes else size for axis, size in enumerate(source.sizes))
+        tensors = input_tensor(desc, "input_tensor"), output_tensor(desc)
+        (source, output), axes = canonical_rows(tensors, desc.axes)
+        sizes = row_sizes(source.sizes, axes)
         first = Tensor(Binding(Role.TEMPORARY, 0), DataType.UINT32, sizes, packed_strides(sizes))
         order = constants(order="descending", decreasing=False)
         argmax = Reduction("reduction/argmin", DataType.UINT32, 2, words=True, constants=order)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,58 +16,25 @@ from dmlgpu.reference.registry import reference
 Array = NDArray[Any]
 
 
-@reference(descs.ElementWiseLogicalAnd)
-def element_wise_logical_and(desc: descs.ElementWiseLogicalAnd, a_tensor: Array, b_tensor: Array) -> Array:
-    """Whether both elements are true."""
-    return np.logical_and(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
+def _truth(desc_class: Any, function: np.ufunc) -> Callable[[Any, Array, Array], Array]:
+    """What an operator computes, from a truth of two numbers; any comparison with NaN is false."""
+
+    @reference(desc_class)
+    def evaluate(desc: Any, a_tensor: Array, b_tensor: Array) -> Array:
+        return function(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
+
+    evaluate.__name__ = desc_class.operator.lower()
+    return evaluate
 
 
-@reference(descs.ElementWiseLogicalOr)
-def element_wise_logical_or(desc: descs.ElementWiseLogicalOr, a_tensor: Array, b_tensor: Array) -> Array:
-    """Whether one of the elements is true."""
-    return np.logical_or(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
-
-
-@reference(descs.ElementWiseLogicalXor)
-def element_wise_logical_xor(desc: descs.ElementWiseLogicalXor, a_tensor: Array, b_tensor: Array) -> Array:
-    """Whether exactly one of the elements is true."""
-    return np.logical_xor(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
-
-
-@reference(descs.ElementWiseLogicalEquals)
-def element_wise_logical_equals(desc: descs.ElementWiseLogicalEquals, a_tensor: Array, b_tensor: Array) -> Array:
-    """``a == b``; NaN is equal to nothing."""
-    return np.equal(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
-
-
-@reference(descs.ElementWiseLogicalGreaterThan)
-def element_wise_logical_greater_than(
-    desc: descs.ElementWiseLogicalGreaterThan, a_tensor: Array, b_tensor: Array
-) -> Array:
-    """``a > b``."""
-    return np.greater(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
-
-
-@reference(descs.ElementWiseLogicalLessThan)
-def element_wise_logical_less_than(desc: descs.ElementWiseLogicalLessThan, a_tensor: Array, b_tensor: Array) -> Array:
-    """``a < b``."""
-    return np.less(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
-
-
-@reference(descs.ElementWiseLogicalGreaterThanOrEqual)
-def element_wise_logical_greater_than_or_equal(
-    desc: descs.ElementWiseLogicalGreaterThanOrEqual, a_tensor: Array, b_tensor: Array
-) -> Array:
-    """``a >= b``."""
-    return np.greater_equal(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
-
-
-@reference(descs.ElementWiseLogicalLessThanOrEqual)
-def element_wise_logical_less_than_or_equal(
-    desc: descs.ElementWiseLogicalLessThanOrEqual, a_tensor: Array, b_tensor: Array
-) -> Array:
-    """``a <= b``."""
-    return np.less_equal(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
+element_wise_logical_and = _truth(descs.ElementWiseLogicalAnd, np.logical_and)
+element_wise_logical_or = _truth(descs.ElementWiseLogicalOr, np.logical_or)
+element_wise_logical_xor = _truth(descs.ElementWiseLogicalXor, np.logical_xor)
+element_wise_logical_equals = _truth(descs.ElementWiseLogicalEquals, np.equal)
+element_wise_logical_greater_than = _truth(descs.ElementWiseLogicalGreaterThan, np.greater)
+element_wise_logical_less_than = _truth(descs.ElementWiseLogicalLessThan, np.less)
+element_wise_logical_greater_than_or_equal = _truth(descs.ElementWiseLogicalGreaterThanOrEqual, np.greater_equal)
+element_wise_logical_less_than_or_equal = _truth(descs.ElementWiseLogicalLessThanOrEqual, np.less_equal)
 
 
 @reference(descs.ElementWiseLogicalNot)

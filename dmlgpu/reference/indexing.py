@@ -1,4 +1,4 @@
-"""Operators that read or write at places given by an index tensor.
+"""Operators that read or write at places given by an index tensor, or by one of lengths.
 
 Indices outside a dimension are undocumented; here a gather yields 0 for them and a scatter drops the update. Signed
 indices count from the end when negative: signed index types exist from feature level 3_0 on, and so does this rule.
@@ -32,7 +32,31 @@ def _positions(indices: Array, extent: int) -> tuple[NDArray[np.int64], NDArray[
 
 def _last_dimensions(array: Array, count: int) -> Array:
     """The view of the last ``count`` dimensions; those before have size 1."""
-    return array[(0,) * (array.ndim - count)]
+    return array.reshape(array.shape[array.ndim - count :])
+
+
+def _zero_outside(gathered: Array, inside: NDArray[np.bool_]) -> Array:
+    """The bits, 0 where not inside; ``inside`` lacks the last dimensions."""
+    mask = inside.reshape(inside.shape + (1,) * (gathered.ndim - inside.ndim))
+    return np.where(mask, gathered, gathered.dtype.type(0))
+
+
+@reference(descs.Gather)
+def gather(desc: descs.Gather, input_tensor: Array, indices_tensor: Array) -> Array:
+    """``out[a, j, b] = input[a, indices[j], b]``, a and b the coordinates before and after the axis."""
+    indices = _last_dimensions(indices_tensor, desc.index_dimensions)
+    positions, inside = _positions(indices, input_tensor.shape[desc.axis])
+    blocks = np.moveaxis(as_bits(input_tensor), desc.axis, 0)[positions]
+    picked = np.moveaxis(_zero_outside(blocks, inside), range(indices.ndim), range(desc.axis, desc.axis + indices.ndim))
+    return np.ascontiguousarray(picked).view(input_tensor.dtype).reshape(desc.output_tensor.sizes)
+
+
+@reference(descs.GatherElements)
+def gather_elements(desc: descs.GatherElements, input_tensor: Array, indices_tensor: Array) -> Array:
+    """``out[c] = input[c with c[axis] = indices[c]]``."""
+    positions, inside = _positions(indices_tensor, input_tensor.shape[desc.axis])
+    gathered = np.take_along_axis(as_bits(input_tensor), positions, desc.axis)
+    return _zero_outside(gathered, inside).view(input_tensor.dtype)
 
 
 def _gather_nd(source: Array, indices: Array, batch_dimension_count: int) -> Array:
@@ -45,9 +69,7 @@ def _gather_nd(source: Array, indices: Array, batch_dimension_count: int) -> Arr
         positions, valid = _positions(indices[..., position], extent)
         lookup.append(positions)
         inside &= valid
-    gathered = np.asarray(as_bits(source)[tuple(lookup)])
-    mask = inside.reshape(inside.shape + (1,) * (gathered.ndim - inside.ndim))
-    return np.where(mask, gathered, gathered.dtype.type(0)).view(source.dtype)
+    return _zero_outside(np.asarray(as_bits(source)[tuple(lookup)]), inside).view(source.dtype)
 
 
 @reference(descs.GatherNd1)
@@ -66,6 +88,12 @@ def gather_nd(desc: descs.GatherNd, input_tensor: Array, indices_tensor: Array) 
     return _gather_nd(source, indices, 0).reshape(desc.output_tensor.sizes)
 
 
+def _last_of_each(places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each place that occurs, where it occurs last."""
+    _, from_end = np.unique(places[::-1], return_index=True)
+    return places.size - 1 - from_end
+
+
 @reference(descs.ScatterElements)
 def scatter_elements(
     desc: descs.ScatterElements, input_tensor: Array, indices_tensor: Array, updates_tensor: Array
@@ -77,8 +105,44 @@ def scatter_elements(
     positions, inside = _positions(indices_tensor, input_tensor.shape[desc.axis])
     coordinates = list(np.broadcast_arrays(*np.indices(indices_tensor.shape, sparse=True)))
     coordinates[desc.axis] = positions
-    targets = np.ravel_multi_index(tuple(c[inside] for c in coordinates), input_tensor.shape)
+    places = np.ravel_multi_index(tuple(c[inside] for c in coordinates), input_tensor.shape)
+    last = _last_of_each(places)
     output = as_bits(input_tensor).reshape(math.prod(input_tensor.shape)).copy()
-    # Assigning through a flat list of repeated indices leaves the last value; the mask kept row-major order.
-    output[targets] = as_bits(updates_tensor)[inside]
+    output[places[last]] = as_bits(updates_tensor)[inside][last]
     return output.view(input_tensor.dtype).reshape(input_tensor.shape)
+
+
+@reference(descs.ScatterNd)
+def scatter_nd(desc: descs.ScatterNd, input_tensor: Array, indices_tensor: Array, updates_tensor: Array) -> Array:
+    """A copy of the input, then one block overwritten per coordinate tuple; the last of several updates stays."""
+    sizes = input_tensor.shape[input_tensor.ndim - desc.input_dimension_count :]
+    tuples = _last_dimensions(indices_tensor, desc.indices_dimension_count)
+    tuples = tuples.reshape(-1, tuples.shape[-1])
+    length = tuples.shape[1]
+    found = [_positions(tuples[:, d], sizes[d]) for d in range(length)]
+    inside = np.logical_and.reduce([valid for _, valid in found])
+    places = np.ravel_multi_index(tuple(positions[inside] for positions, _ in found), sizes[:length])
+    last = _last_of_each(places)
+    output = as_bits(input_tensor).reshape(math.prod(sizes[:length]), math.prod(sizes[length:])).copy()
+    output[places[last]] = as_bits(updates_tensor).reshape(tuples.shape[0], -1)[inside][last]
+    return output.view(input_tensor.dtype).reshape(input_tensor.shape)
+
+
+@reference(descs.OneHot)
+def one_hot(desc: descs.OneHot, indices_tensor: Array, values_tensor: Array) -> Array:
+    """The second value where the index along the axis says, the first elsewhere; all off for an index outside."""
+    sizes = desc.output_tensor.sizes
+    positions, inside = _positions(indices_tensor, sizes[desc.axis])
+    places = np.arange(sizes[desc.axis]).reshape([-1 if d == desc.axis else 1 for d in range(len(sizes))])
+    off, on = as_bits(values_tensor).ravel()[:2]
+    return np.where((places == positions) & inside, on, off).view(values_tensor.dtype)
+
+
+@reference(descs.ReverseSubsequences)
+def reverse_subsequences(desc: descs.ReverseSubsequences, input_tensor: Array, sequence_lengths_tensor: Array) -> Array:
+    """The first elements of each line in reverse order, the rest as they are."""
+    size = input_tensor.shape[desc.axis]
+    lengths = np.minimum(sequence_lengths_tensor, sequence_lengths_tensor.dtype.type(size)).astype(np.int64)
+    places = np.arange(size).reshape([-1 if d == desc.axis else 1 for d in range(input_tensor.ndim)])
+    mirrored = np.where(places < lengths, lengths - 1 - places, places)
+    return np.take_along_axis(as_bits(input_tensor), mirrored, desc.axis).view(input_tensor.dtype)

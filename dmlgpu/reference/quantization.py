@@ -24,7 +24,7 @@ def _limits(data_type: DataType) -> tuple[int, int]:
     return low, low + 2**data_type.bits - 1
 
 
-def _quantize(quotient: Array, zero_point: Array | int, data_type: DataType) -> Array:
+def quantized(quotient: Array, zero_point: Array | int, data_type: DataType) -> Array:
     """Rounded (halves to even), shifted, saturated; NaN counts as 0."""
     whole = np.clip(np.nan_to_num(np.rint(quotient), nan=0.0), -(2.0**20), 2.0**20).astype(np.int64)
     return np.clip(whole + np.int64(zero_point), *_limits(data_type)).astype(data_type.numpy)
@@ -45,7 +45,7 @@ def element_wise_quantize_linear(
 ) -> Array:
     """``clamp(round(x / scale) + zero_point)``."""
     quotient = input_tensor.astype(F32) / scale_tensor.astype(F32)
-    return _quantize(quotient, _or_zero(zero_point_tensor), desc.output_tensor.data_type)
+    return quantized(quotient, _or_zero(zero_point_tensor), desc.output_tensor.data_type)
 
 
 @reference(descs.ElementWiseDequantizeLinear)
@@ -68,7 +68,7 @@ def quantize(desc: descs.Quantize, input_tensor: Array, quantization_tensors: tu
     """``clamp(round(x / scale) + zero_point)``, scale and zero point by blocks."""
     scale, *zero = (_enlarged(tensor, input_tensor.shape) for tensor in quantization_tensors)
     quotient = input_tensor.astype(F32) / scale.astype(F32)
-    return _quantize(quotient, zero[0] if zero else 0, desc.output_tensor.data_type)
+    return quantized(quotient, zero[0] if zero else 0, desc.output_tensor.data_type)
 
 
 @reference(descs.Dequantize)
@@ -84,7 +84,7 @@ def element_wise_quantized_linear_add(desc: descs.ElementWiseQuantizedLinearAdd,
     a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = tensors
     first = (a.astype(np.int64) - _or_zero(a_zero)).astype(F32) * a_scale
     second = (b.astype(np.int64) - _or_zero(b_zero)).astype(F32) * b_scale
-    return _quantize((first + second) / scale, _or_zero(zero), desc.output_tensor.data_type)
+    return quantized((first + second) / scale, _or_zero(zero), desc.output_tensor.data_type)
 
 
 @reference(descs.DynamicQuantizeLinear)
@@ -96,7 +96,7 @@ def dynamic_quantize_linear(desc: descs.DynamicQuantizeLinear, input_tensor: Arr
     known = np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf)
     smallest, largest = min(known.min(), F32(0)), max(known.max(), F32(0))
     scale = F32(1) if smallest == largest else (largest - smallest) / F32(high - low)
-    zero_point = _quantize(np.asarray(F32(low) - smallest / scale), 0, data_type)
+    zero_point = quantized(np.asarray(F32(low) - smallest / scale), 0, data_type)
     one = desc.output_scale_tensor.sizes
-    elements = _quantize(values / scale, zero_point, data_type)
+    elements = quantized(values / scale, zero_point, data_type)
     return elements, np.full(one, scale, F32), zero_point.reshape(one)

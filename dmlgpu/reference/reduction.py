@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from dmlgpu import descs
 from dmlgpu.enums import AxisDirection, ReduceFunction
-from dmlgpu.errors import OperatorNotImplemented
 from dmlgpu.reference.registry import reference
+from dmlgpu.tensor import TensorDesc
 
 Array = NDArray[Any]
 
@@ -31,31 +31,96 @@ def _position(rows: Array, best: Array, direction: AxisDirection) -> Array:
     return rows.shape[-1] - 1 - candidates[..., ::-1].argmax(-1)
 
 
+def _place(rows: Array, extreme: np.ufunc, direction: AxisDirection = AxisDirection.INCREASING) -> Array:
+    return _position(rows, extreme.reduce(rows, -1), direction)
+
+
+def _shaped(result: Array, output: TensorDesc) -> Array:
+    return result.reshape(output.sizes).astype(output.data_type.numpy)
+
+
 @reference(descs.Argmin)
 def argmin(desc: descs.Argmin, input_tensor: Array) -> Array:
     """Place of the smallest element along the axes. NaN is skipped; in a line of NaN the first (last) place wins."""
-    rows = _rows(input_tensor, desc.axes)
-    places = _position(rows, np.fmin.reduce(rows, -1), desc.axis_direction)
-    return places.reshape(desc.output_tensor.sizes).astype(desc.output_tensor.data_type.numpy)
+    return _shaped(_place(_rows(input_tensor, desc.axes), np.fmin, desc.axis_direction), desc.output_tensor)
 
 
 @reference(descs.Argmax)
 def argmax(desc: descs.Argmax, input_tensor: Array) -> Array:
     """Place of the largest element along the axes. NaN is skipped; in a line of NaN the first (last) place wins."""
-    rows = _rows(input_tensor, desc.axes)
-    places = _position(rows, np.fmax.reduce(rows, -1), desc.axis_direction)
-    return places.reshape(desc.output_tensor.sizes).astype(desc.output_tensor.data_type.numpy)
+    return _shaped(_place(_rows(input_tensor, desc.axes), np.fmax, desc.axis_direction), desc.output_tensor)
+
+
+# ---- REDUCE: each function of rows along the last dimension, floats as float64
+
+
+def _sum(rows: Array) -> Array:
+    """The sum; that of integers modulo 2^bits."""
+    return rows.sum(-1, dtype=rows.dtype)
+
+
+def _product(rows: Array) -> Array:
+    """The product; that of floats by halves, exponents apart, so that nothing overflows on the way."""
+    if rows.dtype.kind != "f":
+        return rows.prod(-1, dtype=rows.dtype)
+    significands, exponents = _split(rows)
+    while significands.shape[-1] > 1:
+        if significands.shape[-1] % 2:
+            odd = [(0, 0)] * (rows.ndim - 1) + [(0, 1)]
+            significands, exponents = np.pad(significands, odd, constant_values=1), np.pad(exponents, odd)
+        significands, more = _split(significands[..., ::2] * significands[..., 1::2])
+        exponents = exponents[..., ::2] + exponents[..., 1::2] + more
+    return np.ldexp(significands[..., 0], exponents[..., 0].clip(-5000, 5000))
+
+
+def _split(array: Array) -> tuple[Array, Array]:
+    """Significands and exponents; what is not finite stays a significand."""
+    significands, exponents = np.frexp(array)
+    return significands, np.where(np.isfinite(array), exponents, 0)
+
+
+def _smallest(rows: Array) -> Array:
+    """The smallest element; NaN if there is one; -0 rather than 0."""
+    smallest = rows.min(-1)
+    if rows.dtype.kind != "f":
+        return smallest
+    has_negative_zero = ((rows == 0) & np.signbit(rows)).any(-1)
+    return np.where((smallest == 0) & has_negative_zero, -0.0, smallest)
+
+
+def _largest(rows: Array) -> Array:
+    """The largest element; NaN if there is one; 0 rather than -0."""
+    return -_smallest(-rows) if rows.dtype.kind == "f" else rows.max(-1)
+
+
+def _log_sum_exp(rows: Array) -> Array:
+    """log(sum(e^x)), by the largest element m: m + log(1 + the sum of e^(x - m) over the others)."""
+    place = rows.argmax(-1)[..., np.newaxis]  # NaN is largest for NumPy
+    largest = np.take_along_axis(rows, place, -1)
+    terms = np.exp(rows - largest)
+    np.put_along_axis(terms, place, 0, -1)
+    return np.where(np.isfinite(largest[..., 0]), largest[..., 0] + np.log1p(terms.sum(-1)), largest[..., 0])
+
+
+_FUNCTIONS: dict[ReduceFunction, Callable[[Array], Array]] = {
+    ReduceFunction.ARGMAX: lambda rows: _place(rows, np.fmax),
+    ReduceFunction.ARGMIN: lambda rows: _place(rows, np.fmin),
+    ReduceFunction.AVERAGE: lambda rows: rows.mean(-1),
+    ReduceFunction.L1: lambda rows: _sum(np.abs(rows)),
+    ReduceFunction.L2: lambda rows: np.sqrt(_sum(rows * rows)),
+    ReduceFunction.LOG_SUM: lambda rows: np.log(_sum(rows)),
+    ReduceFunction.LOG_SUM_EXP: _log_sum_exp,
+    ReduceFunction.MAX: _largest,
+    ReduceFunction.MIN: _smallest,
+    ReduceFunction.MULTIPLY: _product,
+    ReduceFunction.SUM: _sum,
+    ReduceFunction.SUM_SQUARE: lambda rows: _sum(rows * rows),
+}
 
 
 @reference(descs.Reduce)
 def reduce(desc: descs.Reduce, input_tensor: Array) -> Array:
-    """SUM along the axes: floats in float64, integers wrap.
-
-    Raises:
-        OperatorNotImplemented: for the other functions.
-    """
-    if desc.function is not ReduceFunction.SUM:
-        raise OperatorNotImplemented(f"{desc.operator} with function {desc.function.name}")
-    wide = np.float64 if input_tensor.dtype.kind == "f" else input_tensor.dtype
-    total = _rows(input_tensor, desc.axes).sum(-1, dtype=wide)
-    return total.reshape(desc.output_tensor.sizes).astype(desc.output_tensor.data_type.numpy)
+    """The function of the elements along the axes: floats in float64, rounded once; integers wrap."""
+    rows = _rows(input_tensor, desc.axes)
+    rows = rows.astype(np.float64) if rows.dtype.kind == "f" else rows
+    return _shaped(_FUNCTIONS[desc.function](rows), desc.output_tensor)

@@ -9,7 +9,7 @@ from typing import Any
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Binding, Body, BodyKind, Source, Tensor, View, mapping
+from dmlgpu.plan import Binding, Body, BodyKind, Held, Source, Tensor, View, mapping
 from dmlgpu.target import Target
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.expressions import Value, f32_literal
@@ -127,7 +127,7 @@ class Builder:
         """The accessor of a source, in memory or virtual."""
         if isinstance(source, Tensor):
             return self.load(name, source, words)
-        own = source.words or (words and source.kind is BodyKind.ELEMENT)
+        own = source.words or (words and source.kind is not BodyKind.APPLY)
         kind, lanes = self._kind(source, raw, own), source.lanes
         value = f"{self._virtual(source, raw, own)}element(at)"
         if raw:
@@ -177,8 +177,9 @@ class Builder:
         accessors = [self.source(name, source, raw, words) for name, source in body.inputs]
         values = {**mapping(body.inputs), **mapping(body.constants)}
         if body.start:
-            values |= {"start": body.start, "step": body.step}
-        return "".join(accessors) + templates.render(body.file, output=body, **values)
+            values |= {"start": body.start, "steps": body.steps}
+        text = "".join(accessors) + templates.render(body.file, output=body, **values)
+        return text + templates.render("access/placed") if body.kind is BodyKind.PLACE else text
 
     def between(self, expression: str, given: Scalar, wanted: Scalar, lanes: int) -> str:
         """A value from the adapter's own type for it to the one that every adapter has, or back."""
@@ -199,7 +200,29 @@ class Builder:
         """Straight-line values, each computed once: nested calls would double with every level of sharing."""
         region = _Region(self, raw)
         result = region.value(root, root.words, is_root=True)
-        return "".join(region.accessors) + templates.render("access/region", values=region.values, result=result)
+        return "".join(region.accessors) + templates.render(
+            "access/region", parameters=(), values=region.values, result=result
+        )
+
+    def epilogue(self, body: Body, held: DataType) -> str:
+        """Text that defines ``finish(at, product)``: an element-wise tree with a leaf ``Held`` of that type."""
+        region = _Region(self, raw=False)
+        result = region.value(body, body.words, is_root=True)
+        product = vector(scalar_of(held, self.target, words=True), body.lanes)
+        text = templates.render("access/epilogue", values=region.values, result=result, product=product)
+        return "".join(region.accessors) + text
+
+    def element_of(self, body: Body, given: Mapping[Tensor, str]) -> str:
+        """Text that defines ``element(at, ...)`` for an element-wise tree, with more arguments: the units, in float32, of
+        some of its leaves, under these names."""
+        region = _Region(self, raw=False, given=given)
+        result = region.value(body, body.words, is_root=True)
+        parameters = [
+            (name, vector(scalar_of(leaf.data_type, self.target, words=True), body.lanes))
+            for leaf, name in given.items()
+        ]
+        text = templates.render("access/region", parameters=parameters, values=region.values, result=result)
+        return "".join(region.accessors) + text
 
     def apply_function(self, body: Body, kinds: Mapping[str, Scalar]) -> str:
         """The name of the function that an ``apply`` body defines for these input types; equal texts share one."""
@@ -230,8 +253,8 @@ class Builder:
 class _Region:
     """The values of one region, in the order they are computed."""
 
-    def __init__(self, builder: Builder, raw: bool):
-        self.builder, self.raw = builder, raw
+    def __init__(self, builder: Builder, raw: bool, given: Mapping[Tensor, str] | None = None):
+        self.builder, self.raw, self.given = builder, raw, given or {}
         self.accessors: list[str] = []
         self.values: list[tuple[str, str]] = []
         self._memo: dict[tuple[int, bool], str] = {}
@@ -253,6 +276,12 @@ class _Region:
         return self._memo[key]
 
     def _loaded(self, source: Source, words: bool) -> str:
+        if isinstance(source, Tensor) and source in self.given:
+            target = self.builder.target
+            own, wanted = (scalar_of(source.data_type, target, choice) for choice in (True, words))
+            return self.builder.between(self.given[source], own, wanted, abs(source.lanes))
+        if isinstance(source, Held):
+            return "product"
         name = f"i{len(self.accessors)}"
         self.accessors.append(self.builder.source(name, source, self.raw, words))
         return f"{name}_load(at)"

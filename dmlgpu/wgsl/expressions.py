@@ -81,6 +81,8 @@ class Value:
     def __neg__(self) -> Value:
         if self.kind is Scalar.U32:
             return self._with(f"(0u - {self})")
+        if self.text.startswith("-"):
+            return self._with(self.text[1:])  # a literal; two signs in a row are WGSL's decrement
         return self._with(f"negate_words({self})" if self.kind.is_words else f"(-{self})")
 
     def _combine(self, operator: str, other: Operand) -> Value:

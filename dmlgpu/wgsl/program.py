@@ -47,7 +47,8 @@ def own_inputs(desc: OperatorDesc, executed: Program, target: Target) -> Program
 def _redirect(slot: Slot, owned: dict[int, Slot]) -> Slot:
     if slot.role is not Role.INPUT or slot.index not in owned:
         return slot
-    return replace(owned[slot.index], size=slot.size)
+    held = owned[slot.index]
+    return replace(held, offset=held.offset + slot.offset, size=slot.size)
 
 
 def _copy_in(operator: str, number: int, slot: Slot, target: Target) -> Kernel:

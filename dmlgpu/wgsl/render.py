@@ -80,5 +80,5 @@ def _slot(binding: Binding, tensors: tuple[Tensor, ...], target: Target, arenas:
             f" but {target.name!r} binds at most {target.max_binding_size:,} at once"
         )
     if binding.role in arenas:
-        return Slot(binding.role, 0, arenas[binding.role].offsets[binding.index], size)
-    return Slot(binding.role, binding.index, 0, size)
+        return Slot(binding.role, 0, arenas[binding.role].offsets[binding.index] + binding.offset, size)
+    return Slot(binding.role, binding.index, binding.offset, size)

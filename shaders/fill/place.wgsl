@@ -1,12 +1,13 @@
-// The row-major number of each element. Along the dimension that is packed into units, if any, a coordinate counts units.
+// A number for each element that counts up by so much along each dimension, modulo 2^32: with packed strides the row-major
+// place. Along the dimension that is packed into units, if any, a coordinate counts units.
 fn element(at: output_at) -> output_t {
     var place = 0u;
     # for dimension in range(output.rank)
-    place += at[{{ dimension }}] * {{ steps[dimension] * (output.lanes if dimension == packed else 1) }}u;
+    place += at[{{ dimension }}] * {{ steps[dimension] * (output.lanes if dimension == packed else 1) % 2 ** 32 }}u;
     # endfor
     # if output.lanes == 1
     return place;
     # else
-    return output_t({% for lane in range(output.lanes) %}place + {{ lane * steps[packed] }}u{{ ", " if not loop.last }}{% endfor %});
+    return output_t({% for lane in range(output.lanes) %}place + {{ lane * steps[packed] % 2 ** 32 }}u{{ ", " if not loop.last }}{% endfor %});
     # endif
 }

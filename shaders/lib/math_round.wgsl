@@ -1,4 +1,4 @@
-// Rounding to integers, remainders, signs and extremes: all exact, by integer arithmetic where an adapter's own floats
+// Rounding to integers, remainders and extremes: all exact, by integer arithmetic where an adapter's own floats
 // would flush subnormals or lose a zero's sign.
 
 // Towards zero.
@@ -32,13 +32,6 @@ fn round_half_away_f32(x: f32) -> f32 {
     let whole = truncate_f32(x);
     let fraction = size_of_f32(x) - size_of_f32(whole);
     return select(whole, with_sign_f32(size_of_f32(whole) + 1.0, x), fraction >= 0.5);
-}
-
-// -1, 0 or 1; NaN stays NaN.
-fn sign_f32(x: f32) -> f32 {
-    let bits = bitcast<u32>(x);
-    let one = bitcast<f32>((bits & 0x80000000u) | 0x3f800000u);
-    return select(select(one, x, is_nan_f32(x)), 0.0, (bits & 0x7fffffffu) == 0u);
 }
 
 // The smaller value; NaN if there is one.

@@ -7,6 +7,8 @@ fn handle(number: u32) {
     var at: output_at;
     if (locate(number, &at)) { exchange(output_unit(at), output_bits(element(at))); }
 }
+{% elif walk.keeps %}
+{% include "schedules/kept_words" %}
 {% elif walk.by_words %}
 fn part(number: u32) -> u32 {
     var at: output_at;
@@ -16,9 +18,9 @@ fn part(number: u32) -> u32 {
 fn handle(word: u32) {
     var bits = 0u;
     # for place in range(32 // unit_bits)
-    bits |= part(word * {{ 32 // unit_bits }}u + {{ place }}u) << {{ place * unit_bits }}u;
+    bits |= part(word * {{ 32 // unit_bits }}u + {{ (place - walk.first) % 2 ** 32 }}u) << {{ place * unit_bits }}u;
     # endfor
-    buffer{{ slot }}[output_base() + word] = bits;
+    buffer{{ slot }}[output_base() + {{ walk.word }}u + word] = bits;
 }
 {% else %}
 fn handle(number: u32) {

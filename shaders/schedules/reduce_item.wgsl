@@ -1,5 +1,5 @@
-// The lifted element with a number, in row-major order over the reduced dimensions, of the row that `at` names.
-fn item(at: output_at, index: u32) -> acc_t {
+// The unit with a number, in row-major order over the reduced dimensions, of the row that `at` names.
+fn item(at: output_at, index: u32) -> input_t {
     var source: input_at;
     # for dimension in range(input.rank) if dimension not in axes
     source[{{ dimension }}] = at[{{ dimension }}];
@@ -13,5 +13,5 @@ fn item(at: output_at, index: u32) -> acc_t {
     rest = rest / {{ input.sizes[dimension] }}u;
     # endif
     # endfor
-    return lift(input_load(source), index);
+    return input_load(source);
 }

@@ -1,7 +1,8 @@
-// REDUCE, partial: each of {{ parts }} invocations of a row merges every {{ parts }}-th element, neighbours reading neighbours.
+// REDUCE, partial: each of {{ runs * together }} invocations of a row merges a share of its units.
+{% import "schedules/reduce_lanes" as row with context %}
 fn element(at: output_at) -> output_t {
-    let first = at[{{ output.rank - 1 }}];
-    var acc = item(at, first);
-    for (var index = first + {{ parts }}u; index < {{ count }}u; index += {{ parts }}u) { acc = merge(acc, item(at, index)); }
-    return acc;
+    let share = at[{{ output.rank - 1 }}];
+{{ row.share_bounds() }}
+{{ row.walk_row("first", together, "end") }}
+    return acc0;
 }

@@ -1,6 +1,6 @@
 // REDUCE, serial: one invocation walks the whole row.
+{% import "schedules/reduce_lanes" as row with context %}
 fn element(at: output_at) -> output_t {
-    var acc = item(at, 0u);
-    for (var index = 1u; index < {{ count }}u; index++) { acc = merge(acc, item(at, index)); }
-    return finish(acc);
+{{ row.walk_row("0u", 1, count ~ "u") }}
+    return finish(acc0);
 }

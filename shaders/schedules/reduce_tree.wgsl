@@ -1,5 +1,6 @@
 // REDUCE, tree: one workgroup per unit of the output (per 32-bit word, where units are smaller). Each invocation merges
-// every {{ launch.workgroup }}-th element, then halves are merged in workgroup memory.
+// every {{ launch.workgroup }}-th unit of the row, then halves are merged in workgroup memory.
+{% import "schedules/reduce_lanes" as row with context %}
 {% include "schedules/locate" %}
 {% if walk.exchange %}
 {% include "schedules/exchange" %}
@@ -7,9 +8,8 @@
 var<workgroup> parts: array<acc_t, {{ launch.workgroup }}>;
 fn merge_row(at: output_at, me: u32) {
     if (me < {{ count }}u) {
-        var acc = item(at, me);
-        for (var index = me + {{ launch.workgroup }}u; index < {{ count }}u; index += {{ launch.workgroup }}u) { acc = merge(acc, item(at, index)); }
-        parts[me] = acc;
+{{ row.walk_row("me", launch.workgroup, count ~ "u") }}
+        parts[me] = acc0;
     }
     workgroupBarrier();
     for (var half = {{ launch.workgroup // 2 }}u; half > 0u; half = half / 2u) {

@@ -1,4 +1,12 @@
-// What the schedules of ROWS say about one lane of a unit: its lifted value in a stage, and the results of earlier stages.
+// What the schedules of ROWS say about one lane of a unit: its lifted value in a stage, and the results of earlier stages;
+// about the results of a stage; and about a whole unit of the output.
 {% macro arguments(unit, names, lane) %}{{ unit }}{{ lane.part }}{% for name in names %}, {{ name }}{{ lane.result }}{% endfor %}{% endmacro %}
 {% macro lifted(stage, unit, lane) %}{{ stage.name }}_lift({% if stage.prepare %}{{ stage.prepare }}({{ arguments(unit, stage.before, lane) }}){% else %}{{ unit }}{{ lane.part }}{% endif %}, 0u){% endmacro %}
-{% macro computed(names, unit) %}output_t({% for lane in lanes %}{{ apply }}({{ arguments(unit, names, lane) }}){% if not loop.last %}, {% endif %}{% endfor %}){% endmacro %}
+{% macro finished(stage, suffix, acc) %}
+    let {{ stage.name }}{{ suffix }} = {{ stage.name }}_finish({{ acc }});
+    # for name, part in stage.parts
+    let {{ name }}{{ suffix }} = {{ stage.name }}{{ suffix }}.{{ part }};
+    # endfor
+{%- endmacro %}
+{% macro result(name) %}{% if across %}output_t({% for lane in lanes %}{{ ", " if not loop.first }}{{ name }}{{ lane.result }}{% endfor %}){% else %}output_t({{ name }}){% endif %}{% endmacro %}
+{% macro computed(place, unit) %}element({{ place }}, {{ unit }}{% for name in names %}, {{ result(name) }}{% endfor %}{% for name in fixed %}, {{ name }}{% endfor %}){% endmacro %}

@@ -1,5 +1,5 @@
 // ROWS, serial: one invocation takes a whole row (or, with lanes across rows, several), again and again: once for each stage,
-// and once to compute its elements.
+// and once to compute its elements. Long rows are merged in tiles, so that rounding errors do not grow with their length.
 {% import "schedules/row_macros" as row with context %}
 {% include "schedules/locate" %}
 {% include "schedules/row_unit" %}
@@ -14,26 +14,47 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     # for lane in lanes
     var {{ stage.name }}_acc{{ lane.number }} = {{ row.lifted(stage, "first", lane) }};
     # endfor
+    # if units <= tile
     for (var index = 1u; index < {{ units }}u; index++) {
         let unit = input_load(unit_at(at, index));
         # for lane in lanes
         {{ stage.name }}_acc{{ lane.number }} = {{ stage.name }}_merge({{ stage.name }}_acc{{ lane.number }}, {{ row.lifted(stage, "unit", lane) }});
         # endfor
     }
+    # else
+    for (var start = 1u; start < {{ units }}u; start += {{ tile }}u) {
+        let opening = input_load(unit_at(at, start));
+        # for lane in lanes
+        var {{ stage.name }}_tile{{ lane.number }} = {{ row.lifted(stage, "opening", lane) }};
+        # endfor
+        for (var index = start + 1u; index < min(start + {{ tile }}u, {{ units }}u); index++) {
+            let unit = input_load(unit_at(at, index));
+            # for lane in lanes
+            {{ stage.name }}_tile{{ lane.number }} = {{ stage.name }}_merge({{ stage.name }}_tile{{ lane.number }}, {{ row.lifted(stage, "unit", lane) }});
+            # endfor
+        }
+        # for lane in lanes
+        {{ stage.name }}_acc{{ lane.number }} = {{ stage.name }}_merge({{ stage.name }}_acc{{ lane.number }}, {{ stage.name }}_tile{{ lane.number }});
+        # endfor
+    }
+    # endif
     # if across
     # for lane in lanes
-    let {{ stage.name }}{{ lane.result }} = {{ stage.name }}_finish({{ stage.name }}_acc{{ lane.number }});
+{{ row.finished(stage, lane.result, stage.name ~ "_acc" ~ lane.number) }}
     # endfor
     # else
     # for lane in lanes[1:]
     {{ stage.name }}_acc0 = {{ stage.name }}_merge({{ stage.name }}_acc0, {{ stage.name }}_acc{{ lane.number }});
     # endfor
-    let {{ stage.name }} = {{ stage.name }}_finish({{ stage.name }}_acc0);
+{{ row.finished(stage, "", stage.name ~ "_acc0") }}
     # endif
+    # endfor
+    # for name in fixed
+    let {{ name }} = {{ name }}_load(at);
     # endfor
     for (var index = 0u; index < {{ units }}u; index++) {
         let place = unit_at(at, index);
         let unit = input_load(place);
-        buffer{{ slot }}[output_base() + output_unit(place)] = output_bits({{ row.computed(names, "unit") }});
+        buffer{{ slot }}[output_base() + output_unit(place)] = output_bits({{ row.computed("place", "unit") }});
     }
 }

@@ -49,18 +49,22 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         if (me < half && me + half < {{ units }}u) { {{ stage.name }}_parts[me] = {{ stage.name }}_merge({{ stage.name }}_parts[me], {{ stage.name }}_parts[me + half]); }
         workgroupBarrier();
     }
-    let {{ stage.name }} = {{ stage.name }}_finish({{ stage.name }}_parts[0]);
+{{ row.finished(stage, "", stage.name ~ "_parts[0]") }}
+    # endfor
+    # for name in fixed
+    let {{ name }} = {{ name }}_load(at);
     # endfor
     # for unit in range(held)
     if (me < {{ units - unit * launch.workgroup }}u) {
-        buffer{{ slot }}[output_base() + output_unit(unit_at(at, me + {{ unit * launch.workgroup }}u))] = output_bits({{ row.computed(names, "held" ~ unit) }});
+        let place = unit_at(at, me + {{ unit * launch.workgroup }}u);
+        buffer{{ slot }}[output_base() + output_unit(place)] = output_bits({{ row.computed("place", "held" ~ unit) }});
     }
     # endfor
     # if not held
     for (var index = me; index < {{ units }}u; index += {{ launch.workgroup }}u) {
         let place = unit_at(at, index);
         let unit = input_load(place);
-        buffer{{ slot }}[output_base() + output_unit(place)] = output_bits({{ row.computed(names, "unit") }});
+        buffer{{ slot }}[output_base() + output_unit(place)] = output_bits({{ row.computed("place", "unit") }});
     }
     # endif
 }

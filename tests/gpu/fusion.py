@@ -16,6 +16,7 @@ from dmlgpu import wgsl
 from dmlgpu.backend import Range, Resources
 from dmlgpu.enums import DataType
 from dmlgpu.gpu import GpuBackend
+from dmlgpu.kernels.sources import diagonal
 from dmlgpu.plan import Body, Map, Plan, Role, Source, Tensor, View, apply, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
@@ -115,7 +116,7 @@ def slice1(a: Node, start: Sequence[int], step: Sequence[int], sizes: Sequence[i
         (("input", a.source),),
         follows=(follows,),
         start=tuple(start),
-        step=tuple(step),
+        steps=diagonal(step),
     )
     places = [first + s * np.arange(n) for first, s, n in zip(start, step, sizes, strict=True)]
     return Node(body, a.value[np.ix_(*places)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,30 +11,57 @@ import pytest
 from numpy.typing import NDArray
 
 from dmlgpu import descs, reference
-from dmlgpu.conformance.tolerance import Tolerance, Ulp, compare
+from dmlgpu.conformance.tolerance import CORRECTLY_ROUNDED, Tolerance, Ulp, compare
 from dmlgpu.device.device import Device
 from dmlgpu.device.evaluate import evaluate
-from dmlgpu.enums import DataType
+from dmlgpu.enums import DataType, FeatureLevel, IsInfinityMode, RoundingMode
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators import activation, functions
+from dmlgpu.operators import activation, arithmetic, comparison, elementwise, functions
 from dmlgpu.operators.lowering import Lowering, lowering
 from dmlgpu.schema import loader
 from dmlgpu.target import AdapterInfo
 from dmlgpu.tensor import TensorDesc
 
 HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
-UNUSUAL = {"Alpha": 0.75, "Beta": -0.5, "Exponent": 1.5}
+UNUSUAL = {"Alpha": 0.75, "Beta": -0.5, "Exponent": 1.5, "Min": -1.5, "Max": 2.5}
 """Attributes whose usual value the pages don't give."""
+MODES: dict[str, Any] = {"DML_ROUNDING_MODE": RoundingMode, "DML_IS_INFINITY_MODE": IsInfinityMode}
+FUNCTIONS = (functions, activation)
+ARITHMETIC = (arithmetic, comparison, elementwise)
 
 
-def unary_operators() -> list[str]:
-    """Operators of the two families that take one float16 tensor."""
-    found = []
-    for module in (functions, activation):
-        for item in vars(module).values():
-            if isinstance(item, type) and issubclass(item, Lowering) and "desc" in vars(item):
-                found += [item.desc.operator] if len(item.desc.input_fields) == 1 else []
-    return sorted(set(found))
+def unary_operators(*modules: ModuleType) -> list[str]:
+    """Operators of some families that take one tensor, which may be of float16."""
+    lowerings = [item for module in modules for item in vars(module).values() if isinstance(item, type)]
+    names = {item.desc.operator for item in lowerings if issubclass(item, Lowering) and "desc" in vars(item)}
+    return sorted(name for name in names if len(inputs := tensors(name)) == 1 and DataType.FLOAT16 in inputs[0].types)
+
+
+def tensors(operator: str) -> list[loader.TensorSupport]:
+    """What the newest feature level says of an operator's inputs."""
+    schema = loader.operator(operator)
+    support = schema.support_at(FeatureLevel.LEVEL_6_4)
+    return [support[field.name] for field in schema.tensor_fields if field.kind is loader.FieldKind.INPUT]
+
+
+def of_halves(operator: str) -> Iterator[OperatorDesc]:
+    """Descriptions over all float16 values, one for every member of an enumeration."""
+    schema = loader.operator(operator)
+    members = [(None, None)]
+    attributes: dict[str, Any] = {}
+    for field in schema.python_fields:
+        if field.type in ("FLOAT", "SCALAR_UNION"):
+            attributes[field.python_name] = schema.defaults.get(field.name, UNUSUAL.get(field.name))
+        elif field.type == "DML_TENSOR_DATA_TYPE":
+            attributes[field.python_name] = DataType.FLOAT16
+        elif field.type in MODES:
+            members = [(field.python_name, member) for member in MODES[field.type]]
+    results = schema.support_at(FeatureLevel.LEVEL_6_4)["OutputTensor"].types
+    output = TensorDesc(DataType.FLOAT16 if DataType.FLOAT16 in results else DataType.UINT8, HALVES.shape)
+    tensor = TensorDesc(DataType.FLOAT16, HALVES.shape)
+    for name, member in members:
+        chosen = {} if name is None else {name: member}
+        yield descs.by_name(operator)(input_tensor=tensor, output_tensor=output, **attributes, **chosen)
 
 
 @pytest.fixture(scope="module")
@@ -52,18 +80,20 @@ def check(device: Device, desc: OperatorDesc, inputs: list[NDArray[Any]], tolera
 
 
 def test_the_families_are_found() -> None:
-    assert len(unary_operators()) == 35
-    assert all(lowering(operator).shaders for operator in unary_operators())
+    assert (len(unary_operators(*FUNCTIONS)), len(unary_operators(*ARITHMETIC))) == (35, 14)
+    assert all(lowering(operator).shaders for operator in unary_operators(*FUNCTIONS))
 
 
-@pytest.mark.parametrize("operator", unary_operators())
-def test_all_halves(device: Device, operator: str) -> None:
-    schema = loader.operator(operator)
-    fields = [field for field in schema.python_fields if field.type == "FLOAT"]
-    attributes = {field.python_name: schema.defaults.get(field.name, UNUSUAL.get(field.name)) for field in fields}
-    tensor = TensorDesc(DataType.FLOAT16, HALVES.shape)
-    desc = descs.by_name(operator)(input_tensor=tensor, output_tensor=tensor, **attributes)
-    check(device, desc, [HALVES], Ulp(1))
+@pytest.mark.parametrize("operator", unary_operators(*FUNCTIONS))
+def test_functions_of_all_halves(device: Device, operator: str) -> None:
+    for desc in of_halves(operator):
+        check(device, desc, [HALVES], Ulp(1))
+
+
+@pytest.mark.parametrize("operator", unary_operators(*ARITHMETIC))
+def test_arithmetic_on_all_halves(device: Device, operator: str) -> None:
+    for desc in of_halves(operator):
+        check(device, desc, [HALVES], CORRECTLY_ROUNDED)
 
 
 def power(base: NDArray[Any], exponent: NDArray[Any]) -> OperatorDesc:

@@ -38,6 +38,60 @@ def scatter_elements(source: Array, indices: Array, updates: Array, axis: int) -
     return out
 
 
+def gather(source: Array, indices: Array, axis: int) -> Array:
+    """``out[a, j, b] = source[a, indices[j], b]``; 0 where an index is out of range."""
+    before, size, after = source.shape[:axis], source.shape[axis], source.shape[axis + 1 :]
+    out = np.zeros((*before, *indices.shape, *after), source.dtype)
+    for place in np.ndindex(out.shape):
+        index = int(indices[place[axis : axis + indices.ndim]])
+        index += size if index < 0 else 0
+        if 0 <= index < size:
+            out[place] = source[(*place[:axis], index, *place[axis + indices.ndim :])]
+    return out
+
+
+def gather_elements(source: Array, indices: Array, axis: int) -> Array:
+    """``out[c] = source[c with c[axis] = indices[c]]``; 0 where an index is out of range."""
+    out = np.zeros(indices.shape, source.dtype)
+    for place in np.ndindex(indices.shape):
+        index = int(indices[place])
+        index += source.shape[axis] if index < 0 else 0
+        if 0 <= index < source.shape[axis]:
+            out[place] = source[(*place[:axis], index, *place[axis + 1 :])]
+    return out
+
+
+def scatter_nd(source: Array, indices: Array, updates: Array) -> Array:
+    """A copy of the input; ``out[indices[j, 0], ..., indices[j, k - 1]] = updates[j]`` in row-major order."""
+    out = source.copy()
+    for place in np.ndindex(indices.shape[:-1]):
+        target = [int(i) + (n if i < 0 else 0) for i, n in zip(indices[place], source.shape, strict=False)]
+        if all(0 <= i < n for i, n in zip(target, source.shape, strict=False)):
+            out[tuple(target)] = updates[place]
+    return out
+
+
+def one_hot(indices: Array, size: int, axis: int, off: Any, on: Any) -> Array:
+    """``off`` everywhere but, on each line along an axis where the indices have size 1, at the index."""
+    out = np.full((*indices.shape[:axis], size, *indices.shape[axis + 1 :]), off)
+    for place in np.ndindex(indices.shape):
+        index = int(indices[place])
+        index += size if index < 0 else 0
+        if 0 <= index < size:
+            out[(*place[:axis], index, *place[axis + 1 :])] = on
+    return out
+
+
+def reverse_subsequences(source: Array, lengths: Array, axis: int) -> Array:
+    """The first elements of each line along an axis reversed."""
+    out = source.copy()
+    for place in np.ndindex(lengths.shape):
+        line = (*place[:axis], slice(None), *place[axis + 1 :])
+        length = min(int(lengths[place]), source.shape[axis])
+        out[line] = list(reversed(source[line][:length])) + list(source[line][length:])
+    return out
+
+
 def best_place(line: list[Any], *, largest: bool, last: bool) -> int:
     """Index of the best number of a line, NaN skipped; of the first or last of equals; all NaN: the first or last."""
     numbers = [(value, place) for place, value in enumerate(line) if not math.isnan(value)]

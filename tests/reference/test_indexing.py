@@ -1,4 +1,4 @@
-"""GATHER_ND, GATHER_ND1 and SCATTER_ELEMENTS against plain loops, ONNX's evaluator and onnxruntime."""
+"""The gathers and REVERSE_SUBSEQUENCES against plain loops, ONNX's evaluator, onnxruntime and NumPy."""
 
 import numpy as np
 import pytest
@@ -119,65 +119,143 @@ def test_one_bad_coordinate_of_a_tuple_empties_the_window():
     np.testing.assert_array_equal(gather(source, np.array([[2, 3], [2, 4], [3, 0]])), [[23, 24], [0, 0], [0, 0]])
 
 
-def scatter(source, indices, updates, axis):
-    desc = descs.ScatterElements(
-        input_tensor=tensor(source),
-        indices_tensor=tensor(indices),
-        updates_tensor=tensor(updates),
-        output_tensor=tensor(source),
-        axis=axis,
+def gather_blocks(source, indices, axis):
+    """GATHER, with leading 1s where the tensors differ in rank."""
+    output = (*source.shape[:axis], *indices.shape, *source.shape[axis + 1 :])
+    rank = max(source.ndim, indices.ndim, len(output))
+
+    def padded(shape, dtype):
+        return TensorDesc(DataType.from_numpy(dtype), (1,) * (rank - len(shape)) + tuple(shape))
+
+    desc = descs.Gather(
+        input_tensor=padded(source.shape, source.dtype),
+        indices_tensor=padded(indices.shape, indices.dtype),
+        output_tensor=padded(output, source.dtype),
+        axis=axis + rank - source.ndim,
+        index_dimensions=indices.ndim,
     )
-    before = source.copy()
-    result = run(desc, source, indices, updates)
-    np.testing.assert_array_equal(bits(source), bits(before))
-    return result
+    result = run(desc, source.reshape(desc.input_tensor.sizes), indices.reshape(desc.indices_tensor.sizes))
+    return result.reshape(output)
 
 
-@given(sizes(4, 4), st.integers(0, 3), st.integers(1, 7), st.sampled_from(INDEX_TYPES), st.integers(0, 2**32 - 1))
-def test_scatter_elements_follows_the_formula(shape, axis, count, index_type, seed):
+def drawn_indices(seed, shape, extent, index_type, margin=0):
+    """Indices of a type, some of them negative where it is signed, and out of range by as much as the margin."""
+    low = -extent - margin if index_type.is_signed else 0
+    return np.random.default_rng(seed).integers(low, extent + margin, shape).astype(index_type.numpy)
+
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+@given(sizes(4, 4), st.integers(0, 3), sizes(3, 3, fewest=0), st.sampled_from(INDEX_TYPES), SEEDS)
+def test_gather_follows_the_formula(shape, axis, picked, index_type, seed):
     axis %= len(shape)
-    rng = np.random.default_rng(seed)
-    updated = (*shape[:axis], count, *shape[axis + 1 :])
-    low = -shape[axis] - 2 if index_type.is_signed else 0
-    indices = rng.integers(low, shape[axis] + 2, updated).astype(index_type.numpy)
-    source, updates = numbered(shape), -numbered(updated)
-    expected = oracles.scatter_elements(source, indices, updates, axis)
-    np.testing.assert_array_equal(scatter(source, indices, updates, axis), expected)
+    source = numbered(shape)
+    indices = drawn_indices(seed, picked, shape[axis], index_type, margin=2)
+    np.testing.assert_array_equal(gather_blocks(source, indices, axis), oracles.gather(source, indices, axis))
 
 
 @pytest.mark.parametrize("evaluate", [onnx_reference, onnx_runtime])
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_scatter_elements_agrees_with_onnx(evaluate, axis):
-    rng = np.random.default_rng(axis)
-    shape = (4, 5, 6)
-    source = rng.standard_normal(shape).astype(np.float32)
-    updates = rng.standard_normal(shape).astype(np.float32)
-    indices = np.argsort(rng.random(shape), axis)
-    indices[rng.random(shape) < 0.5] -= shape[axis]
-    expected = evaluate("ScatterElements", [source, indices, updates], axis=axis)
-    np.testing.assert_array_equal(scatter(source, indices, updates, axis), expected)
+@pytest.mark.parametrize("picked", [(), (4,), (2, 3)])
+def test_gather_agrees_with_onnx(evaluate, axis, picked):
+    source = np.random.default_rng(axis).standard_normal((3, 4, 5)).astype(np.float32)
+    indices = drawn_indices(axis, picked, source.shape[axis], DataType.INT64)
+    expected = evaluate("Gather", [source, indices], axis=axis)
+    np.testing.assert_array_equal(gather_blocks(source, indices, axis), expected)
 
 
 @pytest.mark.parametrize("data_type", ALL_TYPES)
-def test_scatter_agrees_with_put_along_axis_and_moves_bits(data_type):
-    rng = np.random.default_rng(5)
-    source, updates = (
-        rng.integers(0, 256, (6, 9, data_type.bits // 8), np.uint8).view(data_type.numpy)[..., 0] for _ in "ab"
+def test_gather_agrees_with_take_and_moves_bits(data_type):
+    raw = np.random.default_rng(3).integers(0, 256, (6, 9, data_type.bits // 8), np.uint8)
+    source = raw.view(data_type.numpy)[..., 0]
+    order = np.array([[5, 0], [3, 3]], np.uint32)
+    np.testing.assert_array_equal(bits(gather_blocks(source, order, 1)), np.take(bits(source), order, axis=1))
+
+
+@pytest.mark.parametrize("index", [3, -4, 2**31 - 1, -(2**31), 2**32, -(2**32), 2**63 - 1, -(2**63)])
+def test_gather_gives_zeros_for_an_index_outside(index):
+    source = numbered((3, 2), DataType.INT16)
+    np.testing.assert_array_equal(gather_blocks(source, np.array([1, index]), 0), [[3, 4], [0, 0]])
+
+
+def gather_elements(source, indices, axis):
+    desc = descs.GatherElements(
+        input_tensor=tensor(source),
+        indices_tensor=tensor(indices),
+        output_tensor=TensorDesc(DataType.from_numpy(source.dtype), indices.shape),
+        axis=axis,
     )
-    indices = np.argsort(rng.random((6, 9)), axis=1)
-    expected = bits(source).copy()
-    np.put_along_axis(expected, indices, bits(updates), axis=1)
-    np.testing.assert_array_equal(bits(scatter(source, indices, updates, 1)), expected)
+    return run(desc, source, indices)
 
 
-def test_the_last_of_several_updates_stays():
-    source = np.zeros((2, 3), np.float32)
-    indices = np.array([[1, 1, 1], [2, 0, 2]])
-    updates = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
-    np.testing.assert_array_equal(scatter(source, indices, updates, 1), [[0, 3, 0], [5, 0, 6]])
+@given(sizes(4, 4), st.integers(0, 3), st.integers(1, 6), st.sampled_from(INDEX_TYPES), SEEDS)
+def test_gather_elements_follows_the_formula(shape, axis, count, index_type, seed):
+    axis %= len(shape)
+    source = numbered(shape)
+    indices = drawn_indices(seed, (*shape[:axis], count, *shape[axis + 1 :]), shape[axis], index_type, margin=2)
+    expected = oracles.gather_elements(source, indices, axis)
+    np.testing.assert_array_equal(gather_elements(source, indices, axis), expected)
 
 
-@pytest.mark.parametrize("index", [2, -3, 2**32, -(2**32), 2**63 - 1, -(2**63)])
-def test_an_update_outside_is_dropped(index):
-    source = np.array([5, 6], np.int8)
-    np.testing.assert_array_equal(scatter(source, np.array([index, 0]), np.array([8, 9], np.int8), 0), [9, 6])
+@pytest.mark.parametrize("evaluate", [onnx_reference, onnx_runtime])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_gather_elements_agrees_with_onnx(evaluate, axis):
+    source = np.random.default_rng(axis).standard_normal((3, 4, 5)).astype(np.float32)
+    shape = [3, 4, 5]
+    shape[axis] = 7
+    indices = drawn_indices(axis, shape, source.shape[axis], DataType.INT64)
+    expected = evaluate("GatherElements", [source, indices], axis=axis)
+    np.testing.assert_array_equal(gather_elements(source, indices, axis), expected)
+
+
+@pytest.mark.parametrize("data_type", ALL_TYPES)
+def test_gather_elements_agrees_with_take_along_axis_and_moves_bits(data_type):
+    rng = np.random.default_rng(5)
+    source = rng.integers(0, 256, (6, 9, data_type.bits // 8), np.uint8).view(data_type.numpy)[..., 0]
+    indices = np.argsort(rng.random((6, 9)), axis=0)
+    expected = np.take_along_axis(bits(source), indices, axis=0)
+    np.testing.assert_array_equal(bits(gather_elements(source, indices, 0)), expected)
+
+
+def reverse(source, lengths, axis):
+    desc = descs.ReverseSubsequences(
+        input_tensor=tensor(source),
+        sequence_lengths_tensor=tensor(lengths),
+        output_tensor=tensor(source),
+        axis=axis,
+    )
+    return run(desc, source, lengths)
+
+
+@given(sizes(4, 5), st.integers(0, 3), st.sampled_from([np.uint32, np.uint64]), SEEDS)
+def test_reverse_subsequences_follows_the_formula(shape, axis, dtype, seed):
+    axis %= len(shape)
+    source = numbered(shape)
+    lengths = np.random.default_rng(seed).integers(0, shape[axis] + 3, (*shape[:axis], 1, *shape[axis + 1 :]))
+    expected = oracles.reverse_subsequences(source, lengths, axis)
+    np.testing.assert_array_equal(reverse(source, lengths.astype(dtype), axis), expected)
+
+
+@pytest.mark.parametrize("evaluate", [onnx_reference, onnx_runtime])
+@pytest.mark.parametrize(("time_axis", "batch_axis"), [(0, 1), (1, 0)])
+def test_reverse_subsequences_agrees_with_onnx(evaluate, time_axis, batch_axis):
+    source = np.random.default_rng(2).standard_normal((4, 4, 3)).astype(np.float32)
+    lengths = np.array([1, 4, 3, 2])
+    expected = evaluate("ReverseSequence", [source, lengths], time_axis=time_axis, batch_axis=batch_axis)
+    each = np.broadcast_to(lengths.reshape([4 if d == batch_axis else 1 for d in range(3)]), (4, 4, 3))
+    each = np.take(each, [0], axis=time_axis).astype(np.uint32)
+    np.testing.assert_array_equal(reverse(source, each, time_axis), expected)
+
+
+@pytest.mark.parametrize("length", [5, 2**31, 2**32 - 1, 2**32, 2**32 + 2, 2**64 - 1])
+def test_a_length_beyond_the_line_means_all_of_it(length):
+    lengths = np.array([[length], [2]], np.uint64 if length >= 2**32 else np.uint32)
+    np.testing.assert_array_equal(reverse(numbered((2, 4)), lengths, 1), [[4, 3, 2, 1], [6, 5, 7, 8]])
+
+
+@pytest.mark.parametrize("data_type", ALL_TYPES)
+def test_reverse_subsequences_moves_bits(data_type):
+    raw = np.random.default_rng(3).integers(0, 256, (64, data_type.bits // 8), np.uint8)
+    source = raw.view(data_type.numpy).reshape(64)
+    np.testing.assert_array_equal(bits(reverse(source, np.array([64], np.uint32), 0)), bits(source)[::-1])

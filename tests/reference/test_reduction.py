@@ -1,15 +1,16 @@
 """ARGMIN, ARGMAX and REDUCE against plain loops, NumPy, ONNX's evaluator, onnxruntime and exact sums."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu import descs, reference
+from dmlgpu import descs
 from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.errors import OperatorNotImplemented
 from dmlgpu.tensor import TensorDesc
 from tests.reference import oracles
 from tests.reference.helpers import INDEX_TYPES, run, sizes, tensor
@@ -142,15 +143,147 @@ def test_sums_agree_with_onnx(evaluate, axes):
     np.testing.assert_array_equal(total(array, axes), expected)
 
 
-def test_other_functions_are_refused_by_name():
-    desc = descs.Reduce(
-        function=ReduceFunction.L2,
-        input_tensor=TensorDesc(DataType.FLOAT32, (2,)),
-        output_tensor=TensorDesc(DataType.FLOAT32, (1,)),
-        axes=(0,),
-    )
-    with pytest.raises(OperatorNotImplemented) as error:
-        reference.evaluate(desc, [np.zeros(2, np.float32)])
-    assert str(error.value) == (
-        "REDUCE with function L2: dmlgpu does not implement this operator yet (see `dmlgpu ops`)"
-    )
+# ---- the other functions of REDUCE
+
+FLOAT_FUNCTIONS = {
+    "AVERAGE": "ReduceMean",
+    "L1": "ReduceL1",
+    "L2": "ReduceL2",
+    "LOG_SUM": "ReduceLogSum",
+    "LOG_SUM_EXP": "ReduceLogSumExp",
+    "MAX": "ReduceMax",
+    "MIN": "ReduceMin",
+    "MULTIPLY": "ReduceProd",
+    "SUM_SQUARE": "ReduceSumSquare",
+}
+
+
+def reduced_by(function, array, axes):
+    output = TensorDesc(DataType.from_numpy(array.dtype), reduced(array, axes))
+    desc = descs.Reduce(function=ReduceFunction[function], input_tensor=tensor(array), output_tensor=output, axes=axes)
+    return run(desc, array)
+
+
+@pytest.mark.parametrize("evaluate", [onnx_reference, onnx_runtime])
+@pytest.mark.parametrize("axes", [(0,), (2,), (0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("function", FLOAT_FUNCTIONS)
+def test_functions_agree_with_onnx(function, axes, evaluate):
+    rng = np.random.default_rng(11)
+    array = rng.uniform(0.5, 1.5, (4, 5, 6)) * (1 if function == "LOG_SUM" else rng.choice([-1, 1], (4, 5, 6)))
+    array = array.astype(np.float32)
+    expected = evaluate(FLOAT_FUNCTIONS[function], [array, np.array(axes)], keepdims=1)
+    np.testing.assert_allclose(reduced_by(function, array, axes), expected, 2e-6, 1e-6)
+
+
+@pytest.mark.parametrize("evaluate", [onnx_reference, onnx_runtime])
+@pytest.mark.parametrize("function", ["MAX", "MIN"])
+@pytest.mark.parametrize("data_type", [DataType.INT8, DataType.UINT8, DataType.INT32, DataType.INT64])
+def test_extremes_of_integers_agree_with_onnx(function, data_type, evaluate):
+    limits = np.iinfo(data_type.numpy)
+    array = np.random.default_rng(12).integers(limits.min, limits.max, (4, 5, 6), data_type.numpy, endpoint=True)
+    expected = evaluate(FLOAT_FUNCTIONS[function], [array, np.array([1])], keepdims=1)
+    np.testing.assert_array_equal(reduced_by(function, array, (1,)), expected)
+
+
+@given(reductions(), st.sampled_from([np.float16, np.float32]))
+def test_floats_are_rounded_once_from_the_exact_result(drawn, dtype):
+    shape, axes, seed = drawn
+    array = (np.random.default_rng(seed).integers(-64, 65, shape) / 16).astype(dtype)
+    got = {name: reduced_by(name, array, axes) for name in ("AVERAGE", "L1", "L2", "SUM_SQUARE", "MULTIPLY")}
+    for coordinate, line in oracles.lines(array, axes).items():
+        exact = [Fraction(value) for value in line]
+        squares = sum(value * value for value in exact)
+        expected = {
+            "AVERAGE": sum(exact, Fraction(0)) / len(line),
+            "L1": sum(map(abs, exact)),
+            "SUM_SQUARE": squares,
+            "MULTIPLY": math.prod(exact) if len(line) < 12 else None,
+            "L2": Fraction(math.isqrt(squares.numerator << 200), math.isqrt(squares.denominator << 200)),
+        }
+        for name, value in expected.items():
+            if value is not None:
+                assert got[name][coordinate] == oracles.round_to_float(value, dtype), name
+
+
+@given(reductions(), st.sampled_from(SUM_TYPES))
+def test_functions_of_integers_wrap(drawn, data_type):
+    shape, axes, seed = drawn
+    raw = np.random.default_rng(seed).integers(0, 256, (*shape, data_type.bits // 8), np.uint8)
+    array = raw.view(data_type.numpy)[..., 0]
+    exact = {"L1": lambda line: sum(map(abs, line)), "SUM_SQUARE": lambda line: sum(x * x for x in line)}
+    exact |= {"MULTIPLY": math.prod, "MIN": min, "MAX": max}
+    for name, function in exact.items():
+        result = reduced_by(name, array, axes)
+        for coordinate, line in oracles.lines(array, axes).items():
+            assert int(result[coordinate]) == oracles.wrap(function(line), array.dtype)
+
+
+def test_the_smallest_integer_has_itself_as_size():
+    np.testing.assert_array_equal(reduced_by("L1", np.array([-(2**31)], np.int32), (0,)), [-(2**31)])
+
+
+@pytest.mark.parametrize("function", [*FLOAT_FUNCTIONS, "SUM"])
+def test_nan_comes_through(function):
+    array = np.array([[1, math.nan, 2], [math.inf, math.nan, 1], [3, 1, 2]], np.float32)
+    np.testing.assert_array_equal(np.isnan(reduced_by(function, array, (1,))), [[True], [True], [False]])
+
+
+def test_zeros_are_ordered():
+    array = np.array([[0.0, -0.0], [-0.0, 0.0]], np.float32)
+    assert np.signbit(reduced_by("MIN", array, (1,))).all()
+    assert not np.signbit(reduced_by("MAX", array, (1,))).any()
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 50.0, 1e30])
+def test_log_sum_exp_agrees_with_scipy(scale):
+    array = (np.random.default_rng(13).standard_normal((7, 300)) * scale).astype(np.float32)
+    expected = scipy.special.logsumexp(array.astype(np.float64), axis=1, keepdims=True)
+    np.testing.assert_array_max_ulp(reduced_by("LOG_SUM_EXP", array, (1,)), expected.astype(np.float32), 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ([-math.inf, -math.inf], -math.inf),
+        ([-math.inf, 3], 3),
+        ([math.inf, -math.inf], math.inf),
+        ([math.inf, math.inf], math.inf),
+        ([0, -30], math.log1p(math.exp(-30))),
+    ],
+)
+def test_log_sum_exp_of_infinities_and_small_terms(line, expected):
+    assert reduced_by("LOG_SUM_EXP", np.array(line, np.float32), (0,))[0] == np.float32(expected)
+
+
+@pytest.mark.parametrize(
+    ("function", "line", "expected"),
+    [
+        ("L2", [3e38, 0], 3e38),
+        ("L2", [3e-38, 4e-38], 5e-38),
+        ("AVERAGE", [3e38, 3e38, 3e38], 3e38),
+        ("LOG_SUM", [3e38] * 4, math.log(1.2e39)),
+        ("LOG_SUM", [1, -1], -math.inf),
+        ("MULTIPLY", [1e30, 1e30, 1e-30, 1e-30], 1),
+        ("MULTIPLY", [1e-30] * 20 + [1e30] * 20, 1),
+        ("MULTIPLY", [2, 3, 0, -1], 0),
+        ("SUM_SQUARE", [1e30], math.inf),
+    ],
+)
+def test_nothing_overflows_or_underflows_before_the_result(function, line, expected):
+    result = reduced_by(function, np.array(line, np.float32), (0,))
+    np.testing.assert_allclose(result, [np.float32(expected)], 1e-6)
+
+
+def test_a_long_product_does_not_leave_the_range_of_float64():
+    array = np.concatenate([np.full(100_001, 1.5, np.float32), np.full(100_001, 1 / 1.5, np.float32)])
+    drift = 100_001 * math.log1p(float(np.float32(1 / 1.5)) * 1.5 - 1)
+    np.testing.assert_allclose(reduced_by("MULTIPLY", array, (0,)), [math.exp(drift)], 1e-6)
+    assert reduced_by("MULTIPLY", np.full(100_000, 1.5, np.float32), (0,))[0] == math.inf
+
+
+@pytest.mark.parametrize("function", ["ARGMIN", "ARGMAX"])
+def test_places_of_reduce_are_those_of_the_operators_of_their_own(function):
+    array = np.array([[3, 1, 1, 3], [math.nan, 2, 5, 5]], np.float32)
+    output = TensorDesc(DataType.UINT32, (2, 1))
+    desc = descs.Reduce(function=ReduceFunction[function], input_tensor=tensor(array), output_tensor=output, axes=(1,))
+    np.testing.assert_array_equal(run(desc, array), [[1], [1]] if function == "ARGMIN" else [[0], [2]])

@@ -12,15 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu import reference
+from dmlgpu import descs, reference
 from dmlgpu.conformance import cases
+from dmlgpu.conformance.case import Case
 from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name, case_names
 from dmlgpu.conformance.layouts import Layout
+from dmlgpu.conformance.operator_cases import with_owned_input
 from dmlgpu.conformance.strategies import cases_of
 from dmlgpu.conformance.tolerance import EXACT, compare
-from dmlgpu.enums import FeatureLevel
+from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.schema import loader
+from dmlgpu.tensor import TensorDesc
 from dmlgpu.validation import validate
 
 QUICK = case_names("quick")
@@ -100,12 +103,14 @@ def test_every_case_is_valid_and_its_reference_has_the_right_sizes():
             assert (array is None) == (slot.tensor is None), name
             if array is not None:
                 assert (array.shape, array.dtype) == (slot.tensor.sizes, slot.tensor.data_type.numpy), name
-        for outcome, (slot, array) in itertools.product(
-            case.outcomes(arrays), zip(case.desc.outputs, case.expected(arrays), strict=True)
+        magnitudes = case.magnitudes(arrays)
+        for outcome, (slot, array, magnitude) in itertools.product(
+            case.outcomes(arrays), zip(case.desc.outputs, case.expected(arrays), magnitudes, strict=True)
         ):
-            assert (array.shape, array.dtype) == (slot.tensor.sizes, slot.tensor.data_type.numpy), name
-            assert compare(array, array, case.tolerance, case.magnitude and case.magnitude(arrays)).ok, name
             assert len(outcome) == len(case.desc.outputs)
+            if slot.tensor is not None:
+                assert (array.shape, array.dtype) == (slot.tensor.sizes, slot.tensor.data_type.numpy), name
+                assert compare(array, array, case.tolerance, magnitude).ok, name
 
 
 @pytest.mark.parametrize("stem", OPERATOR_CASES)
@@ -117,7 +122,30 @@ def test_quick_cases_cover_types_layouts_variants_and_ranks(stem):
     assert {layout for _, _, layout, _ in found} == set(Layout)
     wanted_variants = set(itertools.chain(*(object_.allowed_variants(t, Layout.PACKED) for t in object_.types)))
     assert {variant for *_, variant in found} == wanted_variants
-    assert {len(sizes) for _, sizes, _, _ in found} == set(range(1, 9))
+    assert {len(sizes) for _, sizes, _, _ in found} == set(object_.ranks)
+
+
+def owned_labels(name):
+    return [slot.label for slot in case_by_name(name).desc.inputs if slot.tensor and slot.tensor.owned_by_dml]
+
+
+def test_one_input_is_owned_whether_single_or_of_an_array():
+    found = {label for seed in range(20) for label in owned_labels(f"quantize-float32-int8-4x6-packed-owned-s{seed}")}
+    assert found == {"input_tensor", "quantization_tensors[0]", "quantization_tensors[1]"}
+    assert len(owned_labels("quantize-float32-int8-4x6-packed-owned-s0")) == 1
+
+
+def test_an_absent_input_is_never_owned():
+    tensor = TensorDesc(DataType.FLOAT32, (2,))
+    desc = descs.ElementWiseQuantizeLinear(
+        input_tensor=tensor,
+        scale_tensor=tensor,
+        zero_point_tensor=None,
+        output_tensor=TensorDesc(DataType.INT8, (2,)),
+    )
+    found = [with_owned_input(Case("case", desc, tuple), np.random.default_rng(seed)) for seed in range(20)]
+    owned = [[slot.field for slot in case.desc.inputs if slot.tensor and slot.tensor.owned_by_dml] for case in found]
+    assert {tuple(fields) for fields in owned} == {("input_tensor",), ("scale_tensor",)}
 
 
 def test_quick_casts_cover_every_pair_of_types():

@@ -79,6 +79,24 @@ def test_one_wrong_element_is_seen():
     assert (result.ok, result.wrong, result.worst, result.max_ulp) == (False, 1, (0, 0), 1)
 
 
+STATE = "random_generator-uint32-4x4-packed-s0"
+STATELESS = "random_generator-uint32-4x4-packed-stateless-s0"
+
+
+def test_an_absent_output_is_not_looked_at():
+    assert case_by_name(STATELESS).desc.outputs[1].tensor is None
+    assert verdict(lambda resources: None, STATELESS).ok
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_every_output_that_is_there_is_looked_at(number):
+    def harm(resources):
+        resources.outputs[number].buffer[resources.outputs[number].offset] ^= 1
+
+    result = verdict(harm, STATE)
+    assert (result.ok, result.wrong) == (False, 1)
+
+
 def test_gaps_between_the_elements_of_an_output_may_change():
     case = case_by_name(NAME)
     tensor = case.desc.output_tensor

@@ -101,7 +101,8 @@ def test_a_repeated_tensor_deep_in_a_tree_keeps_dimensions_apart():
 
 
 def test_trees_that_change_coordinates_stay_as_they_are():
-    sliced = Body("layout/slice1", F32, (2, 4), (("input", tensor((2, 4), view=View.RAW)),), start=(0, 0), step=(1, 1))
+    source = tensor((2, 4), view=View.RAW)
+    sliced = Body("layout/slice1", F32, (2, 4), (("input", source),), start=(0, 0), steps=((1, 0), (0, 1)))
     body, output = apply("subtract", F32, (2, 4), a=sliced, b=tensor((2, 4))), tensor((2, 4))
     same_body, same_output = collapse(body, output)
     assert same_body is body and same_output is output

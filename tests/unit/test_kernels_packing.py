@@ -8,7 +8,7 @@ import pytest
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import pack
-from dmlgpu.kernels.sources import identity
+from dmlgpu.kernels.sources import diagonal, identity
 from dmlgpu.plan import Binding, Body, Role, Tensor, View, apply, constants
 from dmlgpu.tensor import packed_strides
 
@@ -124,7 +124,7 @@ def test_64_bit_values_between_narrow_tensors_do_not_pack(middle):
 
 def sliced(source, start, step, sizes):
     follows = (tuple(axis if s == 1 else None for axis, s in enumerate(step)),)
-    return Body("layout/slice1", F32, sizes, (("input", source),), follows=follows, start=start, step=step)
+    return Body("layout/slice1", F32, sizes, (("input", source),), follows=follows, start=start, steps=diagonal(step))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,16 @@ def test_a_slice_of_arithmetic_packs_where_it_starts_and_steps_in_units(start, s
     computed = subtract(tensor((3, 16)), tensor((3, 16), index=1))
     packed, _ = pack(sliced(computed, start, step, (2, 8)), output((2, 8)))
     assert packed.lanes == expected
-    assert packed.start == (start[0], start[1] // expected) and packed.step == step
+    assert packed.start == (start[0], start[1] // expected) and packed.steps == diagonal(step)
+
+
+@pytest.mark.parametrize(("start", "step", "expected"), [(4, 8, 4), (4, 6, 2), (1, 8, 1)])
+def test_a_view_of_arithmetic_packs_where_it_steps_over_whole_units(start, step, expected):
+    computed = subtract(tensor((24,)), tensor((24,), index=1))
+    inputs, follows = (("input", computed),), ((None, 0),)
+    view = Body("layout/slice1", F32, (2, 8), inputs, follows=follows, start=(start,), steps=((step, 1),))
+    packed, _ = pack(view, output((2, 8)))
+    assert (packed.lanes, packed.start, packed.steps) == (expected, (start // expected,), ((step // expected, 1),))
 
 
 def gather(source, indices, sizes, follows):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,6 +61,122 @@ def test_kept_and_reduced_dimensions_merge_among_themselves():
     assert (output.sizes, output.strides) == ((6, 1), (1, 0))
 
 
+@given(problems())
+def test_rows_in_memory_order_have_the_same_elements(problem):
+    sizes, strides, axes = problem
+    kept = [axis for axis in range(len(sizes)) if axis not in axes]
+    reduced_sizes = tuple(1 if axis in axes else size for axis, size in enumerate(sizes))
+    output = tensor(Role.OUTPUT, reduced_sizes)
+    source, _, _ = canonical(tensor(Role.INPUT, sizes, strides), axes, output, ordered=False)
+    rows = element_offsets(sizes, strides).transpose(*kept, *sorted(axes)).reshape(math.prod(reduced_sizes), -1)
+    found = element_offsets(source.sizes, source.strides).reshape(rows.shape)
+    np.testing.assert_array_equal(np.sort(found, 1), np.sort(rows, 1))
+
+
+def test_a_transposed_tensor_is_one_run_where_order_does_not_matter():
+    source, output = tensor(Role.INPUT, (6, 8), (1, 6)), tensor(Role.OUTPUT, (1, 1))
+    merged, axes, _ = canonical(source, (0, 1), output, ordered=False)
+    assert (merged.sizes, merged.strides, axes) == ((48,), (1,), (0,))
+    merged, axes, _ = canonical(source, (0, 1), output)
+    assert (merged.sizes, merged.strides, axes) == ((6, 8), (1, 6), (0, 1))
+
+
+def packing(sizes, axes, strides=None, *, data_type=F32, output_type=F32, output_strides=None):
+    """Lanes, the dimension across, and lanes of the output, of the first step."""
+    reduced_sizes = tuple(1 if axis in axes else size for axis, size in enumerate(sizes))
+    source = tensor(Role.INPUT, sizes, strides, data_type)
+    output = tensor(Role.OUTPUT, reduced_sizes, output_strides, output_type)
+    step = reduce_steps(REDUCTION, source, axes, output, CPU)[0][0]
+    return step.lanes, step.across, step.output.lanes
+
+
+@pytest.mark.parametrize(
+    ("sizes", "axes", "strides", "others", "expected"),
+    [
+        ((90, 64), (1,), None, {}, (4, None, 1)),
+        ((90, 62), (1,), None, {}, (2, None, 1)),
+        ((90, 61), (1,), None, {}, (1, None, 1)),
+        ((64, 360), (0,), None, {}, (4, 0, 4)),
+        ((64, 180), (0,), None, {}, (4, 0, 4)),
+        ((64, 181), (0,), None, {}, (1, 0, 1)),
+        ((5, 64, 92), (1,), None, {}, (4, 1, 4)),
+        ((90, 64), (1,), (65, 1), {}, (1, None, 1)),
+        ((90, 64), (1,), (68, 1), {}, (4, None, 1)),
+        ((90, 64), (1,), (64, 2), {}, (1, None, 1)),
+        ((90, 64), (1,), (0, 1), {}, (4, None, 1)),
+        ((90, 64), (1,), (1, 90), {}, (2, 0, 2)),
+        ((92, 64), (1,), (1, 92), {}, (4, 0, 4)),
+        ((64, 90), (0,), (90, 0), {}, (1, None, 1)),
+        ((90, 64), (1,), None, {"data_type": DataType.INT64}, (1, None, 1)),
+        ((64, 360), (0,), None, {"output_type": DataType.INT64}, (4, 0, 1)),
+        ((64, 360), (0,), None, {"output_strides": (360, 2)}, (4, 0, 1)),
+        ((64, 181), (0,), None, {"data_type": F16, "output_type": F16}, (1, None, 1)),
+        ((64, 360), (0,), None, {"data_type": F16, "output_type": F16}, (4, 0, 4)),
+    ],
+)
+def test_rows_are_packed_along_themselves_or_across(sizes, axes, strides, others, expected):
+    assert packing(sizes, axes, strides, **others) == expected
+
+
+def first_step(sizes, axes, target=CPU, data_type=F32, lanes=2):
+    reduced_sizes = tuple(1 if axis in axes else size for axis, size in enumerate(sizes))
+    source, output = tensor(Role.INPUT, sizes, data_type=data_type), tensor(Role.OUTPUT, reduced_sizes)
+    return reduce_steps(replace(REDUCTION, lanes=lanes), source, axes, output, target)[0][0]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "width"),
+    [
+        ((4096, 4096), {}, 4),
+        ((4096, 4095), {}, 16),
+        ((4096, 4096), {"lanes": 4}, 2),
+        ((4096, 4096), {"lanes": 1}, 4),
+        ((4096, 4096), {"data_type": F16}, 4),
+        ((4096, 4095), {"data_type": DataType.INT64}, 8),
+        ((40960, 8), {}, 2),
+        ((40960, 3), {}, 3),
+        ((50, 400), {}, 1),
+        ((4096, 4096), {"target": GPU}, 1),
+    ],
+)
+def test_cpus_take_a_line_of_columns_side_by_side(sizes, options, width):
+    assert first_step(sizes, (0,), **options).width == width
+
+
+@pytest.mark.parametrize(
+    ("sizes", "axes", "together"),
+    [((1 << 24,), (0,), 8), ((1 << 20, 8), (0,), 8), ((1 << 16, 64), (0,), 2), ((1 << 16, 1 << 10), (0,), 1)],
+)
+def test_cpus_share_runs_and_gpus_whole_rows(sizes, axes, together):
+    """Invocations that run in step read neighbours, and go on to the next ones."""
+    step = first_step(sizes, axes)
+    assert (step.together, step.output.sizes[-1] % together) == (together, 0)
+    step = first_step(sizes, axes, GPU)
+    assert step.together == step.output.sizes[-1]
+
+
+def test_partial_results_lie_as_they_are_computed():
+    along = reduce_steps(REDUCTION, tensor(Role.INPUT, (2, 1 << 20)), (1,), tensor(Role.OUTPUT, (2, 1)), CPU)[0][0]
+    parts = along.output.sizes[-1]
+    assert (along.output.sizes, along.output.strides) == ((2, 1, parts), (parts, parts, 1))
+    across = reduce_steps(REDUCTION, tensor(Role.INPUT, (1 << 20, 8)), (0,), tensor(Role.OUTPUT, (1, 8)), CPU)[0][0]
+    assert (across.output.sizes[:2], across.output.strides) == ((8, 1), (1, 1, 8))
+    assert (across.lanes, across.across) == (4, 0)
+
+
+@pytest.mark.parametrize(("rows", "schedules"), [(8, ["partial", "tree"]), (4096, ["partial", "serial"])])
+def test_gpus_walk_columns_side_by_side(rows, schedules):
+    """A workgroup per column would read words that lie far apart."""
+    source, output = tensor(Role.INPUT, (40_000, rows)), tensor(Role.OUTPUT, (1, rows))
+    steps, _ = reduce_steps(REDUCTION, source, (0,), output, GPU)
+    assert [step.schedule for step in steps] == schedules
+
+
+def test_a_small_reduction_takes_one_kernel():
+    assert [len(steps_of(rows, 2048 * 4 // rows, CPU)[0]) for rows in (1, 2, 8)] == [1, 1, 1]
+    assert [len(steps_of(rows, 4096 * 4 // rows, CPU)[0]) for rows in (1, 2, 8)] == [2, 2, 2]
+
+
 def steps_of(rows, count, target, data_type=F32):
     source = tensor(Role.INPUT, (rows, count), data_type=data_type)
     return reduce_steps(REDUCTION, source, (1,), tensor(Role.OUTPUT, (rows, 1), data_type=data_type), target)
@@ -111,7 +228,10 @@ EDGES = [near + off for near in (1 << 14, 1 << 15, 1 << 16, 1 << 24, 1 << 31, 1 
 def test_no_invocation_loops_longer_than_any_driver_allows(rows, target, data_type):
     random = np.random.default_rng(rows).integers(1, 1 << 32, 200).tolist()
     for count in (*EDGES, *range(1, 70), *random):
-        for step in steps_of(rows, count, target, data_type)[0]:
+        columns = tensor(Role.INPUT, (count, rows), data_type=data_type)
+        output = tensor(Role.OUTPUT, (1, rows), data_type=data_type)
+        by_columns = reduce_steps(REDUCTION, columns, (0,), output, target)[0]
+        for step in (*steps_of(rows, count, target, data_type)[0], *by_columns):
             assert longest_loop(step, target) <= LOOP_LIMIT, count
             assert step.schedule is not ReduceSchedule.PARTIAL or step.output.sizes[-1] <= count
 

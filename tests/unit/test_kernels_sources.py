@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.sources import fold_views, identity, is_elementwise, leaves, rewrite, settle_views
+from dmlgpu.kernels.sources import diagonal, fold_views, identity, is_elementwise, leaves, rewrite, settle_views
 from dmlgpu.plan import Binding, Body, Role, Tensor, View, apply
 from dmlgpu.tensor import element_offsets
 
@@ -20,7 +20,7 @@ def tensor(sizes=(2, 4), strides=(4, 1), index=0, view=View.RAW, **fields):
 
 def sliced(source, start, step, sizes):
     follows = (tuple(range(len(sizes))),)
-    return Body("layout/slice1", F32, sizes, (("input", source),), follows=follows, start=start, step=step)
+    return Body("layout/slice1", F32, sizes, (("input", source),), follows=follows, start=start, steps=diagonal(step))
 
 
 def diamond(depth):

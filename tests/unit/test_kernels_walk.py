@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -103,3 +104,23 @@ def test_by_words_the_running_number_is_the_place_in_memory(dimensions):
     for number in range(walk.count):
         at = locate(walk, number)
         assert at is None or sum(a * stride for a, stride in zip(at, strides, strict=True)) == number
+
+
+@given(_dimensions, st.integers(0, 9), st.sampled_from([U4, U8, F16]))
+def test_by_words_units_lie_where_the_offset_says(dimensions, offset, data_type):
+    sizes, strides = zip(*dimensions, strict=True)
+    if has_overlap(sizes, strides):
+        return
+    tensor = replace(output(sizes, strides, data_type), offset=offset)
+    walk = choose_walk(tensor, keeps=True)
+    if not walk.by_words:
+        return
+    per_word = 32 // data_type.bits
+    assert walk.keeps and walk.word * per_word + walk.first == offset
+    assert walk.items(tensor) == -(-(walk.first + walk.count) // per_word)
+
+
+@pytest.mark.parametrize(("data_type", "lanes"), [(F32, 1), (U8, 4)])
+def test_units_of_whole_words_have_nothing_to_keep(data_type, lanes):
+    walk = choose_walk(output((3, 5), (1000, 7), data_type, lanes), keeps=True)
+    assert (walk.by_words, walk.keeps) == (False, False)

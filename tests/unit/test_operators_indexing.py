@@ -1,4 +1,4 @@
-"""GATHER_ND1, GATHER_ND and SCATTER_ELEMENTS: what they refuse, output sizes, plans."""
+"""GATHER, GATHER_ELEMENTS, GATHER_ND, GATHER_ND1, REVERSE_SUBSEQUENCES: what they refuse, output sizes, plans."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dmlgpu import descs, operators
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidDescription
 from dmlgpu.operators.lowering import lowering
-from dmlgpu.plan import Binding, Map, Role, Scatter, ScatterSchedule, View
+from dmlgpu.plan import BodyKind, Map, View
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 
@@ -47,15 +47,39 @@ def gather(data, index, output, **changes):
     return descs.GatherNd(**fields | changes)
 
 
-def scatter(**changes):
+def rows(**changes):
+    fields = {
+        "input_tensor": floats(5, 4),
+        "indices_tensor": indices(1, 3),
+        "output_tensor": floats(3, 4),
+        "axis": 0,
+        "index_dimensions": 1,
+    }
+    return descs.Gather(**fields | changes)
+
+
+def elements(**changes):
     fields = {
         "input_tensor": floats(4, 5, 6),
         "indices_tensor": indices(4, 3, 6),
-        "updates_tensor": floats(4, 3, 6),
+        "output_tensor": floats(4, 3, 6),
+        "axis": 1,
+    }
+    return descs.GatherElements(**fields | changes)
+
+
+def lengths(*sizes, strides=None):
+    return TensorDesc(U32, sizes, strides)
+
+
+def reverse(**changes):
+    fields = {
+        "input_tensor": floats(4, 5, 6),
+        "sequence_lengths_tensor": lengths(4, 1, 6),
         "output_tensor": floats(4, 5, 6),
         "axis": 1,
     }
-    return descs.ScatterElements(**fields | changes)
+    return descs.ReverseSubsequences(**fields | changes)
 
 
 @pytest.mark.parametrize(
@@ -114,18 +138,51 @@ def scatter(**changes):
             gather(floats(5, 4), indices(3, 1), floats(4, 3)),
             "GATHER_ND: output_tensor.sizes must be [3, 4] (leading 1s, tuple, window), got [4, 3]",
         ),
-        (scatter(axis=3), "SCATTER_ELEMENTS: axis must be below output_tensor's dimension count (3), got 3"),
         (
-            scatter(output_tensor=floats(4, 3, 6)),
-            "SCATTER_ELEMENTS: output_tensor.sizes must be [4, 5, 6] (input_tensor.sizes), got [4, 3, 6]",
+            rows(axis=2),
+            "GATHER: axis must be below input_tensor's dimension count (2), got 2",
         ),
         (
-            scatter(indices_tensor=indices(4, 3, 5), updates_tensor=floats(4, 3, 5)),
-            "SCATTER_ELEMENTS: indices_tensor.sizes[2] must be input_tensor.sizes[2] (6), got 5",
+            rows(index_dimensions=3),
+            "GATHER: index_dimensions must be at most indices_tensor's dimension count (2), got 3",
         ),
         (
-            scatter(updates_tensor=floats(4, 2, 6)),
-            "SCATTER_ELEMENTS: updates_tensor.sizes must be [4, 3, 6] (indices_tensor.sizes), got [4, 2, 6]",
+            rows(indices_tensor=indices(2, 3)),
+            "GATHER: indices_tensor.sizes must be 1 in the leading dimensions that index_dimensions (1) leaves out,"
+            " got [2]",
+        ),
+        (
+            rows(index_dimensions=2, indices_tensor=indices(2, 3), output_tensor=floats(6, 4)),
+            "GATHER: output_tensor.sizes must have at least 3 dimensions to hold the picked blocks [2, 3, 4], got 2",
+        ),
+        (
+            rows(output_tensor=floats(3, 5)),
+            "GATHER: output_tensor.sizes must be [3, 4] (input_tensor.sizes with the index dimensions in place of the"
+            " axis), got [3, 5]",
+        ),
+        (
+            rows(index_dimensions=0, indices_tensor=indices(1, 1), output_tensor=floats(4, 1)),
+            "GATHER: output_tensor.sizes must be [1, 4] (input_tensor.sizes with the index dimensions in place of the"
+            " axis), got [4, 1]",
+        ),
+        (elements(axis=3), "GATHER_ELEMENTS: axis must be below input_tensor's dimension count (3), got 3"),
+        (
+            elements(indices_tensor=indices(4, 3, 5)),
+            "GATHER_ELEMENTS: indices_tensor.sizes[2] must be input_tensor.sizes[2] (6), got 5",
+        ),
+        (
+            elements(output_tensor=floats(4, 5, 6)),
+            "GATHER_ELEMENTS: output_tensor.sizes must be [4, 3, 6] (indices_tensor.sizes), got [4, 5, 6]",
+        ),
+        (reverse(axis=3), "REVERSE_SUBSEQUENCES: axis must be below input_tensor's dimension count (3), got 3"),
+        (
+            reverse(sequence_lengths_tensor=lengths(4, 5, 1)),
+            "REVERSE_SUBSEQUENCES: sequence_lengths_tensor.sizes must be [4, 1, 6] (input_tensor.sizes with 1 on axis"
+            " 1), got [4, 5, 1]",
+        ),
+        (
+            reverse(output_tensor=floats(4, 6, 5)),
+            "REVERSE_SUBSEQUENCES: output_tensor.sizes must be [4, 5, 6] (input_tensor.sizes), got [4, 6, 5]",
         ),
     ],
 )
@@ -143,7 +200,22 @@ def test_what_is_refused(desc, message):
         (gather1(floats(5, 4), indices(2), floats(1)), (1,)),
         (gather1(floats(2, 5, 4), indices(2, 3, 1), floats(1, 2, 3, 4), batch=1), (1, 2, 3, 4)),
         (gather(floats(1, 5, 4), indices(3, 1), floats(3, 4), input_dimension_count=2), (3, 4)),
-        (scatter(), (4, 5, 6)),
+        (rows(), (3, 4)),
+        (rows(axis=1, output_tensor=floats(5, 3)), (5, 3)),
+        (rows(index_dimensions=0, indices_tensor=indices(1, 1), output_tensor=floats(1, 4)), (1, 4)),
+        (
+            rows(
+                input_tensor=floats(1, 5, 4),
+                indices_tensor=indices(1, 2, 3),
+                output_tensor=floats(2, 3, 4),
+                axis=1,
+                index_dimensions=2,
+            ),
+            (2, 3, 4),
+        ),
+        (rows(index_dimensions=2), (3, 4)),
+        (elements(), (4, 3, 6)),
+        (reverse(), (4, 5, 6)),
     ],
 )
 def test_output_sizes(desc, sizes):
@@ -193,44 +265,51 @@ def test_dimensions_that_the_counts_leave_out_are_dropped():
     assert index.sizes == (3, 1)
 
 
-def test_scatter_copies_then_stores():
-    plan = operators.lower(scatter(), ANY)
-    copy, store = plan.steps
-    assert isinstance(copy, Map) and isinstance(store, Scatter)
-    assert (copy.label, store.label, store.schedule, plan.temporaries) == (
-        "copy",
-        "scatter",
-        ScatterSchedule.STORE,
-        (),
-    )
-    assert store.source.binding == Binding(Role.INPUT, 2) and store.source.view is View.RAW
-    assert [(name, tensor.binding.index, tensor.view) for name, tensor in store.inputs] == [("indices", 1, View.INDEX)]
-    assert dict(store.constants) == {"axis": 1}
-
-
-def test_scatter_merges_before_and_after_its_axis():
-    sizes, updates = (2, 3, 5, 4, 6), (2, 3, 7, 4, 6)
-    desc = scatter(
-        input_tensor=floats(*sizes),
-        output_tensor=floats(*sizes),
-        indices_tensor=indices(*updates),
-        updates_tensor=floats(*updates),
+def test_a_gather_of_blocks_is_one_in_batches_with_the_same_indices_in_all():
+    desc = rows(
+        input_tensor=floats(2, 3, 5, 4, 6),
+        indices_tensor=indices(1, 1, 1, 1, 56),
+        output_tensor=floats(2, 3, 56, 4, 6),
         axis=2,
     )
-    store = operators.lower(desc, ANY).steps[-1]
-    assert (store.source.sizes, store.output.sizes, dict(store.constants)) == ((6, 7, 24), (6, 5, 24), {"axis": 1})
-    assert (store.output.strides, store.source.strides) == ((120, 24, 1), (168, 24, 1))
+    body, data, index, output = gather_step(desc)
+    assert (data.sizes, data.strides) == ((6, 5, 24), (120, 24, 1))
+    assert (index.sizes, index.strides) == ((6, 56, 1), (0, 1, 0))
+    assert (output.sizes, output.strides) == ((6, 56, 24), (1344, 24, 1))
+    assert dict(body.constants) == {"batch": 1, "tuple": 1, "lead": 2}
+    assert body.kind is BodyKind.PLACE
+    assert body.follows == ((0, None, 2), (None, None, None))
 
 
-def test_a_deterministic_scatter_marks_the_last_update_first():
-    plan = operators.lower(
-        scatter(output_tensor=floats(4, 5, 6, strides=(32, 6, 1))), Target("any", deterministic=True)
+def test_a_gather_of_one_index_loses_the_axis():
+    desc = rows(index_dimensions=0, indices_tensor=indices(1, 1), output_tensor=floats(1, 4))
+    body, data, index, output = gather_step(desc)
+    assert (data.sizes, index.sizes, output.sizes) == ((5, 4), (1,), (4,))
+    assert dict(body.constants) == {"batch": 0, "tuple": 1, "lead": 0}
+
+
+def test_a_gather_of_elements_merges_before_and_after_its_axis():
+    desc = elements(
+        input_tensor=floats(2, 3, 5, 4, 6),
+        indices_tensor=indices(2, 3, 7, 4, 6),
+        output_tensor=floats(2, 3, 7, 4, 6),
+        axis=2,
     )
-    copy, clear, mark, store = plan.steps
-    assert [step.label for step in plan.steps] == ["copy", "clear marks", "mark", "scatter marked"]
-    assert (mark.schedule, store.schedule) == (ScatterSchedule.MARK, ScatterSchedule.STORE_MARKED)
-    assert plan.temporaries == (4 * 4 * 5 * 6,)
-    assert clear.output == mark.output == dict(store.inputs)["marks"]
-    assert (mark.output.data_type, mark.output.binding) == (U32, Binding(Role.TEMPORARY, 0))
-    assert mark.output.strides == (30, 6, 1) and store.output.strides == (32, 6, 1)
-    assert copy.output.binding == store.output.binding == Binding(Role.OUTPUT, 0)
+    body, data, index, output = gather_step(desc)
+    assert (data.sizes, index.sizes, output.sizes) == ((6, 5, 24), (6, 7, 24), (6, 7, 24))
+    assert dict(body.constants) == {"axis": 1}
+    assert body.follows == ((None, None, None), (None, None, None))
+
+
+def test_lookups_that_are_the_same_along_a_dimension_let_packing_through():
+    body, *_ = gather_step(elements(indices_tensor=indices(4, 3, 6, strides=(3, 1, 0))))
+    assert body.follows == ((None, None, 2), (None, None, None))
+    (step,) = operators.lower(reverse(sequence_lengths_tensor=lengths(4, 1, 6, strides=(1, 0, 0))), ANY).steps
+    assert step.label == "reverse" and step.body.follows == ((None, None, 2), (None, None, None))
+
+
+def test_lengths_are_read_as_indices():
+    (step,) = operators.lower(reverse(), ANY).steps
+    inputs = dict(step.body.inputs)
+    assert (inputs["input"].view, inputs["lengths"].view, inputs["lengths"].sizes) == (View.RAW, View.INDEX, (4, 1, 6))
+    assert step.body.moves and dict(step.body.constants) == {"axis": 1}

@@ -1,14 +1,17 @@
-"""SLICE1 and SLICE: what they refuse, how SLICE becomes SLICE1, their plans."""
+"""Slices and tiles: what they refuse, how SLICE becomes SLICE1, their plans and moves."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from dmlgpu import descs, operators
+from dmlgpu import descs, operators, wgsl
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidDescription
+from dmlgpu.kernels.moves import Affine, Move, result_view, seen
 from dmlgpu.operators.lowering import lowering
-from dmlgpu.plan import Map
+from dmlgpu.plan import Map, Role, Tensor
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 
@@ -37,6 +40,11 @@ def slice_(**changes):
     return descs.Slice(**fields | changes)
 
 
+def tile(**changes):
+    fields = {"input_tensor": TensorDesc(F32, (2, 4)), "output_tensor": TensorDesc(F32, (6, 8)), "repeats": (3, 2)}
+    return descs.Tile(**fields | changes)
+
+
 @pytest.mark.parametrize(
     ("desc", "message"),
     [
@@ -62,6 +70,12 @@ def slice_(**changes):
             "SLICE: output_tensor.sizes must be [2, 8] (sizes), got [2, 7]",
         ),
         (slice_(strides=(0, 1)), "SLICE: strides[0] must be at least 1, got 0"),
+        (tile(repeats=(3,)), "TILE: repeats must have one entry per dimension of input_tensor (2), got 1"),
+        (tile(repeats=(3, 0)), "TILE: repeats[1] must be at least 1, got 0"),
+        (
+            tile(repeats=(3, 1)),
+            "TILE: output_tensor.sizes must be [6, 4] (input_tensor.sizes * repeats), got [6, 8]",
+        ),
         (
             slice_(strides=(4, 1)),
             "SLICE: offsets[0] + strides[0] * (sizes[0] - 1) must be below input_tensor.sizes[0] (5),"
@@ -82,6 +96,7 @@ def test_what_is_refused(desc, message):
         slice1(output_tensor=TensorDesc(F32, (1, 3))),
         slice1(input_window_offsets=(0, 0), input_window_sizes=(5, 8), input_window_strides=(-4, 1)),
         slice_(),
+        tile(),
     ],
 )
 def test_what_is_accepted(desc):
@@ -99,5 +114,35 @@ def test_a_mirrored_window_starts_at_its_end():
     plan = operators.lower(slice1(), Target("any"))
     (step,) = plan.steps
     assert isinstance(step, Map) and (plan.operator, step.label) == ("SLICE1", "copy")
-    assert (step.body.start, step.body.step, step.body.follows) == ((4, 0), (-2, 1), ((None, 1),))
+    assert (step.body.start, step.body.steps, step.body.follows) == ((4, 0), ((-2, 0), (0, 1)), ((None, 1),))
     assert step.body.sizes == (2, 8) and step.body.moves
+
+
+def test_a_slice_moves_its_window():
+    (move,) = operators.moves(slice_())
+    assert move == Move((2, 8), Affine.box((1, 0), (3, 1)), Affine.box((0, 0)))
+    source = Tensor.of(Role.INPUT, 0, TensorDesc(F32, (5, 8)))
+    assert result_view(move, source, (2, 8)) == replace(source, sizes=(2, 8), strides=(24, 1), offset=8)
+
+
+def test_operators_that_compute_have_no_moves():
+    x = TensorDesc(F32, (4,))
+    assert operators.moves(descs.ElementWiseSubtract(a_tensor=x, b_tensor=x, output_tensor=x)) == ()
+
+
+def test_a_tile_is_a_copy_over_repetitions_and_places():
+    desc = tile()
+    assert lowering("TILE").output_sizes(desc) == {"output_tensor": (6, 8)}
+    (move,) = operators.moves(desc)
+    assert move.sizes == (3, 2, 2, 4)
+    (step,) = operators.lower(desc, Target("any")).steps
+    assert (step.output.sizes, step.output.strides) == ((3, 2, 2, 4), (16, 8, 4, 1))
+    source = seen(Tensor.of(Role.INPUT, 0, desc.input_tensor), move.sizes, move.source)
+    assert source.strides == (0, 4, 0, 1)
+
+
+def test_whole_rows_that_repeat_are_copied_in_wide_units():
+    x = TensorDesc(F32, (4, 64))
+    desc = descs.Tile(input_tensor=x, output_tensor=TensorDesc(F32, (12, 64)), repeats=(3, 1))
+    (kernel,) = wgsl.program(desc, Target("any")).kernels
+    assert kernel.label == "tile copy x4"

@@ -30,6 +30,23 @@ def test_arithmetic_is_wgsls_own_where_it_has_the_type(name):
     assert str((a - b) * (a + b)) == "((a - b) * (a + b))"
 
 
+@pytest.mark.parametrize(
+    ("name", "number", "text"),
+    [
+        ("FLOAT32", 0.5, "(-0.5f)"),
+        ("FLOAT32", -0.5, "0.5f"),
+        ("FLOAT32", -0.0, "(-bitcast<f32>(0x80000000u))"),
+        ("FLOAT32", -1e30, "(-bitcast<f32>(0xf149f2cau))"),
+        ("INT32", 3, "(-3)"),
+        ("INT32", -3, "(-bitcast<i32>(4294967293u))"),
+        ("UINT32", 3, "(0u - 3u)"),
+    ],
+)
+def test_a_sign_before_a_literal(name, number, text):
+    """WGSL reads two in a row as a decrement."""
+    assert str(-value("x", name).constant(number)) == text
+
+
 @pytest.mark.parametrize("name", ["INT64", "UINT64"])
 def test_arithmetic_on_pairs_of_words_calls_functions(name):
     a, b = value("a", name), value("b", name)

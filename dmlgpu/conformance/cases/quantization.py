@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import zlib
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +11,10 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.case import Array, Arrays, Case
 from dmlgpu.conformance.layouts import place
-from dmlgpu.conformance.operator_cases import OWNED, PLAIN, Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
 from dmlgpu.conformance.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
 from dmlgpu.conformance.values import mixed
-from dmlgpu.enums import DataType, FeatureLevel, QuantizationType, TensorFlags
+from dmlgpu.enums import DataType, FeatureLevel, QuantizationType
 from dmlgpu.tensor import TensorDesc
 
 BARE = "bare"  # without zero points
@@ -154,21 +152,6 @@ def _blocks(rng: np.random.Generator, sizes: Sizes) -> Sizes:
 
 class _BlockCases(OperatorCases):
     """Scales by blocks."""
-
-    def case_of(self, key: Key) -> Case:
-        """The case of a key. (An owned tensor may be one of an array.)"""
-        if key.variant != OWNED:
-            return super().case_of(key)
-        name = f"{self.stem}-{key}"
-        rng = np.random.default_rng([zlib.crc32(name.encode()), 0])
-        case = self.build(key, name, rng)
-        tensors = case.desc.quantization_tensors  # type: ignore[attr-defined]
-        chosen = int(rng.integers(len(tensors)))
-        owned = tuple(
-            replace(tensor, flags=TensorFlags.OWNED_BY_DML) if number == chosen else tensor
-            for number, tensor in enumerate(tensors)
-        )
-        return replace(case, desc=case.desc.replace(quantization_tensors=owned))
 
     @property
     def types(self) -> tuple[Types, ...]:

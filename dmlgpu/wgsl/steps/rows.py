@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.grid import loop_launch, row_launch
-from dmlgpu.kernels.rows import apply_to_row
+from dmlgpu.kernels.rows import apply_to_row, row_sizes
+from dmlgpu.kernels.runs import fixed_leaves
+from dmlgpu.kernels.sources import leaves
 from dmlgpu.kernels.walk import choose_walk
-from dmlgpu.plan import ReduceSchedule, Rows, Stage
+from dmlgpu.plan import Held, ReduceSchedule, Rows, Stage, Tensor, mapping
 from dmlgpu.target import Target
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder, Result
@@ -20,6 +23,9 @@ from dmlgpu.wgsl.types import LANE_NAMES, Scalar
 
 MOST_HELD = 32
 """Numbers of a row that one invocation keeps in registers."""
+
+TILE = 128
+"""Units that one invocation merges before it merges their sum into that of the row."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +39,11 @@ class _Lane:
 
 @render_step.register
 def _rows(step: Rows, builder: Builder, target: Target) -> Rendered:
-    source, output = step.source, step.output
+    output = step.output
     units = math.prod(output.sizes[axis] for axis in step.axes)
-    sizes = tuple(1 if axis in step.axes else size for axis, size in enumerate(output.sizes))
-    walk = choose_walk(replace(output, sizes=sizes))
-    store, values = builder.store(output, words=True)
-    text = store + builder.load("input", source, words=True)
-    text += "".join(_stage_monoid(stage, target) for stage in step.stages)
+    walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, step.axes)))
+    fixed = [(name, leaf) for name, leaf in fixed_leaves(step.body, step.axes) if leaf != step.source]
+    text, values = _functions(step, fixed, builder, target)
     values |= {
         "walk": walk,
         "output": output,
@@ -48,8 +52,9 @@ def _rows(step: Rows, builder: Builder, target: Target) -> Rendered:
         "across": step.across,
         "lanes": _lanes(output.lanes, step.across),
         "stages": _stages(builder, step),
-        "names": [stage.name for stage in step.stages],
-        "apply": _row_function(builder, step, step.file, output.data_type, step.stages),
+        "names": [name for name, _ in step.results],
+        "tile": TILE,
+        "fixed": [name for name, _ in fixed],
     }
     if step.schedule is ReduceSchedule.SERIAL:
         launch = loop_launch(walk.count, target)
@@ -59,7 +64,22 @@ def _rows(step: Rows, builder: Builder, target: Target) -> Rendered:
         held = -(-units // launch.workgroup)
         held = held if held * output.lanes <= MOST_HELD else 0
         text += templates.render("schedules/rows_tree", launch=launch, held=held, **values)
-    return Rendered(text, launch, (output, source), output.lanes)
+    tensors = (leaf for leaf in leaves(step.body) if not isinstance(leaf, Held))
+    return Rendered(text, launch, (output, step.source, *tensors), output.lanes)
+
+
+def _functions(
+    step: Rows, fixed: Iterable[tuple[str, Tensor]], builder: Builder, target: Target
+) -> tuple[str, dict[str, Any]]:
+    """The accessors, the stages' functions and ``element``; and the template values for the output."""
+    text, values = builder.store(step.output, words=True)
+    text += builder.load("input", step.source, words=True)
+    text += "".join(builder.load(name, leaf, words=True) for name, leaf in fixed)
+    text += "".join(_stage_monoid(stage, target) for stage in step.stages)
+    given = {step.source: "unit"}
+    given |= {held: name for name, held in step.results}
+    given |= {leaf: name for name, leaf in fixed}
+    return text + builder.element_of(step.body, given), values
 
 
 def _lanes(count: int, across: bool) -> list[_Lane]:
@@ -73,21 +93,24 @@ def _stage_monoid(stage: Stage, target: Target) -> str:
     """A stage's ``lift``, ``merge`` and ``finish`` under its name."""
     operands = monoid_operands(Scalar.F32, DataType.FLOAT32, target)
     result = Result(DataType.FLOAT32, Scalar.F32, True, (), target)
-    return prefix(templates.render(stage.file, output=result, **operands), f"{stage.name}_")
+    text = templates.render(stage.file, output=result, **operands, **mapping(stage.constants))
+    return prefix(text, f"{stage.name}_")
 
 
 def _stages(builder: Builder, step: Rows) -> list[dict[str, Any]]:
-    """What the schedules know of the stages: a name, a function, the results that this function takes."""
-    found = []
-    for number, stage in enumerate(step.stages):
-        before = step.stages[:number]
-        prepare = _row_function(builder, step, stage.prepare, DataType.FLOAT32, before) if stage.prepare else ""
-        found.append({"name": stage.name, "prepare": prepare, "before": [earlier.name for earlier in before]})
+    """What the schedules know of the stages: a name, a function, the results that it takes and those that it gives."""
+    found: list[dict[str, Any]] = []
+    before: list[str] = []
+    for stage in step.stages:
+        prepare = _prepare_function(builder, step, stage.prepare, before) if stage.prepare else ""
+        parts = list(zip(stage.parts, LANE_NAMES, strict=False))
+        found.append({"name": stage.name, "prepare": prepare, "before": tuple(before), "parts": parts})
+        before += stage.results
     return found
 
 
-def _row_function(builder: Builder, step: Rows, file: str, data_type: DataType, before: tuple[Stage, ...]) -> str:
-    """The name of the function that computes an element from itself and the results of stages."""
-    results = {stage.name: replace(step.source, data_type=DataType.FLOAT32) for stage in before}
-    body = apply_to_row(file, data_type, step.source, results)
+def _prepare_function(builder: Builder, step: Rows, file: str, before: list[str]) -> str:
+    """The name of the function that computes what is reduced from an element and the results of earlier stages."""
+    results = {name: replace(step.source, data_type=DataType.FLOAT32) for name in before}
+    body = apply_to_row(file, DataType.FLOAT32, {"input": step.source, **results})
     return builder.apply_function(body, {name: Scalar.F32 for name, _ in body.inputs})

@@ -28,4 +28,5 @@ def _scatter(step: Scatter, builder: Builder, target: Target) -> Rendered:
     text += templates.render(step.file, output=step.output, **mapping(step.constants))
     launch = item_launch(math.prod(step.source.sizes), target)
     text += templates.render(_SCATTER_FILES[step.schedule], source=step.source, launch=launch, **values)
-    return Rendered(text, launch, (step.output, step.source, *(tensor for _, tensor in step.inputs)))
+    tensors = (step.output, step.source, *(tensor for _, tensor in step.inputs))
+    return Rendered(text, launch, tensors, step.source.lanes)

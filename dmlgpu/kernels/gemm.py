@@ -1,0 +1,533 @@
+"""Matrix products: planning a ``Contract`` step, for GEMM, its integer relatives, and convolutions.
+
+What is computed is a ``Product``:
+
+    output[batch.., row.., column..] =
+        epilogue(sum over inner.. of a[batch.., row.., inner..] * b[batch.., inner.., column..])
+
+Each of the four groups of dimensions (``Space``) may have any number of dimensions, so that, say, a convolution's inner
+ones can be channel, window row and window column; rows, columns and inner must have at least one. The operands are any
+``Source``: a tensor in memory with any strides (0 where it does not depend on a batch dimension), an element-wise tree
+(integers less their zero points), or an ``element`` body that changes coordinates (the windows of an image). They are
+converted to ``accumulator`` (FLOAT32, INT32 or UINT32), in which the products are summed; element-wise trees over
+integers end in that type themselves.
+
+The epilogue is an element-wise tree over the output's sizes with one leaf ``Held.over(accumulator, sizes)``, which
+stands for the sum: scaling, a bias, an activation (``operators.fused.activated``), requantisation. Its result is stored
+through the output's own strides; elements smaller than a word never tear their neighbours.
+
+``contract_steps(product, epilogue, output, target)`` plans it all and returns ``Steps``, parts of a ``Plan``:
+
+1. ``choose`` (gemm_schedules) picks schedule, tile and parts from the sizes and the target alone; ``schedule=`` or
+   ``Target.schedule`` overrides it by name.
+2. Rows and columns trade places where memory runs along rows (element-wise sources only).
+3. Each operand gets a ``Form``: read in units of four along its own dimension (ACROSS), along the inner one (ALONG), or
+   element by element (SINGLE).
+4. Where a tile in registers would read or convert the elements of an operand again and again, the operand is first laid
+   out anew (``relaid``), in units of four along its own dimension: by the initialisation, in a persistent tensor, if it
+   is OWNED_BY_DML; else in a temporary tensor before each product.
+5. With parts, the sums go to a temporary tensor, and a map adds them up and computes the epilogue.
+
+Sums run over at most ``CHUNK`` products before they are added to a total, so that the rounding error of long ones does
+not grow with their length.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dmlgpu.enums import DataType
+from dmlgpu.kernels.gemm_schedules import UNIT, Choice, Schedule, Shape, Tile, choose
+from dmlgpu.kernels.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
+from dmlgpu.kernels.sources import identity, leaves, nodes, rewrite
+from dmlgpu.plan import Binding, Body, BodyKind, Held, Map, Role, Source, Step, Tensor, View, apply, constants
+from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import packed_strides
+
+CHUNK = 1024
+"""Products that are added up one after the other."""
+
+SMALL = "schedules/gemm_small"
+MERGE = "schedules/gemm_merge"
+CONVERT = "elementwise/cast"
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Space:
+    """The sizes of the four groups of dimensions of a product."""
+
+    batch: Sizes
+    rows: Sizes
+    columns: Sizes
+    inner: Sizes
+
+    @property
+    def shape(self) -> Shape:
+        """How many elements each group has."""
+        return Shape(*(math.prod(group) for group in (self.batch, self.rows, self.columns, self.inner)))
+
+    @property
+    def output(self) -> Sizes:
+        """The sizes of the output."""
+        return self.batch + self.rows + self.columns
+
+
+@dataclass(frozen=True)
+class Product:
+    """What is summed (see the module).
+
+    Attributes:
+        a, b: the operands, over the dimensions (batch, rows, inner) and (batch, inner, columns).
+        accumulator: FLOAT32, INT32 or UINT32.
+        a_owned, b_owned: the operand depends on nothing but OWNED_BY_DML inputs.
+    """
+
+    space: Space
+    a: Source
+    b: Source
+    accumulator: DataType
+    a_owned: bool = False
+    b_owned: bool = False
+
+
+class Form(enum.StrEnum):
+    """How a kernel reads an operand."""
+
+    ACROSS = "across"  # units along the last of its own dimensions: rows of a, columns of b
+    ALONG = "along"  # units along the last inner dimension
+    SINGLE = "single"  # elements
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand as a kernel reads it.
+
+    Attributes:
+        source: packed as the form says.
+        batch, own: sizes in elements of its batch dimensions and of its own ones (rows or columns).
+        own_first: whether its own dimensions come before the inner ones.
+    """
+
+    source: Source
+    form: Form
+    batch: Sizes
+    own: Sizes
+    own_first: bool
+
+    @property
+    def own_at(self) -> int:
+        """Its first own dimension."""
+        return len(self.batch) if self.own_first else len(self.source.sizes) - len(self.own)
+
+    @property
+    def inner_at(self) -> int:
+        """Its first inner dimension."""
+        return len(self.batch) + len(self.own) * self.own_first
+
+
+@dataclass(frozen=True)
+class Contract(Step):
+    """Sums of products under one of the tiled schedules, and what is made of them.
+
+    Attributes:
+        space: in elements.
+        epilogue, output: packed in units of four along the last dimension, or not at all. With parts the output has one
+            more dimension, the first.
+        parts: into how many the sums are split, along the first inner dimension.
+        share: steps along the first inner dimension of each part.
+    """
+
+    space: Space
+    a: Operand
+    b: Operand
+    accumulator: DataType
+    epilogue: Body
+    output: Tensor
+    schedule: Schedule
+    tile: Tile
+    parts: int
+    share: int
+
+    @property
+    def chunk(self) -> int:
+        """Steps along the first inner dimension after which a sum is added to a total; 0 for never."""
+        return chunk_of(self.space.inner, self.share)
+
+
+def chunk_of(inner: Sizes, share: int) -> int:
+    """Steps along the first inner dimension that ``CHUNK`` products take; 0 where a sum has no more than these."""
+    rest = math.prod(inner[1:])
+    return 0 if share * rest <= CHUNK else max(1, CHUNK // rest)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Parts of a ``Plan``."""
+
+    steps: tuple[Step, ...]
+    temporaries: tuple[int, ...] = ()
+    initialization: tuple[Step, ...] = ()
+    persistents: tuple[int, ...] = ()
+
+
+def contract_steps(
+    product: Product, epilogue: Body, output: Tensor, target: Target, *, schedule: str = "", temporary: int = 0
+) -> Steps:
+    """The steps that compute a product.
+
+    Args:
+        product: the operands.
+        epilogue: an element-wise tree over the output's sizes, with a leaf ``Held``.
+        output: where the result goes.
+        target: the adapter.
+        schedule: the name of a schedule, to override the choice.
+        temporary: the place in the plan of the first temporary tensor that the steps may use.
+
+    Raises:
+        InvalidArgument: for an unknown name of a schedule.
+    """
+    product, epilogue, output = oriented(product, epilogue, output)
+    choice = choose(product.space.shape, target, schedule)
+    planner = _Planner(product, choice, target, temporary)
+    return planner.steps(epilogue, output)
+
+
+# ---- rows and columns
+
+
+def oriented(product: Product, epilogue: Body, output: Tensor) -> tuple[Product, Body, Tensor]:
+    """The same product with memory running along the columns of the output, if it runs along either.
+
+    Also a product of very few columns and many rows is turned round.
+    """
+    trees = (product.a, product.b, epilogue)
+    if not all(_is_elementwise(tree) for tree in trees) or not _is_turned(product.space, output):
+        return product, epilogue, output
+    space = product.space
+    batch, rows, columns, inner = (len(group) for group in (space.batch, space.rows, space.columns, space.inner))
+    turned = Product(
+        Space(space.batch, space.columns, space.rows, space.inner),
+        _permuted(product.b, _order(batch, inner, columns)),
+        _permuted(product.a, _order(batch, rows, inner)),
+        product.accumulator,
+        product.b_owned,
+        product.a_owned,
+    )
+    order = _order(batch, rows, columns)
+    body = _permuted(epilogue, order)
+    assert isinstance(body, Body)
+    return turned, body, _permuted_tensor(output, order)
+
+
+FEW_COLUMNS = 4
+MANY_ROWS = 16
+
+
+def _is_turned(space: Space, output: Tensor) -> bool:
+    shape, running = space.shape, running_dimension(output)
+    if running is not None:
+        first_row, first_column = len(space.batch), len(space.batch) + len(space.rows)
+        if first_row <= running < first_column:
+            return shape.columns < MANY_ROWS or shape.rows >= FEW_COLUMNS
+    return shape.columns < FEW_COLUMNS and shape.rows >= MANY_ROWS
+
+
+def _order(first: int, second: int, third: int) -> Sizes:
+    """Dimensions of three groups, the last two groups exchanged."""
+    return (*range(first), *range(first + second, first + second + third), *range(first, first + second))
+
+
+def _is_elementwise(source: Source) -> bool:
+    return all(isinstance(node, Tensor) or node.kind is BodyKind.APPLY for node in nodes(source))
+
+
+def _permuted(source: Source, order: Sizes) -> Source:
+    """An element-wise tree over dimensions in another order."""
+
+    def permute(node: Source) -> Source:
+        if isinstance(node, Tensor):
+            return _permuted_tensor(node, order)
+        return replace(node, sizes=tuple(node.sizes[dimension] for dimension in order))
+
+    return rewrite(source, permute)
+
+
+def _permuted_tensor(tensor: Tensor, order: Sizes) -> Tensor:
+    sizes = tuple(tensor.sizes[dimension] for dimension in order)
+    if isinstance(tensor, Held):
+        return Held.over(tensor.data_type, sizes)
+    return replace(tensor, sizes=sizes, strides=tuple(tensor.strides[dimension] for dimension in order))
+
+
+# ---- steps
+
+LEAST_REUSE = 16
+"""Times that each element of an operand is read, from which on laying it out anew pays."""
+
+LEAST_REUSE_OF_ROWS = 128
+"""The same for elements of a that need no conversion: a workgroup reads one at a time, all invocations the same."""
+
+
+class _Planner:
+    """The steps of one product, under a schedule that is chosen already."""
+
+    def __init__(self, product: Product, choice: Choice, target: Target, temporary: int):
+        self.product, self.space, self.choice, self.target = product, product.space, choice, target
+        self.first = temporary
+        self.before: list[Step] = []
+        self.temporaries: list[int] = []
+        self.initialization: list[Step] = []
+        self.persistents: list[int] = []
+
+    def steps(self, epilogue: Body, output: Tensor) -> Steps:
+        """All steps."""
+        share, parts = self._shares()
+        if parts == 1:
+            last = [self._contract(epilogue, output, share, parts)]
+        else:
+            sizes = (parts, *output.sizes)
+            partials = self._temporary(sizes, packed_strides(sizes))
+            sums = apply(
+                CONVERT,
+                self.product.accumulator,
+                output.sizes,
+                words=True,
+                input=Held.over(self.product.accumulator, output.sizes),
+            )
+            last = [
+                self._contract(sums, partials, share, parts),
+                Map("sum of parts", _with_sum(epilogue, _merged(partials)), output),
+            ]
+        return Steps(
+            (*self.before, *last), tuple(self.temporaries), tuple(self.initialization), tuple(self.persistents)
+        )
+
+    def _shares(self) -> tuple[int, int]:
+        """Steps along the first inner dimension of each part, in whole slabs, and the number of parts."""
+        size = self.space.inner[0]
+        whole = max(self.choice.tile.depth, 2 * UNIT) if len(self.space.inner) == 1 else 1
+        share = -(-size // self.choice.parts)
+        share = min(size, -(-share // whole) * whole)
+        return share, -(-size // share)
+
+    def _temporary(self, sizes: Sizes, strides: Sizes) -> Tensor:
+        binding = Binding(Role.TEMPORARY, self.first + len(self.temporaries))
+        tensor = Tensor(binding, self.product.accumulator, sizes, strides)
+        self.temporaries.append(4 * tensor.units)
+        return tensor
+
+    def _contract(self, epilogue: Body, output: Tensor, share: int, parts: int) -> Step:
+        product, choice = self.product, self.choice
+        a = self._operand(product.a, self.space.rows, True, product.a_owned)
+        b = self._operand(product.b, self.space.columns, False, product.b_owned)
+        if choice.schedule is Schedule.SMALL and a.form is not b.form:
+            a, b = (
+                replace(operand, source=source, form=Form.SINGLE)
+                for operand, source in ((a, product.a), (b, product.b))
+            )
+        epilogue, output = (
+            _pack_output(epilogue, output) if choice.schedule is not Schedule.SMALL else (epilogue, output)
+        )
+        label = f"{choice.schedule}{' split' if parts > 1 else ''}"
+        return Contract(
+            label,
+            self.space,
+            a,
+            b,
+            product.accumulator,
+            epilogue,
+            output,
+            choice.schedule,
+            choice.tile,
+            parts,
+            share,
+        )
+
+    def _operand(self, source: Source, own: Sizes, own_first: bool, owned: bool) -> Operand:
+        """An operand in the best form that the schedule reads, laid out anew if that pays."""
+        operand = Operand(source, Form.SINGLE, self.space.batch, own, own_first)
+        forms = self._forms(own_first)
+        form = next((form for form in forms if _packs(operand, form)), Form.SINGLE)
+        if self._is_worth_relaying(operand, form, owned):
+            operand, form = self._relaid(operand, owned), Form.ACROSS
+        return _packed(operand, form)
+
+    def _forms(self, is_a: bool) -> tuple[Form, ...]:
+        """The forms in which the schedule can read an operand, the best first."""
+        match self.choice.schedule:
+            case Schedule.SMALL:
+                return (Form.ALONG,)
+            case Schedule.REGISTER if is_a:
+                return (Form.ACROSS,) if self.choice.tile.rows % UNIT == 0 else ()
+            case _:
+                return (Form.ACROSS, Form.ALONG)
+
+    # ---- laying out anew
+
+    def _is_worth_relaying(self, operand: Operand, form: Form, owned: bool) -> bool:
+        """Only tiles in registers gain: the others read each element few times, or convert it once per slab."""
+        is_a, shape, tile = operand.own_first, self.space.shape, self.choice.tile
+        if self.choice.schedule is not Schedule.REGISTER or (is_a and tile.rows % UNIT):
+            return False
+        if self.target.profile is not Profile.CPU and not owned:
+            return False
+        reuse = shape.columns if is_a else shape.rows
+        plain = isinstance(operand.source, Tensor) and operand.source.data_type.bits == DataType.FLOAT32.bits
+        if plain and form is Form.ACROSS:
+            return False
+        least = LEAST_REUSE_OF_ROWS if plain and is_a and not owned else LEAST_REUSE
+        if reuse < least:
+            return False
+        return 4 * _relaid_units(operand, self.space.inner) <= self.target.max_binding_size
+
+    def _relaid(self, operand: Operand, owned: bool) -> Operand:
+        """The operand in units of four along its own dimensions, which become one; the last unit may be half empty.
+
+        What lies in the empty half is never written and of no account: it only reaches outputs that are not stored.
+        """
+        inner = self.space.inner
+        batch = _varying(operand)
+        padded = -(-math.prod(operand.own) // UNIT) * UNIT
+        laid = (*batch, *inner, padded)
+        strides = packed_strides(laid)
+        batch_strides = tuple(stride if size > 1 else 0 for size, stride in zip(batch, strides, strict=False))
+        inner_strides = strides[len(batch) : -1]
+        place = self._place(laid, strides, owned)
+
+        def over(own: Sizes, own_strides: Sizes, batch_sizes: Sizes) -> Tensor:
+            middle = ((own, own_strides), (inner, inner_strides))
+            groups = middle if operand.own_first else middle[::-1]
+            return replace(
+                place,
+                sizes=batch_sizes + groups[0][0] + groups[1][0],
+                strides=batch_strides + groups[0][1] + groups[1][1],
+            )
+
+        written = over(operand.own, packed_strides(operand.own), batch)
+        step = Map(f"lay out {'a' if operand.own_first else 'b'}", self._copied(operand, written), written)
+        (self.initialization if owned else self.before).append(step)
+        return replace(operand, source=over((padded,), (1,), operand.batch), own=(padded,))
+
+    def _place(self, sizes: Sizes, strides: Sizes, owned: bool) -> Tensor:
+        if not owned:
+            return self._temporary(sizes, strides)
+        self.persistents.append(4 * math.prod(sizes))
+        binding = Binding(Role.PERSISTENT, len(self.persistents) - 1)
+        return Tensor(binding, self.product.accumulator, sizes, strides)
+
+    def _copied(self, operand: Operand, written: Tensor) -> Body:
+        """What is written: bits where the type stays, else converted elements."""
+        source = _narrowed(operand.source, written.sizes)
+        if isinstance(source, Tensor) and source.data_type is written.data_type:
+            return identity(replace(source, view=View.RAW))
+        if isinstance(source, Body) and source.data_type is written.data_type:
+            return source
+        return apply(CONVERT, written.data_type, written.sizes, words=True, input=source)
+
+
+def _varying(operand: Operand) -> Sizes:
+    """The batch dimensions, those along which an element-wise operand does not change as 1."""
+    if not _is_elementwise(operand.source):
+        return operand.batch
+    tensors = list(leaves(operand.source))
+    return tuple(
+        size if any(tensor.strides[dimension] for tensor in tensors) else 1
+        for dimension, size in enumerate(operand.batch)
+    )
+
+
+def _narrowed(source: Source, sizes: Sizes) -> Source:
+    """An element-wise tree over the first of the elements along some dimensions."""
+    if source.sizes == sizes:
+        return source
+
+    def narrow(node: Source) -> Source:
+        return replace(node, sizes=sizes)
+
+    return rewrite(source, narrow)
+
+
+def _relaid_units(operand: Operand, inner: Sizes) -> int:
+    return math.prod(_varying(operand)) * math.prod(inner) * -(-math.prod(operand.own) // UNIT) * UNIT
+
+
+# ---- forms
+
+
+def _dimension(operand: Operand, form: Form) -> int:
+    """The dimension along which a form takes units: the last own or the last inner one."""
+    first, second = len(operand.batch) + len(operand.own) - 1, len(operand.source.sizes) - 1
+    if operand.own_first:
+        return first if form is Form.ACROSS else second
+    return second if form is Form.ACROSS else len(operand.source.sizes) - len(operand.own) - 1
+
+
+def _packs(operand: Operand, form: Form) -> bool:
+    dimension = _dimension(operand, form)
+    return operand.source.sizes[dimension] % UNIT == 0 and packs_source(operand.source, dimension, UNIT)
+
+
+def _packed(operand: Operand, form: Form) -> Operand:
+    if form is Form.SINGLE:
+        return operand
+    return replace(operand, source=pack_source(operand.source, _dimension(operand, form), UNIT), form=form)
+
+
+def _pack_output(epilogue: Body, output: Tensor) -> tuple[Body, Tensor]:
+    """Epilogue and output in units of four along the last dimension, if both can be."""
+    last = output.rank - 1
+    own = len(epilogue.sizes) - 1
+    if not packs_tensor(output, last, UNIT) or not packs_source(epilogue, own, UNIT):
+        return epilogue, output
+    body = pack_source(epilogue, own, UNIT)
+    assert isinstance(body, Body)
+    return body, pack_tensor(output, last, UNIT)
+
+
+# ---- sums that are not held in a tile
+
+
+def _merged(partials: Tensor) -> Body:
+    """The sums of all parts."""
+    parts, *sizes = partials.sizes
+    follows = tuple(range(1, partials.rank))
+    values = constants(parts=parts)
+    inputs = (("partials", partials),)
+    return Body(MERGE, partials.data_type, tuple(sizes), inputs, values, follows=(follows,), words=True)
+
+
+def _with_sum(epilogue: Body, total: Body) -> Body:
+    """An epilogue on sums that a body computes."""
+    body = rewrite(epilogue, lambda node: total if isinstance(node, Held) else node)
+    assert isinstance(body, Body)
+    return body
+
+
+def small_body(step: Contract) -> Body:
+    """The whole of a ``small`` step as one tree: each output sums its products by itself."""
+    values = constants(
+        batch=len(step.space.batch),
+        rows=len(step.space.rows),
+        inner=step.space.inner,
+        step=UNIT if step.a.form is Form.ALONG else 1,
+        parts=step.parts,
+        share=step.share,
+        chunk=step.chunk,
+    )
+    inputs = (("a", step.a.source), ("b", step.b.source))
+    return _with_sum(step.epilogue, Body(SMALL, step.accumulator, step.output.sizes, inputs, values, words=True))
+
+
+def spread(number: str, sizes: Sequence[int]) -> list[str]:
+    """WGSL expressions of the coordinates, over dimensions of these sizes, of a running number."""
+    found, rest = [], 1
+    for position in reversed(range(len(sizes))):
+        text = number if rest == 1 else f"{number} / {rest}u"
+        found.append(text if position == 0 else f"({text}) % {sizes[position]}u")
+        rest *= sizes[position]
+    return found[::-1]

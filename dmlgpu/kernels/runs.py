@@ -1,0 +1,98 @@
+"""Maps along runs: on a CPU adapter an invocation that computes a whole run of neighbours reads what is the same for
+all of them once (the parameters of a channel, say), where one that computes few units would read it again and again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dmlgpu.kernels.sources import is_elementwise, leaves, rewrite
+from dmlgpu.plan import Body, BodyKind, Held, Source, Tensor, View
+from dmlgpu.target import Profile, Target
+
+SHORTEST_RUN = 16
+"""Units of a run below which reading once gains nothing."""
+
+RUNS_IN_FLIGHT = 1024
+"""Runs that fill the lanes and threads of an adapter; longer ones are cut until there are so many."""
+
+WORD_BITS = 32
+
+
+def fixed_leaves(body: Body, axes: Sequence[int]) -> list[tuple[str, Tensor]]:
+    """The tensors in memory of a tree that are the same along all these dimensions, each with a name."""
+    found = dict.fromkeys(
+        leaf for leaf in leaves(body) if not isinstance(leaf, Held) and all(_is_fixed(leaf, axis) for axis in axes)
+    )
+    return [(f"fixed{number}", leaf) for number, leaf in enumerate(found)]
+
+
+def _is_fixed(tensor: Tensor, axis: int) -> bool:
+    return tensor.strides[axis] == 0 or tensor.sizes[axis] == 1
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A map whose invocations each compute a run along the dimension ``axis``."""
+
+    body: Body
+    output: Tensor
+    axis: int
+
+
+def find_runs(body: Body, output: Tensor, target: Target) -> Runs | None:
+    """The map along the runs that save most reading, of a tree already packed; None where none pays."""
+    if target.profile is not Profile.CPU or output.unit_bits < WORD_BITS or not _is_computed(body):
+        return None
+    candidates = [axis for axis in range(output.rank) if output.sizes[axis] >= SHORTEST_RUN]
+    count = len(set(leaves(body)))
+    saved = {axis: len(fixed_leaves(body, [axis])) for axis in candidates}
+    best = max(candidates, key=lambda axis: (saved[axis], -output.strides[axis]), default=None)
+    if best is None or 2 * saved[best] < count:
+        return None
+    return _cut(Runs(body, output, best), target)
+
+
+def _is_computed(body: Body) -> bool:
+    """Whether a tree is arithmetic on elements at equal coordinates, and on nothing that is moved or an index."""
+    plain = all(leaf.view is View.COMPUTE and not isinstance(leaf, Held) for leaf in leaves(body))
+    return plain and body.kind is BodyKind.APPLY and is_elementwise(body)
+
+
+def _cut(runs: Runs, target: Target) -> Runs | None:
+    """The runs cut into equal parts, as few as give every lane of the adapter some and keep loops below its limit."""
+    units = runs.output.sizes[runs.axis]
+    count = math.prod(runs.output.sizes) // units
+    longest = units if target.loop_limit is None else min(units, target.loop_limit)
+    wanted = max(1, -(-RUNS_IN_FLIGHT // count), -(-units // longest))
+    parts = [n for n in range(1, units // SHORTEST_RUN + 1) if units % n == 0]
+    enough = [n for n in parts if n >= wanted]
+    chosen = enough[0] if enough else parts[-1]
+    if units // chosen > longest:
+        return None
+    return runs if chosen == 1 else _split(runs, chosen)
+
+
+def _split(runs: Runs, parts: int) -> Runs:
+    """The same with the run's dimension as two: the number of a part, the place in it."""
+    axis, length = runs.axis, runs.output.sizes[runs.axis] // parts
+
+    def split_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
+        return (*sizes[:axis], parts, length, *sizes[axis + 1 :])
+
+    def split_tensor(tensor: Tensor) -> Tensor:
+        stride = tensor.strides[axis]
+        strides = (*tensor.strides[:axis], stride * length, stride, *tensor.strides[axis + 1 :])
+        return replace(tensor, sizes=split_sizes(tensor.sizes), strides=strides)
+
+    def split(source: Source) -> Source:
+        if isinstance(source, Tensor):
+            return split_tensor(source)
+        sizes = split_sizes(source.sizes)
+        return replace(source, sizes=sizes, follows=tuple(tuple(range(len(sizes))) for _ in source.follows))
+
+    body = rewrite(runs.body, split)
+    assert isinstance(body, Body)
+    return Runs(body, split_tensor(runs.output), axis + 1)

@@ -1,0 +1,150 @@
+"""Operators that move blocks between height and width and channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dmlgpu import descs
+from dmlgpu.enums import DepthSpaceOrder
+from dmlgpu.kernels.moves import Affine, Move
+from dmlgpu.operators.lowering import Lowering, check_sizes, invalid
+from dmlgpu.operators.moving import Moving
+
+_SPACE = (("batch",), ("channel",), ("row", "down"), ("column", "across"))
+"""The digits of each dimension on the side of space: a block's place, then the place within it."""
+
+_CHANNELS = {
+    DepthSpaceOrder.DEPTH_COLUMN_ROW: ("down", "across", "channel"),
+    DepthSpaceOrder.COLUMN_ROW_DEPTH: ("channel", "down", "across"),
+}
+"""The digits of a channel on the side of depth."""
+
+
+class SpaceToDepth1(Moving):
+    """Blocks of height and width become channels.
+
+    The output's sizes are {N, C * BlockSize * BlockSize, H / BlockSize, W / BlockSize}, as the page's examples have
+    them (its text gives those of the other direction). The page is silent on blocks of size 0; they are refused.
+    """
+
+    desc = descs.SpaceToDepth1
+
+    @classmethod
+    def output_sizes(cls, desc: descs.SpaceToDepth | descs.SpaceToDepth1) -> Mapping[str, tuple[int, ...]]:
+        """More channels, fewer rows and columns."""
+        (batch, channels, height, width), block = desc.input_tensor.sizes, desc.block_size
+        return {"output_tensor": (batch, channels * block * block, height // block, width // block)}
+
+    @classmethod
+    def check(cls, desc: descs.SpaceToDepth | descs.SpaceToDepth1) -> None:
+        """Rows and columns divide into blocks; the output's sizes."""
+        _check_divides(desc, (2, 3), desc.block_size, "block_size")
+        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "blocks become channels")
+
+    @classmethod
+    def moves(cls, desc: descs.SpaceToDepth1) -> tuple[Move, ...]:
+        """Blocks, and places within them."""
+        channels = _CHANNELS[desc.order]
+        space = _digits(desc.input_tensor.sizes, desc.block_size, ("batch", *channels, "row", "column"))
+        depth = (("batch",), channels, ("row",), ("column",))
+        return (Move(tuple(space.values()), Affine.digits(space, _SPACE), Affine.digits(space, depth)),)
+
+
+class SpaceToDepth(Lowering):
+    """SPACE_TO_DEPTH1 in the order DEPTH_COLUMN_ROW."""
+
+    desc = descs.SpaceToDepth
+
+    @classmethod
+    def output_sizes(cls, desc: descs.SpaceToDepth) -> Mapping[str, tuple[int, ...]]:
+        """As SPACE_TO_DEPTH1."""
+        return SpaceToDepth1.output_sizes(desc)
+
+    @classmethod
+    def check(cls, desc: descs.SpaceToDepth) -> None:
+        """As SPACE_TO_DEPTH1."""
+        SpaceToDepth1.check(desc)
+
+    @classmethod
+    def upgrade(cls, desc: descs.SpaceToDepth) -> descs.SpaceToDepth1:
+        """The same with the order."""
+        return descs.SpaceToDepth1(
+            input_tensor=desc.input_tensor,
+            output_tensor=desc.output_tensor,
+            block_size=desc.block_size,
+            order=DepthSpaceOrder.DEPTH_COLUMN_ROW,
+        )
+
+
+class DepthToSpace1(Moving):
+    """Channels become blocks of height and width. The page is silent on blocks of size 0; they are refused."""
+
+    desc = descs.DepthToSpace1
+
+    @classmethod
+    def output_sizes(cls, desc: descs.DepthToSpace | descs.DepthToSpace1) -> Mapping[str, tuple[int, ...]]:
+        """Fewer channels, more rows and columns."""
+        (batch, channels, height, width), block = desc.input_tensor.sizes, desc.block_size
+        return {"output_tensor": (batch, channels // (block * block), height * block, width * block)}
+
+    @classmethod
+    def check(cls, desc: descs.DepthToSpace | descs.DepthToSpace1) -> None:
+        """The channels divide into blocks; the output's sizes."""
+        _check_divides(desc, (1,), desc.block_size * desc.block_size, "block_size * block_size")
+        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "channels become blocks")
+
+    @classmethod
+    def moves(cls, desc: descs.DepthToSpace1) -> tuple[Move, ...]:
+        """Blocks, and places within them."""
+        space = _digits(desc.output_tensor.sizes, desc.block_size, [digit for digits in _SPACE for digit in digits])
+        depth = (("batch",), _CHANNELS[desc.order], ("row",), ("column",))
+        return (Move(tuple(space.values()), Affine.digits(space, depth), Affine.digits(space, _SPACE)),)
+
+
+class DepthToSpace(Lowering):
+    """DEPTH_TO_SPACE1 in the order DEPTH_COLUMN_ROW."""
+
+    desc = descs.DepthToSpace
+
+    @classmethod
+    def output_sizes(cls, desc: descs.DepthToSpace) -> Mapping[str, tuple[int, ...]]:
+        """As DEPTH_TO_SPACE1."""
+        return DepthToSpace1.output_sizes(desc)
+
+    @classmethod
+    def check(cls, desc: descs.DepthToSpace) -> None:
+        """As DEPTH_TO_SPACE1."""
+        DepthToSpace1.check(desc)
+
+    @classmethod
+    def upgrade(cls, desc: descs.DepthToSpace) -> descs.DepthToSpace1:
+        """The same with the order."""
+        return descs.DepthToSpace1(
+            input_tensor=desc.input_tensor,
+            output_tensor=desc.output_tensor,
+            block_size=desc.block_size,
+            order=DepthSpaceOrder.DEPTH_COLUMN_ROW,
+        )
+
+
+def _digits(sizes: tuple[int, ...], block: int, order: Sequence[str]) -> dict[str, int]:
+    """The digits of both sides in an order, from the sizes on the side of space."""
+    batch, channels, height, width = sizes
+    places = {"down": block, "across": block, "row": height // block, "column": width // block}
+    counts = {"batch": batch, "channel": channels, **places}
+    return {digit: counts[digit] for digit in order}
+
+
+def _check_divides(
+    desc: descs.SpaceToDepth | descs.SpaceToDepth1 | descs.DepthToSpace | descs.DepthToSpace1,
+    axes: tuple[int, ...],
+    divisor: int,
+    name: str,
+) -> None:
+    """Raise InvalidDescription unless blocks are not empty and sizes of the input divide by what they take."""
+    if desc.block_size < 1:
+        raise invalid(desc, "block_size", f"must be at least 1, got {desc.block_size}")
+    for axis in axes:
+        size = desc.input_tensor.sizes[axis]
+        if size % divisor:
+            raise invalid(desc, f"input_tensor.sizes[{axis}]", f"must be a multiple of {name} ({divisor}), got {size}")

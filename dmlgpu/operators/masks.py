@@ -1,0 +1,155 @@
+"""Operators that choose between two values by place: diagonals, one place in each line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dmlgpu import descs
+from dmlgpu.enums import DataType
+from dmlgpu.kernels.collapse import merge_dimensions
+from dmlgpu.kernels.packing import running_dimension
+from dmlgpu.operators.bits import as_bits
+from dmlgpu.operators.indices import check_axis, check_single_along_axis, merged_around_axis
+from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.scalars import converted, words_of
+from dmlgpu.plan import Body, Map, Plan, Source, Tensor, View, apply, constants
+from dmlgpu.target import Target
+
+FILL = "fill/fill_value_constant"
+PLACE = "fill/place"
+
+
+class OneHot(Lowering):
+    """Fills lines along an axis with an off value and puts the on value where an index says.
+
+    Where the page is silent: an index below -n leaves its line off, as one past the end does. The values are taken as
+    bits.
+    """
+
+    desc = descs.OneHot
+    shaders = ("indexing/one_hot", "indexing/found", PLACE)
+
+    @classmethod
+    def check(cls, desc: descs.OneHot) -> None:
+        """Axis, sizes, two values."""
+        check_axis(desc, "indices_tensor")
+        check_single_along_axis(desc, "indices_tensor", "output_tensor")
+        if desc.values_tensor.element_count < 2:
+            sizes = list(desc.values_tensor.sizes)
+            raise invalid(desc, "values_tensor.sizes", f"must hold at least two elements (off and on), got {sizes}")
+
+    @classmethod
+    def lower(cls, desc: descs.OneHot, target: Target) -> Plan:
+        """One map, on bits, in units of several elements where the output has them."""
+        indices = input_tensor(desc, "indices_tensor", View.INDEX)
+        axis, (output, indices) = merged_around_axis(desc.axis, as_bits(output_tensor(desc)), indices)
+        indices = replace(
+            indices,
+            sizes=output.sizes,
+            strides=tuple(0 if d == axis else stride for d, stride in enumerate(indices.strides)),
+        )
+        packed = running_dimension(output)
+        steps = tuple(int(dimension == axis) for dimension in range(output.rank))
+        off, on = (_splat(as_bits(input_tensor(desc, "values_tensor")), number, output) for number in (0, 1))
+        body = apply(
+            cls.shaders[0],
+            output.data_type,
+            output.sizes,
+            words=True,
+            place=_places(output, steps),
+            found=Body(
+                cls.shaders[1],
+                DataType.UINT32,
+                output.sizes,
+                (("indices", indices),),
+                constants(size=output.sizes[axis], packed=packed),
+                follows=((None,) * output.rank,),
+            ),
+            on=on,
+            off=off,
+        )
+        return Plan(desc.operator, (Map("one hot", body, output),))
+
+
+def _splat(values: Tensor, number: int, output: Tensor) -> Tensor:
+    """Element 0 or 1 of a tensor, in row-major order, for every element of the output."""
+    running = max(dimension for dimension, size in enumerate(values.sizes) if size > 1)
+    offset = values.offset + number * values.strides[running]
+    return replace(values, sizes=output.sizes, strides=(0,) * output.rank, offset=offset)
+
+
+def _places(output: Tensor, steps: tuple[int, ...]) -> Body:
+    """A virtual tensor that counts up by so much along each dimension of the output, modulo 2^32."""
+    values = constants(steps=steps, packed=running_dimension(output))
+    return Body(PLACE, DataType.UINT32, output.sizes, constants=values)
+
+
+class DiagonalMatrix1(Lowering):
+    """Writes a value into a band of diagonals, or everywhere but into a band, over an input or over zeros.
+
+    The values are taken as bits. An input has the output's sizes (the page only implies it).
+    """
+
+    desc = descs.DiagonalMatrix1
+    shaders = ("indexing/diagonal_matrix1", PLACE, FILL)
+
+    @classmethod
+    def check(cls, desc: descs.DiagonalMatrix1) -> None:
+        """Sizes of input and output."""
+        if desc.input_tensor is not None:
+            check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
+
+    @classmethod
+    def lower(cls, desc: descs.DiagonalMatrix1, target: Target) -> Plan:
+        """One map, on bits."""
+        height, width = desc.output_tensor.sizes[-2:]
+        begin, end = desc.diagonal_fill_begin, desc.diagonal_fill_end
+        first, last = (min(max(bound, 1 - height), width) for bound in sorted((begin, end)))
+        output = as_bits(output_tensor(desc))
+        given = output if desc.input_tensor is None else as_bits(input_tensor(desc, "input_tensor"))
+        steps = (0,) * (output.rank - 2) + (-1, 1)
+        sizes, strides = merge_dimensions(output.sizes, output.strides, given.strides, steps)
+        output = replace(output, sizes=sizes, strides=strides[0])
+        value = _constant(words_of(desc.value, desc.value_data_type), output)
+        rest: Source = replace(given, sizes=sizes, strides=strides[1])
+        if desc.input_tensor is None:
+            rest = _constant(words_of(0, desc.value_data_type), output)
+        inside, outside = (value, rest) if begin <= end else (rest, value)
+        body = apply(
+            cls.shaders[0],
+            output.data_type,
+            sizes,
+            words=True,
+            values=constants(first=first, count=last - first),
+            place=_places(output, strides[2]),
+            inside=inside,
+            outside=outside,
+        )
+        return Plan(desc.operator, (Map("diagonal", body, output),))
+
+
+def _constant(words: tuple[int, ...], output: Tensor) -> Body:
+    """A virtual tensor that has the same bits everywhere."""
+    return apply(FILL, output.data_type, output.sizes, words=True, values=constants(words=words))
+
+
+class DiagonalMatrix(Lowering):
+    """DIAGONAL_MATRIX1 with one diagonal over zeros.
+
+    The value is a float32, converted to the output's type as CAST converts (the page: it may be truncated).
+    """
+
+    desc = descs.DiagonalMatrix
+
+    @classmethod
+    def upgrade(cls, desc: descs.DiagonalMatrix) -> descs.DiagonalMatrix1:
+        """The same as a band one diagonal wide."""
+        data_type = desc.output_tensor.data_type
+        return descs.DiagonalMatrix1(
+            input_tensor=None,
+            output_tensor=desc.output_tensor,
+            value_data_type=data_type,
+            value=converted(converted(desc.value, DataType.FLOAT32), data_type),
+            diagonal_fill_begin=desc.offset,
+            diagonal_fill_end=desc.offset + 1,
+        )

@@ -1,0 +1,436 @@
+"""Matrix products: of floats, of integers, of quantised numbers.
+
+All are a ``Contract`` (kernels/gemm.py): the operands are tensors or integers less their zero points, everything after
+the sum is the epilogue of the same kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dmlgpu import descs
+from dmlgpu.enums import DataType, FeatureLevel, MatrixTransform
+from dmlgpu.errors import InvalidDescription
+from dmlgpu.kernels.gemm import Product, Space, Steps, contract_steps
+from dmlgpu.kernels.gemm_schedules import UNIT
+from dmlgpu.kernels.rows import row_steps
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.operators.fused import activated
+from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, lowering, output_tensor
+from dmlgpu.operators.quantization import NO_ZERO_POINT
+from dmlgpu.operators.softmax import ActivationSoftmax, ActivationSoftmax1
+from dmlgpu.plan import Binding, Body, Held, Map, Plan, Role, Source, Step, Tensor, apply, constants
+from dmlgpu.target import Target
+from dmlgpu.tensor import TensorDesc, packed_strides
+
+FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
+DIFFERENCE = "matrix/difference"
+CONVERT = "elementwise/cast"
+SOFTMAX = ("ACTIVATION_SOFTMAX", "ACTIVATION_SOFTMAX1")
+"""Activations that need whole rows."""
+
+Sizes = tuple[int, ...]
+
+
+# ---- sizes
+
+
+@dataclass(frozen=True)
+class _Matrices:
+    """The sizes of a product as its description has them: A in batch x rows x inner, B in batch x inner x columns."""
+
+    a: Sizes
+    b: Sizes
+
+    @classmethod
+    def of(cls, desc: Any) -> _Matrices:
+        """Transposed ones turned round."""
+        a, b = desc.a_tensor.sizes, desc.b_tensor.sizes
+        if getattr(desc, "trans_a", None) is MatrixTransform.TRANSPOSE:
+            a = _turned(a)
+        if getattr(desc, "trans_b", None) is MatrixTransform.TRANSPOSE:
+            b = _turned(b)
+        return cls(a, b)
+
+    @property
+    def output(self) -> Sizes:
+        """The sizes of the product."""
+        return (*self.a[:-1], self.b[-1])
+
+    @property
+    def space(self) -> Space:
+        """Its dimensions."""
+        return Space(self.a[:-2], self.a[-2:-1], self.b[-1:], self.a[-1:])
+
+
+def _turned(values: Sizes) -> Sizes:
+    """The last two exchanged."""
+    return (*values[:-2], values[-1], values[-2])
+
+
+class _MatrixProduct(Lowering):
+    """What all matrix products share: the last two dimensions are matrices, those before them number products."""
+
+    @classmethod
+    def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:
+        """Rows of A by columns of B."""
+        return {"output_tensor": _Matrices.of(desc).output}
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        """As many products of A as of B; columns of A as rows of B; rows of A and columns of B in the output."""
+        matrices = _Matrices.of(desc)
+        (*batch, rows, inner), b = matrices.a, matrices.b
+        expected = (*batch, inner, b[-1])
+        if b != expected:
+            transposed = getattr(desc, "trans_b", None) is MatrixTransform.TRANSPOSE
+            wanted = _turned(expected) if transposed else expected
+            check_sizes(desc, "b_tensor", wanted, f"a_tensor has batch sizes {batch} and inner size {inner}")
+        check_sizes(desc, "output_tensor", matrices.output, f"{rows} rows of a_tensor, {b[-1]} columns of b_tensor")
+
+
+def _owned(desc: Any, *fields: str) -> bool:
+    """Whether all tensors that are there are OWNED_BY_DML."""
+    tensors = [getattr(desc, field) for field in fields]
+    return all(tensor is None or tensor.owned_by_dml for tensor in tensors)
+
+
+# ---- GEMM
+
+
+class Gemm(_MatrixProduct):
+    """alpha * (A x B) + beta * C, then an activation, all in the kernel that multiplies; softmax in one of its own.
+
+    Sums and everything up to the activation are float32, also of halves. The result is rounded to the output's type
+    before the activation, as if that were an operator of its own. A beta of 0 drops C, whatever it holds, as BLAS and
+    onnxruntime do (the page is silent). C has the output's sizes; strides of 0 broadcast it. A softmax after GEMM takes
+    its axes, or the last one, of the output; the older SOFTMAX's limit to two dimensions larger than 1 holds as well.
+    """
+
+    desc = descs.Gemm
+    shaders = ("matrix/gemm", "matrix/scaled_product")
+
+    @classmethod
+    def check(cls, desc: descs.Gemm) -> None:
+        """Sizes; the axes of a softmax."""
+        super().check(desc)
+        inner = desc.fused_activation
+        if inner is not None and inner.operator in SOFTMAX:
+            try:
+                lowering(inner.operator).check(_standing_alone(desc))
+            except InvalidDescription as error:
+                raise invalid(desc, f"fused_activation.{error.field}", error.reason) from None
+
+    @classmethod
+    def check_level(cls, desc: descs.Gemm, level: FeatureLevel) -> None:
+        """Attribute values of the activation that only later levels allow."""
+        inner = desc.fused_activation
+        if inner is not None:
+            try:
+                lowering(inner.operator).check_level(inner, level)
+            except InvalidDescription as error:
+                raise invalid(desc, f"fused_activation.{error.field}", error.reason) from None
+
+    @classmethod
+    def lower(cls, desc: descs.Gemm, target: Target) -> Plan:
+        """The product with its epilogue; before a softmax into a temporary tensor."""
+        a, b = input_tensor(desc, "a_tensor"), input_tensor(desc, "b_tensor")
+        if desc.trans_a is MatrixTransform.TRANSPOSE:
+            a = replace(a, sizes=_turned(a.sizes), strides=_turned(a.strides))
+        if desc.trans_b is MatrixTransform.TRANSPOSE:
+            b = replace(b, sizes=_turned(b.sizes), strides=_turned(b.strides))
+        owned = _owned(desc, "a_tensor"), _owned(desc, "b_tensor")
+        product = Product(_Matrices.of(desc).space, a, b, FLOAT32, *owned)
+        output = output_tensor(desc)
+        if desc.fused_activation is None or desc.fused_activation.operator not in SOFTMAX:
+            body = activated(cls._epilogue(desc, output), desc.fused_activation)
+            return _plan(desc, contract_steps(product, body, output, target))
+        return cls._softmax(desc, product, output, target)
+
+    @classmethod
+    def _epilogue(cls, desc: descs.Gemm, output: Tensor) -> Body:
+        held = Held.over(FLOAT32, output.sizes)
+        if desc.c_tensor is None or desc.beta == 0:
+            values = constants(compute=FLOAT32, alpha=desc.alpha)
+            return apply(cls.shaders[1], output.data_type, output.sizes, words=True, values=values, product=held)
+        values = constants(compute=FLOAT32, alpha=desc.alpha, beta=desc.beta)
+        c = input_tensor(desc, "c_tensor")
+        return apply(cls.shaders[0], output.data_type, output.sizes, words=True, values=values, product=held, c=c)
+
+    @classmethod
+    def _softmax(cls, desc: descs.Gemm, product: Product, output: Tensor, target: Target) -> Plan:
+        """The product goes to a temporary tensor of the output's type, from which the softmax takes its rows."""
+        values = Tensor(Binding(Role.TEMPORARY, 0), output.data_type, output.sizes, packed_strides(output.sizes))
+        found = contract_steps(product, cls._epilogue(desc, values), values, target, temporary=1)
+        size = TensorDesc(output.data_type, output.sizes).byte_size
+        softmax = _standing_alone(desc)
+        if isinstance(softmax, descs.ActivationSoftmax):
+            softmax = ActivationSoftmax.upgrade(softmax)
+        assert isinstance(softmax, descs.ActivationSoftmax1)
+        used = 1 + len(found.temporaries)
+        steps, more = row_steps(ActivationSoftmax1.operation, values, softmax.axes, output, target, temporary=used)
+        after = Steps((*found.steps, *steps), (*found.temporaries, *more), found.initialization, found.persistents)
+        return _plan(desc, after, temporaries=(size,))
+
+
+def _standing_alone(desc: descs.Gemm) -> OperatorDesc:
+    """The fused activation as an operator by itself."""
+    assert desc.fused_activation is not None
+    tensor = replace(desc.output_tensor, strides=None, total_tensor_size_in_bytes=None)
+    return desc.fused_activation.replace(input_tensor=tensor, output_tensor=tensor)
+
+
+def _plan(desc: OperatorDesc, found: Steps, before: tuple[Step, ...] = (), temporaries: tuple[int, ...] = ()) -> Plan:
+    return Plan(
+        desc.operator,
+        (*before, *found.steps),
+        (*temporaries, *found.temporaries),
+        found.initialization,
+        found.persistents,
+    )
+
+
+# ---- integers
+
+
+def _differences(desc: Any, name: str, sizes: Sizes, own: int, data_type: DataType) -> Source:
+    """A or B less its zero point, in the type of the sums."""
+    values = input_tensor(desc, f"{name}_tensor")
+    if getattr(desc, f"{name}_zero_point_tensor") is None:
+        return apply(CONVERT, data_type, sizes, words=True, input=values)
+    zero = _parameter(input_tensor(desc, f"{name}_zero_point_tensor"), sizes, own)
+    return difference(values, zero, data_type)
+
+
+def difference(values: Source, zero_point: Source, data_type: DataType) -> Body:
+    """Integers less their zero points, in the type of the sums; 32-bit ones take 33 bits before they become float32."""
+    integer = DataType.INT64 if values.data_type.bits == 32 else INT32
+    return apply(
+        DIFFERENCE,
+        data_type,
+        values.sizes,
+        words=True,
+        values=constants(integer=integer),
+        input=values,
+        zero_point=zero_point,
+    )
+
+
+def _parameter(tensor: Tensor, sizes: Sizes, own: int) -> Tensor:
+    """A scale or zero point, one or one per row or column, repeated over the dimensions of a matrix."""
+    entries = max(tensor.sizes)
+    stride = tensor.strides[tensor.sizes.index(entries)] if entries > 1 else 0
+    strides = tuple(stride if dimension == len(sizes) + own else 0 for dimension in range(len(sizes)))
+    return replace(tensor, sizes=sizes, strides=strides)
+
+
+ROWS, COLUMNS = -2, -1
+"""The dimension, counted from the last, along which there may be several scales and zero points."""
+
+
+class _IntegerProduct(_MatrixProduct):
+    """What the products of integers share.
+
+    Scales and zero points of A (and of the output) come one for all or one per row, those of B one per column: all
+    their dimensions have size 1 but the last but one, or the last; with a single dimension that one counts. Scale and
+    zero point of a tensor need not be equally many. 8-bit numbers are summed in INT32, which wraps around beyond
+    2**31 (as onnxruntime's does), the earliest after 33,025 products.
+    """
+
+    parameters: ClassVar[Mapping[str, int]] = {"a_zero_point_tensor": ROWS, "b_zero_point_tensor": COLUMNS}
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        """Sizes of the matrices, and of scales and zero points."""
+        super().check(desc)
+        output = _Matrices.of(desc).output
+        for field, own in cls.parameters.items():
+            tensor = getattr(desc, field)
+            if tensor is not None:
+                _check_parameter(desc, field, output[own], own)
+
+    @classmethod
+    def operands(cls, desc: Any, accumulator: DataType) -> tuple[Source, Source]:
+        """A and B less their zero points."""
+        a, b = desc.a_tensor.sizes, desc.b_tensor.sizes
+        return _differences(desc, "a", a, ROWS, accumulator), _differences(desc, "b", b, COLUMNS, accumulator)
+
+    @classmethod
+    def product(cls, desc: Any, a: Source, b: Source, owned: tuple[bool, bool]) -> Product:
+        """The product of two operands."""
+        return Product(_Matrices.of(desc).space, a, b, a.data_type, *owned)
+
+    @classmethod
+    def owned(cls, desc: Any) -> tuple[bool, bool]:
+        """Whether A, and B, and their zero points are handed over at initialisation."""
+        return _owned(desc, "a_tensor", "a_zero_point_tensor"), _owned(desc, "b_tensor", "b_zero_point_tensor")
+
+
+def _check_parameter(desc: Any, field: str, count: int, own: int) -> None:
+    """Raise InvalidDescription unless a scale or zero point has one element, or one per row or column."""
+    sizes = getattr(desc, field).sizes
+    place = len(sizes) + own if len(sizes) > 1 else 0
+    others = (size for dimension, size in enumerate(sizes) if dimension != place)
+    if any(size != 1 for size in others) or sizes[place] not in (1, count):
+        what = "row" if own == ROWS else "column"
+        ones = [1] * len(sizes)
+        several = [*ones[:place], count, *ones[place + 1 :]]
+        reason = f"must be {ones} (one for all) or {several} (one per {what}), got {list(sizes)}"
+        raise invalid(desc, f"{field}.sizes", reason)
+
+
+class MatrixMultiplyInteger(_IntegerProduct):
+    """The sums themselves. A missing zero point is 0."""
+
+    desc = descs.MatrixMultiplyInteger
+    shaders = ("matrix/matrix_multiply_integer", DIFFERENCE, CONVERT)
+
+    @classmethod
+    def lower(cls, desc: descs.MatrixMultiplyInteger, target: Target) -> Plan:
+        """The product alone."""
+        product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
+        output = output_tensor(desc)
+        body = apply(cls.shaders[0], INT32, output.sizes, words=True, product=Held.over(INT32, output.sizes))
+        return _plan(desc, contract_steps(product, body, output, target))
+
+
+class MatrixMultiplyIntegerToFloat(_IntegerProduct):
+    """sum * (scale of A * scale of B) + bias, each step in float32, rounded to the output's type at the end.
+
+    Sums of 8-bit numbers are exact. Wider numbers, less their zero points, become float32 and are summed in it, since
+    their products fit no integer that every adapter has (the page is silent).
+    """
+
+    desc = descs.MatrixMultiplyIntegerToFloat
+    shaders = ("matrix/dequantized_product", "matrix/dequantized_product_with_bias", DIFFERENCE, CONVERT)
+    parameters: ClassVar[Mapping[str, int]] = {
+        "a_scale_tensor": ROWS,
+        "a_zero_point_tensor": ROWS,
+        "b_scale_tensor": COLUMNS,
+        "b_zero_point_tensor": COLUMNS,
+    }
+
+    @classmethod
+    def lower(cls, desc: descs.MatrixMultiplyIntegerToFloat, target: Target) -> Plan:
+        """The product; scales and bias in its epilogue."""
+        accumulator = INT32 if desc.a_tensor.data_type.bits == 8 else FLOAT32
+        product = cls.product(desc, *cls.operands(desc, accumulator), cls.owned(desc))
+        output = output_tensor(desc)
+        inputs: dict[str, Source] = {
+            "product": Held.over(accumulator, output.sizes),
+            "a_scale": _parameter(input_tensor(desc, "a_scale_tensor"), output.sizes, ROWS),
+            "b_scale": _parameter(input_tensor(desc, "b_scale_tensor"), output.sizes, COLUMNS),
+        }
+        if desc.bias_tensor is not None:
+            inputs["bias"] = input_tensor(desc, "bias_tensor")
+        file = cls.shaders[0] if desc.bias_tensor is None else cls.shaders[1]
+        values = constants(compute=FLOAT32)
+        body = apply(file, output.data_type, output.sizes, words=True, values=values, **inputs)
+        return _plan(desc, contract_steps(product, body, output, target))
+
+
+class QuantizedLinearMatrixMultiply(_IntegerProduct):
+    """clamp(round(sum * (scale of A * scale of B) / scale of the output) + its zero point), each step in float32.
+
+    The quotient is rounded to an integer once, halves to even, and the zero point added in integers (the page is silent
+    on both; so does onnxruntime). A missing zero point is 0. Nine tensors are more than a kernel may bind, so a first,
+    tiny kernel puts scales and zero points one after the other.
+    """
+
+    desc = descs.QuantizedLinearMatrixMultiply
+    shaders = ("matrix/quantized_product", "matrix/parameters", DIFFERENCE, CONVERT)
+    parameters: ClassVar[Mapping[str, int]] = {
+        "a_scale_tensor": ROWS,
+        "a_zero_point_tensor": ROWS,
+        "b_scale_tensor": COLUMNS,
+        "b_zero_point_tensor": COLUMNS,
+        "output_scale_tensor": ROWS,
+        "output_zero_point_tensor": ROWS,
+    }
+    gathered: ClassVar[tuple[str, ...]] = (
+        "a_scale_tensor",
+        "b_scale_tensor",
+        "output_scale_tensor",
+        "output_zero_point_tensor",
+    )
+
+    @classmethod
+    def lower(cls, desc: descs.QuantizedLinearMatrixMultiply, target: Target) -> Plan:
+        """The parameters side by side; the product, and everything else in its epilogue."""
+        output = output_tensor(desc)
+        entries = _entries(desc, {name: cls.parameters[name] for name in cls.gathered})
+        gather, gathered = _gather(cls.shaders[1], entries)
+        inputs: dict[str, Source] = {"product": Held.over(INT32, output.sizes)}
+        inputs |= {entry.name: _parameter(entry.view(gathered), output.sizes, entry.own) for entry in entries}
+        if desc.output_zero_point_tensor is None:
+            inputs["zero_point"] = apply(NO_ZERO_POINT, INT32, output.sizes, words=True)
+        limits = np.iinfo(output.data_type.numpy)
+        values = constants(compute=FLOAT32, low=int(limits.min), high=int(limits.max))
+        body = apply(cls.shaders[0], output.data_type, output.sizes, words=True, values=values, **inputs)
+        product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
+        found = contract_steps(product, body, output, target, temporary=1)
+        return _plan(desc, found, (gather,), (4 * gathered.units,))
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A scale or zero point among others in one buffer.
+
+    Attributes:
+        name: what bodies call it.
+        source: where it comes from.
+        own: whether there is one per row or per column.
+        first: its place among the others.
+    """
+
+    name: str
+    source: Tensor
+    own: int
+    first: int
+
+    @property
+    def count(self) -> int:
+        """How many numbers it has."""
+        return max(self.source.sizes)
+
+    @property
+    def along(self) -> int:
+        """The dimension along which they lie."""
+        return self.source.sizes.index(self.count)
+
+    def view(self, gathered: Tensor) -> Tensor:
+        """It, in the common buffer."""
+        data_type = FLOAT32 if self.source.data_type.is_float else INT32
+        return replace(gathered, data_type=data_type, sizes=(self.count,), offset=self.first)
+
+
+def _entries(desc: Any, fields: Mapping[str, int]) -> tuple[_Entry, ...]:
+    """Those of some parameters that are there, each at a multiple of four, so that it can be read in units."""
+    entries: list[_Entry] = []
+    end = 0
+    for field, own in fields.items():
+        if getattr(desc, field) is not None:
+            name = field.removesuffix("_tensor").removeprefix("output_")
+            entries.append(_Entry(name, input_tensor(desc, field), own, end))
+            end += -(-entries[-1].count // UNIT) * UNIT
+    return tuple(entries)
+
+
+def _gather(file: str, entries: tuple[_Entry, ...]) -> tuple[Map, Tensor]:
+    """The step that puts parameters into the first temporary tensor."""
+    size = entries[-1].first + entries[-1].count
+    gathered = Tensor(Binding(Role.TEMPORARY, 0), DataType.UINT32, (size,), (1,))
+    body = Body(
+        file,
+        DataType.UINT32,
+        gathered.sizes,
+        tuple((entry.name, entry.source) for entry in entries),
+        constants(entries=entries),
+        follows=((None,),) * len(entries),
+        words=True,
+    )
+    return Map("parameters", body, gathered), gathered

@@ -1,0 +1,21 @@
+"""Fused activations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.reference.registry import evaluate
+from dmlgpu.tensor import TensorDesc
+
+Array = NDArray[Any]
+
+
+def activated(values: Array, activation: OperatorDesc | None, output: TensorDesc) -> Array:
+    """An operator's result, already rounded, after its fused activation: the same as that of two operators in turn."""
+    if activation is None:
+        return values
+    (result,) = evaluate(activation.replace(input_tensor=output, output_tensor=output), [values])
+    return result

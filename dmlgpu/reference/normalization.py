@@ -1,0 +1,230 @@
+"""Normalisations and their gradients, in float64, rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import descs
+from dmlgpu.reference.fused import activated
+from dmlgpu.reference.registry import reference
+
+Array = NDArray[Any]
+Wide = NDArray[np.float64]
+
+
+def _wide(*arrays: Array) -> tuple[Wide, ...]:
+    return tuple(array.astype(np.float64) for array in arrays)
+
+
+def _attribute(value: float | None) -> np.float64:
+    """An attribute as DirectML holds it: a float32; an absent one is 0."""
+    return np.float64(np.float32(value or 0))
+
+
+def _normalized(x: Wide, mean: Any, variance: Any, scale: Array | None, bias: Array | None, epsilon: float) -> Wide:
+    """``scale * (x - mean) / sqrt(variance + epsilon) + bias``."""
+    factor = 1 if scale is None else scale.astype(np.float64)
+    result = factor * (x - mean) / np.sqrt(variance + _attribute(epsilon))
+    return result if bias is None else result + bias.astype(np.float64)
+
+
+# ---- batch normalisation
+
+
+def _batch_axes(statistic: Array) -> tuple[int, ...]:
+    """The dimensions that the statistics run over."""
+    return tuple(axis for axis, size in enumerate(statistic.shape) if size == 1)
+
+
+@reference(descs.BatchNormalization)
+def batch_normalization(
+    desc: descs.BatchNormalization,
+    input_tensor: Array,
+    mean_tensor: Array,
+    variance_tensor: Array,
+    scale_tensor: Array,
+    bias_tensor: Array,
+) -> Array:
+    """``activation(scale * (x - mean) / sqrt(variance + epsilon) + bias)``."""
+    x, mean, variance = _wide(input_tensor, mean_tensor, variance_tensor)
+    result = _normalized(x, mean, variance, scale_tensor, bias_tensor, desc.epsilon)
+    return activated(result.astype(input_tensor.dtype), desc.fused_activation, desc.output_tensor)
+
+
+@reference(descs.BatchNormalizationTraining)
+def batch_normalization_training(
+    desc: descs.BatchNormalizationTraining,
+    input_tensor: Array,
+    scale_tensor: Array,
+    bias_tensor: Array,
+    fused_add_tensor: Array | None,
+) -> tuple[Array, ...]:
+    """The same with the batch's own mean and variance, and something added before the activation; and these two."""
+    (x,) = _wide(input_tensor)
+    axes = _batch_axes(scale_tensor)
+    mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    result = _normalized(x, mean, variance, scale_tensor, bias_tensor, desc.epsilon)
+    if fused_add_tensor is not None:
+        result = result + fused_add_tensor.astype(np.float64)
+    dtype = input_tensor.dtype
+    output = activated(result.astype(dtype), desc.fused_activation, desc.output_tensor)
+    return output, mean.astype(dtype), variance.astype(dtype)
+
+
+@reference(descs.BatchNormalizationGrad)
+def batch_normalization_grad(
+    desc: descs.BatchNormalizationGrad,
+    input_tensor: Array,
+    input_gradient_tensor: Array,
+    mean_tensor: Array,
+    variance_tensor: Array,
+    scale_tensor: Array,
+) -> tuple[Array, ...]:
+    """Gradients of the input, the scale and the bias; mean and variance are constants."""
+    x, g, mean, variance, scale = _wide(input_tensor, input_gradient_tensor, mean_tensor, variance_tensor, scale_tensor)
+    axes, deviation = _batch_axes(scale_tensor), np.sqrt(variance + _attribute(desc.epsilon))
+    gradients = (
+        g * scale / deviation,
+        (g * (x - mean) / deviation).sum(axes, keepdims=True),
+        g.sum(axes, keepdims=True),
+    )
+    return tuple(gradient.astype(input_tensor.dtype) for gradient in gradients)
+
+
+@reference(descs.BatchNormalizationTrainingGrad)
+def batch_normalization_training_grad(
+    desc: descs.BatchNormalizationTrainingGrad,
+    input_tensor: Array,
+    input_gradient_tensor: Array,
+    mean_tensor: Array,
+    variance_tensor: Array,
+    scale_tensor: Array,
+) -> tuple[Array, ...]:
+    """Gradients of the input, the scale and the bias; mean and variance depend on the input."""
+    x, g, mean, variance, scale = _wide(input_tensor, input_gradient_tensor, mean_tensor, variance_tensor, scale_tensor)
+    axes, squared = _batch_axes(scale_tensor), variance + _attribute(desc.epsilon)
+    centered = x - x.mean(axes, keepdims=True)
+    slope = (g * centered).mean(axes, keepdims=True) / squared
+    gradients = (
+        scale / np.sqrt(squared) * ((g - g.mean(axes, keepdims=True)) - centered * slope),
+        (g * (x - mean) / np.sqrt(squared)).sum(axes, keepdims=True),
+        g.sum(axes, keepdims=True),
+    )
+    return tuple(gradient.astype(input_tensor.dtype) for gradient in gradients)
+
+
+# ---- mean and variance
+
+
+def _own_statistics(
+    x: Array,
+    scale: Array | None,
+    bias: Array | None,
+    axes: Sequence[int],
+    epsilon: float,
+    *,
+    use_mean: bool,
+    use_variance: bool,
+) -> Array:
+    """Normalised by mean and variance along axes. Without the mean the variance is the mean square."""
+    (wide,) = _wide(x)
+    mean = wide.mean(tuple(axes), keepdims=True) if use_mean else np.float64(0)
+    variance = np.square(wide - mean).mean(tuple(axes), keepdims=True) if use_variance else 1 - _attribute(epsilon)
+    return _normalized(wide, mean, variance, scale, bias, epsilon).astype(x.dtype)
+
+
+@reference(descs.MeanVarianceNormalization2)
+def mean_variance_normalization2(
+    desc: descs.MeanVarianceNormalization2, input_tensor: Array, scale_tensor: Array | None, bias_tensor: Array | None
+) -> Array:
+    """``activation(scale * (x - mean) / sqrt(variance + epsilon) + bias)``, the row's own statistics in use or not."""
+    switches = {"use_mean": desc.use_mean, "use_variance": desc.use_variance}
+    result = _own_statistics(input_tensor, scale_tensor, bias_tensor, desc.axes, desc.epsilon, **switches)
+    return activated(result, desc.fused_activation, desc.output_tensor)
+
+
+@reference(descs.MeanVarianceNormalization1)
+def mean_variance_normalization1(
+    desc: descs.MeanVarianceNormalization1, input_tensor: Array, scale_tensor: Array | None, bias_tensor: Array | None
+) -> Array:
+    """The same; the mean is always in use."""
+    switches = {"use_mean": True, "use_variance": desc.normalize_variance}
+    result = _own_statistics(input_tensor, scale_tensor, bias_tensor, desc.axes, desc.epsilon, **switches)
+    return activated(result, desc.fused_activation, desc.output_tensor)
+
+
+@reference(descs.MeanVarianceNormalization)
+def mean_variance_normalization(
+    desc: descs.MeanVarianceNormalization, input_tensor: Array, scale_tensor: Array | None, bias_tensor: Array | None
+) -> Array:
+    """The same over height and width, and over channels if they are crossed."""
+    axes = (1, 2, 3) if desc.cross_channel else (2, 3)
+    switches = {"use_mean": True, "use_variance": desc.normalize_variance}
+    result = _own_statistics(input_tensor, scale_tensor, bias_tensor, axes, desc.epsilon, **switches)
+    return activated(result, desc.fused_activation, desc.output_tensor)
+
+
+@reference(descs.LpNormalization)
+def lp_normalization(desc: descs.LpNormalization, input_tensor: Array) -> Array:
+    """``x / max(norm, epsilon)``, the norm being the sum of ``|x|`` along the axis, or the root of that of squares."""
+    (x,) = _wide(input_tensor)
+    norm = (np.abs(x) ** desc.p).sum(desc.axis, keepdims=True) ** (1 / desc.p)
+    return (x / np.maximum(norm, _attribute(desc.epsilon))).astype(input_tensor.dtype)
+
+
+@reference(descs.ValueScale2d)
+def value_scale_2d(desc: descs.ValueScale2d, input_tensor: Array) -> Array:
+    """``scale * x + bias[channel]``."""
+    bias = np.array(desc.bias, np.float32).astype(np.float64).reshape(1, -1, 1, 1)
+    return (_attribute(desc.scale) * input_tensor.astype(np.float64) + bias).astype(input_tensor.dtype)
+
+
+# ---- local response
+
+
+def _window_sum(x: Wide, axis: int, before: int, after: int) -> Wide:
+    """The sum of the elements from ``before`` before each one to ``after`` behind it, as far as there are any."""
+    moved, size = np.moveaxis(x, axis, 0), x.shape[axis]
+    total = np.zeros_like(moved)
+    for place in range(size):
+        total[place] = moved[max(place - before, 0) : place + after + 1].sum(0)
+    return np.moveaxis(total, 0, axis)
+
+
+def _region_sum(desc: Any, x: Wide, *, mirrored: bool = False) -> Wide:
+    """The sum over the region of each element; mirrored, over all elements in whose region it lies."""
+    before, after = (desc.local_size - 1) // 2, desc.local_size // 2
+    if mirrored:
+        before, after = after, before
+    for axis in (1,) if desc.cross_channel else (2, 3):
+        x = _window_sum(x, axis, before, after)
+    return x
+
+
+def _share(desc: Any) -> np.float64:
+    return _attribute(desc.alpha) / desc.local_size
+
+
+@reference(descs.LocalResponseNormalization)
+def local_response_normalization(desc: descs.LocalResponseNormalization, input_tensor: Array) -> Array:
+    """``x / s**beta`` with ``s = bias + alpha / local_size * sum(x**2)``, the sum running over the region."""
+    (x,) = _wide(input_tensor)
+    s = _attribute(desc.bias) + _share(desc) * _region_sum(desc, x * x)
+    return (x / s ** _attribute(desc.beta)).astype(input_tensor.dtype)
+
+
+@reference(descs.LocalResponseNormalizationGrad)
+def local_response_normalization_grad(
+    desc: descs.LocalResponseNormalizationGrad, input_tensor: Array, input_gradient_tensor: Array
+) -> Array:
+    """``g * s**-beta - 2 * beta * alpha / local_size * x * sum(g * x * s**(-beta - 1))``, the sum running over all
+    elements in whose region the element lies."""
+    x, g = _wide(input_tensor, input_gradient_tensor)
+    beta = _attribute(desc.beta)
+    s = _attribute(desc.bias) + _share(desc) * _region_sum(desc, x * x)
+    sums = _region_sum(desc, g * x * s ** (-beta - 1), mirrored=True)
+    return (g * s**-beta - 2 * beta * _share(desc) * x * sums).astype(input_tensor.dtype)

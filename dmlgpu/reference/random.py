@@ -1,0 +1,54 @@
+"""Random numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import descs
+from dmlgpu.reference.registry import reference
+
+Array = NDArray[Any]
+
+_WORD = 0xFFFFFFFF
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+
+
+def _blocks(counters: list[Array], key: list[int]) -> list[Array]:
+    """Philox 4x32-10 of many counters: four arrays of words, each number a word in 64 bits."""
+    a, b, c, d = counters
+    for turn in range(10):
+        first, second = ((word + turn * step) & _WORD for word, step in zip(key, _KEY_STEPS, strict=True))
+        p, q = (np.uint64(factor) * word for factor, word in zip(_MULTIPLIERS, (a, c), strict=True))
+        a, b, c, d = (
+            (q >> np.uint64(32)) ^ b ^ np.uint64(first),
+            q & np.uint64(_WORD),
+            (p >> np.uint64(32)) ^ d ^ np.uint64(second),
+            p & np.uint64(_WORD),
+        )
+    return [a, b, c, d]
+
+
+def _counters(start: int, count: int) -> list[Array]:
+    """The words, the lowest first, of so many 128-bit numbers counted up from ``start``."""
+    low = np.uint64(start % (1 << 64)) + np.arange(count, dtype=np.uint64)
+    high = np.uint64(start >> 64) + (low < np.uint64(start % (1 << 64))).astype(np.uint64)
+    return [half >> np.uint64(shift) & np.uint64(_WORD) for half in (low, high) for shift in (0, 32)]
+
+
+@reference(descs.RandomGenerator)
+def random_generator(desc: descs.RandomGenerator, input_state_tensor: Array) -> tuple[Array, Array]:
+    """Block i is the Philox 4x32-10 of ``counter + i``; the next state counts on behind the last block."""
+    words = [int(word) for word in input_state_tensor.ravel()]
+    sizes = desc.output_tensor.sizes
+    count = math.prod(sizes)
+    blocks = -(-count // 4)
+    start = sum(word << 32 * place for place, word in enumerate(words[:4]))
+    output = np.stack(_blocks(_counters(start, blocks), words[4:]), axis=1).astype(np.uint32)
+    end = (start + blocks) % (1 << 128)
+    state = [*((end >> 32 * place) & _WORD for place in range(4)), *words[4:]]
+    return output.ravel()[:count].reshape(sizes), np.array(state, np.uint32).reshape(input_state_tensor.shape)

@@ -1,0 +1,152 @@
+"""Write ``docs/operators/``: a page per operator from the catalog, the lowering's docstring and the cases.
+
+python scripts/generate_pages.py            write the pages
+python scripts/generate_pages.py --check    fail when they are not what would be written
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from page_example import example
+
+from dmlgpu import operators, reference
+from dmlgpu.cli.ops import family, is_implemented, shader_paths
+from dmlgpu.operators.lowering import lowering
+from dmlgpu.schema import FieldSchema, OperatorSchema, TensorSupport, catalog
+
+DIRECTORY = Path(__file__).parents[1] / "docs" / "operators"
+DOCUMENTS = "https://learn.microsoft.com/windows/win32/api/directml/"
+UP = "../../"
+
+
+def page(schema: OperatorSchema) -> str:
+    """The Markdown of one operator's page."""
+    parts = [f"# {schema.name}", schema.summary, _table(("", ""), _facts(schema))]
+    parts += ["## Formula", *schema.formula.splitlines()]
+    parts += ["## Fields", _table(("field", "in DirectML", "kind", "type", "usual value"), _fields(schema))]
+    parts += ["## Types by feature level", *_support(schema)]
+    if schema.constraints:
+        parts += ["## Rules", "\n".join(f"- {rule}" for rule in schema.constraints)]
+    if schema.notes:
+        parts += ["## What the public pages leave open", schema.notes]
+    choices = inspect.getdoc(lowering(schema.name)) if is_implemented(schema) else None
+    if choices:
+        parts += ["## What dmlgpu does", choices]
+    code = example(schema) if is_implemented(schema) else None
+    if code:
+        parts += ["## Example", f"```python\n{code}```"]
+    return "\n\n".join(_escaped(part) for part in parts) + "\n"
+
+
+def _escaped(part: str) -> str:
+    """Prose in which Markdown sees no emphasis and no tags."""
+    if part.startswith(("```", "|", "#")):
+        return part
+    return part.replace("*", "\\*").replace("<", "&lt;").replace("_", "\\_").replace("`\\_", "`_")
+
+
+def _table(heading: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [heading, tuple("---" for _ in heading), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def _facts(schema: OperatorSchema) -> Iterator[tuple[str, str]]:
+    yield "class", f"`dmlgpu.descs.{schema.class_name}`"
+    yield "since", f"feature level {schema.feature_level.label}"
+    for name, other in (("supersedes", schema.supersedes), ("superseded by", schema.superseded_by)):
+        if other:
+            yield name, f"[{other}]({other.lower()}.md)"
+    if schema.aliases:
+        yield "also called", ", ".join(schema.aliases)
+    yield "in place", "the output may lie on an input" if schema.in_place else "no"
+    if not is_implemented(schema):
+        yield "status", "not implemented yet"
+        return
+    yield "family", family(schema)
+    yield "shaders", "<br>".join(f"[{path}]({UP}{path})" for path in shader_paths(schema))
+    function = reference.find(schema.name)
+    if function is not None:
+        path = f"{function.__module__.replace('.', '/')}.py"
+        yield "reference", f"[{path}]({UP}{path}), `{function.__name__}`"
+    yield "DirectML", f"[{schema.document}]({DOCUMENTS}{schema.document})"
+
+
+def _fields(schema: OperatorSchema) -> Iterator[tuple[str, ...]]:
+    for field in schema.python_fields:
+        usual = str(schema.defaults.get(field.name, ""))
+        yield f"`{field.python_name}`", field.name, _kind(field), field.type, usual
+
+
+def _kind(field: FieldSchema) -> str:
+    words = ["optional" if field.optional else "", field.kind.value, "(any number)" if field.is_array else ""]
+    return " ".join(word for word in words if word)
+
+
+def _support(schema: OperatorSchema) -> Iterator[str]:
+    """A table per feature level that changed something, and per group of an attribute's values."""
+    for level, table in schema.support.items():
+        yield f"From {level.label}:"
+        yield _table(("tensor", "dimensions", "types"), _rows(schema, table.items()))
+    for variant in schema.variants:
+        members = ", ".join(sorted(variant.members))
+        for level, table in variant.support.items():
+            yield f"From {level.label}, where {schema.field(variant.field).python_name} is one of {members}:"
+            yield _table(("tensor", "dimensions", "types"), _rows(schema, table.items()))
+
+
+def _rows(schema: OperatorSchema, entries: Iterator[tuple[str, TensorSupport]]) -> Iterator[tuple[str, ...]]:
+    for name, support in entries:
+        low, high = support.min_dimensions, support.max_dimensions
+        ranks = str(low) if low == high else f"{low} to {high}"
+        types = ", ".join(data_type.name for data_type in support.types)
+        yield f"`{schema.field(name).python_name}`", ranks, types
+
+
+def index() -> str:
+    """The Markdown of the list of all operators."""
+    rows = (
+        (
+            f"[{schema.name}]({schema.stem}.md)",
+            schema.feature_level.label,
+            family(schema) if is_implemented(schema) else "not implemented yet",
+            schema.summary,
+        )
+        for schema in catalog().values()
+    )
+    count = len(operators.implemented())
+    heading = f"# Operators\n\n{count} of {len(catalog())} run. Pages are generated by `scripts/generate_pages.py`.\n\n"
+    return heading + _table(("operator", "level", "family", "what it does"), rows) + "\n"
+
+
+def pages() -> dict[str, str]:
+    """The text of every file of the folder, by name."""
+    return {"README.md": index()} | {f"{schema.stem}.md": page(schema) for schema in catalog().values()}
+
+
+def main() -> int:
+    """Write or check."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 when a page is out of date")
+    options = parser.parse_args()
+    wanted = pages()
+    if options.check:
+        present = {path.name: path.read_text(encoding="utf-8") for path in DIRECTORY.glob("*.md")}
+        stale = sorted(name for name in wanted.keys() | present if wanted.get(name) != present.get(name))
+        if stale:
+            print(f"docs/operators is out of date: {', '.join(stale)}; run scripts/generate_pages.py", file=sys.stderr)
+        return 1 if stale else 0
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    for path in DIRECTORY.glob("*.md"):
+        path.unlink()
+    for name, text in wanted.items():
+        (DIRECTORY / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

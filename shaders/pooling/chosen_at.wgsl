@@ -1,0 +1,13 @@
+// The element of the input that a window chose: a place in the padding stands for the first one on the input.
+{% include "window/inside" %}
+fn chosen_at(at: places_at, number: u32) -> places_at {
+    var source = at;
+    var rest = number;
+    # for axis in axes|reverse
+    # set here, index = lead + loop.revindex0, loop.revindex0
+    let place{{ here }} = clamp(rest % {{ axis.size }}u, first_inside{{ index }}(at[{{ here }}]), last_inside{{ index }}(at[{{ here }}]));
+    rest = rest / {{ axis.size }}u;
+    source[{{ here }}] = at[{{ here }}] * {{ axis.stride }}u + place{{ here }} * {{ axis.dilation }}u - {{ axis.start }}u;
+    # endfor
+    return source;
+}

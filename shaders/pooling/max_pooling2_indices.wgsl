@@ -1,0 +1,6 @@
+// MAX_POOLING2, output_indices: the number of the chosen element, in row-major order over the whole input
+{% include "pooling/chosen_at" %}
+fn element(at: output_at) -> output_t {
+    let source = chosen_at(at, places_load(at));
+    return {% for step in steps %}{{ " + " if not loop.first }}source[{{ loop.index0 }}] * {{ step }}u{% endfor %};
+}

@@ -1,0 +1,21 @@
+// MAX_POOLING_GRAD: what reaches an element of the input from the position that has it at a place of its window: the
+// gradient, if the window chose it
+{% include "window/position" %}
+{% include "pooling/chosen_at" %}
+fn element(at: output_at) -> output_t {
+    var position: gradient_at;
+    # for dimension in range(lead)
+    position[{{ dimension }}] = at[{{ dimension }}];
+    # endfor
+    # for axis in axes
+    # set here = lead + loop.index0
+    position[{{ here }}] = position{{ loop.index0 }}(at[{{ here }}], at[{{ here + axes|length }}]);
+    if (position[{{ here }}] >= {{ axis.positions }}u) { return output_t(); }
+    # endfor
+    let source = chosen_at(position, places_index(position, {{ count }}u));
+    # for axis in axes
+    # set here = lead + loop.index0
+    if (source[{{ here }}] != at[{{ here }}]) { return output_t(); }
+    # endfor
+    return gradient_load(position);
+}

@@ -1,0 +1,8 @@
+// REDUCE L1 of floats: sum(|x|)
+{% include "reduction/exact_sum" %}
+fn lift(value: input_s, index: u32) -> acc_t {
+    return vec2<f32>(size_of_f32(value), 0.0);
+}
+fn finish(acc: acc_t) -> output_s {
+    return select(acc.x + acc.y, acc.x, is_not_finite(acc.x));
+}

@@ -1,0 +1,11 @@
+// REDUCE SUM_SQUARE of integers: sum(x * x), modulo 2^bits
+alias acc_t = input_s;
+fn lift(value: input_s, index: u32) -> acc_t {
+    return {{ input * input }};
+}
+fn merge(a: acc_t, b: acc_t) -> acc_t {
+    return {{ a + b }};
+}
+fn finish(acc: acc_t) -> output_s {
+    return acc;
+}

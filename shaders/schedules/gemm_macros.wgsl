@@ -1,0 +1,80 @@
+// What the tiled schedules of products share: which tile a workgroup has, the sums, what goes into them, their end.
+{% macro workgroup_tile() %}
+    let number = group.x + group.y * {{ launch.grid[0] }}u;
+    if (number >= {{ launch.total }}u) { return; }
+    let column_tile = number % {{ across }}u;
+    let row_tile = (number / {{ across }}u) % {{ down }}u;
+    let product_number = number / {{ across * down }}u;
+    # if parts > 1
+    let part = product_number / {{ batches }}u;
+    let batch = product_number % {{ batches }}u;
+    let first = part * {{ share }}u;
+    let last = min(first + {{ share }}u, {{ inner[0] }}u);
+    # else
+    let part = 0u;
+    let batch = product_number;
+    let first = 0u;
+    let last = {{ inner[0] }}u;
+    # endif
+{% endmacro %}
+{% macro each_sum(prefix) %}{% for row in range(tile.rows) %}{% for unit in range(tile.units) %}{{ prefix }}{{ row }}_{{ unit }}{% if not loop.last %}, {% endif %}{% endfor %}{% if not loop.last %}, {% endif %}{% endfor %}{% endmacro %}
+{% macro sums(prefix) %}
+    # for row in range(tile.rows)
+    # for unit in range(tile.units)
+    var {{ prefix }}{{ row }}_{{ unit }} = sum_t();
+    # endfor
+    # endfor
+{% endmacro %}
+{% macro multiply(a, b) %}
+    # for row in range(tile.rows)
+    # for unit in range(tile.units)
+    sum{{ row }}_{{ unit }} += {{ a }}{{ row // width }}{{ "." ~ "xyzw"[row % width] if width > 1 else "" }} * {{ b }}{{ unit }};
+    # endfor
+    # endfor
+{% endmacro %}
+{% macro add_to_totals() %}
+    # for row in range(tile.rows)
+    # for unit in range(tile.units)
+    total{{ row }}_{{ unit }} += sum{{ row }}_{{ unit }};
+    # endfor
+    # endfor
+{% endmacro %}
+{% macro keep_all() %}
+    var results = array<sum_t, {{ tile.rows * tile.units }}>({{ each_sum("total" if chunk else "sum") }});
+    for (var place = 0u; place < {{ tile.rows * tile.units }}u; place++) {
+        keep(part, batch, row + place / {{ tile.units }}u, column + (place % {{ tile.units }}u) * {{ tile.across }}u, results[place]);
+    }
+{% endmacro %}
+{% macro fill(name, fetch, units, depth) %}
+        # for first_task in range(0, units * depth // fetch.steps, launch.workgroup)
+        # set checked = first_task + launch.workgroup > units * depth // fetch.steps
+        {
+            let task = me + {{ first_task }}u;
+            # if fetch.inner_fastest
+            let unit = task / {{ depth // fetch.steps }}u;
+            let slab_step = (task % {{ depth // fetch.steps }}u) * {{ fetch.steps }}u;
+            # else
+            let unit = task % {{ units }}u;
+            let slab_step = (task / {{ units }}u) * {{ fetch.steps }}u;
+            # endif
+            let step = start + slab_step;
+            # if checked
+            if (task < {{ units * depth // fetch.steps }}u) {
+            # endif
+            # if fetch.steps == 1
+            var found = {{ name }}_unit_t();
+            if (step < stop) { found = {{ name }}_fetch({{ name }}_starts(batch, {{ name }}_first + unit), {{ inner_digits }}); }
+            {{ name }}_slab[slab_step * {{ units }}u + unit] = found;
+            # else
+            var found = array<{{ name }}_unit_t, 4>();
+            if (step < stop) { found = {{ name }}_fetch_steps({{ name }}_starts(batch, {{ name }}_first + unit), {{ inner_digits }}); }
+            # for row in range(4)
+            {{ name }}_slab[(slab_step + {{ row }}u) * {{ units }}u + unit] = found[{{ row }}];
+            # endfor
+            # endif
+            # if checked
+            }
+            # endif
+        }
+        # endfor
+{% endmacro %}

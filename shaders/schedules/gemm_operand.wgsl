@@ -1,0 +1,20 @@
+// An operand of a product: coordinates by the numbers of its batch and of its row or column (or unit of them), and the
+// element or unit at a step along the inner dimensions from there.
+alias {{ name }}_unit_t = {{ unit_t }};
+fn {{ name }}_start(batch: u32, own: u32) -> {{ name }}_at {
+    var at: {{ name }}_at;
+    # for digit in batch_digits
+    at[{{ loop.index0 }}] = {{ digit }};
+    # endfor
+    # for digit in own_digits
+    at[{{ own_at + loop.index0 }}] = {{ digit }};
+    # endfor
+    return at;
+}
+fn {{ name }}_step(start: {{ name }}_at, {{ parameters }}) -> {{ name }}_t {
+    var at = start;
+    # for step in inner_steps
+    at[{{ inner_at + loop.index0 }}] = {{ step }};
+    # endfor
+    return {{ name }}_load(at);
+}

@@ -1,0 +1,22 @@
+// SCAN, results: units are merged, and what each of their lanes comes to is stored at the same place of the output.
+{% import "schedules/scan_macros" as scan with context %}
+{% if unit_bits < 32 %}
+{% include "schedules/exchange" %}
+{% endif %}
+fn advance(at: input_at, index: u32, unit: input_t, state: ptr<function, state_t>) {
+    # for lane in lanes
+    # if exclusive
+    let result{{ lane.number }} = {{ scan.finished(lane) }};
+    # endif
+    (*state)[{{ lane.state }}] = merge((*state)[{{ lane.state }}], {{ scan.lifted(lane) }});
+    # if not exclusive
+    let result{{ lane.number }} = {{ scan.finished(lane) }};
+    # endif
+    # endfor
+    let bits = output_bits(output_t({% for number in range(lanes|length) %}result{{ number }}{{ ", " if not loop.last }}{% endfor %}));
+    # if unit_bits < 32
+    exchange(output_unit(at), bits);
+    # else
+    buffer{{ slot }}[output_base() + output_unit(at)] = bits;
+    # endif
+}

@@ -1,0 +1,17 @@
+// SORT, best: one invocation finds the first record of a group. Groups reach over the whole line, so that neighbouring
+// invocations read neighbouring elements.
+{% include "schedules/locate" %}
+@compute @workgroup_size({{ launch.workgroup }})
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
+    if (number >= {{ launch.total }}u) { return; }
+    var at: output_at;
+    if (!locate(number, &at)) { return; }
+    let group = at[{{ output.rank - 2 }}];
+    var best = item(at, group);
+    for (var place = 1u; place < {{ width }}u; place++) {
+        let next = item(at, group + place * {{ output.sizes[-2] }}u);
+        best = select(best, next, before(next, best));
+    }
+    buffer{{ slot }}[output_base() + output_unit(at)] = best;
+}

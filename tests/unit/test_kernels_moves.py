@@ -1,0 +1,106 @@
+"""Moves: affine maps, the steps that carry them out, and the views that stand in for the copies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlgpu.enums import DataType
+from dmlgpu.kernels.moves import Affine, Move, copy, result_view, seen
+from dmlgpu.plan import Binding, Role, Tensor, View
+from dmlgpu.tensor import element_offsets, packed_strides
+
+F32 = DataType.FLOAT32
+
+
+def tensor(sizes, strides=None, offset=0, role=Role.INPUT):
+    return Tensor(Binding(role, 0), F32, sizes, strides or packed_strides(sizes), View.RAW, offset)
+
+
+def places(view):
+    """Where every element of a view lies in memory."""
+    return view.offset + element_offsets(view.sizes, view.strides)
+
+
+def test_a_box_starts_somewhere_and_may_have_gaps():
+    assert Affine.box((1, 2)) == Affine((1, 2), ((1, 0), (0, 1)))
+    assert Affine.box((4, 0), (-2, 1)) == Affine((4, 0), ((-2, 0), (0, 1)))
+
+
+def test_digits_make_up_coordinates():
+    space = {"again": 3, "outer": 2, "inner": 5}
+    affine = Affine.digits(space, [("outer", "inner"), ()])
+    assert affine == Affine((0, 0), ((0, 5, 1), (0, 0, 0)))
+
+
+@pytest.mark.parametrize(
+    ("affine", "follows"),
+    [
+        pytest.param(Affine.box((1, 2)), (0, 1), id="box"),
+        pytest.param(Affine.box((0, 0), (-1, 2)), (None, None), id="steps other than 1"),
+        pytest.param(Affine((0,), ((0, 4, 1),)), (None, None, 0), id="digits"),
+        pytest.param(Affine((0, 0), ((1,), (1,))), (None,), id="a diagonal"),
+    ],
+)
+def test_a_dimension_follows_the_one_that_it_moves_one_to_one_with(affine, follows):
+    assert affine.follows == follows
+
+
+def test_a_view_has_the_strides_of_what_it_sees():
+    view = seen(tensor((4, 6), (10, 1), offset=3), (2, 3, 2), Affine((1, 0), ((2, 0, 0), (0, 2, 1))))
+    assert (view.sizes, view.strides, view.offset) == ((2, 3, 2), (20, 2, 1), 13)
+
+
+def test_a_copy_reads_through_one_view_and_writes_through_the_other():
+    move = Move((2, 3), Affine.box((0, 1)), Affine.box((2, 0)), input=5)
+    step = copy(move, tensor((2, 4)), tensor((4, 3), role=Role.OUTPUT), label="piece", keeps=True)
+    assert (step.label, step.keeps) == ("piece", True)
+    assert (step.body.file, step.body.start, step.body.steps) == ("layout/slice1", (0, 1), ((1, 0), (0, 1)))
+    assert step.body.follows == ((0, 1),)
+    assert (step.output.sizes, step.output.strides, step.output.offset) == ((2, 3), (3, 1), 6)
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(-3, 3).filter(bool)), min_size=1, max_size=3))
+def test_a_slice_is_a_view(windows):
+    counts, strides = zip(*windows, strict=True)
+    sizes = tuple((count - 1) * abs(stride) + 1 for count, stride in windows)
+    start = tuple(size - 1 if stride < 0 else 0 for size, stride in zip(sizes, strides, strict=True))
+    move = Move(counts, Affine.box(start, strides), Affine.box((0,) * len(counts)))
+    memory = np.arange(np.prod(sizes)).reshape(sizes)
+    view = result_view(move, tensor(sizes), counts)
+    np.testing.assert_array_equal(places(view), memory[tuple(slice(None, None, stride) for stride in strides)])
+
+
+def test_a_piece_is_written_through_a_view_of_the_whole():
+    piece = Move((2, 3), Affine.box((0, 0)), Affine.box((0, 4)), input=1)
+    whole = tensor((2, 9), role=Role.OUTPUT)
+    assert result_view(piece, tensor((2, 3)), (2, 9)) is None
+    view = result_view(piece.reverse, whole, (2, 3))
+    assert (view.sizes, view.strides, view.offset, view.binding.role) == ((2, 3), (9, 1), 4, Role.OUTPUT)
+    assert (piece.reverse.input, piece.reverse.output) == (0, 1)
+
+
+def tiled(size, count):
+    space = {"again": count, "place": size}
+    return Move((count, size), Affine.digits(space, [("place",)]), Affine.digits(space, [("again", "place")]))
+
+
+def test_repetitions_are_a_view_where_a_single_element_repeats():
+    assert result_view(tiled(1, 3), tensor((1,)), (3,)).strides == (0,)
+    assert result_view(tiled(4, 1), tensor((4,), (2,)), (4,)).strides == (2,)
+    assert result_view(tiled(4, 2), tensor((4,)), (8,)) is None
+
+
+def blocked(row_stride):
+    """Blocks of 2 along a width of 6, from a height of 2 whose rows lie so far apart."""
+    space = {"row": 2, "column": 3, "across": 2}
+    source = Affine.digits(space, [("row",), ("column", "across")])
+    place = Affine.digits(space, [("row", "column"), ("across",)])
+    return result_view(Move((2, 3, 2), source, place), tensor((2, 6), (row_stride, 1)), (6, 2))
+
+
+def test_digits_are_a_view_where_they_lie_evenly():
+    assert blocked(6).strides == (2, 1)
+    assert blocked(7) is None

@@ -1,0 +1,162 @@
+"""Scans: lines keep their elements and order, the choice of schedules and blocks, walks that no driver cuts short."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlgpu.enums import DataType
+from dmlgpu.kernels import scan
+from dmlgpu.kernels.scan import STORE, TOTAL, Scanning, ScanSchedule, canonical, scan_steps, tree_launch, units_held
+from dmlgpu.plan import Binding, Role, Tensor
+from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import element_offsets, packed_strides
+
+F32, F16, I64 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT64
+CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
+SERIAL, TREE = ScanSchedule.SERIAL, ScanSchedule.TREE
+SUMMING = Scanning("scanning/cumulative_summation_float", F32, 2, words=True)
+LONGEST_LOOP = 16384
+
+
+def tensor(role, sizes, strides=None, data_type=F32):
+    strides = packed_strides(sizes) if strides is None else strides
+    return Tensor(Binding(role, 0), data_type, tuple(sizes), tuple(strides))
+
+
+def steps_of(sizes, axis, target, data_type=F32, strides=None):
+    source, output = (tensor(role, sizes, strides, data_type) for role in (Role.INPUT, Role.OUTPUT))
+    return scan_steps(SUMMING, source, axis, output, target)
+
+
+@st.composite
+def problems(draw):
+    rank = draw(st.integers(1, 5))
+    sizes = tuple(draw(st.integers(1, 3)) for _ in range(rank))
+    strides = [tuple(draw(st.integers(0, 30)) for _ in range(rank)) for _ in range(2)]
+    order = draw(st.permutations(range(rank)))
+    if draw(st.booleans()):
+        packed = packed_strides([sizes[dimension] for dimension in order])
+        strides[1] = tuple(packed[order.index(dimension)] for dimension in range(rank))
+    return sizes, strides, draw(st.integers(0, rank - 1))
+
+
+@given(problems())
+def test_merged_lines_have_the_same_elements_in_the_same_order(problem):
+    sizes, strides, axis = problem
+    tensors = [tensor(role, sizes, given) for role, given in zip((Role.INPUT, Role.OUTPUT), strides, strict=True)]
+    merged = canonical(tensors[0], axis, tensors[1])
+    assert merged[0].sizes == merged[1].sizes and merged[0].rank >= 2 and merged[0].sizes[-1] == sizes[axis]
+
+    def lines(pair, along):
+        moved = [np.moveaxis(element_offsets(one.sizes, one.strides), along, -1) for one in pair]
+        return sorted(np.stack(moved, -1).reshape(-1, 2 * sizes[axis]).tolist())
+
+    assert lines(merged, -1) == lines(tensors, axis)
+
+
+def test_lines_are_numbered_in_the_order_of_the_outputs_memory():
+    source, output = tensor(Role.INPUT, (3, 4, 5)), tensor(Role.OUTPUT, (3, 4, 5), (1, 15, 3))
+    merged = canonical(source, 1, output)
+    assert [one.sizes for one in merged] == [(5, 3, 4)] * 2
+    assert [one.strides for one in merged] == [(1, 20, 5), (3, 1, 15)]
+
+
+SHAPES = {
+    "short lines": ((100, 7), 1, F32, CPU, (SERIAL, 1, False, 1)),
+    "packed along": ((100, 64), 1, F32, CPU, (SERIAL, 4, False, 1)),
+    "pairs along": ((100, 62), 1, F16, CPU, (SERIAL, 2, False, 1)),
+    "packed across": ((3, 50, 64), 1, F32, CPU, (SERIAL, 4, True, 1)),
+    "64-bit elements": ((100, 64), 1, I64, CPU, (SERIAL, 1, False, 1)),
+    "one element each": ((100, 1), 1, F32, CPU, (SERIAL, 4, True, 1)),
+    "many long lines": ((64, 4096), 1, F32, CPU, (SERIAL, 4, False, 1)),
+    "few long lines": ((3, 20000), 1, F32, CPU, (SERIAL, 4, False, 9)),
+    "one long line": ((1 << 24,), 0, F32, CPU, (SERIAL, 4, False, 1024)),
+    "long columns": ((20000, 3), 0, F32, CPU, (SERIAL, 1, False, 39)),
+    "a line per workgroup": ((9, 256), 1, F32, GPU, (TREE, 4, False, 1)),
+    "an odd line per workgroup": ((9, 257), 1, F32, GPU, (TREE, 1, False, 1)),
+    "short lines on a GPU": ((9, 32), 1, F32, GPU, (SERIAL, 4, False, 1)),
+    "tiles one by one": ((2, 20000), 1, F32, GPU, (TREE, 4, False, 1)),
+    "one long line on a GPU": ((1 << 24,), 0, F32, GPU, (TREE, 4, False, 4096)),
+    "columns on a GPU": ((4096, 4096), 0, F32, GPU, (SERIAL, 4, True, 32)),
+    "many columns on a GPU": ((300, 1 << 16), 0, F32, GPU, (SERIAL, 4, True, 1)),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_is_chosen(name):
+    sizes, axis, data_type, target, (schedule, lanes, across, blocks) = SHAPES[name]
+    steps, temporaries = steps_of(sizes, axis, target, data_type)
+    last = steps[-1]
+    assert (last.schedule, last.source.lanes, last.across, last.blocks) == (schedule, lanes, across, blocks)
+    assert last.output.lanes == lanes and last.advance == STORE
+    assert len(steps) == (1 if blocks == 1 else 3) and len(temporaries) == len(steps) // 2
+
+
+@pytest.mark.parametrize("decreasing", [False, True])
+def test_long_lines_take_totals_their_scan_and_a_walk_from_there_on(decreasing):
+    scanning = Scanning(SUMMING.file, F32, 2, words=True, exclusive=False, decreasing=decreasing)
+    source, output = tensor(Role.INPUT, (3, 20000)), tensor(Role.OUTPUT, (3, 20000))
+    (first, second, last), (temporary,) = scan_steps(scanning, source, 1, output, CPU)
+    assert [step.label for step in (first, second, last)] == ["totals serial", "serial of totals", "from serial"]
+    assert (first.advance, second.advance, last.advance) == (TOTAL, STORE, STORE)
+    assert first.source == last.source and last.output.binding.role is Role.OUTPUT
+    totals = first.output
+    assert totals == second.source == second.output == last.starts
+    assert (totals.binding, totals.data_type, totals.lanes) == (Binding(Role.TEMPORARY, 0), F32, 2)
+    assert (totals.sizes, totals.strides, temporary) == ((3, 9), (1, 3), 3 * 9 * 8)
+    assert second.of_totals and second.scanning.exclusive and not second.scanning.decreasing
+    assert (first.length, first.blocks, second.blocks) == (556, 9, 1)
+
+
+def test_lines_across_have_totals_of_their_own():
+    (first, _, last), (temporary,) = steps_of((4096, 8), 0, CPU)
+    assert last.across and (last.lines, last.units) == (2, 4096)
+    assert (first.output.sizes, first.output.strides, temporary) == ((8, 8), (1, 8), 8 * 8 * 8)
+
+
+def test_totals_of_totals(monkeypatch):
+    monkeypatch.setattr(scan, "LONGEST_WALK", 8)
+    steps, temporaries = steps_of((70, 500), 1, CPU)
+    assert [step.label for step in steps] == [
+        "totals serial",
+        "totals serial of totals",
+        "serial of totals",
+        "from serial of totals",
+        "from serial",
+    ]
+    assert [step.blocks for step in steps] == [16, 2, 1, 2, 16]
+    assert temporaries == (70 * 16 * 8, 70 * 2 * 8)
+    assert [step.starts is not None for step in steps] == [False, False, False, True, True]
+
+
+def longest_loop(step, target):
+    """Iterations of the busiest invocation of a step, over all its loops."""
+    if step.schedule is SERIAL:
+        return step.length
+    workgroup = tree_launch(1, step.length, target).workgroup
+    tiles = -(-step.length // (workgroup * units_held(step.length)))
+    halves = workgroup.bit_length()
+    return -(-step.length // workgroup) + halves if step.advance == TOTAL else tiles * (1 + halves)
+
+
+EDGES = [near + off for near in (1, 1 << 14, 1 << 16, 1 << 20, 1 << 24, 1 << 28) for off in (0, 1, 4)]
+
+
+@pytest.mark.parametrize("lines", [1, 3, 64, 5000])
+@pytest.mark.parametrize("target", [CPU, GPU, Target("old", loop_limit=65535)], ids=lambda target: target.profile)
+@pytest.mark.parametrize("along", [False, True])
+def test_no_invocation_walks_too_far_and_every_unit_has_one_block(along, target, lines):
+    longest = LONGEST_LOOP if target.loop_limit is None else target.loop_limit // 4
+    for count in EDGES:
+        sizes, axis = ((lines, count), 1) if along else ((count, lines), 0)
+        steps, temporaries = steps_of(sizes, axis, target)
+        for step in steps:
+            assert longest_loop(step, target) <= longest
+            assert (step.blocks - 1) * step.length < step.units <= step.blocks * step.length
+        assert sum(temporaries) <= max(4 * lines * count // 8, 1 << 22)
+        assert math.prod(steps[-1].source.sizes) * steps[-1].source.lanes == lines * count

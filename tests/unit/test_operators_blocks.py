@@ -1,0 +1,91 @@
+"""SPACE_TO_DEPTH and DEPTH_TO_SPACE: what they refuse, their upgrades, the digits of their moves."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlgpu import descs, operators
+from dmlgpu.enums import DataType, DepthSpaceOrder
+from dmlgpu.errors import InvalidDescription
+from dmlgpu.operators.lowering import lowering
+from dmlgpu.tensor import TensorDesc
+
+F32 = DataType.FLOAT32
+DEPTH, COLUMN = DepthSpaceOrder.DEPTH_COLUMN_ROW, DepthSpaceOrder.COLUMN_ROW_DEPTH
+SPACE_SIZES, DEPTH_SIZES = (1, 3, 4, 10), (1, 12, 2, 5)
+
+
+def to_depth(desc_class=descs.SpaceToDepth, sizes=SPACE_SIZES, made=DEPTH_SIZES, block=2, **fields):
+    return desc_class(
+        input_tensor=TensorDesc(F32, sizes), output_tensor=TensorDesc(F32, made), block_size=block, **fields
+    )
+
+
+def to_space(desc_class=descs.DepthToSpace, sizes=DEPTH_SIZES, made=SPACE_SIZES, block=2, **fields):
+    return to_depth(desc_class, sizes, made, block, **fields)
+
+
+@pytest.mark.parametrize(
+    ("desc", "message"),
+    [
+        (to_depth(block=0), "SPACE_TO_DEPTH: block_size must be at least 1, got 0"),
+        (
+            to_depth(sizes=(1, 3, 5, 10)),
+            "SPACE_TO_DEPTH: input_tensor.sizes[2] must be a multiple of block_size (2), got 5",
+        ),
+        (
+            to_depth(descs.SpaceToDepth1, sizes=(1, 3, 4, 9), order=DEPTH),
+            "SPACE_TO_DEPTH1: input_tensor.sizes[3] must be a multiple of block_size (2), got 9",
+        ),
+        (
+            to_depth(made=(1, 12, 2, 4)),
+            "SPACE_TO_DEPTH: output_tensor.sizes must be [1, 12, 2, 5] (blocks become channels), got [1, 12, 2, 4]",
+        ),
+        (to_space(block=0), "DEPTH_TO_SPACE: block_size must be at least 1, got 0"),
+        (
+            to_space(descs.DepthToSpace1, sizes=(1, 6, 2, 5), order=DEPTH),
+            "DEPTH_TO_SPACE1: input_tensor.sizes[1] must be a multiple of block_size * block_size (4), got 6",
+        ),
+        (
+            to_space(made=(1, 3, 4, 5)),
+            "DEPTH_TO_SPACE: output_tensor.sizes must be [1, 3, 4, 10] (channels become blocks), got [1, 3, 4, 5]",
+        ),
+    ],
+)
+def test_what_is_refused(desc, message):
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(desc)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("desc", [to_depth(), to_space(), to_depth(descs.SpaceToDepth1, order=COLUMN)])
+def test_what_is_accepted(desc):
+    operators.check(desc)
+    sizes = lowering(desc.operator).output_sizes(desc)
+    assert sizes == {"output_tensor": desc.output_tensor.sizes}
+
+
+def test_the_older_operators_put_the_channel_last():
+    assert operators.upgrade(to_depth()) == to_depth(descs.SpaceToDepth1, order=DEPTH)
+    assert operators.upgrade(to_space()) == to_space(descs.DepthToSpace1, order=DEPTH)
+
+
+@pytest.mark.parametrize(
+    ("order", "sizes", "depth"),
+    [(DEPTH, (1, 2, 2, 3, 2, 5), (0, 6, 3, 1, 0, 0)), (COLUMN, (1, 3, 2, 2, 2, 5), (0, 4, 2, 1, 0, 0))],
+)
+def test_blocks_and_places_are_digits(order, sizes, depth):
+    (move,) = operators.moves(to_depth(descs.SpaceToDepth1, order=order))
+    assert move.sizes == sizes
+    assert move.place.steps[1] == depth
+    down, across = (1, 2) if order is DEPTH else (2, 3)
+    assert [move.source.steps[2][down], move.source.steps[3][across]] == [1, 1]
+    assert [move.source.steps[2][4], move.source.steps[3][5]] == [2, 2]
+
+
+def test_there_and_back_are_the_same_digits():
+    (there,) = operators.moves(to_depth(descs.SpaceToDepth1, order=COLUMN))
+    (back,) = operators.moves(to_space(descs.DepthToSpace1, order=COLUMN))
+    for side, other in ((there.source, back.place), (there.place, back.source)):
+        columns = [sorted(zip(move.sizes, *one.steps, strict=True)) for move, one in ((there, side), (back, other))]
+        assert columns[0] == columns[1]

@@ -1,0 +1,182 @@
+"""PADDING and SLICE_GRAD: what they refuse, how PADDING becomes PADDING1, their plans and units."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlgpu import descs, operators, wgsl
+from dmlgpu.enums import DataType, PaddingMode
+from dmlgpu.errors import InvalidDescription
+from dmlgpu.kernels.moves import Affine, Move
+from dmlgpu.operators.lowering import lowering
+from dmlgpu.plan import mapping
+from dmlgpu.target import Target
+from dmlgpu.tensor import TensorDesc
+
+F32, F16, F64, I8, U8, I64 = (DataType[n] for n in ("FLOAT32", "FLOAT16", "FLOAT64", "INT8", "UINT8", "INT64"))
+ANY = Target("any")
+
+
+def padding1(sizes=(2, 4), start=(1, 0), end=(1, 0), mode=PaddingMode.CONSTANT, *, data_type=F32, value=0, **changes):
+    made = tuple(map(sum, zip(sizes, start, end, strict=True)))
+    fields = {
+        "input_tensor": TensorDesc(data_type, sizes),
+        "output_tensor": TensorDesc(data_type, made),
+        "padding_mode": mode,
+        "padding_value_data_type": data_type,
+        "padding_value": value,
+        "start_padding": start,
+        "end_padding": end,
+    }
+    return descs.Padding1(**fields | changes)
+
+
+def padding(data_type=F32, value=0.0):
+    return descs.Padding(
+        input_tensor=TensorDesc(data_type, (2, 4)),
+        output_tensor=TensorDesc(data_type, (4, 4)),
+        padding_mode=PaddingMode.CONSTANT,
+        padding_value=value,
+        start_padding=(1, 0),
+        end_padding=(1, 0),
+    )
+
+
+def slice_grad(**changes):
+    fields = {
+        "input_gradient_tensor": TensorDesc(F32, (2, 8)),
+        "output_gradient_tensor": TensorDesc(F32, (5, 8)),
+        "input_window_offsets": (1, 0),
+        "input_window_sizes": (4, 8),
+        "input_window_strides": (-2, 1),
+    }
+    return descs.SliceGrad(**fields | changes)
+
+
+@pytest.mark.parametrize(
+    ("desc", "message"),
+    [
+        (
+            padding1(start_padding=(1,)),
+            "PADDING1: start_padding must have one entry per dimension of input_tensor (2), got 1",
+        ),
+        (
+            padding1(end_padding=(1, 0, 0)),
+            "PADDING1: end_padding must have one entry per dimension of input_tensor (2), got 3",
+        ),
+        (
+            padding1(end_padding=(1, 1)),
+            "PADDING1: output_tensor.sizes must be [4, 5] (start_padding + input_tensor.sizes + end_padding),"
+            " got [4, 4]",
+        ),
+        (
+            slice_grad(input_window_offsets=(1,)),
+            "SLICE_GRAD: input_window_offsets must have one entry per dimension of output_gradient_tensor (2), got 1",
+        ),
+        (slice_grad(input_window_sizes=(4, 0)), "SLICE_GRAD: input_window_sizes[1] must be at least 1, got 0"),
+        (
+            slice_grad(input_window_offsets=(2, 0)),
+            "SLICE_GRAD: input_window_offsets[0] + input_window_sizes[0] must be at most"
+            " output_gradient_tensor.sizes[0] (5), got 2 + 4 = 6",
+        ),
+        (slice_grad(input_window_strides=(0, 1)), "SLICE_GRAD: input_window_strides[0] must not be 0"),
+        (
+            slice_grad(input_gradient_tensor=TensorDesc(F32, (3, 8))),
+            "SLICE_GRAD: input_gradient_tensor.sizes[0] must be at most"
+            " 1 + (input_window_sizes[0] - 1) / |input_window_strides[0]| (1 + (4 - 1) / 2 = 2), got 3",
+        ),
+    ],
+)
+def test_what_is_refused(desc, message):
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(desc)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    "desc", [padding1(), padding1(start=(0, 0), end=(0, 0)), padding(), slice_grad(), padding1(start=(9, 9))]
+)
+def test_what_is_accepted(desc):
+    operators.check(desc)
+
+
+def test_the_size_of_what_is_padded():
+    assert lowering("PADDING1").output_sizes(padding1()) == {"output_tensor": (4, 4)}
+    assert lowering("PADDING").output_sizes(padding()) == {"output_tensor": (4, 4)}
+
+
+@pytest.mark.parametrize(
+    ("data_type", "value", "converted"),
+    [
+        (F32, 0.1, 0.10000000149011612),
+        (F64, 0.1, 0.10000000149011612),
+        (F16, 1e30, float("inf")),
+        (I8, 10.6, 10),
+        (I8, -10.6, -10),
+        (I8, 300.0, 127),
+        (U8, -1.0, 0),
+        (U8, float("nan"), 0),
+        (I64, 1e30, 2**63 - 1),
+    ],
+)
+def test_padding_converts_its_constant(data_type, value, converted):
+    upgraded = operators.upgrade(padding(data_type, value))
+    assert upgraded == padding1(data_type=data_type, value=converted)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "value", "words"),
+    [
+        (F32, 1.0, (0x3F800000, 0x3F800000)),
+        (F16, 1.0, (0x3C003C00, 0x3C003C00)),
+        (I8, -2, (0xFEFEFEFE, 0xFEFEFEFE)),
+        (F64, 1.0, (0, 0x3FF00000)),
+        (I64, -2, (0xFFFFFFFE, 0xFFFFFFFF)),
+    ],
+)
+def test_constants_are_words_of_bits(data_type, value, words):
+    (step,) = operators.lower(padding1(data_type=data_type, value=value), ANY).steps
+    border = mapping(step.body.inputs)["border"]
+    assert (border.file, mapping(border.constants)["words"]) == ("layout/constant", words)
+
+
+@pytest.mark.parametrize(
+    ("mode", "file"),
+    [
+        (PaddingMode.CONSTANT, "layout/slice_grad"),
+        (PaddingMode.EDGE, "layout/padding_edge"),
+        (PaddingMode.REFLECTION, "layout/padding_folded"),
+        (PaddingMode.SYMMETRIC, "layout/padding_folded"),
+        (PaddingMode.WRAP, "layout/padding_wrapped"),
+    ],
+)
+def test_each_mode_is_one_map_that_only_moves(mode, file):
+    (step,) = operators.lower(padding1(mode=mode), ANY).steps
+    assert (step.label, step.body.file, step.body.moves) == ("pad", file, True)
+
+
+@pytest.mark.parametrize(
+    ("desc", "label"),
+    [
+        pytest.param(padding1((2, 8)), "padding1 pad x4", id="rows"),
+        pytest.param(padding1((2, 8), data_type=I8), "padding1 pad x8", id="rows of bytes"),
+        pytest.param(padding1((2, 8), data_type=I64), "padding1 pad x2", id="rows of 64 bits"),
+        pytest.param(padding1((2, 8), (0, 4), (0, 8)), "padding1 pad x4", id="whole units"),
+        pytest.param(padding1((2, 8), (1, 2), (1, 4)), "padding1 pad x2", id="pairs"),
+        pytest.param(padding1((2, 8), (0, 1), (0, 1)), "padding1 pad", id="one by one"),
+        pytest.param(padding1((2, 8), (0, 4), (0, 8), PaddingMode.WRAP), "padding1 pad x4", id="wrapped units"),
+        pytest.param(padding1((2, 8), (0, 4), (0, 8), PaddingMode.EDGE), "padding1 pad", id="edges"),
+        pytest.param(padding1((2, 8), (2, 0), (1, 0), PaddingMode.SYMMETRIC), "padding1 pad x4", id="mirrored rows"),
+        pytest.param(slice_grad(), "slice_grad pad x4", id="gradient of rows"),
+        pytest.param(slice_grad(input_window_strides=(1, -1)), "slice_grad pad", id="gradient of mirrored rows"),
+    ],
+)
+def test_units_are_as_wide_as_the_frame_allows(desc, label):
+    (kernel,) = wgsl.program(desc, ANY).kernels
+    assert kernel.label == label
+
+
+def test_the_interior_is_a_move():
+    assert operators.moves(padding1(start=(1, 2))) == (Move((2, 4), Affine.box((0, 0)), Affine.box((1, 2))),)
+    assert operators.moves(padding()) == (Move((2, 4), Affine.box((0, 0)), Affine.box((1, 0))),)
+    assert operators.moves(slice_grad()) == (Move((2, 8), Affine.box((0, 0)), Affine.box((4, 0), (-2, 1))),)

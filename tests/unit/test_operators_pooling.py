@@ -1,0 +1,148 @@
+"""Pooling and folding: what is refused, how older operators upgrade, what the plans look like."""
+
+import pytest
+
+from dmlgpu import descs, operators
+from dmlgpu.enums import DataType
+from dmlgpu.errors import InvalidDescription
+from dmlgpu.kernels.windows import Axis, windows_over
+from dmlgpu.plan import Map, Reduce
+from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import TensorDesc
+
+FLOAT = DataType.FLOAT32
+FIELDS = {"strides": (2, 1), "window_size": (3, 2), "start_padding": (1, 0), "end_padding": (0, 1)}
+SOURCE = TensorDesc(FLOAT, (1, 2, 6, 5))
+RESULT = TensorDesc(FLOAT, (1, 2, 3, 5))
+
+
+def average(**changes):
+    given = {"input_tensor": SOURCE, "output_tensor": RESULT, "include_padding": False, **FIELDS}
+    return descs.AveragePooling(**(given | changes))
+
+
+def refusal(desc):
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(desc)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"output_tensor": TensorDesc(FLOAT, (1, 2, 3, 4))},
+            "output_tensor.sizes must be [1, 2, 3, 5] (what input_tensor, window_size, strides and padding give),"
+            " got [1, 2, 3, 4]",
+        ),
+        ({"strides": (0, 1)}, "strides[0] must be at least 1, got 0"),
+        ({"window_size": (3, 0)}, "window_size[1] must be at least 1, got 0"),
+        (
+            {"window_size": (3, 9)},
+            "window_size[1] must reach no further than the padded input (6), but it reaches over 9",
+        ),
+        (
+            {"start_padding": (4, 0), "output_tensor": TensorDesc(FLOAT, (1, 2, 4, 5))},
+            "start_padding[0], end_padding[0] must leave every window an element of the input,"
+            " but at position 0 there is none",
+        ),
+    ],
+)
+def test_bad_windows_are_refused(changes, message):
+    assert refusal(average(**changes)) == f"AVERAGE_POOLING: {message}"
+
+
+def test_a_norm_of_order_0_is_refused():
+    desc = descs.LpPooling(input_tensor=SOURCE, output_tensor=RESULT, p=0, **FIELDS)
+    assert refusal(desc) == "LP_POOLING: p must be at least 1, got 0"
+
+
+def test_indices_have_the_outputs_sizes():
+    indices = TensorDesc(DataType.UINT32, (1, 2, 3, 6))
+    desc = descs.MaxPooling1(input_tensor=SOURCE, output_tensor=RESULT, output_indices_tensor=indices, **FIELDS)
+    message = "output_indices_tensor.sizes must be [1, 2, 3, 5] (output_tensor.sizes), got [1, 2, 3, 6]"
+    assert refusal(desc) == f"MAX_POOLING1: {message}"
+
+
+def test_scales_come_one_for_all_or_one_per_channel():
+    byte = TensorDesc(DataType.UINT8, SOURCE.sizes)
+    desc = descs.QuantizedLinearAveragePooling(
+        input_tensor=byte,
+        input_scale_tensor=TensorDesc(FLOAT, (1, 3, 1, 1)),
+        output_scale_tensor=TensorDesc(FLOAT, (1, 1, 1, 1)),
+        output_tensor=TensorDesc(DataType.UINT8, RESULT.sizes),
+        dilations=(1, 1),
+        include_padding=True,
+        **FIELDS,
+    )
+    message = "must be [1, 1, 1, 1] (one for all) or [1, 2, 1, 1] (one per channel), got [1, 3, 1, 1]"
+    assert refusal(desc) == f"QUANTIZED_LINEAR_AVERAGE_POOLING: input_scale_tensor.sizes {message}"
+
+
+@pytest.mark.parametrize(
+    ("desc", "newest"),
+    [
+        (average(), "AVERAGE_POOLING1"),
+        (descs.LpPooling(input_tensor=SOURCE, output_tensor=RESULT, p=2, **FIELDS), "LP_POOLING1"),
+        (descs.MaxPooling(input_tensor=SOURCE, output_tensor=RESULT, **FIELDS), "MAX_POOLING2"),
+    ],
+    ids=lambda value: getattr(value, "operator", value),
+)
+def test_older_operators_have_no_dilations(desc, newest):
+    upgraded = operators.upgrade(desc)
+    assert (upgraded.operator, upgraded.dilations) == (newest, (1, 1))
+    operators.check(upgraded)
+
+
+def test_large_windows_are_reduced_in_two_steps():
+    whole = TensorDesc(FLOAT, (1, 2, 1024, 1024))
+    desc = average(
+        input_tensor=whole,
+        output_tensor=TensorDesc(FLOAT, (1, 2, 1, 1)),
+        window_size=(1024, 1024),
+        start_padding=(0, 0),
+        end_padding=(0, 0),
+    )
+    operators.check(desc)
+    steps = operators.lower(desc, Target("any", profile=Profile.CPU)).steps
+    assert [type(step) for step in steps] == [Reduce, Reduce, Map]
+
+
+@pytest.mark.parametrize(
+    ("axis", "position", "places"),
+    [
+        (Axis(5, 5, 3, 1, 1, 1), 0, range(1, 3)),
+        (Axis(5, 5, 3, 1, 1, 1), 4, range(0, 2)),
+        (Axis(5, 3, 3, 2, 2, 3), 0, range(2, 3)),
+        (Axis(1, 1, 2, 1, 3, 1), 0, range(1, 1)),
+    ],
+)
+def test_places_on_the_input(axis, position, places):
+    first = position * axis.stride - axis.start
+    assert [k for k in range(axis.size) if 0 <= first + k * axis.dilation < axis.spatial] == list(places)
+    assert axis.inside(position) == places
+
+
+def test_positions_of_padded_windows():
+    (axis,) = windows_over([7], size=[3], strides=[2], dilations=[2], start=[1], end=[2])
+    assert axis == Axis(7, 3, 3, 2, 2, 1)
+    assert axis.reach == 5
+
+
+def test_columns_must_fit_the_image():
+    fields = {
+        "window_sizes": (2, 2),
+        "strides": (1, 1),
+        "dilations": (1, 1),
+        "start_padding": (0, 0),
+        "end_padding": (0, 0),
+    }
+    image = TensorDesc(FLOAT, (1, 2, 3, 4))
+    columns = TensorDesc(FLOAT, (1, 8, 7))
+    message = "must be [1, 8, 6] (batch, channels * places of the window, positions), got [1, 8, 7]"
+    desc = descs.Unfold(input_tensor=image, output_tensor=columns, **fields)
+    assert refusal(desc) == f"UNFOLD: output_tensor.sizes {message}"
+    desc = descs.Fold(input_tensor=columns, output_tensor=image, **fields)
+    assert refusal(desc) == f"FOLD: input_tensor.sizes {message}"
+    desc = descs.Fold(input_tensor=columns, output_tensor=image, **(fields | {"strides": (1,)}))
+    assert refusal(desc) == "FOLD: strides must have one entry per spatial dimension of output_tensor (2), got 1"

@@ -1,0 +1,85 @@
+"""RANDOM_GENERATOR: what it refuses, and its plans."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlgpu import descs, operators
+from dmlgpu.enums import DataType, RandomGeneratorType
+from dmlgpu.errors import InvalidDescription
+from dmlgpu.kernels.packing import pack
+from dmlgpu.operators.lowering import lowering
+from dmlgpu.plan import Binding, Map, Role, Tensor
+from dmlgpu.target import Target
+from dmlgpu.tensor import TensorDesc
+
+UINT32 = DataType.UINT32
+ANY = Target("any")
+
+
+def generator(state=(1, 6), output=(8, 4), after=None, strides=None, state_strides=None):
+    return descs.RandomGenerator(
+        input_state_tensor=TensorDesc(UINT32, state, state_strides),
+        output_tensor=TensorDesc(UINT32, output, strides),
+        output_state_tensor=None if after is None else TensorDesc(UINT32, after),
+        type=RandomGeneratorType.PHILOX_4X32_10,
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "after", "message"),
+    [
+        ((1, 5), None, "input_state_tensor.sizes must be [1, 6] (four words of counter, two of key), got [1, 5]"),
+        ((6, 1), None, "input_state_tensor.sizes must be [1, 6] (four words of counter, two of key), got [6, 1]"),
+        ((2, 3), None, "input_state_tensor.sizes must be [1, 6] (four words of counter, two of key), got [2, 3]"),
+        ((6,), (5,), "output_state_tensor.sizes must be [6] (input_state_tensor.sizes), got [5]"),
+    ],
+)
+def test_sizes_of_states(state, after, message):
+    with pytest.raises(InvalidDescription) as error:
+        operators.check(generator(state, after=after))
+    assert str(error.value) == f"RANDOM_GENERATOR: {message}"
+
+
+def test_the_output_has_any_sizes():
+    for output in ((1,), (3, 5, 7), (1,) * 8):
+        operators.check(generator(output=output))
+    assert lowering("RANDOM_GENERATOR").output_sizes(generator()) == {"output_state_tensor": (1, 6)}
+
+
+def test_one_kernel_without_a_next_state_two_with_one():
+    plans = [operators.lower(generator(after=after), ANY) for after in (None, (1, 6))]
+    assert [[step.label for step in plan.steps] for plan in plans] == [["generate"], ["generate", "next state"]]
+    step = plans[1].steps[1]
+    assert isinstance(step, Map) and dict(step.body.constants) == {"blocks": 8}
+    assert step.output.binding == Binding(Role.OUTPUT, 1)
+
+
+def body_of(desc):
+    step = operators.lower(desc, ANY).steps[0]
+    assert isinstance(step, Map)
+    return step.body, step.output
+
+
+def test_the_words_of_a_strided_state():
+    body, _ = body_of(generator(state=(1, 6), state_strides=(40, 3)))
+    expected = [Tensor(Binding(Role.INPUT, 0), UINT32, (32,), (0,), offset=3 * word) for word in range(6)]
+    assert [source for name, source in body.inputs if name != "place"] == expected
+
+
+@pytest.mark.parametrize(
+    ("output", "strides", "lanes", "in_order"),
+    [
+        ((8, 4), None, 4, True),
+        ((8, 4), (20, 1), 4, True),
+        ((2, 3, 4), (12, 1, 3), 1, False),
+        ((8, 4), (1, 8), 4, False),
+        ((10,), None, 2, True),
+        ((3, 5), None, 1, True),
+        ((8, 4), (8, 2), 1, False),
+    ],
+)
+def test_a_unit_of_four_neighbours_is_a_block(output, strides, lanes, in_order):
+    body, tensor = pack(*body_of(generator(output=output, strides=strides)))
+    assert (body.lanes, tensor.lanes) == (lanes, lanes)
+    assert dict(body.constants) == {"in_order": in_order}

@@ -1,0 +1,171 @@
+"""CUMULATIVE_SUMMATION, CUMULATIVE_PRODUCT, NONZERO_COORDINATES: what they refuse, output sizes, plans."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlgpu import descs, operators, wgsl
+from dmlgpu.enums import AxisDirection, DataType, FeatureLevel
+from dmlgpu.errors import InvalidDescription, NotSupported
+from dmlgpu.kernels.scan import TOTAL, Scan, ScanSchedule
+from dmlgpu.operators.lowering import lowering
+from dmlgpu.plan import Binding, Map, Role, View
+from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import TensorDesc
+
+F32, F16, I32, U32, I64, U64 = (DataType[name] for name in ("FLOAT32", "FLOAT16", "INT32", "UINT32", "INT64", "UINT64"))
+ANY, GPU = Target("any"), Target("any", Profile.DISCRETE)
+SUM, PRODUCT = descs.CumulativeSummation, descs.CumulativeProduct
+
+
+def cumulative(desc_class=SUM, data_type=F32, axis=1, *, output=(4, 5, 6), direction=0, exclusive=False):
+    flag = "has_exclusive_sum" if desc_class is SUM else "has_exclusive_product"
+    return desc_class(
+        input_tensor=TensorDesc(data_type, (4, 5, 6)),
+        output_tensor=TensorDesc(data_type, output),
+        axis=axis,
+        axis_direction=AxisDirection(direction),
+        **{flag: exclusive},
+    )
+
+
+def nonzero(sizes=(1, 1, 4, 5), rows=(1, 1, 20, 2), count=(1, 1, 1, 1), data_type=F32):
+    return descs.NonzeroCoordinates(
+        input_tensor=TensorDesc(data_type, sizes),
+        output_count_tensor=TensorDesc(U32, count),
+        output_coordinates_tensor=TensorDesc(U32, rows),
+    )
+
+
+@pytest.mark.parametrize(
+    ("desc", "message"),
+    [
+        (
+            cumulative(axis=3),
+            "CUMULATIVE_SUMMATION: axis must be below input_tensor's dimension count (3), got 3",
+        ),
+        (
+            cumulative(PRODUCT, output=(4, 6, 5)),
+            "CUMULATIVE_PRODUCT: output_tensor.sizes must be [4, 5, 6] (input_tensor.sizes), got [4, 6, 5]",
+        ),
+        (
+            nonzero(count=(1, 2)),
+            "NONZERO_COORDINATES: output_count_tensor.sizes must be [1, 1] (one count), got [1, 2]",
+        ),
+        (
+            nonzero(rows=(1, 19, 2)),
+            "NONZERO_COORDINATES: output_coordinates_tensor.sizes must be [1, 20, 2]"
+            " (leading 1s, input_tensor's elements, coordinates), got [1, 19, 2]",
+        ),
+        (
+            nonzero(rows=(2, 20, 2)),
+            "NONZERO_COORDINATES: output_coordinates_tensor.sizes must be [1, 20, 2]"
+            " (leading 1s, input_tensor's elements, coordinates), got [2, 20, 2]",
+        ),
+        (
+            nonzero(rows=(20, 1)),
+            "NONZERO_COORDINATES: output_coordinates_tensor.sizes[-1] must be between input_tensor's dimension count"
+            " without leading 1s (2) and with them (4), got 1",
+        ),
+        (
+            nonzero(rows=(20, 5)),
+            "NONZERO_COORDINATES: output_coordinates_tensor.sizes[-1] must be between input_tensor's dimension count"
+            " without leading 1s (2) and with them (4), got 5",
+        ),
+    ],
+)
+def test_what_is_refused(desc, message):
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(desc)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rows"),
+    [((1, 2, 3, 4), (24, 3)), ((1, 2, 3, 4), (24, 4)), ((1, 1, 5, 5, 5), (1, 125, 3)), ((1, 1, 1, 1), (1, 1))],
+)
+def test_leading_ones_may_be_left_out(sizes, rows):
+    operators.check(nonzero(sizes, rows, (1,)))
+
+
+def test_below_4_0_dimension_counts_are_equal():
+    operators.check(nonzero(), FeatureLevel.LEVEL_3_1)
+    operators.check(nonzero(count=(1,)), FeatureLevel.LEVEL_4_0)
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(nonzero(rows=(1, 1, 1, 20, 2)), FeatureLevel.LEVEL_3_1)
+    assert str(caught.value) == (
+        "NONZERO_COORDINATES: output_coordinates_tensor.dimension_count must be input_tensor's dimension count (4)"
+        " below feature level 4_0, got 5"
+    )
+
+
+def test_output_sizes():
+    assert lowering("CUMULATIVE_PRODUCT").output_sizes(cumulative(PRODUCT)) == {"output_tensor": (4, 5, 6)}
+    desc = nonzero((3, 7), (1, 1, 21, 2), (1, 1, 1))
+    assert lowering("NONZERO_COORDINATES").output_sizes(desc) == {
+        "output_count_tensor": (1, 1, 1),
+        "output_coordinates_tensor": (1, 1, 21, 2),
+    }
+
+
+@pytest.mark.parametrize(
+    ("desc_class", "data_type", "expected"),
+    [
+        (SUM, F32, ("scanning/cumulative_summation_float", F32, 2, True)),
+        (SUM, F16, ("scanning/cumulative_summation_float", F32, 2, True)),
+        (SUM, I32, ("scanning/cumulative_summation", I32, 1, False)),
+        (SUM, U64, ("scanning/cumulative_summation", U64, 1, False)),
+        (PRODUCT, F16, ("scanning/cumulative_product_float", F32, 4, True)),
+        (PRODUCT, U32, ("scanning/cumulative_product", U32, 1, False)),
+        (PRODUCT, I64, ("scanning/cumulative_product", I64, 1, False)),
+    ],
+)
+def test_what_is_merged(desc_class, data_type, expected):
+    (step,) = operators.lower(cumulative(desc_class, data_type), ANY).steps
+    scanning = step.scanning
+    assert (scanning.file, scanning.accumulator, scanning.lanes, scanning.words) == expected
+
+
+@pytest.mark.parametrize("desc_class", [SUM, PRODUCT])
+@pytest.mark.parametrize("direction", AxisDirection)
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_which_way_lines_are_walked(desc_class, direction, exclusive):
+    (step,) = operators.lower(cumulative(desc_class, direction=direction, exclusive=exclusive), ANY).steps
+    assert (step.scanning.exclusive, step.scanning.decreasing) == (exclusive, direction is AxisDirection.DECREASING)
+
+
+@pytest.mark.parametrize("desc_class", [SUM, PRODUCT])
+@pytest.mark.parametrize("data_type", [I64, U64])
+def test_64_bit_integers_need_no_feature(desc_class, data_type):
+    (kernel,) = wgsl.program(cumulative(desc_class, data_type), ANY).kernels
+    assert "i64" not in kernel.wgsl and "u64" not in kernel.wgsl.replace("u64_words", "")
+
+
+def test_coordinates_take_counts_per_block_and_the_total_behind_an_empty_one():
+    plan = operators.lower(nonzero((1, 300, 100), (30000, 3), (1, 1)), ANY)
+    totals, starts, rows, count = plan.steps
+    assert (totals.advance, rows.advance) == (TOTAL, "scanning/nonzero_coordinates")
+    assert starts.of_totals and starts.output == rows.starts == totals.output
+    assert totals.source.lanes == 4 and totals.source.file == "scanning/is_nonzero"
+    assert totals.units == 7500 and (totals.blocks - 1) * totals.length >= 7500
+    assert dict(rows.constants) == {"digits": ((1, 30000), (300, 100), (100, 1))}
+    assert rows.output.binding == Binding(Role.OUTPUT, 1)
+    assert isinstance(count, Map) and count.output.binding == Binding(Role.OUTPUT, 0)
+    ((_, last),) = count.body.inputs
+    assert (last.binding, last.offset, last.view) == (Binding(Role.TEMPORARY, 0), totals.blocks - 1, View.RAW)
+    assert plan.temporaries == (4 * totals.blocks,)
+
+
+def test_coordinates_on_a_gpu_are_found_by_workgroups():
+    steps = operators.lower(nonzero((4096, 4096), (1 << 24, 2), (1,)), GPU).steps
+    scans = [step for step in steps if isinstance(step, Scan)]
+    assert scans[0].schedule is scans[-1].schedule is ScanSchedule.TREE
+
+
+def test_sixteen_million_coordinates_of_two_fit_into_128_mebibytes_and_of_three_do_not():
+    wgsl.program(nonzero((4096, 4096), (1 << 24, 2), (1,)), ANY)
+    with pytest.raises(NotSupported) as caught:
+        wgsl.program(nonzero((16, 256, 4096), (1 << 24, 3), (1,)), ANY)
+    assert str(caught.value) == (
+        "NONZERO_COORDINATES: output 1 takes 201,326,592 bytes, but 'any' binds at most 134,217,728 at once"
+    )
