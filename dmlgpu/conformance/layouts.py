@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import enum
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -151,8 +152,8 @@ def draw_sizes(rng: np.random.Generator, rank: int, most: int = 4096) -> tuple[i
     for left in range(rank, 0, -1):
         room = most // math.prod(sizes)
         cap = max(2, round(room ** (1.5 / left)))
-        choices = [size for size in EDGE_SIZES if size <= min(cap, room)]
-        sizes.append(int(rng.choice(choices)))
+        choices = bisect.bisect_right(EDGE_SIZES, min(cap, room))
+        sizes.append(EDGE_SIZES[rng.integers(choices)])
     if rng.integers(4) == 0:
         rng.shuffle(sizes)
     return tuple(reversed(sizes))

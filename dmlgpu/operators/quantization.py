@@ -9,7 +9,7 @@ quotient is infinite or NaN.)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -74,7 +74,7 @@ class _Linear(Lowering):
         step: the map over output, input, scale and zero point of equal sizes.
     """
 
-    step: ClassVar[Callable[[Tensor, Tensor, Tensor, Tensor | None], Map]]
+    step: ClassVar[staticmethod[[Tensor, Source, Source, Source | None], Map]]
 
     @classmethod
     def tensors(cls, desc: Any) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:

@@ -32,6 +32,7 @@ FOLDERS = (
     "scanning",
     "schedules",
     "softmax",
+    "sorting",
 )
 FILES = [file for folder in FOLDERS for file in templates.files(folder)]
 FEATURES = frozenset({"immediates", "shader-int64", "shader-f64"})
@@ -155,7 +156,13 @@ def fused_plans():
             x = source(data_type, count)
             difference = apply("elementwise/element_wise_subtract", data_type, (count,), a=x, b=x)
             mirrored = Body(
-                "layout/slice1", data_type, (count,), (("input", difference),), follows=((0,),), start=(0,), steps=((1,),)
+                "layout/slice1",
+                data_type,
+                (count,),
+                (("input", difference),),
+                follows=((0,),),
+                start=(0,),
+                steps=((1,),),
             )
             yield fused(apply("elementwise/element_wise_multiply", data_type, (count,), a=mirrored, b=difference))
             yield fused(apply("elementwise/cast", DataType.INT32, (count,), words=True, input=difference))
