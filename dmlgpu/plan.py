@@ -108,9 +108,7 @@ class BodyKind(enum.StrEnum):
 
     ELEMENT = "element"  # fn element(at: output_at) -> output_t
     APPLY = "apply"  # fn apply(a: a_s, b: b_s) -> output_s
-    PLACE = (
-        "place"  # fn place(at: output_at, source: ptr<function, input_at>) -> bool: where in `input` an element lies
-    )
+    PLACE = "place"  # fn place(at: output_at, source: ptr<function, input_at>) -> bool: which element of `input`
 
 
 Constants: TypeAlias = tuple[tuple[str, Any], ...]

@@ -317,7 +317,14 @@ def with_owned_input(case: Case, rng: np.random.Generator) -> Case:
 
 def _in_place(case: Case, rng: np.random.Generator) -> Case:
     """The case with its output in an input's buffer, and so in its layout."""
-    index = int(rng.integers(len(case.desc.inputs)))
+    made = case.desc.outputs[0].tensor
+    assert made is not None
+    candidates = [
+        number
+        for number, slot in enumerate(case.desc.inputs)
+        if slot.tensor is not None and (slot.tensor.data_type, slot.tensor.sizes) == (made.data_type, made.sizes)
+    ]
+    index = candidates[int(rng.integers(len(candidates)))]
     tensor = case.desc.inputs[index].tensor
     assert tensor is not None and not has_overlap(tensor.sizes, tensor.element_strides)
     return replace(case, desc=case.desc.replace(**{case.desc.outputs[0].field: tensor}), in_place=index)

@@ -15,7 +15,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
 from dmlgpu.kernels.packing import pack_along, pack_tensor
 from dmlgpu.kernels.reduce import Reduction, canonical_steps, choose_parts, choose_schedule
-from dmlgpu.plan import Binding, Body, Held, Map, ReduceSchedule, Role, Rows, Source, Stage, Step, Tensor, apply
+from dmlgpu.plan import Binding, Body, Held, Map, Reduce, ReduceSchedule, Role, Rows, Source, Stage, Step, Tensor, apply
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
 
@@ -201,6 +201,8 @@ def reduce_stage(
     steps, scratch = canonical_steps(
         reduction, source, axes, result, _patient(target, stage.longest), temporary=temporary + 1
     )
+    if lanes > 1:
+        steps = tuple(_row_by_row(step, source, result) for step in steps)
     labelled = tuple(replace(step, label=f"{stage.name} {step.label}") for step in steps)
     strides = tuple(lanes * stride for stride in result.strides)
     parts = {
@@ -208,6 +210,13 @@ def reduce_stage(
         for number, name in enumerate(stage.results)
     }
     return parts, labelled, (math.prod(sizes) * result.unit_bits // 8, *scratch)
+
+
+def _row_by_row(step: Reduce, source: Source, result: Tensor) -> Reduce:
+    """A step that stores results of several numbers: its invocations take a row each, never neighbouring ones."""
+    if step.across is None or step.schedule is not ReduceSchedule.SERIAL:
+        return step
+    return replace(step, source=source, output=result, across=None, width=1)
 
 
 def _patient(target: Target, longest: int | None) -> Target:

@@ -3,8 +3,8 @@
 Two element bodies turn them into virtual tensors, which reductions and products then read without a copy in memory:
 
     taken     {lead.., positions.., window..}: what each place of the window sees at each position
-    covering  {lead.., spatial.., window..}: turned round: what lies at the position, if there is one, whose window
-              has this element of the input at this place
+    covering  {lead.., spatial.., taps..}: turned round: what lies at the positions whose windows cover this element of
+              the input; a tap stands for a place of the window or, where these are fewer, for a position
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ class Axis:
         """Elements from the first to the last place of the window."""
         return (self.size - 1) * self.dilation + 1
 
+    @property
+    def by_position(self) -> bool:
+        """Whether what covers an element is looked for among all positions, because these are fewer than the places."""
+        return self.positions < self.size
+
     def inside(self, position: int) -> range:
         """The places of the window that lie on the input at a position."""
         first = position * self.stride - self.start
@@ -68,6 +73,11 @@ def sizes_of(windows: Windows) -> Sizes:
 def positions_of(windows: Windows) -> Sizes:
     """The positions of the window."""
     return tuple(axis.positions for axis in windows)
+
+
+def taps_of(windows: Windows) -> Sizes:
+    """How many positions may cover an element along each dimension."""
+    return tuple(min(axis.size, axis.positions) for axis in windows)
 
 
 def windows_over(
@@ -93,7 +103,7 @@ def windows_over(
 def taken(source: Source, windows: Windows) -> Body:
     """What the window sees: {lead.., positions.., window..}, 0 in the padding."""
     lead = len(source.sizes) - len(windows)
-    return _body(TAKEN, source, source.sizes[:lead] + positions_of(windows), windows)
+    return _body(TAKEN, source, source.sizes[:lead] + positions_of(windows) + sizes_of(windows), windows)
 
 
 def within(lead: Sizes, windows: Windows) -> Body:
@@ -103,19 +113,19 @@ def within(lead: Sizes, windows: Windows) -> Body:
 
 
 def covering(source: Source, windows: Windows, *, placed: bool = False) -> Body:
-    """What covers each element of the input: {lead.., spatial.., window..}, 0 where no position does.
+    """What covers each element of the input: {lead.., spatial.., taps..}, 0 where a tap stands for no position.
 
     Args:
         placed: the source has an element for each place of each position: {lead.., positions.., window..}.
     """
     lead = len(source.sizes) - len(windows) * (2 if placed else 1)
     sizes = source.sizes[:lead] + tuple(axis.spatial for axis in windows)
-    return _body(COVERING, source, sizes, windows, placed=placed)
+    return _body(COVERING, source, (*sizes, *taps_of(windows)), windows, placed=placed)
 
 
 def _body(file: str, source: Source, sizes: Sizes, windows: Windows, **values: bool) -> Body:
-    """An element body over the places of the window, that hands the leading dimensions on."""
-    lead, sizes = len(sizes) - len(windows), sizes + sizes_of(windows)
+    """An element body that hands the leading dimensions on."""
+    lead = len(sizes) - 2 * len(windows)
     follows = tuple(dimension if dimension < lead else None for dimension in range(len(sizes)))
     known = constants(lead=lead, axes=windows, **values)
     return Body(file, source.data_type, sizes, (("input", source),), known, follows=(follows,))

@@ -116,7 +116,7 @@ class Fold(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.Fold, target: Target) -> Plan:
-        """A reduction over the places of the window at which an element may lie."""
+        """A reduction over the positions that may cover an element."""
         windows, output = _windows(desc, desc.output_tensor.sizes[LEAD:]), output_tensor(desc)
         shares = covering(_columns(input_tensor(desc, "input_tensor"), windows), windows, placed=True)
         axes = tuple(range(output.rank, shares.rank))

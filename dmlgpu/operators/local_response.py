@@ -102,9 +102,9 @@ class _Windows:
 
 class LocalResponseNormalization(_LocalResponse):
     """The region of an element runs across channels where CrossChannel is set (as onnxruntime needs it for ONNX's LRN),
-    else across height and width; the two pages contradict each other. Of LocalSize elements (LocalSize - 1) / 2, rounded
-    down, lie before it, the others behind it, as in ONNX; what lies outside the tensor is left out. Alpha is divided by
-    LocalSize also where the region has two dimensions, as the formula is printed.
+    else across height and width; the two pages contradict each other. Of LocalSize elements (LocalSize - 1) / 2,
+    rounded down, lie before it, the others behind it, as in ONNX; what lies outside the tensor is left out. Alpha is
+    divided by LocalSize also where the region has two dimensions, as the formula is printed.
 
     Sums and powers are computed in float32 and rounded once to the output's type.
     """

@@ -206,7 +206,7 @@ class AveragePoolingGrad(_Pooling):
 
     @classmethod
     def lower(cls, desc: descs.AveragePoolingGrad, target: Target) -> Plan:
-        """A reduction over the places of the window at which an element may lie."""
+        """A reduction over the positions that may cover an element."""
         windows, gradient = cls.windows(desc), input_tensor(desc, "input_gradient_tensor")
         shape = covering(gradient, windows)
         values = constants(**_divisor(desc, windows, "gradient"))
@@ -396,7 +396,7 @@ class MaxPoolingGrad(_Pooling):
 
     @classmethod
     def lower(cls, desc: descs.MaxPoolingGrad, target: Target) -> Plan:
-        """Places first; then a reduction over the places of the window at which an element may lie."""
+        """Places first; then a reduction over the positions that may cover an element."""
         windows, gradient = cls.windows(desc), input_tensor(desc, "input_gradient_tensor")
         chosen = _chosen(input_tensor(desc, "input_tensor"), windows, target)
         shape, axes = covering(gradient, windows), len(windows)

@@ -213,8 +213,8 @@ class Builder:
         return "".join(region.accessors) + text
 
     def element_of(self, body: Body, given: Mapping[Tensor, str]) -> str:
-        """Text that defines ``element(at, ...)`` for an element-wise tree, with more arguments: the units, in float32, of
-        some of its leaves, under these names."""
+        """Text that defines ``element(at, ...)`` for an element-wise tree, with more arguments: the units, in float32,
+        of some of its leaves, under these names."""
         region = _Region(self, raw=False, given=given)
         result = region.value(body, body.words, is_root=True)
         parameters = [

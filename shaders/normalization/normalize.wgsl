@@ -3,5 +3,5 @@
 fn apply(
     input: input_s, mean: mean_s, lack: lack_s, variance: variance_s, scale: scale_s, bias: bias_s
 ) -> output_s {
-    return ((input - mean) - lack) * (1.0 / sqrt(variance + {{ epsilon }})) * scale + bias;
+    return ((input - mean) - lack) * (scale * (1.0 / sqrt(variance + {{ epsilon }}))) + bias;
 }

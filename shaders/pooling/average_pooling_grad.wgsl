@@ -1,4 +1,4 @@
-// AVERAGE_POOLING_GRAD: what reaches an element of the input from the position that has it at a place of its window
+// AVERAGE_POOLING_GRAD: what reaches an element of the input from a position whose window covers it
 {% include "window/position" %}
 {% include "pooling/divisor" %}
 fn element(at: output_at) -> output_t {

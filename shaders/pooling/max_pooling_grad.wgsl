@@ -1,5 +1,5 @@
-// MAX_POOLING_GRAD: what reaches an element of the input from the position that has it at a place of its window: the
-// gradient, if the window chose it
+// MAX_POOLING_GRAD: what reaches an element of the input from a position whose window covers it: the gradient, if
+// the window chose it
 {% include "window/position" %}
 {% include "pooling/chosen_at" %}
 fn element(at: output_at) -> output_t {

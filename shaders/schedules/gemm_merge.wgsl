@@ -5,8 +5,8 @@ fn element(at: output_at) -> output_t {
     place[{{ dimension + 1 }}] = at[{{ dimension }}];
     # endfor
     var sum = partials_load(place);
-    for (var part = 1u; part < {{ parts }}u; part++) {
-        place[0] = part;
+    for (var which = 1u; which < {{ parts }}u; which++) {
+        place[0] = which;
         sum += partials_load(place);
     }
     return sum;

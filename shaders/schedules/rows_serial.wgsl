@@ -1,5 +1,6 @@
 // ROWS, serial: one invocation takes a whole row (or, with lanes across rows, several), again and again: once for each stage,
-// and once to compute its elements. Long rows are merged in tiles, so that rounding errors do not grow with their length.
+// and once to compute its elements. Long rows are merged in tiles, so that rounding errors do not grow with their length; how
+// many tiles there are is hidden from the compiler, because some drivers take seconds to unroll nested loops.
 {% import "schedules/row_macros" as row with context %}
 {% include "schedules/locate" %}
 {% include "schedules/row_unit" %}
@@ -22,7 +23,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         # endfor
     }
     # else
-    for (var start = 1u; start < {{ units }}u; start += {{ tile }}u) {
+    for (var start = 1u; start < {{ units }}u + params.zero; start += {{ tile }}u) {
         let opening = input_load(unit_at(at, start));
         # for lane in lanes
         var {{ stage.name }}_tile{{ lane.number }} = {{ row.lifted(stage, "opening", lane) }};

@@ -1,5 +1,5 @@
-// What covers an element: output[lead.., here.., place..] = input[lead.., (here + start - place * dilation) / stride ..], 0
-// where this is no position of the window.
+// What covers an element: output[lead.., here.., tap..] = input at the position that the tap stands for, and, if the input has
+// an element for each, at the place of the window at which the element lies; 0 where there is no such position.
 {% include "window/position" %}
 fn element(at: output_at) -> output_t {
     var source: input_at;
@@ -11,7 +11,8 @@ fn element(at: output_at) -> output_t {
     source[{{ here }}] = position{{ loop.index0 }}(at[{{ here }}], at[{{ here + axes|length }}]);
     if (source[{{ here }}] >= {{ axis.positions }}u) { return output_t(); }
     # if placed
-    source[{{ here + axes|length }}] = at[{{ here + axes|length }}];
+    source[{{ here + axes|length }}] =
+        (at[{{ here }}] + {{ axis.start }}u - source[{{ here }}] * {{ axis.stride }}u) / {{ axis.dilation }}u;
     # endif
     # endfor
     return input_load(source);

@@ -1,13 +1,19 @@
-// Per axis: the position at which an element of the input lies at a place of the window; beyond the last where there is none.
+// Per axis: the position that a tap stands for, if its window covers an element of the input, else one beyond the last. Taps
+// are the places of the window, or the positions where these are fewer.
 # for axis in axes
-fn position{{ loop.index0 }}(here: u32, place: u32) -> u32 {
+fn position{{ loop.index0 }}(here: u32, tap: u32) -> u32 {
+    # if axis.by_position
+    let distance = here + {{ axis.start }}u - tap * {{ axis.stride }}u; // wraps around before the window
+    return select(0xffffffffu, tap, distance % {{ axis.dilation }}u == 0u && distance / {{ axis.dilation }}u < {{ axis.size }}u);
+    # else
     let first = here + {{ axis.start }}u;
-    let reached = place * {{ axis.dilation }}u;
+    let reached = tap * {{ axis.dilation }}u;
     # if axis.stride == 1
     return select(first - reached, 0xffffffffu, first < reached);
     # else
     let distance = first - reached;
     return select(distance / {{ axis.stride }}u, 0xffffffffu, first < reached || distance % {{ axis.stride }}u != 0u);
+    # endif
     # endif
 }
 # endfor

@@ -17,7 +17,7 @@ from dmlgpu.backend import Range, Resources
 from dmlgpu.enums import DataType
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.kernels.sources import diagonal
-from dmlgpu.plan import Body, Map, Plan, Role, Source, Tensor, View, apply, constants
+from dmlgpu.plan import Body, BodyKind, Map, Plan, Role, Source, Tensor, View, apply, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 
@@ -141,6 +141,7 @@ def gather_body(a: Node, indices: Node, batch: int = 0) -> Body:
         sizes,
         (("input", a.source), ("indices", indices.source)),
         constants(batch=batch, tuple=length, lead=len(lead)),
+        BodyKind.PLACE,
         follows=((None,) * len(lead) + tuple(window), (None,) * len(sizes)),
     )
 

@@ -26,6 +26,9 @@ FOLDERS = (
     "indexing",
     "layout",
     "lib",
+    "matrix",
+    "normalization",
+    "pooling",
     "quantization",
     "random",
     "reduction",
@@ -33,6 +36,8 @@ FOLDERS = (
     "schedules",
     "softmax",
     "sorting",
+    "training",
+    "window",
 )
 FILES = [file for folder in FOLDERS for file in templates.files(folder)]
 FEATURES = frozenset({"immediates", "shader-int64", "shader-f64"})

@@ -223,7 +223,7 @@ class MaxPooling1Cases(_NumberedMaximumCases):
 class MaxPoolingCases(_MaximumCases):
     """MAX_POOLING."""
 
-    quick_count = 16
+    quick_count = 30
 
 
 @cases(descs.AveragePoolingGrad)

@@ -1,0 +1,171 @@
+"""Normalisations by every schedule, far from 0, and maps along runs with their near misses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmlgpu import descs, operators, wgsl
+from dmlgpu.enums import DataType
+from dmlgpu.gpu import GpuBackend
+from dmlgpu.plan import Map, Reduce, ReduceSchedule, Rows
+from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import TensorDesc
+from tests.gpu.descriptions import run_desc
+from tests.gpu.fusion import exact
+
+F32, F16 = DataType.FLOAT32, DataType.FLOAT16
+CPU, GPU = Profile.CPU, Profile.DISCRETE
+SERIAL, TREE = ReduceSchedule.SERIAL, ReduceSchedule.TREE
+EPSILON = 1e-5
+
+# sizes, axes, type, profile -> schedule, lanes, across; None where it takes a kernel per stage
+SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], DataType, Profile, tuple[Any, ...] | None]] = {
+    "packed rows": ((100, 64), (1,), F32, CPU, (SERIAL, 4, False)),
+    "rows in tiles": ((70, 1040), (1,), F32, CPU, (SERIAL, 4, False)),
+    "odd rows in tiles": ((70, 259), (1,), F32, CPU, (SERIAL, 1, False)),
+    "packed across": ((3, 50, 64), (1,), F32, CPU, (SERIAL, 4, True)),
+    "halves": ((100, 64), (1,), F16, CPU, (SERIAL, 4, False)),
+    "odd halves": ((100, 63), (1,), F16, CPU, None),
+    "two axes": ((70, 3, 8, 4), (3, 1), F32, CPU, (SERIAL, 4, False)),
+    "few rows": ((3, 5000), (1,), F32, CPU, None),
+    "short columns": ((20, 304), (0,), F32, GPU, (SERIAL, 4, True)),
+    "a row per workgroup": ((9, 256), (1,), F32, GPU, (TREE, 4, False)),
+    "rows held in part": ((3, 7012), (1,), F32, GPU, (TREE, 4, False)),
+    "odd rows read again": ((2, 10001), (1,), F32, GPU, (TREE, 1, False)),
+    "a long row": ((2, 300_000), (1,), F32, GPU, None),
+}
+
+
+def target_for(backend: GpuBackend, profile: Profile) -> Target:
+    return replace(exact(backend), profile=profile)
+
+
+def rows(
+    sizes: tuple[int, ...], axes: tuple[int, ...], data_type: DataType = F32, *, use_mean: bool = True
+) -> descs.MeanVarianceNormalization2:
+    whole = TensorDesc(data_type, sizes)
+    scale = TensorDesc(data_type, tuple(size if axis in axes else 1 for axis, size in enumerate(sizes)))
+    return descs.MeanVarianceNormalization2(
+        input_tensor=whole,
+        scale_tensor=scale,
+        output_tensor=whole,
+        axes=axes,
+        use_mean=use_mean,
+        use_variance=True,
+        epsilon=EPSILON,
+    )
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_schedule_is_the_expected_one(name: str) -> None:
+    sizes, axes, data_type, profile, expected = SHAPES[name]
+    plan = operators.lower(rows(sizes, axes, data_type), Target("any", profile))
+    if expected is None:
+        *reductions, last = plan.steps
+        assert isinstance(last, Map) and reductions
+        assert all(isinstance(step, Reduce) for step in reductions)
+        return
+    (step,) = plan.steps
+    assert isinstance(step, Rows)
+    assert (step.schedule, step.output.lanes, step.across) == expected
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("use_mean", [True, False])
+def test_every_schedule(backend: GpuBackend, name: str, use_mean: bool) -> None:
+    sizes, axes, data_type, profile, _ = SHAPES[name]
+    rng = np.random.default_rng(1)
+    desc = rows(sizes, axes, data_type, use_mean=use_mean)
+    assert desc.scale_tensor is not None
+    x = (3 * rng.standard_normal(sizes) + 1).astype(data_type.numpy)
+    scale = rng.standard_normal(desc.scale_tensor.sizes).astype(data_type.numpy)
+    (got,) = run_desc(backend, desc, [x, scale], target_for(backend, profile))
+    wide = x.astype(np.float64)
+    centered = wide - wide.mean(axes, keepdims=True) if use_mean else wide
+    want = scale * centered / np.sqrt(np.square(centered).mean(axes, keepdims=True) + EPSILON)
+    relative, absolute = (2e-6, 2e-6) if data_type is F32 else (2e-3, 2e-3)
+    np.testing.assert_allclose(got, want, relative, absolute)
+
+
+@pytest.mark.parametrize("profile", [CPU, GPU])
+@pytest.mark.parametrize("sizes", [(64, 1024), (3, 20_001), (1, 300_000)])
+def test_a_deviation_of_1_about_a_mean_of_10000(backend: GpuBackend, sizes: tuple[int, int], profile: Profile) -> None:
+    """A mean in float32 alone would be off by 5e-4, a variance from sums of squares by anything."""
+    x = (np.random.default_rng(2).standard_normal(sizes) + 1e4).astype(np.float32)
+    scale = np.ones((1, sizes[1]), np.float32)
+    (got,) = run_desc(backend, rows(sizes, (1,)), [x, scale], target_for(backend, profile))
+    centered = x - x.mean(1, np.float64, keepdims=True)
+    np.testing.assert_allclose(got, centered / np.sqrt(np.square(centered).mean(1, keepdims=True) + EPSILON), 0, 1e-5)
+
+
+@pytest.mark.parametrize("profile", [CPU, GPU])
+@pytest.mark.parametrize("sizes", [(2, 3, 501), (30, 40, 5)])
+def test_the_statistics_of_a_batch_far_from_0(backend: GpuBackend, sizes: tuple[int, ...], profile: Profile) -> None:
+    x = (np.random.default_rng(3).standard_normal(sizes) + 1e4).astype(np.float32)
+    small = (1, sizes[1], 1)
+    one = TensorDesc(F32, small)
+    whole = TensorDesc(F32, sizes)
+    desc = descs.BatchNormalizationTraining(
+        input_tensor=whole,
+        scale_tensor=one,
+        bias_tensor=one,
+        output_tensor=whole,
+        output_mean_tensor=one,
+        output_variance_tensor=one,
+        epsilon=EPSILON,
+    )
+    scale, bias = np.ones(small, np.float32), np.zeros(small, np.float32)
+    output, mean, variance = run_desc(backend, desc, [x, scale, bias], target_for(backend, profile))
+    wide = x.astype(np.float64)
+    want_mean, want_variance = wide.mean((0, 2), keepdims=True), wide.var((0, 2), keepdims=True)
+    np.testing.assert_array_equal(mean, want_mean.astype(np.float32))
+    np.testing.assert_allclose(variance, want_variance, 2e-6)
+    np.testing.assert_allclose(output, (wide - want_mean) / np.sqrt(want_variance + EPSILON), 0, 1e-5)
+
+
+# Sizes of a batch and the strides of its two dimensions beside the channels, or None where it is packed.
+RUNS = {
+    "packed": ((2, 16, 64), None),
+    "pairs": ((2, 16, 66), None),
+    "odd": ((2, 16, 65), None),
+    "too short": ((2, 16, 15), None),
+    "cut": ((2, 3, 2048), None),
+    "channels last": ((2, 16, 64), (1024, 1, 16)),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("data_type", [F32, F16], ids=lambda t: t.name)
+def test_a_batch_along_runs(backend: GpuBackend, name: str, data_type: DataType) -> None:
+    sizes, strides = RUNS[name]
+    whole, small = TensorDesc(data_type, sizes, strides), TensorDesc(data_type, (1, sizes[1], 1))
+    fields = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
+    desc = descs.BatchNormalization(
+        input_tensor=whole, output_tensor=whole, spatial=True, epsilon=EPSILON, **dict.fromkeys(fields, small)
+    )
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal(sizes).astype(data_type.numpy)
+    mean, scale, bias = (rng.standard_normal(small.sizes).astype(data_type.numpy) for _ in range(3))
+    variance = (rng.random(small.sizes) + 0.5).astype(data_type.numpy)
+    (got,) = run_desc(backend, desc, [x, mean, variance, scale, bias], target_for(backend, CPU))
+    given = (array.astype(np.float64) for array in (x, mean, variance, scale, bias))
+    wide, m, v, s, b = given
+    relative, absolute = (2e-6, 2e-6) if data_type is F32 else (2e-3, 2e-3)
+    np.testing.assert_allclose(got, s * (wide - m) / np.sqrt(v + EPSILON) + b, relative, absolute)
+
+
+def test_runs_read_the_parameters_of_a_channel_outside_the_loop() -> None:
+    whole, small = TensorDesc(F32, (32, 64, 56, 56)), TensorDesc(F32, (1, 64, 1, 1))
+    fields = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
+    desc = descs.BatchNormalization(
+        input_tensor=whole, output_tensor=whole, spatial=True, epsilon=EPSILON, **dict.fromkeys(fields, small)
+    )
+    (on_cpu,) = wgsl.program(desc, Target("any", CPU)).kernels
+    (on_gpu,) = wgsl.program(desc, Target("any", GPU)).kernels
+    loop = on_cpu.wgsl.partition("for (var index")
+    assert "fixed3_load(at)" in loop[0] and "_load(at)" not in loop[2]
+    assert "for (var index" not in on_gpu.wgsl

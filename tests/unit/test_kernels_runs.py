@@ -1,0 +1,72 @@
+"""Maps along runs: where they pay, how they are cut, and that they visit the same elements."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dmlgpu.enums import DataType
+from dmlgpu.kernels.runs import RUNS_IN_FLIGHT, SHORTEST_RUN, find_runs, fixed_leaves
+from dmlgpu.plan import Binding, Role, Tensor, apply
+from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import element_offsets, packed_strides
+
+F32 = DataType.FLOAT32
+CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
+
+
+def tensor(role, index, sizes, strides=None):
+    return Tensor(Binding(role, index), F32, sizes, strides or packed_strides(sizes))
+
+
+def added(sizes, strides):
+    """A tensor plus one with other strides."""
+    a, b = tensor(Role.INPUT, 0, sizes), tensor(Role.INPUT, 1, sizes, strides)
+    body = apply("elementwise/element_wise_add", F32, sizes, words=True, a=a, b=b)
+    return body, tensor(Role.OUTPUT, 0, sizes)
+
+
+def test_a_run_lies_along_what_is_repeated():
+    runs = find_runs(*added((2000, 50), (1, 0)), CPU)
+    assert runs is not None and (runs.axis, runs.output.sizes) == (1, (2000, 50))
+    assert [(name, leaf.binding.index) for name, leaf in fixed_leaves(runs.body, [runs.axis])] == [("fixed0", 1)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "strides", "target"),
+    [
+        ((2000, 50), (1, 0), GPU),
+        ((2000, 50), (50, 1), CPU),
+        ((2000, SHORTEST_RUN - 1), (1, 0), CPU),
+    ],
+)
+def test_other_maps_have_none(sizes, strides, target):
+    assert find_runs(*added(sizes, strides), target) is None
+
+
+def test_halves_that_share_words_have_none():
+    body, output = added((2000, 50), (1, 0))
+    assert find_runs(body, replace(output, data_type=DataType.FLOAT16), CPU) is None
+
+
+def test_few_runs_are_cut_until_they_fill_the_adapter():
+    runs = find_runs(*added((64, 3136), (1, 0)), CPU)
+    assert runs is not None and (runs.axis, runs.output.sizes) == (2, (64, 16, 196))
+    assert RUNS_IN_FLIGHT <= 64 * 16
+
+
+def test_runs_of_prime_length_stay_whole_unless_a_loop_would_be_cut():
+    assert find_runs(*added((2, 65537), (1, 0)), CPU).output.sizes == (2, 65537)
+    assert find_runs(*added((2, 65537), (1, 0)), replace(CPU, loop_limit=65535)) is None
+
+
+def test_cut_runs_have_the_same_elements():
+    body, output = added((64, 3136), (1, 0))
+    runs = find_runs(body, output, CPU)
+    for before, after in zip(body.inputs, runs.body.inputs, strict=True):
+        offsets = [element_offsets(source.sizes, source.strides).ravel() for _, source in (before, after)]
+        np.testing.assert_array_equal(*offsets)
+    np.testing.assert_array_equal(
+        element_offsets(output.sizes, output.strides).ravel(),
+        element_offsets(runs.output.sizes, runs.output.strides).ravel(),
+    )

@@ -1,0 +1,190 @@
+"""Matrix products: checks, and plans as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmlgpu import InvalidDescription, TensorDesc, descs, operators, wgsl
+from dmlgpu.enums import DataType, FeatureLevel, MatrixTransform, TensorFlags
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.kernels.gemm import CHUNK, Contract, Form
+from dmlgpu.kernels.gemm_schedules import NAMES, Schedule, Shape, choose
+from dmlgpu.plan import Map, Role, Rows
+from dmlgpu.target import Profile, Target
+
+F32, U8, I32 = DataType.FLOAT32, DataType.UINT8, DataType.INT32
+CPU, GPU = Target("CPU"), Target("GPU", Profile.DISCRETE)
+NONE, TRANSPOSE = MatrixTransform.NONE, MatrixTransform.TRANSPOSE
+
+
+def gemm(a: Any, b: Any, output: Any, **fields: Any) -> descs.Gemm:
+    flags = fields.pop("b_flags", TensorFlags.NONE)
+    given = {"c_tensor": None, "trans_a": NONE, "trans_b": NONE, "alpha": 1.0, "beta": 1.0, **fields}
+    return descs.Gemm(
+        a_tensor=TensorDesc(F32, a),
+        b_tensor=TensorDesc(F32, b, flags=flags),
+        output_tensor=TensorDesc(F32, output),
+        **given,
+    )
+
+
+def square(size: int, **fields: Any) -> descs.Gemm:
+    return gemm(*[(size, size)] * 3, **fields)
+
+
+def refusal(desc: Any, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> str:
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(desc, level)
+    return str(caught.value)
+
+
+def test_gemm_checks_sizes() -> None:
+    operators.check(gemm((2, 4, 3), (2, 3, 5), (2, 4, 5)))
+    operators.check(gemm((3, 4), (5, 3), (4, 5), trans_a=TRANSPOSE, trans_b=TRANSPOSE))
+    assert refusal(gemm((2, 4, 3), (2, 7, 5), (2, 4, 5))) == (
+        "GEMM: b_tensor.sizes must be [2, 3, 5] (a_tensor has batch sizes [2] and inner size 3), got [2, 7, 5]"
+    )
+    assert refusal(gemm((4, 3), (5, 7), (4, 5), trans_b=TRANSPOSE)) == (
+        "GEMM: b_tensor.sizes must be [5, 3] (a_tensor has batch sizes [] and inner size 3), got [5, 7]"
+    )
+    assert refusal(gemm((4, 3), (3, 5), (5, 4))) == (
+        "GEMM: output_tensor.sizes must be [4, 5] (4 rows of a_tensor, 5 columns of b_tensor), got [5, 4]"
+    )
+
+
+def test_the_axes_of_a_fused_softmax_are_checked() -> None:
+    desc = square(4, fused_activation=descs.ActivationSoftmax1(axes=(2,)))
+    assert refusal(desc) == ("GEMM: fused_activation.axes[0] must be below input_tensor's dimension count (2), got 2")
+
+
+def test_the_level_of_a_fused_softplus_is_checked() -> None:
+    desc = square(4, fused_activation=descs.ActivationSoftplus(steepness=0.5))
+    operators.check(desc)
+    assert refusal(desc, FeatureLevel.LEVEL_6_3) == (
+        "GEMM: fused_activation.steepness must be at least 1 below feature level 6_4, got 0.5"
+    )
+
+
+def integer(**changes: Any) -> descs.MatrixMultiplyInteger:
+    fields: dict[str, Any] = {
+        "a_tensor": TensorDesc(U8, (4, 3)),
+        "b_tensor": TensorDesc(U8, (3, 5)),
+        "output_tensor": TensorDesc(I32, (4, 5)),
+        "a_zero_point_tensor": None,
+        "b_zero_point_tensor": None,
+    }
+    return descs.MatrixMultiplyInteger(**fields | changes)
+
+
+@pytest.mark.parametrize("sizes", [(1,), (4,), (4, 1), (1, 4, 1), (1, 1, 4, 1), (1, 1, 1, 1)])
+def test_zero_points_of_rows(sizes: tuple[int, ...]) -> None:
+    operators.check(integer(a_zero_point_tensor=TensorDesc(U8, sizes)))
+
+
+def test_zero_points_elsewhere_are_refused() -> None:
+    assert refusal(integer(a_zero_point_tensor=TensorDesc(U8, (1, 4)))) == (
+        "MATRIX_MULTIPLY_INTEGER: a_zero_point_tensor.sizes must be [1, 1] (one for all) or [4, 1] (one per row),"
+        " got [1, 4]"
+    )
+    assert refusal(integer(b_zero_point_tensor=TensorDesc(U8, (3,)))) == (
+        "MATRIX_MULTIPLY_INTEGER: b_zero_point_tensor.sizes must be [1] (one for all) or [5] (one per column), got [3]"
+    )
+
+
+# ---- schedules
+
+
+def test_little_work_is_done_one_by_one() -> None:
+    for target in (CPU, GPU):
+        assert choose(Shape(1, 8, 8, 8), target).name == "small"
+
+
+def test_each_profile_has_its_schedule() -> None:
+    shape = Shape(1, 1024, 1024, 1024)
+    assert (choose(shape, CPU).name, choose(shape, GPU).name) == ("register", "shared")
+
+
+def test_long_sums_of_few_outputs_are_split() -> None:
+    for target in (CPU, GPU):
+        choice = choose(Shape(1, 16, 16, 100_000), target)
+        assert choice.name.endswith("-split") and choice.parts > 1
+
+
+def test_no_invocation_takes_more_steps_than_the_driver_allows() -> None:
+    limited = Target("Limited", loop_limit=65535)
+    for name in ("small", "register", "shared"):
+        choice = choose(Shape(1, 512, 512, 200_000), limited, name)
+        assert -(-200_000 // choice.parts) <= 65535 // 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_overrides_the_choice(name: str) -> None:
+    assert choose(Shape(1, 64, 64, 1024), CPU, name).name == name
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        choose(Shape(1, 4, 4, 4), CPU, "fast")
+    assert str(caught.value) == (
+        "matrix products have no schedule 'fast'; there are small, register, shared, small-split, register-split,"
+        " shared-split"
+    )
+
+
+# ---- plans
+
+
+def contract(desc: Any, target: Target) -> Contract:
+    (step,) = [step for step in operators.lower(desc, target).steps if isinstance(step, Contract)]
+    return step
+
+
+def test_operands_are_read_in_units_where_memory_lets_them() -> None:
+    forms = {
+        (NONE, NONE): (Form.ALONG, Form.ACROSS),
+        (TRANSPOSE, TRANSPOSE): (Form.ACROSS, Form.ALONG),
+    }
+    for (trans_a, trans_b), expected in forms.items():
+        step = contract(square(256, trans_a=trans_a, trans_b=trans_b), GPU)
+        assert (step.schedule, step.a.form, step.b.form) == (Schedule.SHARED, *expected)
+    odd = contract(square(255), GPU)
+    assert (odd.a.form, odd.b.form, odd.output.lanes) == (Form.SINGLE, Form.SINGLE, 1)
+
+
+def test_an_owned_operand_is_laid_out_once() -> None:
+    owned = operators.lower(square(256, trans_b=TRANSPOSE, b_flags=TensorFlags.OWNED_BY_DML), CPU)
+    (step,) = owned.initialization
+    assert isinstance(step, Map) and step.output.binding.role is Role.PERSISTENT
+    assert owned.persistents == (4 * 256 * 256,)
+    program = wgsl.program(square(256, trans_b=TRANSPOSE, b_flags=TensorFlags.OWNED_BY_DML), CPU)
+    read = {slot.index for kernel in program.kernels for slot in kernel.slots if slot.role is Role.INPUT}
+    assert read == {0}
+
+
+def test_long_sums_are_added_up_in_chunks() -> None:
+    desc = gemm((64, 5000), (5000, 64), (64, 64))
+    assert contract(desc, Target("CPU", schedule="register")).chunk == CHUNK
+    assert contract(square(256), CPU).chunk == 0
+
+
+def test_a_column_is_turned_round() -> None:
+    step = contract(gemm((4096, 512), (512, 1), (4096, 1)), CPU)
+    assert (step.space.rows, step.space.columns) == ((1,), (4096,))
+
+
+def test_a_softmax_takes_its_rows_from_a_temporary() -> None:
+    plan = operators.lower(square(64, fused_activation=descs.ActivationSoftmax()), CPU)
+    *_, product, softmax = plan.steps
+    assert isinstance(product, Contract) and product.output.binding.role is Role.TEMPORARY
+    assert isinstance(softmax, Rows) and softmax.output.binding.role is Role.OUTPUT
+
+
+def test_a_beta_of_0_binds_no_c() -> None:
+    c = TensorDesc(F32, (64, 64))
+    with_c, without = (
+        wgsl.program(square(64, c_tensor=c, beta=beta), Target("CPU", schedule="small")).kernels[0].slots
+        for beta in (1.0, 0.0)
+    )
+    assert (len(with_c), len(without)) == (4, 3)
