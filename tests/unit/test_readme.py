@@ -40,13 +40,8 @@ def test_quoted_error_is_what_is_raised() -> None:
     assert str(caught.value) == quoted
 
 
-def test_the_operators_it_names_are_those_that_run() -> None:
-    text = README.read_text().split("106 of them run")[1].split("The others are refused")[0]
-    assert len(operators.implemented()) == 106
-    families = {
-        prefix: [name for name in catalog() if name.startswith(prefix)] for prefix in ("ELEMENT_", "ACTIVATION_")
-    }
-    assert f"all {len(families['ELEMENT_'])} ELEMENT_WISE_*" in text
-    assert f"all {len(families['ACTIVATION_'])} ACTIVATION_*" in text
-    named = {name for name in catalog() if re.search(rf"\b{name}\b", text)}
-    assert named | {name for family in families.values() for name in family} == operators.implemented()
+def test_the_operators_it_names_are_those_that_do_not_run() -> None:
+    before, _, after = README.read_text().partition("Not yet there, and refused by name:")
+    assert f"{len(operators.implemented())} of them run" in before
+    named = {name for name in catalog() if re.search(rf"\b{name}\b", after.partition(". [docs")[0])}
+    assert named == catalog().keys() - operators.implemented()
