@@ -19,6 +19,12 @@ _ZERO = ("Axis", "Axes", "Offset", "Padding", "BatchDimensionCount")
 _LAST_SIZES = {"ValuesTensor": 2, "InputStateTensor": 6, "OutputStateTensor": 6}
 """Sizes of the last dimension that are not 1: of ONE_HOT's values, RANDOM_GENERATOR's states."""
 
+_RANKS = {("FOLD", "InputTensor"): 3, ("UNFOLD", "OutputTensor"): 3}
+"""Dimension counts that the tables leave open: columns have three."""
+
+_TOGETHER = {"ScaleTensor": "BiasTensor", "BiasTensor": "ScaleTensor"}
+"""Optional tensors that some feature levels take only both or not at all."""
+
 
 def probes(schema: OperatorSchema, types: Mapping[str, DataType], level: FeatureLevel) -> Iterator[OperatorDesc]:
     """Descriptions over tensors of one element: one, or one per member of the attribute that decides about types.
@@ -47,7 +53,8 @@ def _probe(
 ) -> OperatorDesc:
     chosen = _complete_types(schema, table, types)
     ranks = {
-        name: min(max(_USUAL_RANK, support.min_dimensions), support.max_dimensions) for name, support in table.items()
+        name: _RANKS.get((schema.name, name), min(max(_USUAL_RANK, support.min_dimensions), support.max_dimensions))
+        for name, support in table.items()
     }
     fields = dict(values)
     for field in schema.python_fields:
@@ -70,6 +77,10 @@ def _complete_types(schema: OperatorSchema, table: SupportTable, types: Mapping[
     """Types of all required tensors and of the optional ones that are asked for, by DirectML's field name."""
     chosen = {schema.field(name).name: data_type for name, data_type in types.items()}
     required = [field.name for field in schema.tensor_fields if not field.optional]
+    optional = {field.name for field in schema.tensor_fields if field.optional}
+    for name in [name for name in chosen if name in optional]:
+        if _TOGETHER.get(name) in optional:
+            chosen.setdefault(_TOGETHER[name], chosen[name])
     groups = [relation.tensors for relation in schema.relations if "DataType" in relation.same]
     for name in [*chosen, *required]:
         if name not in chosen:
