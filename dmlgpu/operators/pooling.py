@@ -299,7 +299,6 @@ def _chosen(source: Tensor, windows: Windows, target: Target) -> _Pooled:
         DataType.UINT64 if wide else UINT32,
         source.sizes[:LEAD] + positions_of(windows) + sizes_of(windows),
         words=True,
-        values=constants(padding="0xffffffffu" if wide or not source.data_type.is_float else "0xfffffffeu"),
         input=taken(source, windows),
         inside=within(source.sizes[:LEAD], windows),
     )

@@ -1,4 +1,4 @@
-// What covers an element: output[lead.., here.., tap..] = input at the position that the tap stands for, and, if the input has
+// FOLD: what covers an element, output[lead.., here.., tap..] = input at the position that the tap stands for, and, if the input has
 // an element for each, at the place of the window at which the element lies; 0 where there is no such position.
 {% include "window/position" %}
 fn element(at: output_at) -> output_t {

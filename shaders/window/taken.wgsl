@@ -1,4 +1,4 @@
-// What a window sees: output[lead.., position.., place..] = input[lead.., position * stride + place * dilation - start ..],
+// UNFOLD, pooling: what a window sees, output[lead.., position.., place..] = input[lead.., position * stride + place * dilation - start ..],
 // 0 in the padding. Places before the input wrap around to large numbers, so that one comparison finds both ends.
 fn element(at: output_at) -> output_t {
     var source: input_at;
