@@ -1,17 +1,10 @@
 // MAX_POOLING_GRAD: what reaches an element of the input from a position whose window covers it: the gradient, if
 // the window chose it
-{% include "window/position" %}
+{% include "window/find_position" %}
 {% include "pooling/chosen_at" %}
 fn element(at: output_at) -> output_t {
     var position: gradient_at;
-    # for dimension in range(lead)
-    position[{{ dimension }}] = at[{{ dimension }}];
-    # endfor
-    # for axis in axes
-    # set here = lead + loop.index0
-    position[{{ here }}] = position{{ loop.index0 }}(at[{{ here }}], at[{{ here + axes|length }}]);
-    if (position[{{ here }}] >= {{ axis.positions }}u) { return output_t(); }
-    # endfor
+    if (!find_position(at, &position)) { return output_t(); }
     let source = chosen_at(position, places_index(position, {{ count }}u));
     # for axis in axes
     # set here = lead + loop.index0
