@@ -114,6 +114,7 @@ FUNCTIONS = (
     Function("acosh_f32", np.arccosh, bends=(1.0, 2.0, 8192.0)),
     Function("atanh_f32", np.arctanh, bends=(0.5, -0.5, 1.0, -1.0)),
     Function("erf_f32", special.erf, bends=(0.95, -0.95, 3.92)),
+    Function("erfc_f32", special.erfc, bends=(0.5, 1.25, -0.5, -1.25, 9.3, 10.05)),
     Function("erfc_tail_f32", _erfc_tail, bends=(0.6, 1.5, 13.0, 14.0), least=0.6),
     Function("sigmoid_f32", _sigmoid, bends=(-17.3, -87.33, -103.97, 16.6)),
     Function("softplus_f32", _softplus, bends=(-17.3, -87.33, -103.97, 16.6)),

@@ -3,7 +3,7 @@
     python benchmarks/elementwise.py [ADAPTER] [-k PART]
 
 Prints a table and exits with 1 when a target is missed. Ratios are time of the fastest hand-written vec4 kernel over
-time of ours ("at least 0.9"), or time of ours over time of a copy ("at most 1.5"). All on 16M elements.
+time of ours ("at least 0.9"), or time of ours over time of a copy. All on 16M elements.
 """
 
 from __future__ import annotations
@@ -100,13 +100,13 @@ def layouts(adapter: str) -> Iterator[Result]:
 
 
 def transcendental(adapter: str) -> Iterator[Result]:
-    """gelu and tanh against a copy of the same bytes."""
+    """gelu and tanh against a copy of the same bytes. Their target, what onnxruntime takes, is in peers.py."""
     bench = Bench(open_backend(adapter))
     values, tensor = (floats(1) - np.float32(0.75)) * 8, TensorDesc(FLOAT, (ELEMENTS,))
     copy = fastest_copy(bench, values)
     for name, desc_class in (("GELU", descs.ActivationGelu), ("TANH", descs.ElementWiseTanh)):
         ours = bench.operator(unary(desc_class, tensor), values)
-        yield Result(f"{name}, 16M float32, against a copy", ratio(ours, copy), at_most=1.5)
+        yield Result(f"{name}, 16M float32, against a copy", ratio(ours, copy))
 
 
 BYTES = {"ADD": descs.ElementWiseAdd, "MAX": descs.ElementWiseMax, "DIVIDE": descs.ElementWiseDivide}

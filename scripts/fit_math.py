@@ -97,6 +97,19 @@ def _log2_excess(z: Doubles) -> Doubles:
     return 2 / np.log(2) * sum((z**k / (2 * k + 5) for k in range(20)), np.zeros_like(z))
 
 
+ERFC_OF_1 = float(np.float32(0.1572992))
+"""``erfc_f32`` at 1, as it stands there."""
+
+FACTOR_BASE = float(np.float32(0.42758358))
+"""What the factor of ``erfc_f32`` is at 1, as it stands there."""
+
+
+def _erfc_factor(t: Doubles) -> Doubles:
+    """x e^(x^2) erfc x, where t = (x - 1) / (x + 1)."""
+    x = (1 + t) / (1 - t)
+    return x * special.erfcx(x)
+
+
 TAIL_BASE = float(np.float32(0.308671))
 """What the tail's factor is at x = 3/2, as ``erfc_tail_f32`` has it."""
 
@@ -135,6 +148,23 @@ POLYNOMIALS = (
         low=0.95,
         high=3.95,
         claimed=0.027,
+    ),
+    Polynomial(
+        "erfc_f32",
+        target=lambda s: (special.erfc(1 + s) - ERFC_OF_1) / s,
+        weight=lambda s: s / special.erfc(1 + s),
+        low=-0.5,
+        high=0.25,
+        claimed=0.151,
+    ),
+    Polynomial(
+        "erfc_f32",
+        number=1,
+        target=lambda t: (_erfc_factor(t) - FACTOR_BASE) / t,
+        weight=lambda t: t / _erfc_factor(t),
+        low=0.25 / 2.25,
+        high=9.5 / 11.5,
+        claimed=0.233,
     ),
     Polynomial(
         "erfc_tail_f32",

@@ -18,6 +18,9 @@ SHORTEST_RUN = 16
 RUNS_IN_FLIGHT = 1024
 """Runs that fill the lanes and threads of an adapter; longer ones are cut until there are so many."""
 
+LONGEST_STEP = 1024
+"""Bytes from one unit of a run to the next above which memory is walked badly: 4 KiB made ADD half as fast."""
+
 WORD_BITS = 32
 
 
@@ -47,12 +50,16 @@ def find_runs(body: Body, output: Tensor, target: Target) -> Runs | None:
     if target.profile is not Profile.CPU or output.unit_bits < WORD_BITS or not _is_computed(body):
         return None
     candidates = [axis for axis in range(output.rank) if output.sizes[axis] >= SHORTEST_RUN]
-    count = len(set(leaves(body)))
     saved = {axis: len(fixed_leaves(body, [axis])) for axis in candidates}
     best = max(candidates, key=lambda axis: (saved[axis], -output.strides[axis]), default=None)
-    if best is None or 2 * saved[best] < count:
+    if best is None or not _pays(saved[best], len(set(leaves(body))), output.strides[best] * output.unit_bits // 8):
         return None
     return _cut(Runs(body, output, best), target)
+
+
+def _pays(saved: int, count: int, step: int) -> bool:
+    """Whether runs that read ``saved`` of ``count`` tensors once win more than steps of so many bytes lose."""
+    return 2 * saved >= count if step <= LONGEST_STEP else 4 * saved >= 3 * count
 
 
 def _is_computed(body: Body) -> bool:

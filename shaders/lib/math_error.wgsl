@@ -1,12 +1,12 @@
-// The error function, its complement, and gelu. Far from zero the complement is e^(-x^2 / 2) times a smooth factor; x^2
-// is split so that its rounding error does not grow in the exponent. Errors are in ULP, as docs/accuracy.md measures
-// them.
+// The error function, its complement, and gelu. Far from zero the complement is e^(-x^2) times a smooth factor; x^2 is
+// split so that its rounding error does not grow in the exponent. Errors are in ULP, as docs/accuracy.md measures them.
 
-// (base + more) * e^(-x^2 / 2), base positive and x below 16. Rounded once, at the end.
-fn bell(x: f32, base: f32, more: f32) -> f32 {
+// (base + more) * e^(-scale x^2), for scale 1 or 1/2, base between 1/16 and 1, x below 16. Rounded once, at the end: the
+// power of two goes into the exponent's bits as far as the result stays normal, the rest is a factor.
+fn bell(x: f32, scale: f32, base: f32, more: f32) -> f32 {
     let leading = leading_f32(x);
-    let square = 0.5 * leading * leading;
-    let rest = 0.5 * (x - leading) * (x + leading);
+    let square = scale * leading * leading;
+    let rest = scale * (x - leading) * (x + leading);
     let turns = opaque(ROUNDER - (square + rest) * LOG2_E);
     let n = turns - ROUNDER;
     let high = opaque(-square - n * LN2_HIGH);
@@ -14,7 +14,9 @@ fn bell(x: f32, base: f32, more: f32) -> f32 {
     let r = opaque(high - low);
     let lost = (high - r) - low;
     let change = (base + more) * expm1_reduced(r) + (more + base * lost);
-    return scale_f32(base + opaque(change), i32(exp_exponent(turns)));
+    let normal_turns = max(turns, ROUNDER - 120.0);
+    let subnormal_power = bitcast<f32>(0x3f800000u + ((bitcast<u32>(turns) - bitcast<u32>(normal_turns)) << 23u));
+    return times_power(base + opaque(change), normal_turns) * subnormal_power;
 }
 
 // erf: a polynomial below 0.95, else 1 - e^(a polynomial). 1.5 ULP.
@@ -41,6 +43,48 @@ fn erf_f32(x: f32) -> f32 {
     return select(near, far, bits - 0x3f733333u <= 0x400ccccdu); // from 0.95 to infinity; not NaN
 }
 
+// erfc: near zero 1 - erf x; from 1/2 a polynomial in x - 1; from 1.25 e^(-x^2) / x times a polynomial in
+// (x - 1) / (x + 1); far below zero 2 - erfc(-x). 2 ULP.
+fn erfc_f32(x: f32) -> f32 {
+    let bits = bitcast<u32>(x) & 0x7fffffffu;
+    if (bits < 0x3f000000u) { return 1.0 - erf_f32(x); }
+    if (bits > 0x7f800000u) { return x; }
+    let size = min(bitcast<f32>(bits), 10.5);
+    if (size < 1.25) {
+        let s = size - 1.0;
+        var q = 1.8949081e-3f;
+        q = q * s + 3.90839e-3f;
+        q = q * s - 0.015277497f;
+        q = q * s - 4.4441195e-3f;
+        q = q * s + 0.06920781f;
+        q = q * s - 0.06919687f;
+        q = q * s - 0.13837025f;
+        q = q * s + 0.41510782f;
+        q = q * s - 0.4151075f;
+        let middle = 0.1572992f + opaque(q * s);
+        return select(middle, 2.0 - middle, x < 0.0);
+    }
+    let t = (size - 1.0) / (size + 1.0);
+    var p = 6.869451e-3f;
+    p = p * t - 0.031802535f;
+    p = p * t + 0.037555933f;
+    p = p * t - 2.7845663e-3f;
+    p = p * t + 0.026720282f;
+    p = p * t - 0.042229287f;
+    p = p * t - 0.16647282f;
+    p = p * t + 0.3087371f;
+    p = p * t;
+    // (0.4276 + p) / size in two parts
+    let factor = opaque(0.42758358f + p);
+    let quotient = factor / size;
+    let leading = leading_f32(size);
+    let quotient_leading = leading_f32(quotient);
+    let exact = (factor - quotient_leading * leading) - quotient_leading * (size - leading);
+    let rest = (exact - (quotient - quotient_leading) * size) + (p - opaque(factor - 0.42758358f));
+    let tail = bell(size, 1.0, quotient, rest / size);
+    return select(tail, 2.0 - tail, x < 0.0);
+}
+
 // x erfc(x / sqrt 2) / 2 from 0.6 to infinity, e^(-x^2 / 2) times a polynomial in (x - 3/2) / (x + 3/2): 2 ULP.
 // The complement by itself would have to round x / sqrt 2, an error that grows x^2 times.
 fn erfc_tail_f32(x: f32) -> f32 {
@@ -56,7 +100,7 @@ fn erfc_tail_f32(x: f32) -> f32 {
     p = p * t - 0.019798063f;
     p = p * t - 0.1262971f;
     p = p * t + 0.21112123f;
-    return bell(size, 0.308671f, p * t);
+    return bell(size, 0.5, 0.308671f, p * t);
 }
 
 // gelu: x (1 + erf(x / sqrt 2)) / 2. Near zero x (1/2 + a polynomial), else by the complement's tail: below zero that

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.runs import RUNS_IN_FLIGHT, SHORTEST_RUN, find_runs, fixed_leaves
+from dmlgpu.kernels.runs import LONGEST_STEP, RUNS_IN_FLIGHT, SHORTEST_RUN, find_runs, fixed_leaves
 from dmlgpu.plan import Binding, Role, Tensor, apply
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import element_offsets, packed_strides
@@ -38,10 +38,24 @@ def test_a_run_lies_along_what_is_repeated():
         ((2000, 50), (1, 0), GPU),
         ((2000, 50), (50, 1), CPU),
         ((2000, SHORTEST_RUN - 1), (1, 0), CPU),
+        ((2000, LONGEST_STEP // 4 + 1), (0, 1), CPU),
     ],
 )
 def test_other_maps_have_none(sizes, strides, target):
     assert find_runs(*added(sizes, strides), target) is None
+
+
+def test_narrow_rows_are_run_down():
+    runs = find_runs(*added((1 << 14, LONGEST_STEP // 4), (0, 1)), CPU)
+    assert runs is not None and runs.output.sizes[:-1] == (4, 4096)
+
+
+def test_wide_rows_are_run_down_where_nearly_all_is_repeated():
+    sizes = (1 << 14, LONGEST_STEP)
+    tensors = {name: tensor(Role.INPUT, n, sizes, (0, 1) if n else None) for n, name in enumerate("abcd")}
+    body = apply("elementwise/element_wise_mean", F32, sizes, words=True, **tensors)
+    runs = find_runs(body, tensor(Role.OUTPUT, 0, sizes), CPU)
+    assert runs is not None and (runs.axis, runs.output.sizes) == (0, sizes)
 
 
 def test_halves_that_share_words_have_none():
