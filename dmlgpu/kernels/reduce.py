@@ -254,10 +254,13 @@ REGISTERS = 32
 """Numbers in the accumulators of an invocation that a CPU adapter holds without much ado."""
 
 WORTH_WIDTH = 1 << 15
-"""Units of a tensor that a CPU adapter reads faster by lines than it compiles the larger kernel."""
+"""Units of a tensor that a CPU adapter reads faster by lines than it compiles what more that takes."""
 
 WORTH_PARTS = 2048
 """Units that one kernel reduces on a CPU adapter about as fast as two."""
+
+WORTH_SHARING = 1024
+"""Units of a row, a few pages of memory, from which a CPU adapter walks it faster side by side than each alone."""
 
 WALKS_ON_GPU = 1 << 17
 """Invocations that walk rows side by side: enough to fill a GPU."""
@@ -274,7 +277,9 @@ def choose_parts(rows: int, count: int, target: Target, *, outer: bool = False) 
     if target.profile is Profile.CPU:
         few = rows < 64 and rows * count > WORTH_PARTS
         for_lanes = min(-(-count // 64), PARTS_IN_FLIGHT // rows) if few else 1
-        wanted = max(-(-count // _longest_walk(target)), for_lanes)
+        is_long = count >= WORTH_SHARING and rows * count >= WORTH_WIDTH
+        for_pages = SIDE_BY_SIDE if is_long and not outer else 1
+        wanted = max(-(-count // _longest_walk(target)), for_lanes, for_pages)
     elif outer:
         wanted = max(-(-count // SERIAL_ON_CPU), min(-(-count // SERIAL_ON_GPU), -(-WALKS_ON_GPU // rows)))
     else:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.grid import group_launch
-from dmlgpu.kernels.reduce import Reduction, canonical, reduce_steps
+from dmlgpu.kernels.reduce import WORTH_SHARING, Reduction, canonical, reduce_steps
 from dmlgpu.plan import Binding, ReduceSchedule, Role, Tensor, constants
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import element_offsets, packed_strides
@@ -191,8 +191,15 @@ def test_short_rows_take_one_serial_step(rows, count, target):
 
 
 def test_gpus_take_a_workgroup_per_row_and_cpus_walk_it():
-    assert [step.schedule for step in steps_of(1000, 4096, GPU)[0]] == [ReduceSchedule.TREE]
-    assert [step.schedule for step in steps_of(1000, 4096, CPU)[0]] == [ReduceSchedule.SERIAL]
+    assert [step.schedule for step in steps_of(1000, 2048, GPU)[0]] == [ReduceSchedule.TREE]
+    assert [step.schedule for step in steps_of(1000, 2048, CPU)[0]] == [ReduceSchedule.SERIAL]
+
+
+def test_cpus_share_long_rows():
+    """Invocations in step that each walked a row would leap from page to page."""
+    first, second = steps_of(1000, 4 * WORTH_SHARING, CPU)[0]
+    assert (first.schedule, first.together, first.output.sizes) == (ReduceSchedule.PARTIAL, 8, (1000, 1, 8))
+    assert second.schedule == ReduceSchedule.SERIAL
 
 
 @pytest.mark.parametrize("target", [CPU, GPU], ids=lambda target: target.profile)
