@@ -26,7 +26,7 @@ def identifier(info: AdapterInfo) -> str:
     return f"{info.backend}-{info.name.split(' (')[0].replace(' ', '_')}"
 
 
-SHARES = {"SwiftShader": 2, "OpenGL": 3, "NumPy": 4}
+SHARES = {"SwiftShader": 3, "OpenGL": 6, "NumPy": 8}
 """Of how many cases the quick profile takes one, by a word in the adapter's name or backend; elsewhere it takes all.
 OpenGL's shaders come from the same text as Vulkan's; the numpy adapter only shows that the device layer hands the
 reference's results through."""
