@@ -109,6 +109,94 @@ def run(
 
 
 @app.command()
+def test(
+    *,
+    adapter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--adapter", "-a", metavar="NAME", help="Part of an adapter's name, or its number; 'all'; may be repeated."
+        ),
+    ] = None,
+    pattern: Annotated[
+        str, typer.Option("-k", metavar="PATTERN", help="Only cases with this in their name, or matching * and ?.")
+    ] = "",
+    profile: Annotated[str, typer.Option("--profile", "-p", help="quick, standard or full.")] = "quick",
+    suite: Annotated[str, typer.Option("--suite", help="Which list of cases.")] = "operators",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write everything down as JSON Lines.")
+    ] = None,
+    expectations: Annotated[
+        list[Path] | None, typer.Option("--expectations", "-e", metavar="FILE.toml", help="Failures that are known.")
+    ] = None,
+    workers: Annotated[int, typer.Option("--workers", "-n", min=1, max=64, help="Processes at once.")] = 1,
+    time_limit: Annotated[float, typer.Option("--time-limit", min=0.1, help="Seconds for one case.")] = 60.0,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each case, which must not differ.")] = 1,
+    only_list: Annotated[bool, typer.Option("--list", help="Print the cases' names instead of running them.")] = False,
+) -> None:
+    """Test whether adapters compute DirectML's operators right. Each case is compared with the NumPy reference.
+
+    A case that hangs or crashes is recorded, and the run goes on. Exit code 1: something is not as expected.
+
+    \b
+    Examples:
+      dmlgpu test
+      dmlgpu test --adapter all --profile standard -n 2 -o results.jsonl
+      dmlgpu test -k gather_nd1 --profile full
+      dmlgpu test -k gather_nd1-float32-uint32-2x3-packed-s0 --adapter 0
+    """
+    verb = _verb("test")
+    if only_list:
+        verb.list_cases(suite, profile, pattern)
+        return
+    passed = verb.test(
+        adapter or (),
+        suite=suite,
+        profile=profile,
+        pattern=pattern,
+        output=output,
+        expectations=expectations or (),
+        workers=workers,
+        time_limit=time_limit,
+        repeat=repeat,
+    )
+    if not passed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    files: Annotated[list[Path], typer.Argument(help="What `dmlgpu test -o` wrote.", metavar="FILES.jsonl")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="A page (.html), Markdown (.md) or JUnit XML (.xml).")
+    ],
+) -> None:
+    """Put runs of `dmlgpu test` side by side: operators by adapters, what is wrong and how to see it again.
+
+    \b
+    Examples:
+      dmlgpu report lavapipe.jsonl nvidia.jsonl -o report.html
+    """
+    _verb("report").report(files, output)
+
+
+@app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(help="What `dmlgpu test -o` wrote.", metavar="BEFORE.jsonl")],
+    after: Annotated[Path, typer.Argument(help="The same, later or elsewhere.", metavar="AFTER.jsonl")],
+) -> None:
+    """Tell what changed between two runs of `dmlgpu test`, regressions first.
+
+    Exit code 1: a case that passed fails, is refused, or is missing.
+
+    \b
+    Examples:
+      dmlgpu compare mesa-25.0.jsonl mesa-25.1.jsonl
+    """
+    if not _verb("compare").compare(before, after):
+        raise typer.Exit(1)
+
+
+@app.command()
 def demo(
     *,
     photo: Annotated[

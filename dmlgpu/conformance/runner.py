@@ -7,6 +7,7 @@ seen, and said, apart from wrong values. Gaps between an output's elements may c
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -97,7 +98,8 @@ def run_case(case: Case, device: Device) -> Verdict:
             placed.buffer.release()
     worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.max_ulp))
     problem = "; ".join(text for text in (*problems, worst.problem) if text)
-    return replace(worst, ok=worst.ok and not problem, problem=problem)
+    digest = _digest(written)
+    return replace(worst, ok=worst.ok and not problem, problem=problem, digest=digest)
 
 
 def _place_outputs(device: Device, case: Case, first: int, shared: _Placed | None) -> list[_Placed | None]:
@@ -174,8 +176,22 @@ def _compare(
         got = output.tensor.decode(output.inside(content))
         expected = _nearest([outcome[number] for outcome in outcomes], got, case.tolerance, magnitudes[number])
         verdict = compare(expected, got, case.tolerance, magnitudes[number])
+        verdict = replace(verdict, inputs=_elements(arrays, got.shape, verdict.worst))
         verdicts.append(verdict if verdict.ok else _explain(verdict, output, expected, got))
     return verdicts
+
+
+def _elements(arrays: Sequence[Array | None], shape: tuple[int, ...], place: tuple[int, ...]) -> tuple[Any, ...]:
+    """What lies at a place of the output in the inputs of its shape."""
+    return tuple(array[place] for array in arrays if array is not None and array.shape == shape and array.size)
+
+
+def _digest(written: Sequence[tuple[int, _Placed, Bytes]]) -> str:
+    """Of the elements of all outputs: gaps between them may hold anything."""
+    found = hashlib.sha256()
+    for _, output, content in written:
+        found.update(as_bits(output.tensor.decode(output.inside(content))).tobytes())
+    return found.hexdigest()[:16]
 
 
 def _nearest(outcomes: Sequence[Array], got: Array, tolerance: Tolerance, magnitude: Any) -> Array:

@@ -192,11 +192,33 @@ class Accumulated(Tolerance):
         if magnitude is None:
             raise ValueError("Accumulated needs the sum of absolute values of every output element")
         unit = 2.0**-53 if expected.dtype == np.float64 else 2.0**-24
-        growth = min(self.terms, 64) + math.log2(max(self.terms, 1))
-        return growth * unit * magnitude + ulp(expected)
+        return self.growth * unit * magnitude + ulp(expected)
+
+    @property
+    def growth(self) -> float:
+        """How many half ULP of the sum of absolute values may be lost."""
+        return min(self.terms, 64) + math.log2(max(self.terms, 1))
 
     def __str__(self) -> str:
         return f"accumulated over {self.terms} terms"
+
+
+@dataclass(frozen=True)
+class Transformed(Accumulated):
+    """A sum of ``terms`` products of transformed numbers, transformed back: a convolution by Winograd's filtering.
+
+    ``magnitude`` is what the absolute values of everything that is added up come to, through all transforms: numbers
+    that cancel count in full. The bound is that of the sum, and one rounding more per operation of the transforms:
+    along each of two dimensions at most 4 for a patch, 6 for a filter (its factors are rounded too), 6 for the results.
+    """
+
+    @property
+    def growth(self) -> float:
+        """The sum's, and 2 * (4 + 6 + 6)."""
+        return super().growth + 32
+
+    def __str__(self) -> str:
+        return f"transformed, accumulated over {self.terms} terms"
 
 
 EXACT = Exact()
@@ -217,6 +239,8 @@ class Verdict:
         worst: coordinate of the worst element (of the wrong ones, if any).
         expected, got, bound: values there, and the largest difference allowed.
         problem: what went wrong beside values: a wrong type, bytes written out of bounds, elements never written.
+        inputs: elements of the inputs at ``worst``, of those that have the output's sizes.
+        digest: of the bits of all outputs of the case.
     """
 
     ok: bool
@@ -229,6 +253,8 @@ class Verdict:
     got: Any = None
     bound: float = 0.0
     problem: str = ""
+    inputs: tuple[Any, ...] = ()
+    digest: str = ""
 
     def __str__(self) -> str:
         if self.ok:

@@ -39,6 +39,12 @@ def files(folder: str) -> tuple[str, ...]:
     return tuple(sorted(f"{folder}/{name.removesuffix(SUFFIX)}" for name in names if name.endswith(SUFFIX)))
 
 
+@functools.cache
+def folders() -> tuple[str, ...]:
+    """The folders of shader files."""
+    return tuple(sorted(entry.name for entry in root().iterdir() if entry.is_dir()))
+
+
 _HEADER = re.compile(r"\A(?://[^\n]*\n)+")
 
 

@@ -1,0 +1,44 @@
+"""``dmlgpu compare``: what changed between two runs of ``dmlgpu test``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from dmlgpu.cli import tables
+from dmlgpu.conformance.compare import Change, Kind, changes, pairs
+from dmlgpu.conformance.outcome import Outcome
+from dmlgpu.conformance.records import Run, read_runs
+
+
+def compare(before: Path, after: Path) -> bool:
+    """Print what changed, regressions first.
+
+    Returns:
+        Whether nothing became worse: no regression, and no case missing.
+
+    Raises:
+        InvalidArgument: when the files are no runs, or have no adapter in common.
+        OSError: when a file cannot be read.
+    """
+    found = [(old, new, changes(old, new)) for old, new in pairs(read_runs(before), read_runs(after))]
+    for old, new, changed in found:
+        _print(old, new, changed)
+    return not any(change.kind in (Kind.REGRESSION, Kind.MISSING) for *_, changed in found for change in changed)
+
+
+def _print(old: Run, new: Run, changed: Sequence[Change]) -> None:
+    print(old.adapter if old.adapter == new.adapter else f"{old.adapter}\n-> {new.adapter}")
+    if changed:
+        rows = [(change.kind, change.case, _text(change.before), _text(change.after)) for change in changed]
+        tables.table(("change", "case", "before", "after"), rows)
+    counts = Counter(change.kind for change in changed)
+    said = [f"{counts[kind]} {kind}" for kind in Kind if counts[kind]]
+    print(f"{len(new.outcomes)} cases: {', '.join(said) or 'nothing changed'}")
+
+
+def _text(outcome: Outcome | None) -> str:
+    if outcome is None:
+        return "-"
+    return outcome.status if outcome.max_ulp is None else f"{outcome.status}, {outcome.max_ulp:g} ULP"

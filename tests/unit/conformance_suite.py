@@ -1,0 +1,64 @@
+"""A suite of cases that misbehave, as another package would bring it: for tests of what watches over them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.device.device import Device
+from dmlgpu.errors import DeviceRemoved, DmlError, NotSupported
+
+NAMES = ("good-1", "bad-1", "hang-1", "good-2", "crash-1", "refused-1", "raises-1", "broken-1", "lost-1", "good-3")
+
+
+class MisbehavingSuite:
+    """Each case's name says what it does."""
+
+    profiles = ("quick", "full")
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        return NAMES if profile == "quick" else (*NAMES, "good-4")
+
+    def run(self, name: str, device: Device) -> Outcome:
+        kind = name.partition("-")[0]
+        print("a driver prints this to standard output", flush=True)
+        return getattr(self, kind)(name)
+
+    def good(self, name: str) -> Outcome:
+        return Outcome(name, Status.PASS, "exact", 0.0, 0.0, elements=1, digest="ab")
+
+    def bad(self, name: str) -> Outcome:
+        return Outcome(name, Status.FAIL, "exact", 2.0, 1.0, 1, 2, (1,), ("3",), "4", "5", 0.0, digest="cd")
+
+    def crash(self, name: str) -> Outcome:
+        print("about to crash", file=sys.stderr, flush=True)
+        os._exit(3)
+
+    def hang(self, name: str) -> Outcome:
+        time.sleep(1000)
+        raise AssertionError
+
+    def refused(self, name: str) -> Outcome:
+        raise NotSupported("needs the adapter feature shader-f64")
+
+    def lost(self, name: str) -> Outcome:
+        raise DeviceRemoved("the device is gone")
+
+    def raises(self, name: str) -> Outcome:
+        raise DmlError("every adapter must run it")
+
+    def broken(self, name: str) -> Outcome:
+        raise ZeroDivisionError("in the case itself")
+
+
+def install(folder: Path) -> dict[str, str]:
+    """Make a package in a folder that registers the suite as ``misbehaving``; the environment in which it is found."""
+    metadata = folder / "misbehaving-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: misbehaving\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[dmlgpu.suites]\nmisbehaving = conformance_suite:MisbehavingSuite\n")
+    paths = [str(folder), str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"PYTHONPATH": os.pathsep.join(paths)}

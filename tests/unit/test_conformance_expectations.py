@@ -1,0 +1,105 @@
+"""Known failures as data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dmlgpu.conformance.cases import case_names
+from dmlgpu.conformance.expectations import OWN, Expectation, judged, load
+from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.errors import ModelError
+from dmlgpu.target import AdapterInfo
+
+LAVAPIPE = AdapterInfo("llvmpipe (LLVM 15.0.6, 256 bits)", "Vulkan", "cpu", "Mesa", "llvmpipe Mesa 25.0.7-2~bpo12+1")
+KNOWN = Expectation(("element_wise_pow-*",), "subnormal bases")
+
+
+@pytest.mark.parametrize(
+    ("fields", "applies"),
+    [
+        ({}, True),
+        ({"cases": ("argmin-*",)}, False),
+        ({"cases": ("argmin-*", "*-float16-*")}, True),
+        ({"backend": "vulkan"}, True),
+        ({"backend": "OpenGL"}, False),
+        ({"vendor": "mesa", "adapter": "llvmpipe*"}, True),
+        ({"adapter": "llvmpipe"}, False),
+        ({"driver": ">=25.0, <25.1"}, True),
+        ({"driver": ">=25.1"}, False),
+    ],
+)
+def test_what_an_expectation_speaks_of(fields, applies):
+    assert replace(KNOWN, **fields).applies("element_wise_pow-float16-2x3-packed-s0", LAVAPIPE) is applies
+
+
+def test_a_driver_without_a_version_is_in_no_range():
+    assert not replace(KNOWN, driver=">=1").applies("element_wise_pow-example1", replace(LAVAPIPE, driver="unknown"))
+
+
+@pytest.mark.parametrize(
+    ("status", "judgement"),
+    [
+        (Status.FAIL, Status.EXPECTED_FAIL),
+        (Status.CRASH, Status.EXPECTED_FAIL),
+        (Status.FLAKY, Status.EXPECTED_FAIL),
+        (Status.PASS, Status.UNEXPECTED_PASS),
+        (Status.NOT_SUPPORTED, Status.NOT_SUPPORTED),
+    ],
+)
+def test_judgements(status, judgement):
+    outcome = judged(Outcome("element_wise_pow-example1", status), LAVAPIPE, [replace(KNOWN, link="a page")])
+    assert outcome.status is judgement
+    assert outcome.reason == ("" if status is Status.NOT_SUPPORTED else "subnormal bases (a page)")
+
+
+def test_others_are_left_alone():
+    outcome = Outcome("argmin-example1", Status.FAIL)
+    assert judged(outcome, LAVAPIPE, [KNOWN]) is outcome
+
+
+def test_a_file(tmp_path):
+    path = tmp_path / "known.toml"
+    path.write_text('[[expected]]\ncases = "a-*"\nreason = "r"\n[[expected]]\ncases = ["b", "c"]\nreason = "s"\n')
+    assert load(path) == (Expectation(("a-*",), "r"), Expectation(("b", "c"), "s"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[expected]]\nreason = 'r'", "expected[0].cases: is missing"),
+        ("[[expected]]\ncases = 'a'", "expected[0].reason: is missing"),
+        (
+            "[[expected]]\ncases = 'a'\nreason = 'r'\nos = 'Linux'",
+            "expected[0].os: is unknown; there are cases, backend, vendor, adapter, driver, reason, link",
+        ),
+        ("[[expected]]\ncases = 'a'\nreason = 7", "expected[0].reason: must be a text, got 7"),
+        ("[[expected]]\ncases = [1]\nreason = 'r'", "expected[0].cases: must be a text, got 1"),
+        (
+            "[[expected]]\ncases = 'a'\nreason = 'r'\ndriver = 'new'",
+            "expected[0].driver: must be versions such as '>=25.0, <25.1': Invalid specifier: 'new'",
+        ),
+        ("[[known]]\ncases = 'a'", "known: is unknown; there is only [[expected]]"),
+    ],
+)
+def test_malformed_files_are_refused(tmp_path, text, message):
+    path = tmp_path / "known.toml"
+    path.write_text(text)
+    with pytest.raises(ModelError) as error:
+        load(path)
+    assert str(error.value) == f"{path}: {message}"
+
+
+def test_a_file_that_is_no_toml_is_refused(tmp_path):
+    path = tmp_path / "known.toml"
+    path.write_text("expected = [")
+    with pytest.raises(ModelError, match="is no TOML"):
+        load(path)
+
+
+def test_our_own_expectations_speak_of_cases():
+    names = case_names("full") if load(OWN) else ()
+    for entry in load(OWN):
+        anywhere = replace(entry, backend="", vendor="", adapter="", driver="")
+        assert any(anywhere.applies(name, LAVAPIPE) for name in names), entry
