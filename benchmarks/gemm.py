@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 from harness import Bench, Call, Part, Result, fastest, main, open_backend, storage
 from measure import ratio
 
-from dmlgpu import descs, wgsl
-from dmlgpu.backend import Resources
+from dmlgpu import descs
 from dmlgpu.enums import DataType, MatrixTransform
-from dmlgpu.kernels.gemm_schedules import NAMES, Shape, choose
+from dmlgpu.kernels.gemm_schedules import NAMES
 from dmlgpu.tensor import TensorDesc
 
 SIDE = 1024
@@ -57,17 +55,9 @@ def gemm(fields: Fields) -> descs.Gemm:
 
 def ours(bench: Bench, desc: descs.Gemm, schedule: str = "") -> Call:
     """GEMM by the chosen schedule, or by the named one."""
-    target = replace(bench.backend.target, schedule=schedule)
-    executable = bench.backend.prepare(wgsl.program(desc, target))
     rng = np.random.default_rng(1)
-    runs = []
-    for _ in range(bench.sets):
-        tensors = [slot.tensor for slot in desc.inputs if slot.tensor is not None]
-        bound = [bench._upload(t.encode(rng.standard_normal(t.sizes, np.float32))) for t in tensors]
-        output = bench._empty(desc.output_tensor.byte_size)
-        temporary = bench._empty(executable.temporary_size) if executable.temporary_size else None
-        runs.append(executable.bind(Resources((*bound, None), (output,), temporary)))
-    return bench._rotated(runs)
+    a, b = (rng.standard_normal(tensor.sizes, np.float32) for tensor in (desc.a_tensor, desc.b_tensor))
+    return bench.operator(desc, a, b, schedule=schedule)
 
 
 def naive(bench: Bench) -> Call:
@@ -90,9 +80,9 @@ def rows_of_units(bench: Bench) -> Iterator[tuple[str, Call]]:
             f" @builtin(local_invocation_id) me: vec3<u32>) {{ let x = group.x * {units * workgroup}u + me.x;"
             + "".join(f" var c{i}_{j} = vec4<f32>(0.0);" for i, j in cells)
             + f" for (var k = 0u; k < {SIDE}u; k++) {{"
-            + "".join(f" let b{j} = b1[k * {SIDE // 4}u + x + {j * workgroup}u];" for j in range(units))
-            + "".join(f" let a{i} = b0[(group.y * {rows}u + {i}u) * {SIDE}u + k];" for i in range(rows))
-            + "".join(f" c{i}_{j} += a{i} * b{j};" for i, j in cells)
+            + "".join(f" let unit{j} = b1[k * {SIDE // 4}u + x + {j * workgroup}u];" for j in range(units))
+            + "".join(f" let each{i} = b0[(group.y * {rows}u + {i}u) * {SIDE}u + k];" for i in range(rows))
+            + "".join(f" c{i}_{j} += each{i} * unit{j};" for i, j in cells)
             + " }"
             + "".join(f" b2[{place.format(i, j * workgroup)}] = c{i}_{j};" for i, j in cells)
             + " }"
@@ -120,13 +110,13 @@ def schedules(adapter: str) -> Iterator[Result]:
     """Time of the chosen schedule over that of each, by shape; ``*`` marks the chosen one."""
     bench = Bench(open_backend(adapter))
     for shape, fields in SHAPES.items():
-        rows, columns, inner, batch, *_ = fields
         desc = gemm(fields)
-        chosen = choose(Shape(int(np.prod(batch)), rows, columns, inner), bench.backend.target).name
+        chosen = wgsl.program(desc, bench.backend.target)
         call = ours(bench, desc)
         for name in NAMES:
+            named = wgsl.program(desc, replace(bench.backend.target, schedule=name))
             measured = ratio(call, ours(bench, desc, name))
-            yield Result(f"{shape}: {name}{' *' if name == chosen else ''}", measured, at_most=1.15)
+            yield Result(f"{shape}: {name}{' *' if named == chosen else ''}", measured, at_most=1.15)
 
 
 PARTS: dict[str, Part] = {"targets": targets, "schedules": schedules}

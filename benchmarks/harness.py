@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from measure import Ratio, ratio
 from numpy.typing import NDArray
 
-from dmlgpu import adapters
+from dmlgpu import adapters, wgsl
 from dmlgpu.backend import Range, Resources
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.operator_desc import OperatorDesc
@@ -39,9 +39,13 @@ class Bench:
     def __init__(self, backend: GpuBackend, sets: int = 2):
         self.backend, self.sets = backend, sets
 
-    def operator(self, desc: OperatorDesc, *inputs: NDArray[Any]) -> Call:
-        """An operator on NumPy arrays of its inputs' sizes (placed by the description's strides)."""
-        executable = self.backend.compile(desc)
+    def operator(self, desc: OperatorDesc, *inputs: NDArray[Any], schedule: str = "") -> Call:
+        """An operator on NumPy arrays of its inputs' sizes (placed by the description's strides).
+
+        Args:
+            schedule: by name; the one that the operator chooses without one.
+        """
+        executable = self.backend.prepare(wgsl.program(desc, replace(self.backend.target, schedule=schedule)))
         runs = []
         for _ in range(self.sets):
             tensors = [slot.tensor for slot in desc.inputs if slot.tensor is not None]
@@ -53,10 +57,16 @@ class Bench:
 
     def kernel(self, body: str, grid: tuple[int, int, int], buffers: Sequence[int | NDArray[Any]]) -> Call:
         """A hand-written kernel over buffers given as arrays or sizes in bytes; its bindings are buffers 0, 1, ..."""
+        return self.kernels([(body, grid)], buffers)
+
+    def kernels(
+        self, bodies: Sequence[tuple[str, tuple[int, int, int]]], buffers: Sequence[int | NDArray[Any]]
+    ) -> Call:
+        """Hand-written kernels with their grids, one after the other over the same buffers."""
         sizes = [given if isinstance(given, int) else given.nbytes for given in buffers]
         slots = tuple(Slot(Role.INPUT, number, 0, size) for number, size in enumerate(sizes))
-        program = Program("HAND_WRITTEN", (Kernel("hand-written", HEAD + body, slots, grid),))
-        executable = self.backend.prepare(program)
+        kernels = tuple(Kernel("hand-written", HEAD + body, slots, grid) for body, grid in bodies)
+        executable = self.backend.prepare(Program("HAND_WRITTEN", kernels))
         runs = []
         for _ in range(self.sets):
             bound = [self._empty(given) if isinstance(given, int) else self._upload(given) for given in buffers]

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 
 import numpy as np
+from attention import HEADS, ROWS, SIZE, floats, fused
 from harness import Bench, Part, Result, main, open_backend
 from measure import ratio
 from webgpu_ep import WebGpuEp
@@ -54,7 +55,21 @@ def sorting(adapter: str) -> Iterator[Result]:
     yield Result("TOP_K, 50 of [256, 4096] float32", ratio(theirs, bench.operator(desc, values)), at_least=20.0)
 
 
-PARTS: dict[str, Part] = {"element_wise": element_wise, "sorting": sorting}
+def attention(adapter: str) -> Iterator[Result]:
+    """8 heads x 256 x 64, the provider's in three operators: no slower."""
+    bench, peer = Bench(open_backend(adapter)), WebGpuEp()
+    query, keys, scores = floats(HEADS, ROWS, SIZE), floats(HEADS, SIZE, ROWS), floats(HEADS, ROWS, ROWS)
+    chain = [
+        peer.operator("MatMul", [query, keys], [(np.float32, scores.shape)]),
+        peer.operator("Softmax", [scores], [(np.float32, scores.shape)], axis=-1),
+        peer.operator("MatMul", [scores, query], [(np.float32, query.shape)]),
+    ]
+    ours = fused(bench, HEADS, ROWS, ROWS, SIZE)
+    measured = ratio(lambda number: [step(number) for step in chain], ours)
+    yield Result("attention, 8 heads x 256 x 64", measured, at_least=1.0)
+
+
+PARTS: dict[str, Part] = {"element_wise": element_wise, "sorting": sorting, "attention": attention}
 
 if __name__ == "__main__":
     sys.exit(main(__doc__, PARTS))

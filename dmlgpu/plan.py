@@ -195,11 +195,13 @@ class Map(Step):
     Attributes:
         keeps: the output is part of a tensor whose other elements belong to other steps: not a bit beside its own
             elements changes.
+        loops: the body is long, or loops: an invocation takes one item (a unit, or a word of several).
     """
 
     body: Body
     output: Tensor
     keeps: bool = False
+    loops: bool = False
 
 
 class ReduceSchedule(enum.StrEnum):
@@ -323,6 +325,22 @@ class Scatter(Step):
     output: Tensor
     schedule: ScatterSchedule = ScatterSchedule.STORE
     constants: Constants = ()
+
+
+@dataclass(frozen=True)
+class Repeat(Step):
+    """Steps that are executed in turn, again and again, on resources that move: all turns share the steps' kernels.
+
+    Attributes:
+        steps: of the first turn.
+        turns: how often they are executed.
+        advances: bytes, a multiple of 16, by which what is bound of a resource moves from turn to turn; those that are
+            not named stay.
+    """
+
+    steps: tuple[Step, ...]
+    turns: int
+    advances: tuple[tuple[Binding, int], ...]
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,13 @@ class NumPyExecutable:
                 None if tensor is None or source is None else tensor.decode(_view(source))
                 for tensor, source in zip(self._inputs, sources, strict=True)
             ]
-            results = reference.evaluate(self._desc, arrays)
+            before = None
+            if reference.keeps_outputs(self._desc.operator):
+                before = [
+                    None if tensor is None or target is None else tensor.decode(_view(target))
+                    for tensor, target in zip(self._outputs, resources.outputs, strict=True)
+                ]
+            results = reference.evaluate(self._desc, arrays, before)
             for tensor, target, result in zip(self._outputs, resources.outputs, results, strict=True):
                 if tensor is not None and target is not None:
                     _view(target)[: tensor.byte_size] = tensor.encode(result)

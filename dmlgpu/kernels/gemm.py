@@ -42,7 +42,7 @@ from dataclasses import dataclass, replace
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.gemm_schedules import UNIT, Choice, Schedule, Shape, Tile, choose
 from dmlgpu.kernels.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
-from dmlgpu.kernels.sources import identity, leaves, nodes, rewrite
+from dmlgpu.kernels.sources import identity, leaves, nodes, permuted, permuted_tensor, rewrite
 from dmlgpu.plan import Binding, Body, BodyKind, Held, Map, Role, Source, Step, Tensor, View, apply, constants
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
@@ -85,6 +85,7 @@ class Product:
         a, b: the operands, over the dimensions (batch, rows, inner) and (batch, inner, columns).
         accumulator: FLOAT32, INT32 or UINT32.
         a_owned, b_owned: the operand depends on nothing but OWNED_BY_DML inputs.
+        a_stays, b_stays: the operand is read where it lies, never laid out anew.
     """
 
     space: Space
@@ -93,6 +94,8 @@ class Product:
     accumulator: DataType
     a_owned: bool = False
     b_owned: bool = False
+    a_stays: bool = False
+    b_stays: bool = False
 
 
 class Form(enum.StrEnum):
@@ -140,6 +143,7 @@ class Contract(Step):
             more dimension, the first.
         parts: into how many the sums are split, along the first inner dimension.
         share: steps along the first inner dimension of each part.
+        keeps: as for ``Map``.
     """
 
     space: Space
@@ -152,6 +156,7 @@ class Contract(Step):
     tile: Tile
     parts: int
     share: int
+    keeps: bool = False
 
     @property
     def chunk(self) -> int:
@@ -176,7 +181,15 @@ class Steps:
 
 
 def contract_steps(
-    product: Product, epilogue: Body, output: Tensor, target: Target, *, schedule: str = "", temporary: int = 0
+    product: Product,
+    epilogue: Body,
+    output: Tensor,
+    target: Target,
+    *,
+    schedule: str = "",
+    temporary: int = 0,
+    persistent: int = 0,
+    keeps: bool = False,
 ) -> Steps:
     """The steps that compute a product.
 
@@ -186,15 +199,23 @@ def contract_steps(
         output: where the result goes.
         target: the adapter.
         schedule: the name of a schedule, to override the choice.
-        temporary: the place in the plan of the first temporary tensor that the steps may use.
+        temporary, persistent: the places in the plan of the first tensors of either kind that the steps may use.
+        keeps: the output is part of a tensor, as for ``Map``.
 
     Raises:
         InvalidArgument: for an unknown name of a schedule.
     """
     product, epilogue, output = oriented(product, epilogue, output)
-    choice = choose(product.space.shape, target, schedule)
-    planner = _Planner(product, choice, target, temporary)
-    return planner.steps(epilogue, output)
+    choice = choose(replace(product.space.shape, along=_packs_along(product)), target, schedule)
+    planner = _Planner(product, choice, target, temporary, persistent)
+    found = planner.steps(epilogue, output)
+    return replace(found, steps=tuple(_keeping(step, output) for step in found.steps)) if keeps else found
+
+
+def _keeping(step: Step, output: Tensor) -> Step:
+    """A step that, if it writes the output, leaves alone what lies between and beside its elements."""
+    writes = isinstance(step, Contract | Map) and step.output.binding == output.binding
+    return replace(step, keeps=True) if writes else step  # type: ignore[call-arg]
 
 
 # ---- rows and columns
@@ -212,16 +233,18 @@ def oriented(product: Product, epilogue: Body, output: Tensor) -> tuple[Product,
     batch, rows, columns, inner = (len(group) for group in (space.batch, space.rows, space.columns, space.inner))
     turned = Product(
         Space(space.batch, space.columns, space.rows, space.inner),
-        _permuted(product.b, _order(batch, inner, columns)),
-        _permuted(product.a, _order(batch, rows, inner)),
+        permuted(product.b, _order(batch, inner, columns)),
+        permuted(product.a, _order(batch, rows, inner)),
         product.accumulator,
         product.b_owned,
         product.a_owned,
+        product.b_stays,
+        product.a_stays,
     )
     order = _order(batch, rows, columns)
-    body = _permuted(epilogue, order)
+    body = permuted(epilogue, order)
     assert isinstance(body, Body)
-    return turned, body, _permuted_tensor(output, order)
+    return turned, body, permuted_tensor(output, order)
 
 
 FEW_COLUMNS = 4
@@ -246,24 +269,6 @@ def _is_elementwise(source: Source) -> bool:
     return all(isinstance(node, Tensor) or node.kind is BodyKind.APPLY for node in nodes(source))
 
 
-def _permuted(source: Source, order: Sizes) -> Source:
-    """An element-wise tree over dimensions in another order."""
-
-    def permute(node: Source) -> Source:
-        if isinstance(node, Tensor):
-            return _permuted_tensor(node, order)
-        return replace(node, sizes=tuple(node.sizes[dimension] for dimension in order))
-
-    return rewrite(source, permute)
-
-
-def _permuted_tensor(tensor: Tensor, order: Sizes) -> Tensor:
-    sizes = tuple(tensor.sizes[dimension] for dimension in order)
-    if isinstance(tensor, Held):
-        return Held.over(tensor.data_type, sizes)
-    return replace(tensor, sizes=sizes, strides=tuple(tensor.strides[dimension] for dimension in order))
-
-
 # ---- steps
 
 LEAST_REUSE = 16
@@ -273,12 +278,16 @@ LEAST_REUSE_OF_ROWS = 128
 """The same for elements of a that need no conversion: a workgroup reads one at a time, all invocations the same."""
 
 
+LEAST_REUSE_OF_PANELS = 256
+"""The same for operands that lie in units already: only panels are gained."""
+
+
 class _Planner:
     """The steps of one product, under a schedule that is chosen already."""
 
-    def __init__(self, product: Product, choice: Choice, target: Target, temporary: int):
+    def __init__(self, product: Product, choice: Choice, target: Target, temporary: int, persistent: int):
         self.product, self.space, self.choice, self.target = product, product.space, choice, target
-        self.first = temporary
+        self.first, self.first_persistent = temporary, persistent
         self.before: list[Step] = []
         self.temporaries: list[int] = []
         self.initialization: list[Step] = []
@@ -331,7 +340,7 @@ class _Planner:
                 for operand, source in ((a, product.a), (b, product.b))
             )
         epilogue, output = (
-            _pack_output(epilogue, output) if choice.schedule is not Schedule.SMALL else (epilogue, output)
+            pack_output(epilogue, output) if choice.schedule is not Schedule.SMALL else (epilogue, output)
         )
         label = f"{choice.schedule}{' split' if parts > 1 else ''}"
         return Contract(
@@ -374,29 +383,34 @@ class _Planner:
         is_a, shape, tile = operand.own_first, self.space.shape, self.choice.tile
         if self.choice.schedule is not Schedule.REGISTER or (is_a and tile.rows % UNIT):
             return False
+        if self.product.a_stays if is_a else self.product.b_stays:
+            return False
         if self.target.profile is not Profile.CPU and not owned:
             return False
         reuse = shape.columns if is_a else shape.rows
+        fits = 4 * _relaid_units(operand, self.space.inner) <= self.target.max_binding_size
+        return fits and reuse >= self._least_reuse(operand, form, owned)
+
+    def _least_reuse(self, operand: Operand, form: Form, owned: bool) -> float:
         plain = isinstance(operand.source, Tensor) and operand.source.data_type.bits == DataType.FLOAT32.bits
         if plain and form is Form.ACROSS:
-            return False
-        least = LEAST_REUSE_OF_ROWS if plain and is_a and not owned else LEAST_REUSE
-        if reuse < least:
-            return False
-        return 4 * _relaid_units(operand, self.space.inner) <= self.target.max_binding_size
+            return LEAST_REUSE_OF_PANELS if self._panels(operand)[0] > 1 else math.inf
+        return LEAST_REUSE_OF_ROWS if plain and operand.own_first and not owned else LEAST_REUSE
 
     def _relaid(self, operand: Operand, owned: bool) -> Operand:
-        """The operand in units of four along its own dimensions, which become one; the last unit may be half empty.
+        """The operand in units of four along its own dimensions, in panels of a tile's width where these divide it.
 
-        What lies in the empty half is never written and of no account: it only reaches outputs that are not stored.
+        A workgroup then reads its panel from end to end. Without panels the last unit may be half empty; what lies
+        there is never written and of no account: it only reaches outputs that are not stored.
         """
-        inner = self.space.inner
-        batch = _varying(operand)
-        padded = -(-math.prod(operand.own) // UNIT) * UNIT
-        laid = (*batch, *inner, padded)
+        inner, batch = self.space.inner, _varying(operand)
+        panels, width = self._panels(operand)
+        if panels > 1:
+            operand = _split(operand, width)
+        laid = (*batch, panels, *inner, width)
         strides = packed_strides(laid)
         batch_strides = tuple(stride if size > 1 else 0 for size, stride in zip(batch, strides, strict=False))
-        inner_strides = strides[len(batch) : -1]
+        inner_strides, own_strides = strides[len(batch) + 1 : -1], (strides[len(batch)], 1)
         place = self._place(laid, strides, owned)
 
         def over(own: Sizes, own_strides: Sizes, batch_sizes: Sizes) -> Tensor:
@@ -408,16 +422,24 @@ class _Planner:
                 strides=batch_strides + groups[0][1] + groups[1][1],
             )
 
-        written = over(operand.own, packed_strides(operand.own), batch)
+        written = over(operand.own, own_strides if panels > 1 else packed_strides(operand.own), batch)
         step = Map(f"lay out {'a' if operand.own_first else 'b'}", self._copied(operand, written), written)
         (self.initialization if owned else self.before).append(step)
-        return replace(operand, source=over((padded,), (1,), operand.batch), own=(padded,))
+        return replace(operand, source=over((panels, width), own_strides, operand.batch), own=(panels, width))
+
+    def _panels(self, operand: Operand) -> tuple[int, int]:
+        """Panels of an operand and the width of each; one that is rounded up to units where it can't be split."""
+        tile, count = self.choice.tile, math.prod(operand.own)
+        width = tile.down * tile.rows if operand.own_first else tile.across * tile.units * UNIT
+        if len(operand.own) == 1 and count % width == 0 and width % UNIT == 0 and _is_elementwise(operand.source):
+            return count // width, width
+        return 1, -(-count // UNIT) * UNIT
 
     def _place(self, sizes: Sizes, strides: Sizes, owned: bool) -> Tensor:
         if not owned:
             return self._temporary(sizes, strides)
+        binding = Binding(Role.PERSISTENT, self.first_persistent + len(self.persistents))
         self.persistents.append(4 * math.prod(sizes))
-        binding = Binding(Role.PERSISTENT, len(self.persistents) - 1)
         return Tensor(binding, self.product.accumulator, sizes, strides)
 
     def _copied(self, operand: Operand, written: Tensor) -> Body:
@@ -428,6 +450,24 @@ class _Planner:
         if isinstance(source, Body) and source.data_type is written.data_type:
             return source
         return apply(CONVERT, written.data_type, written.sizes, words=True, input=source)
+
+
+def _split(operand: Operand, width: int) -> Operand:
+    """An element-wise operand with its only own dimension as two: the number of a panel, the place in it."""
+    at = operand.own_at
+
+    def split_sizes(sizes: Sizes) -> Sizes:
+        return (*sizes[:at], sizes[at] // width, width, *sizes[at + 1 :])
+
+    def split(node: Source) -> Source:
+        if not isinstance(node, Tensor):
+            return replace(node, sizes=split_sizes(node.sizes))
+        stride = node.strides[at]
+        strides = (*node.strides[:at], stride * width, stride, *node.strides[at + 1 :])
+        return replace(node, sizes=split_sizes(node.sizes), strides=strides)
+
+    own = (operand.own[0] // width, width)
+    return replace(operand, source=rewrite(operand.source, split), own=own)
 
 
 def _varying(operand: Operand) -> Sizes:
@@ -472,13 +512,20 @@ def _packs(operand: Operand, form: Form) -> bool:
     return operand.source.sizes[dimension] % UNIT == 0 and packs_source(operand.source, dimension, UNIT)
 
 
+def _packs_along(product: Product) -> bool:
+    space = product.space
+    a = Operand(product.a, Form.SINGLE, space.batch, space.rows, own_first=True)
+    b = Operand(product.b, Form.SINGLE, space.batch, space.columns, own_first=False)
+    return _packs(a, Form.ALONG) and _packs(b, Form.ALONG)
+
+
 def _packed(operand: Operand, form: Form) -> Operand:
     if form is Form.SINGLE:
         return operand
     return replace(operand, source=pack_source(operand.source, _dimension(operand, form), UNIT), form=form)
 
 
-def _pack_output(epilogue: Body, output: Tensor) -> tuple[Body, Tensor]:
+def pack_output(epilogue: Body, output: Tensor) -> tuple[Body, Tensor]:
     """Epilogue and output in units of four along the last dimension, if both can be."""
     last = output.rank - 1
     own = len(epilogue.sizes) - 1

@@ -2,7 +2,7 @@
 
 | name | what an invocation computes | for |
 |---|---|---|
-| ``small`` | one output, straight from both operands | little work; anything, on any adapter |
+| ``small`` | one output, straight from both operands | little work; a row by columns that lie in one piece |
 | ``register`` | a tile of outputs, straight from memory | CPU adapters; few rows or columns on GPUs |
 | ``shared`` | a tile of outputs, from slabs of both operands in workgroup memory | GPUs |
 
@@ -39,12 +39,17 @@ NAMES = tuple(schedule + suffix for suffix in ("", SPLIT) for schedule in Schedu
 
 @dataclass(frozen=True)
 class Shape:
-    """How many products there are, of matrices how large: ``rows`` x ``inner`` by ``inner`` x ``columns``."""
+    """How many products there are, of matrices how large: ``rows`` x ``inner`` by ``inner`` x ``columns``.
+
+    Attributes:
+        along: whether both operands can be read in units along the inner dimension.
+    """
 
     batch: int
     rows: int
     columns: int
     inner: int
+    along: bool = False
 
     @property
     def outputs(self) -> int:
@@ -97,7 +102,7 @@ class Choice:
         return self.schedule + (SPLIT if self.parts > 1 else "")
 
 
-LITTLE_WORK = 1 << 16
+LITTLE_WORK, LITTLE_WORK_ON_CPU = 1 << 16, 1 << 13
 """Multiplications up to which the schedule that compiles fastest is good enough."""
 
 NARROW = 16
@@ -138,9 +143,12 @@ def longest(target: Target) -> int:
 
 
 def _suited(shape: Shape, target: Target) -> Schedule:
-    if shape.work <= LITTLE_WORK:
+    on_cpu = target.profile is Profile.CPU
+    if shape.work <= (LITTLE_WORK_ON_CPU if on_cpu else LITTLE_WORK):
         return Schedule.SMALL
-    if target.profile is Profile.CPU or min(shape.rows, shape.columns) < NARROW:
+    if on_cpu and shape.rows == 1 and shape.along:
+        return Schedule.SMALL
+    if on_cpu or min(shape.rows, shape.columns) < NARROW:
         return Schedule.REGISTER
     return Schedule.SHARED
 

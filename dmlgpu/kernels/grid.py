@@ -56,6 +56,12 @@ def loop_launch(total: int, target: Target) -> Launch:
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 
 
+def tile_launch(total: int, target: Target) -> Launch:
+    """One invocation per item for bodies that hold much in registers."""
+    workgroup = 32 if target.profile is Profile.CPU else 64
+    return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
+
+
 def group_launch(total: int, target: Target) -> Launch:
     """One workgroup per item, for cooperative schedules."""
     workgroup = min(256, target.max_workgroup_invocations)

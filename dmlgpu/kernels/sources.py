@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from dmlgpu.plan import Body, BodyKind, Source, Tensor, View
+from dmlgpu.plan import Body, BodyKind, Held, Source, Tensor, View
 
 IDENTITY = "elementwise/element_wise_identity"
 SLICE = "layout/slice1"
@@ -82,6 +82,53 @@ def diagonal(steps: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(step if column == row else 0 for column in range(len(steps))) for row, step in enumerate(steps))
 
 
+def permuted(source: Source, order: Sequence[int]) -> Source:
+    """A source over dimensions in another order: the first is its dimension ``order[0]``.
+
+    Tensors and element-wise trees over them become what they were; what else there is gets an affine body around it.
+    """
+    memo: dict[int, Source] = {}
+
+    def permute(node: Source) -> Source:
+        if id(node) not in memo:
+            memo[id(node)] = _permuted_node(node, order, permute)
+        return memo[id(node)]
+
+    return permute(source)
+
+
+def _permuted_node(node: Source, order: Sequence[int], permute: Callable[[Source], Source]) -> Source:
+    if isinstance(node, Tensor):
+        return permuted_tensor(node, order)
+    sizes = tuple(node.sizes[dimension] for dimension in order)
+    if node.kind is BodyKind.APPLY:
+        return replace(node, sizes=sizes, inputs=tuple((name, permute(child)) for name, child in node.inputs))
+    steps = tuple(tuple(int(old == dimension) for old in order) for dimension in range(len(order)))
+    start = (0,) * len(order)
+    return Body(SLICE, node.data_type, sizes, (("input", node),), follows=(tuple(order),), start=start, steps=steps)
+
+
+def permuted_tensor(tensor: Tensor, order: Sequence[int]) -> Tensor:
+    """The same for a tensor in memory, or one held in registers."""
+    sizes = tuple(tensor.sizes[dimension] for dimension in order)
+    if isinstance(tensor, Held):
+        return Held.over(tensor.data_type, sizes)
+    return replace(tensor, sizes=sizes, strides=tuple(tensor.strides[dimension] for dimension in order))
+
+
+def stepped(source: Source, sizes: tuple[int, ...], start: Sequence[int], strides: Sequence[int]) -> Source:
+    """Some elements of a tensor or element-wise tree: from ``start``, with a stride, along each dimension."""
+
+    def step(node: Source) -> Source:
+        if isinstance(node, Held):
+            return Held.over(node.data_type, sizes)
+        if isinstance(node, Tensor):
+            return view(node, sizes, start, diagonal(strides))
+        return replace(node, sizes=sizes)
+
+    return rewrite(source, step)
+
+
 def settle_views(root: Body) -> Body:
     """Tensors are moved as raw bits only where the whole tree does nothing but move."""
     if root.moves:
@@ -102,7 +149,7 @@ def computed(root: Source) -> Source:
     return rewrite(root, compute)
 
 
-def is_elementwise(root: Body) -> bool:
+def is_elementwise(root: Source) -> bool:
     """Whether every body of the tree keeps its coordinates, so that dimensions may be merged."""
     bodies = (source for source in nodes(root) if isinstance(source, Body))
     return all(body.kind is BodyKind.APPLY or body.file == IDENTITY for body in bodies)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol, cast
 
+from dmlgpu.enums import FeatureLevel
+from dmlgpu.errors import InvalidDescription
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators.lowering import lowering
+from dmlgpu.operators.lowering import invalid, lowering
 from dmlgpu.plan import Body, Source
 
 
@@ -25,3 +27,13 @@ def activated(body: Body, activation: OperatorDesc | None) -> Body:
     if activation is None:
         return body
     return cast(Activation, lowering(activation.operator)).fused(activation, body)
+
+
+def check_activation_level(desc: Any, level: FeatureLevel) -> None:
+    """Raise InvalidDescription for attribute values of a fused activation that only later levels allow."""
+    inner = desc.fused_activation
+    if inner is not None:
+        try:
+            lowering(inner.operator).check_level(inner, level)
+        except InvalidDescription as error:
+            raise invalid(desc, f"fused_activation.{error.field}", error.reason) from None

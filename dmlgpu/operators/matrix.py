@@ -16,19 +16,18 @@ from dmlgpu import descs
 from dmlgpu.enums import DataType, FeatureLevel, MatrixTransform
 from dmlgpu.errors import InvalidDescription
 from dmlgpu.kernels.gemm import Product, Space, Steps, contract_steps
-from dmlgpu.kernels.gemm_schedules import UNIT
 from dmlgpu.kernels.rows import row_steps
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators.fused import activated
+from dmlgpu.operators.fused import activated, check_activation_level
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, lowering, output_tensor
-from dmlgpu.operators.quantization import NO_ZERO_POINT
+from dmlgpu.operators.parameters import DIFFERENCE, GATHERED, difference, gather, no_zero_point, parameters_of
 from dmlgpu.operators.softmax import ActivationSoftmax, ActivationSoftmax1
-from dmlgpu.plan import Binding, Body, Held, Map, Plan, Role, Source, Step, Tensor, apply, constants
+from dmlgpu.plan import Binding, Body, Held, Plan, Role, Source, Step, Tensor, apply, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc, packed_strides
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
-DIFFERENCE = "matrix/difference"
+QUANTIZED_PRODUCT = "quantization/quantized_product"
 CONVERT = "elementwise/cast"
 SOFTMAX = ("ACTIVATION_SOFTMAX", "ACTIVATION_SOFTMAX1")
 """Activations that need whole rows."""
@@ -128,12 +127,7 @@ class Gemm(_MatrixProduct):
     @classmethod
     def check_level(cls, desc: descs.Gemm, level: FeatureLevel) -> None:
         """Attribute values of the activation that only later levels allow."""
-        inner = desc.fused_activation
-        if inner is not None:
-            try:
-                lowering(inner.operator).check_level(inner, level)
-            except InvalidDescription as error:
-                raise invalid(desc, f"fused_activation.{error.field}", error.reason) from None
+        check_activation_level(desc, level)
 
     @classmethod
     def lower(cls, desc: descs.Gemm, target: Target) -> Plan:
@@ -204,20 +198,6 @@ def _differences(desc: Any, name: str, sizes: Sizes, own: int, data_type: DataTy
         return apply(CONVERT, data_type, sizes, words=True, input=values)
     zero = _parameter(input_tensor(desc, f"{name}_zero_point_tensor"), sizes, own)
     return difference(values, zero, data_type)
-
-
-def difference(values: Source, zero_point: Source, data_type: DataType) -> Body:
-    """Integers less their zero points, in the type of the sums; 32-bit ones take 33 bits before they become float32."""
-    integer = DataType.INT64 if values.data_type.bits == 32 else INT32
-    return apply(
-        DIFFERENCE,
-        data_type,
-        values.sizes,
-        words=True,
-        values=constants(integer=integer),
-        input=values,
-        zero_point=zero_point,
-    )
 
 
 def _parameter(tensor: Tensor, sizes: Sizes, own: int) -> Tensor:
@@ -342,7 +322,7 @@ class QuantizedLinearMatrixMultiply(_IntegerProduct):
     """
 
     desc = descs.QuantizedLinearMatrixMultiply
-    shaders = ("matrix/quantized_product", "matrix/parameters", DIFFERENCE, CONVERT)
+    shaders = (QUANTIZED_PRODUCT, GATHERED, DIFFERENCE, CONVERT)
     parameters: ClassVar[Mapping[str, int]] = {
         "a_scale_tensor": ROWS,
         "a_zero_point_tensor": ROWS,
@@ -362,75 +342,15 @@ class QuantizedLinearMatrixMultiply(_IntegerProduct):
     def lower(cls, desc: descs.QuantizedLinearMatrixMultiply, target: Target) -> Plan:
         """The parameters side by side; the product, and everything else in its epilogue."""
         output = output_tensor(desc)
-        entries = _entries(desc, {name: cls.parameters[name] for name in cls.gathered})
-        gather, gathered = _gather(cls.shaders[1], entries)
+        found = parameters_of(desc, cls.gathered)
+        step, gathered = gather(found)
         inputs: dict[str, Source] = {"product": Held.over(INT32, output.sizes)}
-        inputs |= {entry.name: _parameter(entry.view(gathered), output.sizes, entry.own) for entry in entries}
+        inputs |= {one.name: _parameter(one.view(gathered), output.sizes, cls.parameters[one.field]) for one in found}
         if desc.output_zero_point_tensor is None:
-            inputs["zero_point"] = apply(NO_ZERO_POINT, INT32, output.sizes, words=True)
+            inputs["zero_point"] = no_zero_point(output.sizes)
         limits = np.iinfo(output.data_type.numpy)
         values = constants(compute=FLOAT32, low=int(limits.min), high=int(limits.max))
         body = apply(cls.shaders[0], output.data_type, output.sizes, words=True, values=values, **inputs)
         product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
-        found = contract_steps(product, body, output, target, temporary=1)
-        return _plan(desc, found, (gather,), (4 * gathered.units,))
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """A scale or zero point among others in one buffer.
-
-    Attributes:
-        name: what bodies call it.
-        source: where it comes from.
-        own: whether there is one per row or per column.
-        first: its place among the others.
-    """
-
-    name: str
-    source: Tensor
-    own: int
-    first: int
-
-    @property
-    def count(self) -> int:
-        """How many numbers it has."""
-        return max(self.source.sizes)
-
-    @property
-    def along(self) -> int:
-        """The dimension along which they lie."""
-        return self.source.sizes.index(self.count)
-
-    def view(self, gathered: Tensor) -> Tensor:
-        """It, in the common buffer."""
-        data_type = FLOAT32 if self.source.data_type.is_float else INT32
-        return replace(gathered, data_type=data_type, sizes=(self.count,), offset=self.first)
-
-
-def _entries(desc: Any, fields: Mapping[str, int]) -> tuple[_Entry, ...]:
-    """Those of some parameters that are there, each at a multiple of four, so that it can be read in units."""
-    entries: list[_Entry] = []
-    end = 0
-    for field, own in fields.items():
-        if getattr(desc, field) is not None:
-            name = field.removesuffix("_tensor").removeprefix("output_")
-            entries.append(_Entry(name, input_tensor(desc, field), own, end))
-            end += -(-entries[-1].count // UNIT) * UNIT
-    return tuple(entries)
-
-
-def _gather(file: str, entries: tuple[_Entry, ...]) -> tuple[Map, Tensor]:
-    """The step that puts parameters into the first temporary tensor."""
-    size = entries[-1].first + entries[-1].count
-    gathered = Tensor(Binding(Role.TEMPORARY, 0), DataType.UINT32, (size,), (1,))
-    body = Body(
-        file,
-        DataType.UINT32,
-        gathered.sizes,
-        tuple((entry.name, entry.source) for entry in entries),
-        constants(entries=entries),
-        follows=((None,),) * len(entries),
-        words=True,
-    )
-    return Map("parameters", body, gathered), gathered
+        steps = contract_steps(product, body, output, target, temporary=1)
+        return _plan(desc, steps, (step,), (4 * gathered.units,))

@@ -17,7 +17,8 @@ from dmlgpu.kernels.scatter import Scattering, scatter_steps
 from dmlgpu.kernels.windows import Sizes, Windows, covering, positions_of, sizes_of, taken, windows_over, within
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.operators.quantization import NO_ZERO_POINT, limits
+from dmlgpu.operators.parameters import DIFFERENCE, check_per_channel, difference, no_zero_point, per_channel
+from dmlgpu.operators.quantization import limits
 from dmlgpu.plan import Binding, Body, Map, Plan, Role, Source, Step, Tensor, View, apply, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
@@ -450,7 +451,7 @@ class QuantizedLinearAveragePooling(_Pooling):
     """
 
     desc = descs.QuantizedLinearAveragePooling
-    shaders = ("pooling/quantized_linear_average_pooling", AVERAGE, "matrix/difference", "window/taken")
+    shaders = ("pooling/quantized_linear_average_pooling", AVERAGE, DIFFERENCE, "window/taken")
     parameters: ClassVar[tuple[str, ...]] = (
         "input_scale_tensor",
         "input_zero_point_tensor",
@@ -463,9 +464,7 @@ class QuantizedLinearAveragePooling(_Pooling):
         """Also the sizes of scales and zero points."""
         super().check(desc)
         for field in cls.parameters:
-            tensor = getattr(desc, field)
-            if tensor is not None:
-                _check_parameter(desc, field, desc.input_tensor.sizes[1])
+            check_per_channel(desc, field, desc.input_tensor.sizes[1])
 
     @classmethod
     def lower(cls, desc: descs.QuantizedLinearAveragePooling, target: Target) -> Plan:
@@ -473,15 +472,7 @@ class QuantizedLinearAveragePooling(_Pooling):
         windows, output = cls.windows(desc), output_tensor(desc)
         source = input_tensor(desc, "input_tensor")
         zero = _parameter(desc, "input_zero_point_tensor", source.sizes)
-        differences = apply(
-            "matrix/difference",
-            INT32,
-            source.sizes,
-            words=True,
-            values=constants(integer=INT32),
-            input=source,
-            zero_point=zero,
-        )
+        differences = difference(source, zero, INT32)
         reduction = Reduction("reduction/reduce_sum", INT32, 1, words=False)
         sums = _reduced(reduction, taken(differences, windows), INT32, len(windows), target)
         average = _average(desc, sums.result, windows, FLOAT32)
@@ -500,23 +491,6 @@ class QuantizedLinearAveragePooling(_Pooling):
         return Plan(desc.operator, (*sums.steps, Map("quantize", body, output)), sums.temporaries)
 
 
-def _check_parameter(desc: Any, field: str, channels: int) -> None:
-    """One for all, or one per channel, which is the second dimension (the only one of a single dimension)."""
-    sizes = getattr(desc, field).sizes
-    place = min(1, len(sizes) - 1)
-    ones = [1] * len(sizes)
-    several = [*ones[:place], channels, *ones[place + 1 :]]
-    if list(sizes) not in (ones, several):
-        reason = f"must be {ones} (one for all) or {several} (one per channel), got {list(sizes)}"
-        raise invalid(desc, f"{field}.sizes", reason)
-
-
 def _parameter(desc: Any, field: str, sizes: Sizes) -> Source:
     """A scale or zero point repeated over a tensor with channels; a zero where there is none."""
-    if getattr(desc, field) is None:
-        return apply(NO_ZERO_POINT, INT32, sizes, words=True)
-    tensor = input_tensor(desc, field)
-    place = min(1, tensor.rank - 1)
-    stride = tensor.strides[place] if tensor.sizes[place] > 1 else 0
-    strides = tuple(stride if dimension == 1 else 0 for dimension in range(len(sizes)))
-    return replace(tensor, sizes=sizes, strides=strides)
+    return no_zero_point(sizes) if getattr(desc, field) is None else per_channel(input_tensor(desc, field), sizes)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from dmlgpu.reference.registry import evaluate, find, implemented, reference
+from dmlgpu.reference.registry import evaluate, find, implemented, keeps_outputs, reference
 
-__all__ = ["evaluate", "find", "implemented", "reference"]
+__all__ = ["evaluate", "find", "implemented", "keeps_outputs", "reference"]
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

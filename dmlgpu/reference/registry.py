@@ -15,17 +15,25 @@ Array: TypeAlias = NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
+_KEEPING: set[str] = set()
+"""The operators that leave part of an output as it was."""
 
 
-def reference(desc_class: type[OperatorDesc]) -> Callable[[Function], Function]:
+def reference(desc_class: type[OperatorDesc], *, keeps: bool = False) -> Callable[[Function], Function]:
     """Register a function ``(desc, input, ...) -> output`` as what ``desc_class`` computes.
 
     The function gets one argument per input field, in struct order: an array, None for an absent tensor, a tuple of
     arrays for an array of tensors. It returns one array, or a tuple of arrays in the order of the flat outputs.
+
+    Args:
+        desc_class: the description.
+        keeps: the operator leaves part of an output as it was: the function has an argument ``before`` as well.
     """
 
     def register(function: Function) -> Function:
         _FUNCTIONS[desc_class.operator] = function
+        if keeps:
+            _KEEPING.add(desc_class.operator)
         return function
 
     return register
@@ -41,12 +49,20 @@ def find(operator: str) -> Callable[..., Any] | None:
     return _FUNCTIONS.get(operator)
 
 
-def evaluate(desc: OperatorDesc, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+def keeps_outputs(operator: str) -> bool:
+    """Whether an operator leaves part of an output as it was."""
+    return operator in _KEEPING
+
+
+def evaluate(
+    desc: OperatorDesc, inputs: Sequence[Array | None], before: Sequence[Array | None] | None = None
+) -> tuple[Array, ...]:
     """What an operator computes.
 
     Args:
         desc: a valid description; only sizes, types and attributes matter.
         inputs: one array of logical sizes per flat input (``desc.inputs``), None for an absent optional tensor.
+        before: what the outputs held, for operators that leave part of it; None for zeros.
 
     Returns:
         One array per flat output, of its sizes and NumPy type.
@@ -56,8 +72,9 @@ def evaluate(desc: OperatorDesc, inputs: Sequence[Array | None]) -> tuple[Array,
     """
     if desc.operator not in _FUNCTIONS:
         raise OperatorNotImplemented(desc.operator)
+    kept = {"before": before} if keeps_outputs(desc.operator) else {}
     with np.errstate(all="ignore"):  # overflow, wrapping and NaN are results here, not accidents
-        result = _FUNCTIONS[desc.operator](desc, *_by_field(desc, inputs))
+        result = _FUNCTIONS[desc.operator](desc, *_by_field(desc, inputs), **kept)
     return result if isinstance(result, tuple) else (result,)
 
 

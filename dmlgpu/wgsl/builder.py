@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -217,12 +217,23 @@ class Builder:
         of some of its leaves, under these names."""
         region = _Region(self, raw=False, given=given)
         result = region.value(body, body.words, is_root=True)
-        parameters = [
-            (name, vector(scalar_of(leaf.data_type, self.target, words=True), body.lanes))
-            for leaf, name in given.items()
-        ]
+        parameters = self._parameters(given, body.lanes)
         text = templates.render("access/region", parameters=parameters, values=region.values, result=result)
         return "".join(region.accessors) + text
+
+    def elements(self, bodies: Sequence[Body], given: Mapping[Tensor, str]) -> str:
+        """Text that defines ``elements(at, ...)``: the same for several trees at once, with an array of their units."""
+        region = _Region(self, raw=False, given=given)
+        results = [region.value(body, body.words, is_root=True) for body in bodies]
+        parameters = self._parameters(given, bodies[0].lanes)
+        text = templates.render("access/elements", parameters=parameters, values=region.values, results=results)
+        return "".join(region.accessors) + text
+
+    def _parameters(self, given: Mapping[Tensor, str], lanes: int) -> list[tuple[str, str]]:
+        """The names and types of units, of so many lanes, that a region gets as arguments."""
+        return [
+            (name, vector(scalar_of(leaf.data_type, self.target, words=True), lanes)) for leaf, name in given.items()
+        ]
 
     def apply_function(self, body: Body, kinds: Mapping[str, Scalar]) -> str:
         """The name of the function that an ``apply`` body defines for these input types; equal texts share one."""

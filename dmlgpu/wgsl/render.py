@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Binding, Kernel, Plan, Program, Role, Slot, Step, Tensor
+from dmlgpu.plan import Binding, Kernel, Plan, Program, Repeat, Role, Slot, Step, Tensor
 from dmlgpu.target import Target
 from dmlgpu.wgsl.builder import Builder
 from dmlgpu.wgsl.steps import render_step
@@ -26,7 +26,12 @@ def render(plan: Plan, target: Target) -> Program:
     immediates = target.has("immediates")
 
     def kernels(steps: tuple[Step, ...]) -> tuple[Kernel, ...]:
-        return tuple(_kernel(plan.operator, step, target, immediates, arenas) for step in steps)
+        found: list[Kernel] = []
+        for step in steps:
+            repeat = step if isinstance(step, Repeat) else Repeat(step.label, (step,), 1, ())
+            one_turn = [_kernel(plan.operator, inner, target, immediates, arenas) for inner in repeat.steps]
+            found += _turns(repeat, one_turn)
+        return tuple(found)
 
     try:
         executed, initialization = kernels(plan.steps), kernels(plan.initialization)
@@ -51,7 +56,21 @@ class _Arena:
         return cls(tuple(offsets), end)
 
 
-def _kernel(operator: str, step: Step, target: Target, immediates: bool, arenas: Mapping[Role, _Arena]) -> Kernel:
+_Bound = tuple[Kernel, tuple[Binding, ...]]
+"""A kernel, and which resource each of its slots is of."""
+
+
+def _turns(repeat: Repeat, kernels: Iterable[_Bound]) -> Iterator[Kernel]:
+    """The kernels of the first turn, turn after turn, their slots moved."""
+    advances = dict(repeat.advances)
+    moving = [(kernel, [advances.get(binding, 0) for binding in bindings]) for kernel, bindings in kernels]
+    for turn in range(repeat.turns):
+        for kernel, moves in moving:
+            slots = zip(kernel.slots, moves, strict=True)
+            yield replace(kernel, slots=tuple(replace(slot, offset=slot.offset + turn * move) for slot, move in slots))
+
+
+def _kernel(operator: str, step: Step, target: Target, immediates: bool, arenas: Mapping[Role, _Arena]) -> _Bound:
     builder = Builder(target)
     rendered = render_step(step, builder, target)
     label = f"{operator.lower()} {step.label}" + (f" x{rendered.lanes}" if rendered.lanes > 1 else "")
@@ -60,7 +79,8 @@ def _kernel(operator: str, step: Step, target: Target, immediates: bool, arenas:
         raise NotSupported(
             f"{len(slots)} buffers in one kernel exceed what {target.name!r} binds ({target.max_storage_buffers})"
         )
-    return Kernel(label, builder.finish(rendered.text, immediates), slots, rendered.launch.grid)
+    kernel = Kernel(label, builder.finish(rendered.text, immediates), slots, rendered.launch.grid)
+    return kernel, tuple(buffer.binding for buffer in builder.buffers)
 
 
 def _reach(tensor: Tensor) -> int:

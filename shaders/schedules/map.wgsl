@@ -17,9 +17,15 @@ fn part(number: u32) -> u32 {
 }
 fn handle(word: u32) {
     var bits = 0u;
+    # if loops|default(false)
+    for (var place = 0u; place < {{ 32 // unit_bits }}u; place++) {
+        bits |= part(word * {{ 32 // unit_bits }}u + place - {{ walk.first }}u) << (place * {{ unit_bits }}u);
+    }
+    # else
     # for place in range(32 // unit_bits)
     bits |= part(word * {{ 32 // unit_bits }}u + {{ (place - walk.first) % 2 ** 32 }}u) << {{ place * unit_bits }}u;
     # endfor
+    # endif
     buffer{{ slot }}[output_base() + {{ walk.word }}u + word] = bits;
 }
 {% else %}

@@ -7,7 +7,7 @@ fn element(at: output_at) -> output_t {
     # endfor
     # for axis in axes
     # set here = lead + loop.index0
-    let place{{ here }} = at[{{ here }}] * {{ axis.stride }}u + at[{{ here + axes|length }}] * {{ axis.dilation }}u - {{ axis.start }}u;
+    let place{{ here }} = at[{{ here }}] * {{ axis.stride }}u + at[{{ here + axes|length }}] * {{ axis.dilation }}u - {{ axis.start % 2 ** 32 }}u;
     if (place{{ here }} >= {{ axis.spatial }}u) { return output_t(); }
     source[{{ here }}] = place{{ here }};
     # endfor

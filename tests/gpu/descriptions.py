@@ -27,17 +27,23 @@ def run_desc(
 
     given = iter(arrays)
     bound: list[Range | None] = []
+    owned: list[Range | None] = []
     for slot in desc.inputs:
-        if slot.tensor is None:
-            bound.append(None)
-            continue
-        data = slot.tensor.encode(next(given))
-        bound.append(place(data.size))
-        backend.write(buffers[-1], 0, data)
+        where = None
+        if slot.tensor is not None:
+            data = slot.tensor.encode(next(given))
+            where = place(data.size)
+            backend.write(buffers[-1], 0, data)
+        is_owned = slot.tensor is not None and slot.tensor.owned_by_dml
+        bound.append(None if is_owned and executable.persistent_size else where)
+        owned.append(where if is_owned else None)
     outputs = [slot.tensor for slot in desc.outputs if slot.tensor is not None]
     ranges = tuple(place(tensor.byte_size) for tensor in outputs)
     temporary = place(executable.temporary_size) if executable.temporary_size else None
-    backend.submit(executable.bind(Resources(tuple(bound), ranges, temporary)))
+    persistent = place(executable.persistent_size) if executable.persistent_size else None
+    if persistent:
+        backend.submit(executable.bind_initialization(Resources(tuple(owned), (), None, persistent)))
+    backend.submit(executable.bind(Resources(tuple(bound), ranges, temporary, persistent)))
     results = [backend.read(where.buffer, 0, where.size) for where in ranges]
     for buffer in buffers:
         backend.destroy_buffer(buffer)

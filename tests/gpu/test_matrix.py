@@ -31,6 +31,7 @@ SHAPES: dict[str, tuple[int, int, int, tuple[int, ...], int, int, DataType]] = {
     "a row": (1, 100, 300, (), 0, 0, F32),
     "a column": (100, 1, 300, (), 0, 0, F32),
     "long sums": (5, 9, 5003, (), 0, 1, F32),
+    "panels": (256, 256, 9, (), 0, 0, F32),
 }
 
 

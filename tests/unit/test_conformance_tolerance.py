@@ -5,7 +5,17 @@ import math
 import numpy as np
 import pytest
 
-from dmlgpu.conformance.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Ulp, compare, flush, ulp, ulp_distance
+from dmlgpu.conformance.tolerance import (
+    CORRECTLY_ROUNDED,
+    EXACT,
+    Accumulated,
+    Transformed,
+    Ulp,
+    compare,
+    flush,
+    ulp,
+    ulp_distance,
+)
 
 f16, f32, f64 = np.float16, np.float32, np.float64
 NEXT = np.nextafter(f32(1), f32(2))
@@ -89,6 +99,12 @@ def test_accumulated_grows_with_terms_and_absolute_sum():
     assert not ok(math.inf, 1, Accumulated(2), magnitude=math.inf)
     assert not ok(1, math.nan, Accumulated(2), magnitude=1.0)
     assert not ok(5, 6, Accumulated(100), np.int64, 1e9)
+
+
+def test_transforms_add_a_rounding_per_operation():
+    unit = 2.0**-24
+    assert ok(0, 47 * unit, Transformed(8), magnitude=1.1)  # (8 + 3 + 32) * unit * 1.1 = 47.3 units
+    assert not ok(0, 48 * unit, Transformed(8), magnitude=1.1)
 
 
 def test_a_running_float32_sum_over_a_million_elements_is_refused():

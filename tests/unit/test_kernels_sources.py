@@ -7,8 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.sources import diagonal, fold_views, identity, is_elementwise, leaves, rewrite, settle_views
-from dmlgpu.plan import Binding, Body, Role, Tensor, View, apply
+from dmlgpu.kernels.sources import (
+    diagonal,
+    fold_views,
+    identity,
+    is_elementwise,
+    leaves,
+    permuted,
+    rewrite,
+    settle_views,
+    stepped,
+)
+from dmlgpu.plan import Binding, Body, Held, Role, Tensor, View, apply
 from dmlgpu.tensor import element_offsets
 
 F32 = DataType.FLOAT32
@@ -89,3 +99,29 @@ def test_indices_stay_indices_in_trees_that_compute():
 def test_only_bodies_over_the_outputs_coordinates_are_element_wise():
     assert is_elementwise(identity(diamond(60)))
     assert not is_elementwise(apply("subtract", F32, (2, 4), a=sliced(tensor(), (0, 0), (1, 1), (2, 4)), b=tensor()))
+
+
+def test_an_element_wise_tree_is_permuted_in_its_tensors():
+    tree = apply("add", F32, (2, 3, 4), a=tensor((2, 3, 4), (12, 4, 1)), b=Held.over(F32, (2, 3, 4)))
+    turned = permuted(tree, (2, 0, 1))
+    (_, a), (_, b) = turned.inputs
+    assert turned.sizes == a.sizes == b.sizes == (4, 2, 3)
+    assert a.strides == (1, 12, 4) and isinstance(b, Held)
+
+
+def test_a_permuted_body_that_changes_coordinates_reads_them_in_its_own_order():
+    body = sliced(tensor((8, 9), (9, 1)), (1, 2), (1, 1), (3, 5))
+    turned = permuted(body, (1, 0))
+    assert turned.sizes == (5, 3) and turned.follows == ((1, 0),)
+    (_, view) = fold_views(turned).inputs[0]
+    offsets = element_offsets(view.sizes, view.strides) + view.offset
+    np.testing.assert_array_equal(offsets, np.arange(72).reshape(8, 9)[1:4, 2:7].T)
+
+
+def test_steps_through_a_tree_are_steps_through_its_tensors():
+    tree = apply("add", F32, (6, 8), a=tensor((6, 8), (8, 1)), b=Held.over(F32, (6, 8)))
+    part = stepped(tree, (2, 4), (1, 7), (3, -2))
+    (_, a), (_, b) = part.inputs
+    offsets = element_offsets(a.sizes, a.strides) + a.offset
+    np.testing.assert_array_equal(offsets, np.arange(48).reshape(6, 8)[1::3, 7::-2])
+    assert isinstance(b, Held) and part.sizes == b.sizes == (2, 4)

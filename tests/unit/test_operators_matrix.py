@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,6 +107,13 @@ def test_each_profile_has_its_schedule() -> None:
     assert (choose(shape, CPU).name, choose(shape, GPU).name) == ("register", "shared")
 
 
+def test_a_row_by_columns_that_lie_in_one_piece_needs_no_tiles() -> None:
+    row = {"trans_b": TRANSPOSE}
+    assert contract(gemm((1, 512), (512, 512), (1, 512), **row), CPU).schedule is Schedule.SMALL
+    assert contract(gemm((1, 512), (512, 512), (1, 512)), CPU).schedule is Schedule.REGISTER
+    assert contract(gemm((2, 512), (512, 512), (2, 512), **row), CPU).schedule is Schedule.REGISTER
+
+
 def test_long_sums_of_few_outputs_are_split() -> None:
     for target in (CPU, GPU):
         choice = choose(Shape(1, 16, 16, 100_000), target)
@@ -161,6 +169,28 @@ def test_an_owned_operand_is_laid_out_once() -> None:
     program = wgsl.program(square(256, trans_b=TRANSPOSE, b_flags=TensorFlags.OWNED_BY_DML), CPU)
     read = {slot.index for kernel in program.kernels for slot in kernel.slots if slot.role is Role.INPUT}
     assert read == {0}
+
+
+def test_operands_read_again_and_again_are_laid_out_in_panels_as_wide_as_tiles() -> None:
+    steps = operators.lower(square(512), CPU).steps
+    assert [step.label for step in steps] == ["lay out a", "lay out b", "register"]
+    product = steps[-1]
+    assert isinstance(product, Contract)
+    rows, columns = product.tile.down * product.tile.rows, product.tile.across * product.tile.units * 4
+    assert product.a.own == (512 // rows, rows)
+    assert product.b.own == (512 // columns, columns)
+    # {inner, panel, unit}: a panel lies in one piece, step by step
+    assert product.b.source == replace(
+        product.b.source,
+        sizes=(512, 512 // columns, columns // 4),
+        strides=(columns // 4, 512 * columns // 4, 1),
+        lanes=4,
+    )
+
+
+def test_operands_that_panels_do_not_divide_or_that_are_read_few_times_stay() -> None:
+    for desc in (gemm((512, 64), (64, 500), (512, 500)), gemm((128, 512), (512, 512), (128, 512))):
+        assert "lay out b" not in [step.label for step in operators.lower(desc, CPU).steps]
 
 
 def test_long_sums_are_added_up_in_chunks() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from dmlgpu import descs, operators, wgsl
 from dmlgpu.conformance.cases import case_by_name, case_names
-from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.enums import AxisDirection, ConvolutionDirection, ConvolutionMode, DataType, ReduceFunction
 from dmlgpu.errors import NotSupported
 from dmlgpu.operator_desc import ScaleBias
 from dmlgpu.plan import Binding, Body, Map, Plan, Role, Tensor, apply, constants
@@ -21,6 +21,8 @@ from dmlgpu.wgsl.linker import declared, library
 FOLDERS = (
     "access",
     "activation",
+    "attention",
+    "convolution",
     "elementwise",
     "fill",
     "indexing",
@@ -31,7 +33,10 @@ FOLDERS = (
     "pooling",
     "quantization",
     "random",
+    "recurrent",
     "reduction",
+    "regions",
+    "resampling",
     "scanning",
     "schedules",
     "softmax",
@@ -98,6 +103,23 @@ def blocks():
     yield descs.Gather(input_tensor=table, indices_tensor=picks, output_tensor=output, axis=0, index_dimensions=1)
 
 
+def convolutions():
+    """One large enough for Winograd's filtering."""
+    image = tensor("FLOAT32", 1, 8, 16, 16)
+    attributes = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (1, 1), "end_padding": (1, 1)}
+    yield descs.Convolution(
+        input_tensor=image,
+        filter_tensor=tensor("FLOAT32", 8, 8, 3, 3),
+        bias_tensor=None,
+        output_tensor=image,
+        mode=ConvolutionMode.CROSS_CORRELATION,
+        direction=ConvolutionDirection.FORWARD,
+        output_padding=(0, 0),
+        group_count=1,
+        **attributes,
+    )
+
+
 def slices(data_type):
     whole, part = tensor(data_type, 5, 6), tensor(data_type, 2, 6)
     yield descs.Slice(input_tensor=whole, output_tensor=part, offsets=(1, 0), sizes=(2, 6), strides=(2, 1))
@@ -148,6 +170,7 @@ def all_descriptions():
         yield from elementwise("FLOAT32", strides)
     yield from gather("UINT8", "UINT64", (3, 4))
     yield from blocks()
+    yield from convolutions()
     for data_type in ("FLOAT32", "FLOAT16", "INT8", "UINT16", "INT32", "UINT32", "INT64", "UINT64"):
         for count in (5, 1000, 1 << 20):
             yield from reductions(data_type, count)

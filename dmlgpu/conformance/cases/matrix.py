@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -164,7 +164,8 @@ def _gemm_magnitude(desc: descs.Gemm, inputs: Arrays, terms: int) -> Bound:
 # ---- integers
 
 
-def _integers(rng: np.random.Generator, data_type: DataType, sizes: Sizes) -> Array:
+def integers(rng: np.random.Generator, data_type: DataType, sizes: Sizes) -> Array:
+    """Numbers of the whole range of a type."""
     limits = np.iinfo(data_type.numpy)
     return rng.integers(limits.min, limits.max, sizes, data_type.numpy, endpoint=True)
 
@@ -231,7 +232,7 @@ class _IntegerCases(_MatrixCases):
 
     def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator) -> Array:
         """Contents of a tensor."""
-        return _integers(rng, tensor.data_type, tensor.sizes)
+        return integers(rng, tensor.data_type, tensor.sizes)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
@@ -255,11 +256,20 @@ class MatrixMultiplyIntegerCases(_IntegerCases):
     """MATRIX_MULTIPLY_INTEGER."""
 
 
-def _scales(rng: np.random.Generator, tensor: TensorDesc, largest: int, *, round_ones: bool) -> Array:
+def scales(rng: np.random.Generator, tensor: TensorDesc, largest: int, *, round_ones: bool) -> Array:
     """Positive scales up to a power of two."""
     powers = 2.0 ** rng.integers(largest - 3, largest + 1, tensor.sizes)
     values = powers if round_ones else powers * (0.5 + rng.random(tensor.sizes) / 2)
     return values.astype(tensor.data_type.numpy)
+
+
+def quantized_types(names: Iterable[str], types: Types) -> dict[str, DataType]:
+    """The types of tensors with these names, of their scales and their zero points, by field."""
+    found: dict[str, DataType] = {}
+    for name, data_type in zip(names, types, strict=True):
+        found[f"{name}_tensor"] = found[f"{name}_zero_point_tensor"] = data_type
+        found[f"{name}_scale_tensor"] = DataType.FLOAT32
+    return found
 
 
 @cases(descs.QuantizedLinearMatrixMultiply)
@@ -281,18 +291,14 @@ class QuantizedLinearMatrixMultiplyCases(_IntegerCases):
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
         """The type of each tensor."""
-        found: dict[str, DataType] = {}
-        for operand, data_type in zip(("a", "b", "output"), key.types, strict=True):
-            found[f"{operand}_tensor"] = found[f"{operand}_zero_point_tensor"] = data_type
-            found[f"{operand}_scale_tensor"] = DataType.FLOAT32
-        return found
+        return quantized_types(("a", "b", "output"), key.types)
 
     def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator) -> Array:
         """Outputs are to fill their range: the product's typical size is 2**13 for each square root of a term."""
         if "scale" not in field:
             return super().draw(key, field, tensor, rng)
         largest = 8 + round(math.log2(key.sizes[-1]) / 2) if field == "output_scale_tensor" else 0
-        return _scales(rng, tensor, largest, round_ones=key.variant == TIES)
+        return scales(rng, tensor, largest, round_ones=key.variant == TIES)
 
 
 @cases(descs.MatrixMultiplyIntegerToFloat)
@@ -319,7 +325,7 @@ class MatrixMultiplyIntegerToFloatCases(_IntegerCases):
         """Scales that bring wide integers down to floats of any width; small zero points of those."""
         bits = key.types[0].bits
         if "scale" in field:
-            return _scales(
+            return scales(
                 rng, tensor, 4 - bits if key.types[1] is DataType.FLOAT32 else max(4 - bits, -12), round_ones=False
             )
         if tensor.data_type.is_float:

@@ -41,7 +41,7 @@ def _contract(step: Contract, builder: Builder, target: Target) -> Rendered:
 
 def _one_by_one(step: Contract, builder: Builder, target: Target) -> Rendered:
     body, output = small_body(step), step.output
-    walk = choose_walk(output)
+    walk = choose_walk(output, step.keeps)
     store, values = builder.store(output, body.words, atomic=walk.exchange)
     launch = loop_launch(walk.items(output), target)
     text = store + builder.body(body) + templates.render("schedules/map", walk=walk, launch=launch, **values)

@@ -37,8 +37,9 @@ def _map(step: Map, builder: Builder, target: Target) -> Rendered:
         return _runs(builder, runs, target)
     walk = choose_walk(output, step.keeps)
     store, values = builder.store(output, body.words, atomic=walk.exchange)
-    launch = map_launch(walk.items(output), target)
-    text = store + builder.body(body) + templates.render("schedules/map", walk=walk, launch=launch, **values)
+    launch = (loop_launch if step.loops else map_launch)(walk.items(output), target)
+    values |= {"walk": walk, "launch": launch, "loops": step.loops}
+    text = store + builder.body(body) + templates.render("schedules/map", **values)
     return Rendered(text, launch, (output, *leaves(body)), output.lanes)
 
 

@@ -1,0 +1,240 @@
+"""Convolutions: what is summed, and which schedule sums it.
+
+Whatever an operator describes (either direction, either mode, any layout) becomes a ``Convolution``, a plain forward
+cross-correlation with its groups as a dimension of their own:
+
+    output[n, g, o, position..] = epilogue(sum over c, place.. of
+        input[n, g, c, position * stride + place * dilation - start ..] * filter[g, o, c, place..])
+
+``convolution_steps`` plans it under the schedule that ``choose`` picks from the convolution and the target alone:
+
+| name | what it does |
+|---|---|
+| ``implicit-gemm`` | a matrix product with the windows as a virtual operand, by the schedule that suits the product |
+| ``small``, ``register``, ``shared``, ``...-split`` | the same, by this schedule of matrix products |
+| ``depthwise`` | one input channel per group: nothing to sum but the window (kernels/depthwise.py) |
+| ``winograd-2``, ``winograd-4`` | windows of 3 x 3 in tiles of 2 x 2 or 4 x 4 positions (kernels/winograd.py) |
+
+A window of one place that never leaves the input is no window at all: the operand is a view of the input.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dmlgpu.enums import DataType
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.kernels import gemm_schedules
+from dmlgpu.kernels.depthwise import depthwise_fits, depthwise_steps
+from dmlgpu.kernels.gemm import Product, Space, Steps, contract_steps
+from dmlgpu.kernels.packing import running_dimension
+from dmlgpu.kernels.sources import is_elementwise, leaves, permuted, permuted_tensor, rewrite, stepped
+from dmlgpu.kernels.windows import Windows, positions_of, taken
+from dmlgpu.kernels.winograd import winograd_fits, winograd_pays, winograd_steps
+from dmlgpu.plan import Body, Source, Tensor
+from dmlgpu.target import Target
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """What is summed (see the module).
+
+    Attributes:
+        input: {batch, groups, channels per group, spatial..}: a ``Tensor`` with any strides, an element-wise tree
+            (integers less their zero points), or an element body (the input of a transposed convolution spread out).
+        filter: {groups, outputs per group, channels per group, window..}: a ``Tensor``, whose strides along the window
+            are negative where it is flipped, or an element-wise tree.
+        windows: one axis per spatial dimension (1 to 3). ``start`` may be negative: then the first elements are unused.
+        accumulator: FLOAT32 (also for halves) or INT32.
+        filter_owned: the filter depends on nothing but OWNED_BY_DML inputs.
+    """
+
+    input: Source
+    filter: Source
+    windows: Windows
+    accumulator: DataType
+    filter_owned: bool = False
+
+    @property
+    def output_sizes(self) -> Sizes:
+        """{batch, groups, outputs per group, positions..}."""
+        return (*self.input.sizes[:2], self.filter.sizes[1], *positions_of(self.windows))
+
+
+IMPLICIT_GEMM, DEPTHWISE = "implicit-gemm", "depthwise"
+WINOGRAD = {"winograd-2": 2, "winograd-4": 4}
+"""Outputs of a tile, along each dimension, by name."""
+
+FASTER_WINOGRAD = "winograd-4"
+"""The other is less than half as fast, but loses fewer digits."""
+
+NAMES = (IMPLICIT_GEMM, DEPTHWISE, *WINOGRAD, *gemm_schedules.NAMES)
+"""The names that ``Target.schedule`` may have."""
+
+
+def fits(convolution: Convolution, target: Target, name: str) -> bool:
+    """Whether a schedule can compute a convolution."""
+    if name == DEPTHWISE:
+        return depthwise_fits(convolution, target)
+    return name not in WINOGRAD or winograd_fits(convolution, target, WINOGRAD[name])
+
+
+def choose(convolution: Convolution, target: Target) -> str:
+    """The name of the schedule for a convolution: ``Target.schedule``, if it is set.
+
+    Raises:
+        InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.
+    """
+    name = target.schedule
+    if not name:
+        return _suited(convolution, target)
+    if name not in NAMES:
+        raise InvalidArgument(f"convolutions have no schedule {name!r}; there are {', '.join(NAMES)}")
+    if not fits(convolution, target, name):
+        raise InvalidArgument(f"the schedule {name!r} does not fit this convolution")
+    return name
+
+
+def _suited(convolution: Convolution, target: Target) -> str:
+    if fits(convolution, target, DEPTHWISE):
+        return DEPTHWISE
+    return FASTER_WINOGRAD if winograd_pays(convolution, target, WINOGRAD[FASTER_WINOGRAD]) else IMPLICIT_GEMM
+
+
+def convolution_steps(
+    convolution: Convolution, epilogue: Body, output: Tensor, target: Target, *, temporary: int = 0
+) -> Steps:
+    """The steps that compute a convolution.
+
+    Args:
+        convolution: what is summed.
+        epilogue: an element-wise tree over {batch, groups, outputs per group, positions..}, with a leaf ``Held`` of the
+            type of the accumulator that stands for the sum.
+        output: where the result goes: a view of the same sizes.
+        target: the adapter; its ``schedule`` overrides the choice.
+        temporary: the place in the plan of the first temporary tensor that the steps may use.
+
+    Raises:
+        InvalidArgument: for an unknown name of a schedule, or of one that does not fit the convolution.
+    """
+    name = choose(convolution, target)
+    inner = replace(target, schedule=name if name in gemm_schedules.NAMES else "")
+    if name == DEPTHWISE:
+        return depthwise_steps(convolution, epilogue, output, target)
+    if name in WINOGRAD:
+        return winograd_steps(convolution, epilogue, output, inner, WINOGRAD[name], temporary=temporary)
+    return implicit_gemm_steps(convolution, epilogue, output, inner, temporary=temporary)
+
+
+# ---- as a matrix product
+
+OUTPUT = 2
+"""The dimension of the result along which the outputs of a group lie."""
+
+CHANNEL = 2
+"""The dimension of the input along which the channels of a group lie."""
+
+FEW_POSITIONS = 4
+"""Positions below which outputs make better columns."""
+
+
+def implicit_gemm_steps(
+    convolution: Convolution,
+    epilogue: Body,
+    output: Tensor,
+    target: Target,
+    *,
+    temporary: int = 0,
+    persistent: int = 0,
+    keeps: bool = False,
+) -> Steps:
+    """As ``convolution_steps``: a matrix product, per group, of the filter and what the windows see.
+
+    The positions of all images are its columns, or, where memory runs along the outputs (NHWC), its rows. What the
+    windows see is not laid out in memory: that would take as many times the input's memory as the window has places.
+    """
+    product, order = _product(convolution, _has_outputs_last(output), _has_channels_last(convolution, target))
+    body = permuted(epilogue, order)
+    assert isinstance(body, Body)
+    return contract_steps(
+        product,
+        body,
+        permuted_tensor(output, order),
+        target,
+        temporary=temporary,
+        persistent=persistent,
+        keeps=keeps,
+    )
+
+
+def _has_outputs_last(output: Tensor) -> bool:
+    batch, _, outputs, *positions = output.sizes
+    few = batch * math.prod(positions) < min(FEW_POSITIONS, outputs)
+    return few or running_dimension(output) == OUTPUT
+
+
+def _has_channels_last(convolution: Convolution, target: Target) -> bool:
+    """Whether the window's places come before the channels, because memory runs along these.
+
+    Only the first inner dimension is split, so that a sum that is too long for an invocation starts with the channels.
+    """
+    runs = any(running_dimension(tensor) == CHANNEL for tensor in leaves(convolution.input))
+    return runs and math.prod(convolution.filter.sizes[2:]) <= gemm_schedules.longest(target)
+
+
+def _product(convolution: Convolution, outputs_last: bool, channels_last: bool) -> tuple[Product, Sizes]:
+    """The product, and the order in which its dimensions take those of the output."""
+    seen, filters = _operands(convolution)
+    spatial = len(convolution.windows)
+    pixels = (0, *range(3, 3 + spatial))
+    inner = _inner(range(3 + spatial, len(seen.sizes)), channels_last)
+    along_filter = _inner(range(3, len(filters.sizes)), channels_last)
+    groups, outputs = filters.sizes[:1], filters.sizes[1:2]
+    pixel_sizes, inner_sizes = (tuple(seen.sizes[d] for d in dimensions) for dimensions in (pixels, inner))
+    accumulator, owned = convolution.accumulator, convolution.filter_owned
+    if outputs_last:
+        a, b = permuted(seen, (1, *pixels, *inner)), permuted(filters, (0, *along_filter, 1))
+        space = Space(groups, pixel_sizes, outputs, inner_sizes)
+        return Product(space, a, b, accumulator, b_owned=owned, a_stays=True), (1, *pixels, OUTPUT)
+    a, b = permuted(filters, (0, 1, *along_filter)), permuted(seen, (1, *inner, *pixels))
+    space = Space(groups, outputs, pixel_sizes, inner_sizes)
+    stays = not is_elementwise(seen)
+    return Product(space, a, b, accumulator, a_owned=owned, b_stays=stays), (1, OUTPUT, *pixels)
+
+
+def _inner(window: Sequence[int], channels_last: bool) -> Sizes:
+    return (*window, CHANNEL) if channels_last else (CHANNEL, *window)
+
+
+def _operands(convolution: Convolution) -> tuple[Source, Source]:
+    """{batch, groups, channels, positions.., window..} and {groups, outputs, channels, window..}."""
+    if _is_pointwise(convolution):
+        windows, lead = convolution.windows, convolution.input.sizes[:3]
+        start, strides = (0, 0, 0, *(-axis.start for axis in windows)), (1, 1, 1, *(axis.stride for axis in windows))
+        seen = stepped(convolution.input, lead + positions_of(windows), start, strides)
+        return seen, _without_window(convolution.filter)
+    return taken(convolution.input, convolution.windows), convolution.filter
+
+
+def _is_pointwise(convolution: Convolution) -> bool:
+    """Whether windows have one place each, always on the input, so that a view of it shows what they see."""
+    inside = (
+        axis.size == 1 and axis.start <= 0 and (axis.positions - 1) * axis.stride - axis.start < axis.spatial
+        for axis in convolution.windows
+    )
+    return all(inside) and is_elementwise(convolution.input)
+
+
+def _without_window(source: Source) -> Source:
+    """A filter of one place without the window's dimensions."""
+
+    def drop(node: Source) -> Source:
+        if isinstance(node, Tensor):
+            return replace(node, sizes=node.sizes[:3], strides=node.strides[:3])
+        return replace(node, sizes=node.sizes[:3])
+
+    return rewrite(source, drop)

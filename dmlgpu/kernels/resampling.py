@@ -1,0 +1,219 @@
+"""Resampling along axes: where output coordinates lie on the input, and the bodies that read or gather there.
+
+Coordinates are float32 numbers, each step of their formula rounded, here as in shaders: so both agree on every element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.enums import DataType
+from dmlgpu.plan import Body, BodyKind, Constants, Source, constants
+
+NEAREST = "resampling/nearest"
+LINEAR = "resampling/linear"
+ANTIALIASED = "resampling/antialiased"
+GRADIENT = "resampling/gradient"
+
+Coordinates = NDArray[np.float32]
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How one dimension is resampled.
+
+    Attributes:
+        dimension: of the tensors.
+        size: elements of the input.
+        count: elements of the output.
+        scale, input_offset, output_offset: float32 numbers; output coordinate o lies at
+            ``(o - output_offset) / scale - input_offset``.
+    """
+
+    dimension: int
+    size: int
+    count: int
+    scale: float
+    input_offset: float
+    output_offset: float
+
+    @property
+    def scale_bits(self) -> int:
+        """The scale as a word."""
+        return bits_of_float(self.scale)
+
+    @property
+    def input_offset_bits(self) -> int:
+        """The input's offset as a word."""
+        return bits_of_float(self.input_offset)
+
+    @property
+    def output_offset_bits(self) -> int:
+        """The output's offset as a word."""
+        return bits_of_float(self.output_offset)
+
+    @property
+    def inverse_bits(self) -> int:
+        """1 / scale as a word where it is a power of two and normal, else 0."""
+        inverse = 1 / self.scale
+        is_power = inverse.as_integer_ratio() in ((int(inverse), 1), (1, int(self.scale)))
+        return bits_of_float(inverse) if is_power and np.frexp(inverse)[0] == 0.5 else 0
+
+    def coordinates(self) -> Coordinates:
+        """The coordinates of all output elements on the input, ascending."""
+        numbers = np.arange(self.count, dtype=np.uint32).astype(np.float32)
+        with np.errstate(over="ignore"):
+            scaled = (numbers - np.float32(self.output_offset)) / np.float32(self.scale)
+        return np.asarray(scaled - np.float32(self.input_offset))
+
+    def places(self, rounding: Rounding | None) -> Coordinates:
+        """The same, rounded where a rounding is given, and held on the input."""
+        found = self.coordinates() if rounding is None else rounding.of(self.coordinates())
+        return np.clip(found, np.float32(0), np.float32(self.size - 1))
+
+    def moves_nothing(self, rounding: Rounding | None) -> bool:
+        """Whether every output element is the input element of the same number."""
+        shift = np.float32(-self.output_offset) - np.float32(self.input_offset)
+        place = shift if rounding is None else rounding.of(shift)
+        return bool(self.size == self.count and self.scale == 1 and place == 0)
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Which neighbour nearest neighbour takes: the next one up, or down."""
+
+    increasing: bool
+
+    def of(self, coordinates: Any) -> Any:
+        """Whole coordinates."""
+        return np.ceil(coordinates) if self.increasing else np.floor(coordinates)
+
+
+def bits_of_float(number: float) -> int:
+    """A float32 number as a word."""
+    return int(np.float32(number).view(np.uint32))
+
+
+# ---- bodies that read
+
+
+def nearest(source: Source, axes: Sequence[Axis], rounding: Rounding) -> Body:
+    """The nearest element along every axis, moved bit by bit."""
+    values = constants(axes=tuple(axes), increasing=rounding.increasing)
+    follows = (_follows(len(source.sizes), axes),)
+    sizes = _resized(source.sizes, axes)
+    return Body(NEAREST, source.data_type, sizes, (("input", source),), values, BodyKind.PLACE, follows)
+
+
+def linear(source: Source, axes: Sequence[Axis]) -> Body:
+    """Between two neighbours along every axis, in float32."""
+    follows, values = (_follows(len(source.sizes), axes),), constants(axes=tuple(axes))
+    sizes = _resized(source.sizes, axes)
+    return Body(LINEAR, DataType.FLOAT32, sizes, (("input", source),), values, follows=follows, words=True)
+
+
+def _resized(sizes: Sizes, axes: Sequence[Axis]) -> Sizes:
+    counts = {axis.dimension: axis.count for axis in axes}
+    return tuple(counts.get(dimension, size) for dimension, size in enumerate(sizes))
+
+
+def _follows(rank: int, axes: Sequence[Axis]) -> tuple[int | None, ...]:
+    moved = {axis.dimension for axis in axes}
+    return tuple(None if dimension in moved else dimension for dimension in range(rank))
+
+
+# ---- bodies whose last dimension, of taps, is added up
+
+
+def antialiased(source: Source, axis: Axis) -> Body:
+    """What each of the elements under a triangle adds along one axis: {output sizes.., taps}.
+
+    The triangle is as wide as an output element, at least as two elements of the input; its weights on the input are
+    normalised. Where there are none, the nearest edge has all of it.
+    """
+    scale = np.float32(axis.scale)
+    reach, slope = np.maximum(np.float32(1) / scale, np.float32(1)), np.minimum(scale, np.float32(1))
+    beyond = reach - np.float32(0.5)
+    lowest, highest = -beyond, np.float32(axis.size - 1) + beyond
+    x = np.clip(axis.coordinates(), lowest, highest)
+    first = np.maximum(np.floor(x - reach), 0)
+    last = np.minimum(np.ceil(x + reach), axis.size - 1)
+    values = constants(
+        axes=(axis,),
+        reach_bits=bits_of_float(reach),
+        slope_bits=bits_of_float(slope),
+        lowest_bits=bits_of_float(lowest),
+        highest_bits=bits_of_float(highest),
+    )
+    return _tapped(ANTIALIASED, source, axis, (axis.count, int((last - first).max()) + 1), values)
+
+
+def gradient(source: Source, axis: Axis, rounding: Rounding | None) -> Body:
+    """What each output element of the forward operator adds to the gradient of an element of its input along one axis:
+    {input sizes.., taps}.
+
+    Args:
+        rounding: of nearest neighbour; None for linear interpolation.
+    """
+    begin, end = users(axis, rounding)
+    line, taps = line_below(axis, begin, end)
+    values = constants(
+        axes=(axis,), line=line, nearest=rounding is not None, increasing=rounding is not None and rounding.increasing
+    )
+    return _tapped(GRADIENT, source, axis, (axis.size, taps), values)
+
+
+def _tapped(file: str, source: Source, axis: Axis, made: Sizes, values: Constants) -> Body:
+    """A body of so many elements and taps in the place of an axis."""
+    size, taps = made
+    sizes = tuple(size if dimension == axis.dimension else n for dimension, n in enumerate(source.sizes))
+    follows = ((*_follows(len(sizes), [axis]), None),)
+    inputs = (("input", source),)
+    return Body(file, DataType.FLOAT32, (*sizes, taps), inputs, values, follows=follows, words=True)
+
+
+# ---- which output elements use an element of the input
+
+
+def users(axis: Axis, rounding: Rounding | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each element of the input the first output element that uses it, and the one after the last."""
+    elements = np.arange(axis.size)
+    x = axis.places(rounding)
+    if rounding is not None:
+        return np.searchsorted(x, elements, "left"), np.searchsorted(x, elements, "right")
+    return np.searchsorted(x, elements - 1, "right"), np.searchsorted(x, elements + 1, "left")
+
+
+@dataclass(frozen=True)
+class Line:
+    """Whole numbers ``max(step * i + start, 0) / divisor``, rounded down, in 32-bit integers."""
+
+    step: int
+    start: int
+    divisor: int
+
+    def at(self, elements: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The numbers of some elements."""
+        return np.maximum(elements * self.step + self.start, 0) // self.divisor
+
+
+def line_below(axis: Axis, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Line, int]:
+    """A line, near the users of all elements of the input and never behind their first, and how many numbers from there
+    on reach the last one of each."""
+    used = np.flatnonzero(end > begin)
+    reach = max(axis.count, axis.size * axis.scale, 1.0)
+    most = int(min(4096, (1 << 29) / reach))
+    line = Line(0, 0, 1)
+    if most >= 1:
+        ratio = Fraction(axis.scale).limit_denominator(most)
+        inner = used[used > 0]
+        starts = begin[inner] * ratio.denominator - inner * ratio.numerator
+        line = Line(ratio.numerator, int(starts.min(initial=0)), ratio.denominator)
+    return line, int((end[used] - line.at(used)).max())

@@ -1,0 +1,130 @@
+"""Scales and zero points: per channel, as differences, and many of them in one buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dmlgpu.enums import DataType
+from dmlgpu.kernels.gemm_schedules import UNIT
+from dmlgpu.operators.lowering import input_tensor, invalid
+from dmlgpu.operators.quantization import NO_ZERO_POINT
+from dmlgpu.plan import Binding, Body, Map, Role, Source, Tensor, apply, constants
+
+FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
+DIFFERENCE = "matrix/difference"
+GATHERED = "quantization/gathered"
+
+Sizes = tuple[int, ...]
+
+
+def difference(values: Source, zero_point: Source, data_type: DataType) -> Body:
+    """Integers less their zero points, in the type of the sums; 32-bit ones take 33 bits before they become float32."""
+    integer = DataType.INT64 if values.data_type.bits == 32 else INT32
+    return apply(
+        DIFFERENCE,
+        data_type,
+        values.sizes,
+        words=True,
+        values=constants(integer=integer),
+        input=values,
+        zero_point=zero_point,
+    )
+
+
+# ---- one for all, or one per channel
+
+
+def check_per_channel(desc: Any, field: str, channels: int) -> None:
+    """Raise InvalidDescription unless a tensor, if it is there, has one element for all channels, or one for each.
+
+    These lie along the second dimension, or along the only one.
+    """
+    if getattr(desc, field) is None:
+        return
+    sizes = getattr(desc, field).sizes
+    place = min(1, len(sizes) - 1)
+    ones = [1] * len(sizes)
+    several = [*ones[:place], channels, *ones[place + 1 :]]
+    if list(sizes) not in (ones, several):
+        reason = f"must be {ones} (one for all) or {several} (one per channel), got {list(sizes)}"
+        raise invalid(desc, f"{field}.sizes", reason)
+
+
+def per_channel(tensor: Tensor, sizes: Sizes, dimension: int = 1) -> Tensor:
+    """A scale or zero point repeated over a tensor whose channels lie along a dimension."""
+    place = min(1, tensor.rank - 1)
+    stride = tensor.strides[place] if tensor.sizes[place] > 1 else 0
+    strides = tuple(stride if other == dimension else 0 for other in range(len(sizes)))
+    return replace(tensor, sizes=sizes, strides=strides)
+
+
+def no_zero_point(sizes: Sizes) -> Body:
+    """Zeros in place of a zero point that is missing."""
+    return apply(NO_ZERO_POINT, INT32, sizes, words=True)
+
+
+# ---- many in one buffer
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A scale (float32), zero point or bias (integers) among others in one buffer, where kernels would bind too many.
+
+    Attributes:
+        field: where it comes from in the description.
+        source: it, as it is given: all dimensions but one have size 1.
+        first: its place among the others.
+    """
+
+    field: str
+    source: Tensor
+    first: int
+
+    @property
+    def name(self) -> str:
+        """What bodies call it."""
+        return self.field.removesuffix("_tensor").removeprefix("output_")
+
+    @property
+    def count(self) -> int:
+        """How many numbers it has."""
+        return max(self.source.sizes)
+
+    @property
+    def along(self) -> int:
+        """The dimension along which they lie."""
+        return self.source.sizes.index(self.count)
+
+    def view(self, gathered: Tensor) -> Tensor:
+        """It, in the common buffer."""
+        data_type = FLOAT32 if self.source.data_type.is_float else INT32
+        return replace(gathered, data_type=data_type, sizes=(self.count,), offset=self.first)
+
+
+def parameters_of(desc: Any, fields: Iterable[str]) -> tuple[Parameter, ...]:
+    """Those of some parameters that are there, each at a multiple of four, so that it can be read in units."""
+    found: list[Parameter] = []
+    end = 0
+    for field in fields:
+        if getattr(desc, field) is not None:
+            found.append(Parameter(field, input_tensor(desc, field), end))
+            end += -(-found[-1].count // UNIT) * UNIT
+    return tuple(found)
+
+
+def gather(found: tuple[Parameter, ...]) -> tuple[Map, Tensor]:
+    """The step that puts parameters into the first temporary tensor, and this tensor."""
+    size = found[-1].first + found[-1].count
+    gathered = Tensor(Binding(Role.TEMPORARY, 0), DataType.UINT32, (size,), (1,))
+    body = Body(
+        GATHERED,
+        DataType.UINT32,
+        gathered.sizes,
+        tuple((parameter.name, parameter.source) for parameter in found),
+        constants(entries=found),
+        follows=((None,),) * len(found),
+        words=True,
+    )
+    return Map("parameters", body, gathered), gathered

@@ -1,0 +1,147 @@
+"""The gradients of ROI align: with respect to its input, and to the regions."""
+
+from __future__ import annotations
+
+import functools
+
+from dmlgpu import descs
+from dmlgpu.enums import DataType, ReduceFunction
+from dmlgpu.kernels.reduce import Reduction
+from dmlgpu.kernels.regions import Axis, Sampling, Shares, Work, element
+from dmlgpu.operators.indices import last_dimensions
+from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.regions import FLOAT32, INCLUDED, UINT32, check_sampling, region_inputs
+from dmlgpu.plan import Body, Map, Plan, Source, Tensor, constants
+from dmlgpu.target import Target
+
+SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, words=True)
+
+BLOCK = 32
+"""Output elements along an axis that the bits of a word name."""
+
+SIDES = ("row", "column")
+GRADIENT, REGIONS = "regions/roi_align_grad", "regions/roi_align_grad_regions"
+WEIGHTS, TOUCHED, WINNER = "regions/weights", "regions/touched", "regions/winner"
+
+
+class RoiAlignGrad(Lowering):
+    """ROI_ALIGN1's derivatives times InputGradient. Where the page is silent or contradicts itself:
+
+    Samples lie as in ROI_ALIGN1. AVERAGE gives each of them an equal share of the gradient; MAX gives all of it to the
+    largest, the first of equal ones row by row, where NaN counts as largest and what lies outside the input as 0. Such
+    a sample gets the gradient, but nothing comes of it.
+
+    OutputROIGradient follows the chain rule: d coordinate / d x1 = SpatialScaleX * (1 - f) and d coordinate / d x2 =
+    SpatialScaleX * f, f being how far into the region the sample lies (the page's pseudo-code has the gradient's
+    coordinates and an undefined size in their place, which differ by a factor). As there, the slope of the input at an
+    integer coordinate is 0, and so it is where coordinates are clamped to the input. The numbers of samples count as
+    constant. Nearest neighbours do not move with the region: with them OutputROIGradient is 0.
+
+    Every element adds up what it gets, in twice the precision of float32 and always in the same order.
+    """
+
+    desc = descs.RoiAlignGrad
+    shaders = (GRADIENT, REGIONS, WEIGHTS, TOUCHED, WINNER, "regions/winning", "regions/fractions", *INCLUDED)
+
+    @classmethod
+    def check(cls, desc: descs.RoiAlignGrad) -> None:
+        """Sampling, which tensors there are, and their sizes."""
+        regions = check_sampling(desc)
+        check_given(desc)
+        whole = "input_tensor" if desc.output_gradient_tensor is None else "output_gradient_tensor"
+        sizes = getattr(desc, whole).sizes
+        expected = (regions, sizes[1], *desc.input_gradient_tensor.sizes[2:])
+        check_sizes(desc, "input_gradient_tensor", expected, "regions, channels, any height and width")
+        if desc.input_tensor is not None:
+            check_sizes(desc, "input_tensor", sizes, f"{whole}.sizes")
+        if desc.output_roi_gradient_tensor is not None:
+            check_sizes(desc, "output_roi_gradient_tensor", desc.roi_tensor.sizes, "roi_tensor.sizes")
+
+    @classmethod
+    def lower(cls, desc: descs.RoiAlignGrad, target: Target) -> Plan:
+        """Maxima first, if they decide; then either gradient, gathered element by element."""
+        work = _Gradients(desc, target)
+        if desc.output_gradient_tensor is not None:
+            work.add_input_gradient(output_tensor(desc, "output_gradient_tensor"))
+        if desc.output_roi_gradient_tensor is not None:
+            work.add_region_gradient(last_dimensions(output_tensor(desc, "output_roi_gradient_tensor"), 2))
+        return work.plan(desc.operator)
+
+
+def check_given(desc: descs.RoiAlignGrad) -> None:
+    """Raise InvalidDescription where an optional tensor is missing."""
+    if desc.output_gradient_tensor is None and desc.output_roi_gradient_tensor is None:
+        raise invalid(desc, "output_gradient_tensor", "must be given where output_roi_gradient_tensor is not, got None")
+    if desc.input_tensor is None and desc.output_roi_gradient_tensor is not None:
+        raise invalid(desc, "input_tensor", "must be given where output_roi_gradient_tensor is, got None")
+    if desc.input_tensor is None and desc.reduction_function is ReduceFunction.MAX:
+        raise invalid(desc, "input_tensor", "must be given where reduction_function is MAX, got None")
+
+
+class _Gradients(Work):
+    """The plan of a description in the making."""
+
+    def __init__(self, desc: descs.RoiAlignGrad, target: Target):
+        super().__init__(target)
+        self.gradient = input_tensor(desc, "input_gradient_tensor")
+        whole = desc.output_gradient_tensor or desc.input_tensor
+        assert whole is not None
+        self.sampling = Sampling.of(desc, whole.sizes[2:], self.gradient.sizes[2:])
+        self.shares = self.sampling.shares(target)
+        self.regions = region_inputs(desc)
+        self.input: dict[str, Source] = {}
+        if desc.input_tensor is not None:
+            self.input["input"] = input_tensor(desc, "input_tensor")
+        self.maximum = desc.reduction_function is ReduceFunction.MAX
+
+    @functools.cached_property
+    def winner(self) -> dict[str, Source]:
+        """The sample that is the maximum of each output element, where that decides."""
+        if not self.maximum:
+            return {}
+        place = self.tensor(DataType.UINT64, self.gradient.sizes)
+        values = self.sampling.values()
+        body = element(WINNER, DataType.UINT64, place.sizes, values, **self.input, **self.regions)
+        self.in_shares(body, place, self.shares)
+        return {"winner": place}
+
+    def add_input_gradient(self, output: Tensor) -> None:
+        """Every element of the input adds up what output elements that it touches, found block by block, hand on."""
+        inputs: dict[str, Source] = {"gradient": self.gradient, "batch": self.regions["batch"]}
+        weights = {name: self._weights(axis) for name, axis in zip(SIDES, self.sampling.axes, strict=True)}
+        for name, table in weights.items():
+            inputs[f"{name}s"] = self._touched(table)
+        if self.maximum:
+            inputs |= {"roi": self.regions["roi"], **self.winner}
+        else:
+            inputs |= {f"{name}_weights": table for name, table in weights.items()}
+        blocks = tuple(-(-axis.outputs // BLOCK) for axis in self.sampling.axes)
+        sizes = (*output.sizes, self.gradient.sizes[0], *blocks)
+        values = self.sampling.values(maximum=self.maximum, block=BLOCK)
+        rows, columns = (min(BLOCK, axis.outputs) for axis in self.sampling.axes)
+        self.reduce(SUM, element(GRADIENT, FLOAT32, sizes, values, **inputs), output, rows * (columns + 1))
+
+    def _weights(self, axis: Axis) -> Tensor:
+        """What the elements along an axis weigh in the output elements of each region."""
+        sizes = (self.gradient.sizes[0], axis.outputs, axis.spatial)
+        values = self.sampling.values(axis=axis)
+        return self.stored(element(WEIGHTS, FLOAT32, sizes, values, roi=self.regions["roi"]))
+
+    def _touched(self, weights: Tensor) -> Tensor:
+        """Which of a block of output elements an element along an axis has weight in, as bits."""
+        regions, outputs, spatial = weights.sizes
+        sizes = (regions, -(-outputs // BLOCK), spatial)
+        return self.stored(element(TOUCHED, UINT32, sizes, constants(block=BLOCK), weights=weights))
+
+    def add_region_gradient(self, output: Tensor) -> None:
+        """Every number of a region adds up what all its samples hand on."""
+        if not self.sampling.linear:
+            self.steps.append(Map("zeros", Body("layout/zero", output.data_type, output.sizes), output))
+            return
+        shares = Shares(0, 0, 1, 1) if self.maximum else self.shares
+        sizes = (*output.sizes, *self.gradient.sizes[1:], shares.count)
+        values = self.sampling.values(maximum=self.maximum, shares=shares)
+        body = element(
+            REGIONS, FLOAT32, sizes, values, gradient=self.gradient, **self.input, **self.regions, **self.winner
+        )
+        self.reduce(SUM, body, output, shares.iterations)

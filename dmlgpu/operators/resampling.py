@@ -1,0 +1,345 @@
+"""Operators that resample a tensor along any of its dimensions, and their gradients."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dmlgpu import descs
+from dmlgpu.enums import AxisDirection, DataType, InterpolationMode
+from dmlgpu.kernels.reduce import Reduction, canonical_steps
+from dmlgpu.kernels.resampling import (
+    ANTIALIASED,
+    GRADIENT,
+    LINEAR,
+    NEAREST,
+    Axis,
+    Rounding,
+    antialiased,
+    gradient,
+    linear,
+    nearest,
+)
+from dmlgpu.kernels.sources import identity
+from dmlgpu.kernels.upsampling import find_upsample
+from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.plan import Binding, Body, Map, Plan, Role, Step, Tensor, View, apply
+from dmlgpu.target import Target
+from dmlgpu.tensor import packed_strides
+
+FLOAT32 = DataType.FLOAT32
+ROUNDED = "resampling/rounded"
+SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, words=True)
+
+CENTER = 0.5
+"""How far the middle of a pixel lies behind its start."""
+
+SMALLEST, LARGEST = float(np.finfo(np.float32).smallest_normal), float(np.finfo(np.float32).max)
+"""The positive normal float32 numbers."""
+
+AT_ONCE = 2
+"""Axes along which one kernel interpolates."""
+
+
+# ---- fields
+
+
+def _check_numbers(desc: Any, whole: str) -> None:
+    """Scales and offsets: one per dimension, and such that coordinates are numbers."""
+    rank = getattr(desc, whole).dimension_count
+    for name in ("scales", "input_pixel_offsets", "output_pixel_offsets"):
+        values = getattr(desc, name, None)
+        if values is None:
+            continue
+        if len(values) != rank:
+            reason = f"must have one entry per dimension of {whole} ({rank}), got {len(values)}"
+            raise invalid(desc, name, reason)
+        for number, value in enumerate(values):
+            if name == "scales" and not SMALLEST <= value <= LARGEST:
+                raise invalid(desc, f"{name}[{number}]", f"must be a positive normal float, got {value}")
+            if not abs(value) <= LARGEST:
+                raise invalid(desc, f"{name}[{number}]", f"must be a finite float, got {value}")
+
+
+def _rounding(desc: Any) -> Rounding | None:
+    """Of nearest neighbour; None for linear interpolation."""
+    if desc.interpolation_mode is InterpolationMode.LINEAR:
+        return None
+    return Rounding(desc.rounding_direction is AxisDirection.INCREASING)
+
+
+def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[Axis, ...]:
+    """The dimensions along which anything happens, those that leave fewest elements first."""
+    numbers = zip(sizes, counts, desc.scales, desc.input_pixel_offsets, desc.output_pixel_offsets, strict=True)
+    axes = (Axis(dimension, *values) for dimension, values in enumerate(numbers))
+    moving = (axis for axis in axes if not axis.moves_nothing(_rounding(desc)))
+    return tuple(sorted(moving, key=lambda axis: axis.count / axis.size))
+
+
+def _rounded_up(desc: Any) -> dict[str, Any]:
+    """The fields by which newer operators round halves up for nearest neighbour: half a pixel off, rounded down."""
+    lower = CENTER if desc.interpolation_mode is InterpolationMode.NEAREST_NEIGHBOR else 0.0
+    rank = len(desc.scales)
+    offsets = getattr(desc, "input_pixel_offsets", (CENTER,) * rank)
+    return {
+        "interpolation_mode": desc.interpolation_mode,
+        "rounding_direction": AxisDirection.DECREASING,
+        "scales": desc.scales,
+        "input_pixel_offsets": tuple(float(np.float32(offset) - np.float32(lower)) for offset in offsets),
+        "output_pixel_offsets": getattr(desc, "output_pixel_offsets", (-CENTER,) * rank),
+    }
+
+
+# ---- plans
+
+_Pass: TypeAlias = Callable[[Tensor], Body]
+"""What is made of the result of the pass before: of the same dimensions, or with a last one of taps to be added up."""
+
+
+@dataclass
+class _Passes:
+    """A plan in the making that resamples along one axis after the other, in float32.
+
+    Attributes:
+        result: what there is so far.
+    """
+
+    result: Tensor
+    target: Target
+    steps: list[Step] = field(default_factory=list)
+    temporaries: list[int] = field(default_factory=list)
+
+    def run(self, work: _Pass, output: Tensor | None = None) -> None:
+        """A pass into the output, or into a temporary tensor."""
+        body, rank = work(self.result), self.result.rank
+        made = output or self._temporary(body.sizes[:rank])
+        if body.rank == rank:
+            self.steps.append(Map("resample", replace(body, data_type=made.data_type), made))
+        else:
+            given = replace(made, sizes=(*made.sizes, 1), strides=(*made.strides, 0))
+            steps, more = canonical_steps(SUM, body, (rank,), given, self.target, temporary=len(self.temporaries))
+            self.steps += steps
+            self.temporaries += more
+        self.result = made
+
+    def _temporary(self, sizes: tuple[int, ...]) -> Tensor:
+        binding = Binding(Role.TEMPORARY, len(self.temporaries))
+        self.temporaries.append(math.prod(sizes) * 4)
+        return Tensor(binding, FLOAT32, sizes, packed_strides(sizes))
+
+
+def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Tensor, target: Target) -> Plan:
+    """The plan of some passes. Integers are rounded behind the last."""
+    passes = _Passes(source, target)
+    for work in works[:-1]:
+        passes.run(work)
+    if output.data_type.is_float:
+        passes.run(works[-1], output)
+    else:
+        passes.run(works[-1])
+        body = apply(ROUNDED, output.data_type, output.sizes, words=True, input=passes.result)
+        passes.steps.append(Map("round", body, output))
+    return Plan(operator, tuple(passes.steps), tuple(passes.temporaries))
+
+
+def _moved(desc: Any, axes: Sequence[Axis], rounding: Rounding) -> Plan:
+    """One map that moves bits."""
+    source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc, view=View.RAW)
+    upsample = find_upsample(source, output, axes, rounding)
+    return Plan(desc.operator, (upsample or Map("resample", nearest(source, axes, rounding), output),))
+
+
+def _copied(desc: Any, source: Tensor, output: Tensor) -> Plan:
+    """Where nothing is resampled."""
+    return Plan(desc.operator, (Map("copy", identity(replace(source, view=View.RAW)), output),))
+
+
+def _between(desc: Any, axes: Sequence[Axis], target: Target) -> Plan:
+    """Linear interpolation, along two axes at a time: shaders for more become too long."""
+    source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
+    upsample = find_upsample(source, output, axes) if output.data_type.is_float else None
+    if upsample is not None:
+        return Plan(desc.operator, (upsample,))
+    pairs = [axes[number : number + AT_ONCE] for number in range(0, len(axes), AT_ONCE)]
+    works = [functools.partial(linear, axes=pair) for pair in pairs]
+    return _in_passes(desc.operator, source, works, output, target)
+
+
+def _interpolated(desc: Any, axes: Sequence[Axis], rounding: Rounding | None, target: Target) -> Plan:
+    """Without antialiasing."""
+    if not axes:
+        return _copied(desc, input_tensor(desc, "input_tensor"), output_tensor(desc))
+    return _between(desc, axes, target) if rounding is None else _moved(desc, axes, rounding)
+
+
+# ---- operators
+
+
+class Resample3(Lowering):
+    """Where the pages are silent:
+
+    - Coordinates are computed in float32, each step of (o - OutputPixelOffset) / Scale - InputPixelOffset rounded, as
+      onnxruntime does; every adapter finds the same elements.
+    - Antialiased is ONNX's antialiasing of linear interpolation: a triangle of width max(1, 1 / Scale) to either side,
+      also for 1 < 1 / Scale <= 2, its weights on the input normalised; the page starts at 1 / Scale > 2. Where no
+      element of the input lies under the triangle, the nearest edge does. NEAREST_NEIGHBOR ignores it.
+    - Linear interpolation adds up in float32. Integers are rounded half to even.
+    - Elements of weight 0 add nothing, even if they are infinite or NaN.
+    - Scales must be positive. NEAREST_NEIGHBOR moves elements bit by bit.
+    """
+
+    desc = descs.Resample3
+    shaders = (NEAREST, LINEAR, ANTIALIASED, ROUNDED)
+
+    @classmethod
+    def check(cls, desc: descs.Resample3) -> None:
+        """Scales and offsets for every dimension."""
+        _check_numbers(desc, "input_tensor")
+
+    @classmethod
+    def lower(cls, desc: descs.Resample3, target: Target) -> Plan:
+        """One map, or where antialiased a pass per axis."""
+        rounding = _rounding(desc)
+        axes = _axes(desc, desc.input_tensor.sizes, desc.output_tensor.sizes)
+        if desc.antialiased and axes and rounding is None:
+            works = [functools.partial(antialiased, axis=axis) for axis in axes]
+            return _in_passes(desc.operator, input_tensor(desc, "input_tensor"), works, output_tensor(desc), target)
+        return _interpolated(desc, axes, rounding, target)
+
+
+class Resample2(Lowering):
+    """RESAMPLE3 without antialiasing."""
+
+    desc = descs.Resample2
+
+    @classmethod
+    def check(cls, desc: descs.Resample2) -> None:
+        """As RESAMPLE3."""
+        _check_numbers(desc, "input_tensor")
+
+    @classmethod
+    def upgrade(cls, desc: descs.Resample2) -> descs.Resample3:
+        """The same, not antialiased."""
+        fields = {name: getattr(desc, name) for name in desc.field_names}
+        return descs.Resample3(**fields, antialiased=False)
+
+
+class _RoundedUp(Lowering):
+    """What rounds halves up."""
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        """As RESAMPLE3."""
+        _check_numbers(desc, "input_tensor")
+
+    @classmethod
+    def upgrade(cls, desc: Any) -> descs.Resample3:
+        """The same with InputPixelOffsets lowered by 0.5 for nearest neighbour."""
+        return descs.Resample3(
+            input_tensor=desc.input_tensor, output_tensor=desc.output_tensor, antialiased=False, **_rounded_up(desc)
+        )
+
+
+class Resample1(_RoundedUp):
+    """RESAMPLE3 without antialiasing; nearest neighbour is floor(x + 0.5), as the public users of DirectML have it.
+
+    The page of RESAMPLE2 lowers OutputPixelOffsets for that, which is the same at a scale of 1 only, and the example
+    that is printed for RESAMPLE_GRAD rounds halves down.
+    """
+
+    desc = descs.Resample1
+
+
+class Resample(_RoundedUp):
+    """RESAMPLE1 with the middle of pixels at whole coordinates: offsets of 0.5 and -0.5."""
+
+    desc = descs.Resample
+
+
+class Upsample2d(Lowering):
+    """RESAMPLE along height and width: NEAREST_NEIGHBOR repeats elements, LINEAR interpolates between pixel centres
+    (the page is silent on where these lie) and repeats the edges."""
+
+    desc = descs.Upsample2d
+    shaders = (NEAREST, LINEAR)
+
+    @classmethod
+    def output_sizes(cls, desc: descs.Upsample2d) -> Mapping[str, tuple[int, ...]]:
+        """Height and width multiplied."""
+        *lead, height, width = desc.input_tensor.sizes
+        return {"output_tensor": (*lead, height * desc.scale_size.height, width * desc.scale_size.width)}
+
+    @classmethod
+    def check(cls, desc: descs.Upsample2d) -> None:
+        """Scales, and the sizes of the output."""
+        for name in ("width", "height"):
+            if getattr(desc.scale_size, name) < 1:
+                raise invalid(desc, f"scale_size.{name}", f"must be at least 1, got {getattr(desc.scale_size, name)}")
+        expected = cls.output_sizes(desc)["output_tensor"]
+        check_sizes(desc, "output_tensor", expected, "height and width multiplied by scale_size")
+
+    @classmethod
+    def lower(cls, desc: descs.Upsample2d, target: Target) -> Plan:
+        """One map."""
+        rank = desc.input_tensor.dimension_count
+        is_linear = desc.interpolation_mode is InterpolationMode.LINEAR
+        center = CENTER if is_linear else 0.0
+        axes = tuple(
+            Axis(dimension, size, size * scale, float(scale), center, -center)
+            for dimension, size, scale in zip(
+                (rank - 2, rank - 1),
+                desc.input_tensor.sizes[-2:],
+                (desc.scale_size.height, desc.scale_size.width),
+                strict=True,
+            )
+            if scale > 1
+        )
+        return _interpolated(desc, axes, None if is_linear else Rounding(increasing=False), target)
+
+
+class ResampleGrad1(Lowering):
+    """Every element adds up what the output elements that used it in RESAMPLE2 had of it: along one axis after the
+    other, in float32. Coordinates, rounding and clamping are those of RESAMPLE2."""
+
+    desc = descs.ResampleGrad1
+    shaders = (GRADIENT,)
+
+    @classmethod
+    def check(cls, desc: descs.ResampleGrad1) -> None:
+        """As RESAMPLE2, whose input has the output gradient's sizes."""
+        _check_numbers(desc, "output_gradient_tensor")
+
+    @classmethod
+    def lower(cls, desc: descs.ResampleGrad1, target: Target) -> Plan:
+        """A pass per axis, those that leave fewest elements first; a mere copy where nothing was resampled."""
+        source, output = input_tensor(desc, "input_gradient_tensor"), output_tensor(desc, "output_gradient_tensor")
+        axes, rounding = _axes(desc, output.sizes, source.sizes), _rounding(desc)
+        if not axes:
+            return _copied(desc, source, output)
+        works = [functools.partial(gradient, axis=axis, rounding=rounding) for axis in reversed(axes)]
+        return _in_passes(desc.operator, source, works, output, target)
+
+
+class ResampleGrad(Lowering):
+    """The gradient of RESAMPLE1: for nearest neighbour halves are rounded up as there."""
+
+    desc = descs.ResampleGrad
+
+    @classmethod
+    def check(cls, desc: descs.ResampleGrad) -> None:
+        """As RESAMPLE_GRAD1."""
+        _check_numbers(desc, "output_gradient_tensor")
+
+    @classmethod
+    def upgrade(cls, desc: descs.ResampleGrad) -> descs.ResampleGrad1:
+        """The same with InputPixelOffsets lowered by 0.5 for nearest neighbour."""
+        return descs.ResampleGrad1(
+            input_gradient_tensor=desc.input_gradient_tensor,
+            output_gradient_tensor=desc.output_gradient_tensor,
+            **_rounded_up(desc),
+        )

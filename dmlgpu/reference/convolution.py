@@ -1,0 +1,121 @@
+"""Convolutions, place by place of the window: of floats in float64, of integers exactly.
+
+What becomes a quantised number is computed in float32 after the exact sum, operation by operation: a quotient that
+float64 would put on the other side of a half must not decide.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import descs
+from dmlgpu.enums import ConvolutionDirection, ConvolutionMode
+from dmlgpu.reference.fused import activated
+from dmlgpu.reference.quantization import quantized
+from dmlgpu.reference.registry import reference
+
+Array = NDArray[Any]
+Optional = Array | None
+LETTERS = "xyz"
+
+
+def _places(desc: Any, window: tuple[int, ...], positions: tuple[int, ...]) -> Iterator[tuple[Any, Any]]:
+    """Each place of the window, with the part of the padded image that it visits: one element per position."""
+    for place in itertools.product(*map(range, window)):
+        axes = zip(place, desc.dilations, desc.strides, positions, strict=True)
+        part = (slice(k * d, k * d + s * (count - 1) + 1, s) for k, d, s, count in axes)
+        yield (..., *place), (..., *part)
+
+
+def _grouped(array: Array, axis: int, groups: int) -> Array:
+    """An axis in two: groups, and what each has."""
+    return array.reshape(*array.shape[:axis], groups, -1, *array.shape[axis + 1 :])
+
+
+def _forward(desc: Any, source: Array, filters: Array) -> Array:
+    """What each place of the window adds to all positions."""
+    spatial, positions = LETTERS[: source.ndim - 2], desc.output_tensor.sizes[2:]
+    padding = zip(desc.start_padding, desc.end_padding, strict=True)
+    padded = _grouped(np.pad(source, [(0, 0), (0, 0), *padding]), 1, desc.group_count)
+    weights = _grouped(filters, 0, desc.group_count)
+    total = np.zeros((source.shape[0], desc.group_count, weights.shape[1], *positions), source.dtype)
+    for place, part in _places(desc, filters.shape[2:], positions):
+        total += np.einsum(f"ngc{spatial},goc->ngo{spatial}", padded[part], weights[place])
+    return total.reshape(desc.output_tensor.sizes)
+
+
+def _backward(desc: Any, source: Array, filters: Array) -> Array:
+    """What each place of the window scatters from all elements of the input; what falls into the padding is lost."""
+    batch, _, *spatial = source.shape
+    letters, sizes = LETTERS[: len(spatial)], desc.output_tensor.sizes
+    inputs, weights = _grouped(source, 1, desc.group_count), _grouped(filters, 0, desc.group_count)
+    reach = [
+        max(s * (n - 1) + d * (k - 1) + 1, start + size)
+        for n, k, s, d, start, size in zip(
+            spatial, filters.shape[2:], desc.strides, desc.dilations, desc.start_padding, sizes[2:], strict=True
+        )
+    ]
+    total = np.zeros((batch, desc.group_count, filters.shape[1], *reach))
+    for place, part in _places(desc, filters.shape[2:], tuple(spatial)):
+        total[part] += np.einsum(f"ngc{letters},gco->ngo{letters}", inputs, weights[place])
+    for axis, (start, size) in enumerate(zip(desc.start_padding, sizes[2:], strict=True), start=3):
+        total = total.take(range(start, start + size), axis)
+    return total.reshape(sizes)
+
+
+@reference(descs.Convolution)
+def convolution(desc: descs.Convolution, input_tensor: Array, filter_tensor: Array, bias_tensor: Optional) -> Array:
+    """Sums and bias, rounded before the activation."""
+    filters = filter_tensor.astype(np.float64)
+    if desc.mode is ConvolutionMode.CONVOLUTION:
+        filters = np.flip(filters, tuple(range(2, filters.ndim)))
+    run = _forward if desc.direction is ConvolutionDirection.FORWARD else _backward
+    total = run(desc, input_tensor.astype(np.float64), filters)
+    if bias_tensor is not None:
+        total = total + bias_tensor.astype(np.float64)
+    return activated(total.astype(desc.output_tensor.data_type.numpy), desc.fused_activation, desc.output_tensor)
+
+
+def _less_zero(values: Array, zero_point: Optional, axis: int) -> Array:
+    """Integers less their zero points: one for all, or one for each along an axis."""
+    wide = values.astype(np.int64)
+    if zero_point is None:
+        return wide
+    shape = [-1 if dimension == axis else 1 for dimension in range(values.ndim)]
+    return wide - zero_point.astype(np.int64).reshape(shape)
+
+
+def _sums(desc: Any, source: Array, source_zero: Optional, filters: Array, filter_zero: Optional) -> Array:
+    """Sums of integers in int64, which holds those of any length."""
+    return _forward(desc, _less_zero(source, source_zero, 1), _less_zero(filters, filter_zero, 0))
+
+
+@reference(descs.ConvolutionInteger)
+def convolution_integer(
+    desc: descs.ConvolutionInteger, source: Array, source_zero: Optional, filters: Array, filter_zero: Optional
+) -> Array:
+    """The sums modulo 2**32."""
+    return _sums(desc, source, source_zero, filters, filter_zero).astype(np.int32)
+
+
+def _channels(parameter: Array, rank: int) -> Array:
+    """One for all, or one for each channel of the output."""
+    return parameter.reshape(1, -1, *[1] * (rank - 2))
+
+
+@reference(descs.QuantizedLinearConvolution)
+def quantized_linear_convolution(desc: descs.QuantizedLinearConvolution, *tensors: Any) -> Array:
+    """``clamp(round((sum + bias) * (scale * scale) / scale) + zero)``, halves to even; sums modulo 2**32."""
+    source, source_scale, source_zero, filters, filter_scale, filter_zero, bias, scale, zero = tensors
+    total = _sums(desc, source, source_zero, filters, filter_zero)
+    if bias is not None:
+        total = total + bias
+    rank = source.ndim
+    scales = _channels(source_scale, rank) * _channels(filter_scale, rank)
+    real = total.astype(np.int32).astype(np.float32) * scales / _channels(scale, rank)
+    return quantized(real, 0 if zero is None else _channels(zero, rank), desc.output_tensor.data_type)

@@ -1,0 +1,150 @@
+"""Recurrent networks, step by step in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import descs
+from dmlgpu.enums import DataType, RecurrentNetworkDirection
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.reference.fused import activated
+from dmlgpu.reference.registry import reference
+from dmlgpu.tensor import TensorDesc
+
+Array = NDArray[Any]
+Wide = NDArray[np.float64]
+Optional = Array | None
+States = tuple[Wide, ...]
+"""The hidden state first."""
+
+
+def _wide(array: Array) -> Wide:
+    return array.astype(np.float64)
+
+
+def _function(desc: OperatorDesc) -> Callable[[Wide], Wide]:
+    """An activation in float64."""
+    return lambda values: activated(values, desc, TensorDesc(DataType.FLOAT64, values.shape))
+
+
+@dataclass(frozen=True)
+class _Direction:
+    """What belongs to one direction of a layer.
+
+    Attributes:
+        number: of the direction.
+        weights, recurrence: matrices by gate.
+        biases: vectors by gate, of the products of the inputs, then of those of the hidden state; 0 where absent.
+        functions: the activations.
+    """
+
+    number: int
+    weights: Sequence[Wide]
+    recurrence: Sequence[Wide]
+    biases: Sequence[Wide]
+    functions: Sequence[Callable[[Wide], Wide]]
+
+    def inputs(self, gate: int, x: Wide) -> Wide:
+        """The product of inputs with a gate's weights, and its bias."""
+        return x @ self.weights[gate].T + self.biases[gate]
+
+    def products(self, gate: int, hidden: Wide) -> Wide:
+        """The product of a hidden state with a gate's weights, and its bias."""
+        return hidden @ self.recurrence[gate].T + self.biases[len(self.recurrence) + gate]
+
+
+Step = Callable[[_Direction, Wide, States], States]
+"""The states of sequences after a step, from its inputs and the states before."""
+
+
+def _direction(desc: Any, number: int, weights: Array, recurrence: Array, bias: Optional) -> _Direction:
+    _, directions, rows, hidden = recurrence.shape
+    gates, each = rows // hidden, len(desc.activation_descs) // directions
+    return _Direction(
+        number,
+        np.split(_wide(weights[0, number]), gates),
+        np.split(_wide(recurrence[0, number]), gates),
+        np.split(np.zeros(2 * rows) if bias is None else _wide(bias[0, 0, number]), 2 * gates),
+        [_function(inner) for inner in desc.activation_descs[number * each : (number + 1) * each]],
+    )
+
+
+def _layer(
+    desc: Any, step: Step, tensors: tuple[Array, Array, Array, Optional], initial: Sequence[Optional], lengths: Optional
+) -> tuple[Optional, ...]:
+    """The outputs: the hidden states of every step, 0 where a sequence is over, then each state after the last."""
+    x, weights, recurrence, bias = tensors
+    (_, steps, sequences, _), (_, directions, _, hidden) = x.shape, recurrence.shape
+    shape = (directions, sequences, hidden)
+    states = [np.zeros(shape) if given is None else _wide(given[0]) for given in initial]
+    whole = np.zeros((steps, *shape))
+    lasting = np.full(sequences, steps) if lengths is None else lengths.ravel()
+    for number in range(directions):
+        own = _direction(desc, number, weights, recurrence, bias)
+        for time in _times(desc, number, steps):
+            lasts = time < lasting
+            after = step(own, _wide(x[0, time, lasts]), tuple(state[number, lasts] for state in states))
+            for state, value in zip(states, after, strict=True):
+                state[number, lasts] = value
+            whole[time, number, lasts] = after[0]
+    outputs = [whole, *(state[np.newaxis] for state in states)]
+    given_outputs = zip(desc.outputs, outputs, strict=True)
+    return tuple(None if slot.tensor is None else output.astype(x.dtype) for slot, output in given_outputs)
+
+
+def _times(desc: Any, number: int, steps: int) -> Iterable[int]:
+    """The steps of a direction in the order of execution; a backward one reaches short sequences at their last step."""
+    backward = number == 1 or desc.direction is RecurrentNetworkDirection.BACKWARD
+    return reversed(range(steps)) if backward else range(steps)
+
+
+@reference(descs.Rnn)
+def rnn(desc: descs.Rnn, x: Array, w: Array, r: Array, bias: Optional, hidden: Optional, lengths: Optional) -> Any:
+    """``H' = f(W X + R H + biases)``."""
+
+    def step(own: _Direction, now: Wide, states: States) -> States:
+        (f,), (before,) = own.functions, states
+        return (f(own.inputs(0, now) + own.products(0, before)),)
+
+    return _layer(desc, step, (x, w, r, bias), [hidden], lengths)
+
+
+@reference(descs.Lstm)
+def lstm(desc: descs.Lstm, x: Array, w: Array, r: Array, *optional: Optional) -> Any:
+    """Gates i, o, f, c; the output gate's peephole looks at the new cell state."""
+    bias, hidden, cell, lengths, peephole = optional
+    weights = np.zeros((1, 1, r.shape[1], 3 * r.shape[3])) if peephole is None else _wide(peephole)
+    bound = np.float64(np.float32(desc.clip_threshold)) if desc.use_clip_threshold else np.inf
+
+    def step(own: _Direction, now: Wide, states: States) -> States:
+        (f, g, h), (before, memory) = own.functions, states
+        of_input, of_output, of_forget = np.split(weights[0, 0, own.number], 3)
+
+        def gate(which: int, function: Callable[[Wide], Wide], seen: Wide) -> Wide:
+            total = own.inputs(which, now) + own.products(which, before) + seen
+            return function(np.maximum(np.minimum(total, bound), -bound))
+
+        write = gate(0, f, of_input * memory)
+        forget = 1 - write if desc.couple_input_forget else gate(2, f, of_forget * memory)
+        after = forget * memory + write * gate(3, g, np.zeros_like(memory))
+        return gate(1, f, of_output * after) * h(after), after
+
+    return _layer(desc, step, (x, w, r, bias), [hidden, cell], lengths)
+
+
+@reference(descs.Gru)
+def gru(desc: descs.Gru, x: Array, w: Array, r: Array, bias: Optional, hidden: Optional, lengths: Optional) -> Any:
+    """Gates z, r, h; LinearBeforeReset says whether the reset gate scales the product or the hidden state in it."""
+
+    def step(own: _Direction, now: Wide, states: States) -> States:
+        (f, g), (before,) = own.functions, states
+        update, reset = (f(own.inputs(gate, now) + own.products(gate, before)) for gate in (0, 1))
+        product = reset * own.products(2, before) if desc.linear_before_reset else own.products(2, reset * before)
+        return ((1 - update) * g(own.inputs(2, now) + product) + update * before,)
+
+    return _layer(desc, step, (x, w, r, bias), [hidden], lengths)

@@ -1,0 +1,185 @@
+"""Resampling axis by axis: coordinates in float32, weights and sums in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import descs
+from dmlgpu.enums import AxisDirection, InterpolationMode
+from dmlgpu.reference.registry import reference
+
+Array = NDArray[Any]
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One dimension: elements of the input and of the output, and the numbers that place the latter on the former."""
+
+    size: int
+    count: int
+    scale: float
+    input_offset: float = 0.5
+    output_offset: float = -0.5
+
+    def coordinates(self) -> Array:
+        """Of every output element; each step rounded to float32."""
+        scale, before, after = map(np.float32, (self.scale, self.output_offset, self.input_offset))
+        return np.asarray((np.arange(self.count).astype(np.float32) - before) / scale - after)
+
+
+Taps: TypeAlias = Iterator[tuple[Array, Array]]
+"""Elements of the input with their weights, one of each per output element of an axis."""
+
+Taking: TypeAlias = Callable[[_Axis], Taps]
+"""Which elements an axis takes."""
+
+
+def _axes(desc: Any, sizes: Sizes, counts: Sizes) -> list[_Axis]:
+    """The dimensions of a description; pixel centres where it names no offsets."""
+    names = [name for name in ("scales", "input_pixel_offsets", "output_pixel_offsets") if hasattr(desc, name)]
+    return [_Axis(*numbers) for numbers in zip(sizes, counts, *(getattr(desc, name) for name in names), strict=True)]
+
+
+# ---- what an axis takes
+
+
+def _nearest(rounded: Callable[[Array], Array]) -> Taking:
+    def taps(axis: _Axis) -> Taps:
+        yield np.clip(rounded(axis.coordinates()), 0, axis.size - 1).astype(np.int64), np.ones(axis.count)
+
+    return taps
+
+
+def _half_up(x: Array) -> Array:
+    return np.asarray(np.floor(x.astype(np.float64) + 0.5))
+
+
+def _linear(axis: _Axis) -> Taps:
+    x = axis.coordinates().astype(np.float64)
+    low = np.floor(x)
+    share = x - low
+    for element, weight in ((low, 1 - share), (low + 1, share)):
+        yield np.clip(element, 0, axis.size - 1).astype(np.int64), weight
+
+
+def _antialiased(axis: _Axis) -> Taps:
+    """Under a triangle as wide as an output element; where that holds no element, the edge."""
+    reach = max(1.0, 1 / float(np.float32(axis.scale)))
+    x = np.clip(axis.coordinates().astype(np.float64), 0.5 - reach, axis.size - 1.5 + reach)
+    first = np.maximum(np.floor(x - reach), 0)
+    taps = []
+    for place in range(int(min(2 * reach, axis.size)) + 3):
+        element = first + place
+        weight = np.maximum(1 - np.abs(element - x) / reach, 0)
+        taps.append((np.minimum(element, axis.size - 1).astype(np.int64), np.where(element < axis.size, weight, 0)))
+    total = sum(weight for _, weight in taps)
+    yield from ((element, weight / total) for element, weight in taps)
+
+
+# ---- forward
+
+
+def _resampled(x: Array, axes: Sequence[_Axis], taking: Taking) -> Array:
+    """In float64, integers rounded half to even; what has no weight adds nothing."""
+    total = x.astype(np.float64)
+    for dimension, axis in enumerate(axes):
+        source = np.moveaxis(total, dimension, -1)
+        result = np.zeros((*source.shape[:-1], axis.count))
+        for elements, weights in taking(axis):
+            result += np.where(weights == 0, 0, source[..., elements] * weights)
+        total = np.moveaxis(result, -1, dimension)
+    return (total if x.dtype.kind == "f" else np.rint(total)).astype(x.dtype)
+
+
+def _moved(x: Array, axes: Sequence[_Axis], taking: Taking) -> Array:
+    """Elements as they are."""
+    for dimension, axis in enumerate(axes):
+        ((elements, _),) = taking(axis)
+        x = np.take(x, elements, dimension)
+    return x
+
+
+def _run(desc: Any, x: Array, nearest: Taking, smooth: Taking = _linear) -> Array:
+    axes = _axes(desc, x.shape, desc.output_tensor.sizes)
+    if desc.interpolation_mode == InterpolationMode.LINEAR:
+        return _resampled(x, axes, smooth)
+    return _moved(x, axes, nearest)
+
+
+def _directed(desc: Any) -> Taking:
+    """Nearest neighbour of the operators that name a direction."""
+    return _nearest(np.ceil if desc.rounding_direction == AxisDirection.INCREASING else np.floor)
+
+
+@reference(descs.Resample3)
+def resample3(desc: descs.Resample3, input_tensor: Array) -> Array:
+    """Nearest or linear, linear antialiased or not."""
+    return _run(desc, input_tensor, _directed(desc), _antialiased if desc.antialiased else _linear)
+
+
+@reference(descs.Resample2)
+def resample2(desc: descs.Resample2, input_tensor: Array) -> Array:
+    """Nearest or linear."""
+    return _run(desc, input_tensor, _directed(desc))
+
+
+@reference(descs.Resample1)
+def resample1(desc: descs.Resample1, input_tensor: Array) -> Array:
+    """Nearest, halves up, or linear."""
+    return _run(desc, input_tensor, _nearest(_half_up))
+
+
+@reference(descs.Resample)
+def resample(desc: descs.Resample, input_tensor: Array) -> Array:
+    """The same between pixel centres."""
+    return _run(desc, input_tensor, _nearest(_half_up))
+
+
+@reference(descs.Upsample2d)
+def upsample_2d(desc: descs.Upsample2d, input_tensor: Array) -> Array:
+    """Elements repeated, or linear between pixel centres."""
+    scales = (desc.scale_size.height, desc.scale_size.width)
+    if desc.interpolation_mode == InterpolationMode.NEAREST_NEIGHBOR:
+        return input_tensor.repeat(scales[0], -2).repeat(scales[1], -1)
+    lead = [_Axis(size, size, 1) for size in input_tensor.shape[:-2]]
+    plane = [_Axis(size, size * scale, scale) for size, scale in zip(input_tensor.shape[-2:], scales, strict=True)]
+    return _resampled(input_tensor, lead + plane, _linear)
+
+
+# ---- gradients
+
+
+def _added(gradient: Array, axes: Sequence[_Axis], taking: Taking) -> Array:
+    """Every output element's gradient, times its weights, added to the elements that it took."""
+    total = gradient.astype(np.float64)
+    for dimension, axis in enumerate(axes):
+        source = np.moveaxis(total, dimension, 0)
+        result = np.zeros((axis.size, *source.shape[1:]))
+        for elements, weights in taking(axis):
+            column = weights.reshape(-1, *(1,) * (source.ndim - 1))
+            np.add.at(result, elements, np.where(column == 0, 0, source * column))
+        total = np.moveaxis(result, 0, dimension)
+    return total.astype(gradient.dtype)
+
+
+def _backwards(desc: Any, gradient: Array, nearest: Taking) -> Array:
+    axes = _axes(desc, desc.output_gradient_tensor.sizes, gradient.shape)
+    return _added(gradient, axes, _linear if desc.interpolation_mode == InterpolationMode.LINEAR else nearest)
+
+
+@reference(descs.ResampleGrad1)
+def resample_grad1(desc: descs.ResampleGrad1, input_gradient_tensor: Array) -> Array:
+    """The gradient of RESAMPLE2."""
+    return _backwards(desc, input_gradient_tensor, _directed(desc))
+
+
+@reference(descs.ResampleGrad)
+def resample_grad(desc: descs.ResampleGrad, input_gradient_tensor: Array) -> Array:
+    """The gradient of RESAMPLE1."""
+    return _backwards(desc, input_gradient_tensor, _nearest(_half_up))

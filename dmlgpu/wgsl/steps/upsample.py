@@ -1,0 +1,66 @@
+"""Upsample: whole units between the elements of a unit and their neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dmlgpu.kernels.grid import item_launch
+from dmlgpu.kernels.upsampling import LANES, Pattern, Tap, Upsample
+from dmlgpu.kernels.walk import choose_walk
+from dmlgpu.plan import Tensor, View
+from dmlgpu.target import Target
+from dmlgpu.wgsl import templates
+from dmlgpu.wgsl.builder import Builder
+from dmlgpu.wgsl.expressions import f32_literal
+from dmlgpu.wgsl.steps.step import Rendered, render_step
+from dmlgpu.wgsl.types import LANE_NAMES, raw_lane, raw_unit
+
+
+@render_step.register
+def _upsample(step: Upsample, builder: Builder, target: Target) -> Rendered:
+    items = replace(step.output, sizes=step.units.sizes)
+    walk = choose_walk(items)
+    launch = item_launch(walk.count, target)
+    store, values = builder.store(step.output, words=True)
+    text = store + builder.load("units", step.units, words=True) + builder.load("source", step.source, words=True)
+    text += templates.render(
+        "schedules/upsample",
+        walk=walk,
+        launch=launch,
+        columns=step.columns,
+        rows=step.rows,
+        lanes=LANES,
+        is_raw=step.units.view is View.RAW,
+        across=_units(step.columns, step.units),
+        down=_rows(step.rows),
+        **values,
+    )
+    return Rendered(text, launch, (step.output, step.units, step.source), LANES)
+
+
+def _units(pattern: Pattern, units: Tensor) -> list[str]:
+    """The units that lie between the elements of a unit and their neighbours."""
+    bits, is_raw = units.data_type.bits, units.view is View.RAW
+    middle = [
+        raw_lane("middle", n, bits, units.unit_bits) if is_raw else f"middle.{LANE_NAMES[n]}" for n in range(LANES)
+    ]
+    names = ["left", *middle, "right"]
+    numbers = (divmod(number, pattern.factor) for number in range(LANES * pattern.factor))
+    made = [_between(pattern.taps[place], names[element : element + 3]) for element, place in numbers]
+    runs = [made[first : first + LANES] for first in range(0, len(made), LANES)]
+    return [raw_unit(run, bits) if is_raw else f"vec4<f32>({', '.join(run)})" for run in runs]
+
+
+def _rows(pattern: Pattern | None) -> list[str]:
+    """What becomes of a unit of every row that lies between a row and its neighbours."""
+    taps = (Tap(0, 0.0),) if pattern is None else pattern.taps
+    return [_between(tap, [f"row{place}[unit]" for place in range(3)]) for tap in taps]
+
+
+def _between(tap: Tap, names: Sequence[str]) -> str:
+    """The expression of an output element; the names are those of the input element before, its own, the one behind."""
+    low = names[1 + tap.low]
+    if not tap.share:
+        return low
+    return f"{f32_literal(1 - tap.share)} * {low} + {f32_literal(tap.share)} * {names[2 + tap.low]}"

@@ -1,0 +1,19 @@
+// A row of a transform applied to numbers in variables: the sum of its terms.
+{% macro combine(row, prefix, suffix="") %}{% for place, factor in row %}{{ " + " if not loop.first else "" }}{{ factor }}{{ prefix }}{{ place }}{{ suffix }}{% endfor %}{% endmacro %}
+{% macro both_ways(rows, columns) %}
+    # for row in rows
+    # set down = loop.index0
+    # for column in range(columns)
+    let half{{ down }}_{{ column }} = {{ combine(row, "given", "_" ~ column) }};
+    # endfor
+    # endfor
+{% endmacro %}
+{% macro all(rows) %}
+    return array<tile_s, {{ rows|length ** 2 }}>(
+    # for down in range(rows|length)
+    # for row in rows
+        {{ combine(row, "half" ~ down ~ "_") }},
+    # endfor
+    # endfor
+    );
+{% endmacro %}

@@ -1,0 +1,66 @@
+// CONVOLUTION, depth-wise: output[n, g, o, position..] = sum over place.. of input[n, g, 0, seen..] * taps[g, o, 0, place..] for a tile of
+// positions. Places before the input wrap around to large numbers, so that one comparison finds both ends; there 0 is seen.
+{% import "convolution/seen" as seen with context %}
+{% set row_at = spatial + looped|length %}
+{% set column_at = row_at + 1 if down else row_at %}
+{% set rows = down.tile if down else 1 %}
+{% macro load_taps(row) %}
+    # for place in range(across.axis.size)
+    taps_place[{{ column_at }}] = {{ place }}u;
+    let tap{{ row }}_{{ place }} = taps_load(taps_place);
+    # endfor
+{% endmacro %}
+{% macro add(row, tap_row) %}
+    # for column in range(across.tile)
+    # for place in range(across.axis.size)
+    sum{{ row }}_{{ column }} += {{ across.name(across.element(column, place)) }} * tap{{ tap_row }}_{{ place }};
+    # endfor
+    # endfor
+{% endmacro %}
+fn tile(at: output_at) -> array<tile_s, {{ rows * across.tile }}> {
+    var source: input_at;
+    source[0] = at[0];
+    source[1] = at[1];
+    source[{{ channel }}] = 0u;
+    var taps_place: taps_at;
+    taps_place[0] = at[1];
+    taps_place[1] = at[{{ channel }}];
+    taps_place[{{ channel }}] = 0u;
+    let first_column = at[{{ column_at }}]{% if across.axis.stride != across.lanes %} * {{ across.axis.stride }}u{% if across.lanes > 1 %} / {{ across.lanes }}u{% endif %}{% endif %};
+    # for row in range(rows)
+    # for column in range(across.tile)
+    var sum{{ row }}_{{ column }} = tile_s();
+    # endfor
+    # endfor
+    # for axis in looped
+    # set number, here = loop.index0, spatial + loop.index0
+    for (var place{{ number }} = 0u; place{{ number }} < {{ axis.size }}u; place{{ number }}++) {
+    taps_place[{{ here }}] = place{{ number }};
+    source[{{ here }}] = at[{{ here }}] * {{ axis.stride }}u + place{{ number }} * {{ axis.dilation }}u - {{ axis.start % 2 ** 32 }}u;
+    let {{ inside[number] }} = source[{{ here }}] < {{ axis.spatial }}u;
+    # endfor
+    # if down
+    # for place in range(down.axis.size)
+    taps_place[{{ row_at }}] = {{ place }}u;
+{{ load_taps(place) }}
+    # endfor
+    # for element in down.seen
+    {
+    source[{{ row_at }}] = at[{{ row_at }}] * {{ down.axis.stride }}u + {{ (element - down.axis.start) % 2 ** 32 }}u;
+    # set checks = ["source[" ~ row_at ~ "] < " ~ down.axis.spatial ~ "u"] if down.is_checked(element - down.axis.start) else []
+{{ seen.read(across, column_at, inside|list + checks) }}
+    # for row, place in down.uses(element)
+{{ add(row, place) }}
+    # endfor
+    }
+    # endfor
+    # else
+{{ load_taps(0) }}
+{{ seen.read(across, column_at, inside) }}
+{{ add(0, 0) }}
+    # endif
+    # for axis in looped
+    }
+    # endfor
+    return array<tile_s, {{ rows * across.tile }}>({% for row in range(rows) %}{% for column in range(across.tile) %}sum{{ row }}_{{ column }}{% if not loop.last %}, {% endif %}{% endfor %}{% if not loop.last %}, {% endif %}{% endfor %});
+}

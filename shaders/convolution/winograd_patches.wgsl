@@ -1,0 +1,22 @@
+// CONVOLUTION, Winograd: Bt patch B of one patch and channel. Patches beyond the last are padding, and a copy of it.
+{% import "convolution/seen" as seen with context %}
+{% import "convolution/combine" as transform with context %}
+fn tile(at: output_at) -> array<tile_s, {{ rows|length ** 2 }}> {
+    let number = min(at[3], {{ count - 1 }}u);
+    let first_row = (number / {{ tiles[1] }}u) % {{ tiles[0] }}u * {{ down.tile }}u;
+    let first_column = number % {{ tiles[1] }}u * {{ across.step }}u;
+    var source: input_at;
+    source[0] = number / {{ tiles[0] * tiles[1] }}u;
+    source[1] = at[1];
+    source[2] = at[2];
+    # for row in down.seen
+    source[3] = first_row + {{ (row - down.axis.start) % 2 ** 32 }}u;
+    # set checks = ["source[3] < " ~ down.axis.spatial ~ "u"] if down.is_checked(row - down.axis.start) else []
+{{ seen.read(across, 4, checks, "row" ~ row ~ "_") }}
+    # for column in across.seen
+    let given{{ row }}_{{ column }} = row{{ row }}_{{ across.name(column) }};
+    # endfor
+    # endfor
+{{ transform.both_ways(rows, rows|length) }}
+{{ transform.all(rows) }}
+}

@@ -1,0 +1,13 @@
+// Per axis: where an output coordinate lies on the input, (number - output offset) / scale - input offset, each step rounded to
+// f32, by all adapters alike.
+# for axis in axes
+fn coordinate{{ loop.index0 }}(number: u32) -> f32 {
+    let moved = u32_to_f32(number) - bitcast<f32>({{ axis.output_offset_bits }}u);
+    # if axis.inverse_bits
+    let scaled = moved * bitcast<f32>({{ axis.inverse_bits }}u); // a power of two: exact
+    # else
+    let scaled = divide_f32(moved, bitcast<f32>({{ axis.scale_bits }}u));
+    # endif
+    return scaled - bitcast<f32>({{ axis.input_offset_bits }}u);
+}
+# endfor

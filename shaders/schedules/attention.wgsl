@@ -1,0 +1,62 @@
+// ATTENTION: a workgroup takes {{ tile.down * tile.rows }} rows of queries and goes through the keys, {{ tile.block }} at a time. Each of its {{ tile.across }} x {{ tile.down }}
+// invocations computes {{ tile.rows }} x {{ tile.key_units }} units of four scores of a block, and then {{ tile.units }} units of four columns of the weighted sum of its values.
+// (The end of a block is opaque: some compilers unroll loops of known length, for half a minute.)
+{% import "schedules/attention_macros" as attention with context %}
+alias sum_t = vec4<f32>;
+alias rows_t = {{ rows_t }};
+const LOWEST = -3.4028235e38f;
+var<workgroup> tops: array<rows_t, {{ tile.workgroup * vectors }}>;
+var<workgroup> weights: array<rows_t, {{ tile.down * tile.block * vectors }}>;
+fn weight_of(x: f32) -> f32 { // at most 0, or NaN
+    let size = bitcast<u32>(x) & 0x7fffffffu;
+    return select(select(exp_normal(max(x, -87.0)), 0.0, size > 0x42ae0000u), x, size > 0x7f800000u);
+}
+fn exp_rows(x: rows_t) -> rows_t {
+    return rows_t({% for part in row_parts %}weight_of(x{{ part }}){{ ", " if not loop.last }}{% endfor %});
+}
+@compute @workgroup_size({{ launch.workgroup }})
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+    let number = group.x + group.y * {{ launch.grid[0] }}u;
+    if (number >= {{ launch.total }}u) { return; }
+    let column_tile = number % {{ across }}u;
+    let row_tile = (number / {{ across }}u) % {{ down }}u;
+    let rest = number / {{ across * down }}u;
+    let part = rest / {{ batches }}u;
+    let batch = rest % {{ batches }}u;
+    let lane = me % {{ tile.across }}u;
+    let line = me / {{ tile.across }}u;
+    let row = (row_tile * {{ tile.down }}u + line) * {{ tile.rows }}u;
+    let column = column_tile * {{ tile.across * tile.units }}u + lane;
+    let first_top = line * {{ tile.across * vectors }}u;
+    let first_weight = line * {{ tile.block * vectors }}u;
+    # for vector in range(vectors)
+    let query_starts{{ vector }} = query_starts(batch, row / {{ width }}u + {{ vector }}u);
+    # endfor
+    # for row in range(tile.rows)
+    # if causal
+    let visible{{ row }} = visible_load(visible_place(batch, min(row + {{ row }}u, {{ rows - 1 }}u)));
+    # endif
+    # for unit in range(tile.units)
+    var total{{ row }}_{{ unit }} = sum_t();
+    # endfor
+    # endfor
+    # for vector in range(vectors)
+    var top{{ vector }} = rows_t(LOWEST);
+    var mass{{ vector }} = rows_t();
+    # endfor
+    let first = part * {{ share }}u;
+    # if causal
+    let last = min(min(first + {{ share }}u, {{ keys }}u), visible_load(visible_place(batch, {{ rows - 1 }}u)));
+    # else
+    let last = min(first + {{ share }}u, {{ keys }}u);
+    # endif
+    for (var start = first; start < last; start += {{ tile.block }}u) {
+{{ attention.scores() }}
+{{ attention.new_tops() }}
+{{ attention.weigh() }}
+        let count = min(last - start, {{ tile.block }}u) + params.zero;
+{{ attention.sum_values() }}
+    }
+{{ attention.masses() }}
+{{ attention.keep_all() }}
+}

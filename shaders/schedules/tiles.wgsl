@@ -1,0 +1,44 @@
+// TILES: an invocation computes {{ step.count }} elements of the output, {{ step.tile|join(" x ") }}, that share what they read.
+{% include "schedules/locate" %}
+{% if unit_bits < 32 %}
+{% include "schedules/exchange" %}
+{% endif %}
+alias tile_s = {{ tile_s }};
+fn keep(at: output_at, product: product_t) {
+    # for dimension, size in step.edges
+    if (at[{{ dimension }}] >= {{ size }}u) { return; }
+    # endfor
+    # if unit_bits < 32
+    exchange(output_unit(at), output_bits(finish(at, product)));
+    # else
+    buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(finish(at, product));
+    # endif
+}
+@compute @workgroup_size({{ launch.workgroup }})
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
+    if (number >= {{ launch.total }}u) { return; }
+    var which: output_at;
+    if (!locate(number, &which)) { return; }
+    var first = which;
+    # for size in step.tile
+    # if size > 1
+    first[{{ loop.index0 }}] = which[{{ loop.index0 }}] * {{ size }}u;
+    # endif
+    # endfor
+    let numbers = tile(first);
+    var at = which;
+    # for place in step.places()
+    # set unit = loop.index0
+    # for units in step.units
+    # if units > 1
+    at[{{ loop.index0 }}] = which[{{ loop.index0 }}] * {{ units }}u + {{ place[loop.index0] }}u;
+    # endif
+    # endfor
+    # if lanes == 1
+    keep(at, numbers[{{ unit }}]);
+    # else
+    keep(at, product_t({% for lane in range(lanes) %}numbers[{{ unit * lanes + lane }}]{% if not loop.last %}, {% endif %}{% endfor %}));
+    # endif
+    # endfor
+}

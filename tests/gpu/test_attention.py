@@ -1,0 +1,165 @@
+"""Attention in the tiles of every profile, at and beside their sizes, in parts, and on a cache in the outputs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmlgpu import Device, descs, operators, wgsl
+from dmlgpu.device.binding import BufferBinding
+from dmlgpu.enums import DataType
+from dmlgpu.enums import MultiheadAttentionMaskType as MaskType
+from dmlgpu.gpu import GpuBackend
+from dmlgpu.kernels.attention import Attend
+from dmlgpu.schema import operator
+from dmlgpu.target import AdapterInfo, Profile, Target
+from dmlgpu.tensor import TensorDesc
+from tests.gpu.descriptions import run_desc
+from tests.gpu.fusion import exact
+
+F32, F16 = DataType.FLOAT32, DataType.FLOAT16
+PROFILES = [Profile.CPU, Profile.DISCRETE]
+TENSORS = [field.python_name for field in operator("MULTIHEAD_ATTENTION1").tensor_fields]
+
+Shape = tuple[int, int, int, int, int, int, DataType]
+
+# batch, queries, keys, heads, heads of keys, size, type: at tiles' sizes, one off, of few rows, in parts
+SHAPES: dict[str, Shape] = {
+    "whole tiles": (1, 64, 128, 2, 2, 64, F32),
+    "near misses": (2, 33, 65, 3, 1, 17, F32),
+    "halves": (1, 40, 70, 2, 2, 36, F16),
+    "one query": (1, 1, 2500, 4, 2, 16, F32),
+    "wide heads": (1, 9, 20, 1, 1, 300, F32),
+}
+
+
+def attention(*shape: Any, **fields: Any) -> descs.MultiheadAttention1:
+    batch, queries, keys, heads, shared, size, data_type = shape
+    tensors: dict[str, Any] = dict.fromkeys(TENSORS)
+    tensors |= {
+        "query_tensor": TensorDesc(data_type, (batch, queries, heads * size)),
+        "key_tensor": TensorDesc(data_type, (batch, keys, shared * size)),
+        "value_tensor": TensorDesc(data_type, (batch, keys, shared * size)),
+        "output_tensor": TensorDesc(data_type, (batch, queries, heads * size)),
+    }
+    attributes = {"scale": 1 / math.sqrt(size), "mask_filter_value": -10000.0, "mask_type": MaskType.NONE}
+    counts = {"query_head_count": heads, "key_value_head_count": shared}
+    return descs.MultiheadAttention1(**tensors | attributes | counts | fields)
+
+
+def contents(desc: descs.MultiheadAttention1) -> list[Any]:
+    rng = np.random.default_rng(1)
+    tensors = (slot.tensor for slot in desc.inputs if slot.tensor is not None)
+    return [rng.standard_normal(tensor.sizes).astype(tensor.data_type.numpy) for tensor in tensors]
+
+
+def formula(desc: descs.MultiheadAttention1, query: Any, keys: Any, values: Any) -> Any:
+    """softmax(query x keys^T * scale) x values, for each head."""
+    heads, shared = desc.query_head_count, desc.key_value_head_count
+
+    def by_head(array: Any, count: int) -> Any:
+        return array.astype(np.float64).reshape(*array.shape[:2], count, -1).swapaxes(1, 2)
+
+    q, k, v = by_head(query, heads), *(by_head(array, shared).repeat(heads // shared, 1) for array in (keys, values))
+    weights = np.exp(q @ k.swapaxes(-1, -2) * desc.scale)
+    result = (weights / weights.sum(-1, keepdims=True)) @ v
+    return result.swapaxes(1, 2).reshape(desc.output_tensor.sizes)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", SHAPES)
+def test_attention_by_every_tile(backend: GpuBackend, name: str, profile: Profile) -> None:
+    desc = attention(*SHAPES[name])
+    arrays = contents(desc)
+    (got,) = run_desc(backend, desc, arrays, replace(exact(backend), profile=profile))
+    error = 2e-3 if desc.output_tensor.data_type is F16 else 2e-6
+    np.testing.assert_allclose(got.astype(np.float64), formula(desc, *arrays), rtol=error, atol=error)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_one_query_takes_its_keys_in_parts(profile: Profile) -> None:
+    plan = operators.lower(attention(*SHAPES["one query"]), Target("any", profile))
+    (step,) = (step for step in plan.steps if isinstance(step, Attend))
+    assert step.parts > 1
+
+
+def test_many_keys_stay_below_the_limit_on_iterations(backend: GpuBackend) -> None:
+    """A value that counts: all scores are 0, so that each row is the mean of all values."""
+    desc = attention(1, 2, 70_001, 1, 1, 4, F32)
+    query, keys = np.zeros((1, 2, 4), np.float32), np.ones((1, 70_001, 4), np.float32)
+    values = np.repeat(np.arange(70_001, dtype=np.float32) % 7, 4).reshape(1, 70_001, 4)
+    (got,) = run_desc(backend, desc, [query, keys, values], exact(backend))
+    np.testing.assert_allclose(got, np.full((1, 2, 4), values[0, :, 0].mean(dtype=np.float64)), rtol=1e-6)
+
+
+def test_temporary_tensors_of_4096_queries_and_keys_take_a_few_mebibytes(backend: GpuBackend) -> None:
+    program = wgsl.program(attention(1, 4096, 4096, 1, 1, 64, F32), backend.target)
+    assert program.temporary_size <= 4 << 20
+
+
+def test_a_cache_that_the_outputs_hold_keeps_its_past_rows(adapter: AdapterInfo) -> None:
+    """Lengths of 2 and 0 past rows; what lies behind the new rows is NaN, and of no account."""
+    capacity, size = 6, 4
+    sizes = (2, 1, capacity, size)
+    shape: Shape = (2, 2, 2, 1, 1, size, F32)
+    desc = attention(
+        *shape,
+        past_sequence_lengths_tensor=TensorDesc(DataType.INT32, (2,)),
+        output_present_key_tensor=TensorDesc(F32, sizes),
+        output_present_value_tensor=TensorDesc(F32, sizes),
+    )
+    rng = np.random.default_rng(2)
+    past = [2, 0]
+    before = [rng.standard_normal(sizes).astype(np.float32) for _ in range(2)]
+    for cache in before:
+        for sequence, length in enumerate(past):
+            cache[sequence, :, length:] = np.nan
+    new = [rng.standard_normal((2, 2, size)).astype(np.float32) for _ in range(3)]
+    output, *caches = _run_on_cache(adapter, desc, [*new, np.array(past, np.int32)], before)
+    for sequence, length in enumerate(past):
+        for cache, old, rows in zip(caches, before, new[1:], strict=True):
+            np.testing.assert_array_equal(cache[sequence, 0, :length], old[sequence, 0, :length])
+            np.testing.assert_array_equal(cache[sequence, 0, length : length + 2], rows[sequence])
+            np.testing.assert_array_equal(cache[sequence, 0, length + 2 :], old[sequence, 0, length + 2 :])
+        for row in range(2):
+            seen = [cache[sequence, 0, : length + row + 1].astype(np.float64) for cache in caches]
+            weights = np.exp(seen[0] @ new[0][sequence, row] * desc.scale)
+            want = weights @ seen[1] / weights.sum()
+            np.testing.assert_allclose(output[sequence, row], want, rtol=2e-6, atol=2e-6)
+
+
+def _run_on_cache(
+    adapter: AdapterInfo, desc: descs.MultiheadAttention1, arrays: list[Any], before: list[Any]
+) -> list[Any]:
+    """All outputs, the present ones starting with these contents."""
+    device = Device(adapter)
+    compiled = device.compile_operator(device.create_operator(desc))
+    given = iter(arrays)
+    inputs = [None if slot.tensor is None else _buffer(device, slot.tensor, next(given)) for slot in desc.inputs]
+    output = device.create_buffer(desc.output_tensor.byte_size)
+    tensors = [slot.tensor for slot in desc.outputs if slot.tensor is not None]
+    outputs = [output, *(_buffer(device, t, a) for t, a in zip(tensors[1:], before, strict=True))]
+    table = device.create_binding_table(compiled)
+    table.bind_inputs([None if buffer is None else BufferBinding(buffer) for buffer in inputs])
+    table.bind_outputs([BufferBinding(buffer) for buffer in outputs])
+    size = compiled.binding_properties.temporary_resource_size
+    table.bind_temporary_resource(device.create_buffer(size) if size else None)
+    initializer = device.create_operator_initializer([compiled])
+    commands, recorder = device.create_command_list(), device.create_command_recorder()
+    recorder.record_dispatch(commands, initializer, device.create_binding_table(initializer))
+    recorder.record_dispatch(commands, compiled, table)
+    commands.close()
+    device.queue.execute([commands])
+    results = [tensor.decode(buffer.read()) for tensor, buffer in zip(tensors, outputs, strict=True)]
+    device.remove()
+    return results
+
+
+def _buffer(device: Device, tensor: TensorDesc, array: Any) -> Any:
+    buffer = device.create_buffer(tensor.byte_size)
+    buffer.write(tensor.encode(array))
+    return buffer

@@ -1,0 +1,95 @@
+"""Resampling: the same elements on every adapter, whole factors in whole units, sums of any length."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dmlgpu import descs, reference, wgsl
+from dmlgpu.enums import AxisDirection, DataType, InterpolationMode
+from dmlgpu.gpu import GpuBackend
+from dmlgpu.tensor import TensorDesc
+from tests.gpu.descriptions import run_desc
+from tests.gpu.fusion import exact
+
+FLOAT, HALF, BYTE = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8
+LINEAR, NEAREST = InterpolationMode.LINEAR, InterpolationMode.NEAREST_NEIGHBOR
+CENTERS, CORNERS = (0.5, -0.5), (0.0, 0.0)
+COUNT = 20_000
+
+
+def resample3(
+    tensors: tuple[TensorDesc, TensorDesc],
+    scales: tuple[float, ...],
+    mode: InterpolationMode,
+    offsets: tuple[float, float] = CENTERS,
+    *,
+    antialiased: bool = False,
+) -> descs.Resample3:
+    """RESAMPLE3, rounding down."""
+    return descs.Resample3(
+        input_tensor=tensors[0],
+        output_tensor=tensors[1],
+        interpolation_mode=mode,
+        rounding_direction=AxisDirection.DECREASING,
+        scales=scales,
+        input_pixel_offsets=(offsets[0],) * len(scales),
+        output_pixel_offsets=(offsets[1],) * len(scales),
+        antialiased=antialiased,
+    )
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.7, 1 / 3, 1.1, 5 / 3])
+@pytest.mark.parametrize("offsets", [CENTERS, CORNERS])
+def test_every_adapter_finds_the_same_elements(backend: GpuBackend, scale: float, offsets: tuple[float, float]) -> None:
+    """Quotients at and next to whole numbers, where a division that is not rounded correctly takes another element."""
+    numbers = np.arange(int(COUNT / scale) + 1, dtype=np.float32)
+    tensors = TensorDesc(FLOAT, numbers.shape), TensorDesc(FLOAT, (COUNT,))
+    (got,) = run_desc(backend, resample3(tensors, (scale,), NEAREST, offsets), [numbers], exact(backend))
+    x = (np.arange(COUNT, dtype=np.float32) - np.float32(offsets[1])) / np.float32(scale) - np.float32(offsets[0])
+    np.testing.assert_array_equal(got, np.clip(np.floor(x), 0, len(numbers) - 1))
+
+
+@pytest.mark.parametrize("factors", [(4.0, 2.0), (1.0, 4.0)])
+@pytest.mark.parametrize(("mode", "data_type"), [(LINEAR, FLOAT), (LINEAR, HALF), (NEAREST, HALF), (NEAREST, BYTE)])
+@pytest.mark.parametrize("offsets", [CENTERS, CORNERS])
+def test_whole_factors_are_written_in_whole_units(
+    backend: GpuBackend,
+    factors: tuple[float, float],
+    mode: InterpolationMode,
+    data_type: DataType,
+    offsets: tuple[float, float],
+) -> None:
+    sizes, scales = (2, 5, 12), (1.0, *factors)
+    counts = tuple(int(size * scale) for size, scale in zip(sizes, scales, strict=True))
+    desc = resample3((TensorDesc(data_type, sizes), TensorDesc(data_type, counts)), scales, mode, offsets)
+    (kernel,) = wgsl.program(desc, exact(backend)).kernels
+    assert kernel.label == "resample3 upsample x4"
+    x = np.random.default_rng(1).integers(0, 100, sizes).astype(data_type.numpy)
+    (expected,) = reference.evaluate(desc, (x,))
+    (got,) = run_desc(backend, desc, [x], exact(backend))
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("mode", [LINEAR, NEAREST])
+def test_the_gradient_of_an_edge_that_all_of_a_long_output_used(backend: GpuBackend, mode: InterpolationMode) -> None:
+    desc = descs.ResampleGrad1(
+        input_gradient_tensor=TensorDesc(FLOAT, (300_000,)),
+        output_gradient_tensor=TensorDesc(FLOAT, (2,)),
+        interpolation_mode=mode,
+        rounding_direction=AxisDirection.DECREASING,
+        scales=(1.0,),
+        input_pixel_offsets=(299_998.0,),
+        output_pixel_offsets=(0.0,),
+    )
+    (got,) = run_desc(backend, desc, [np.ones(300_000, np.float32)], exact(backend))
+    assert got.tolist() == [299_999, 1]
+
+
+def test_antialiasing_over_a_long_input(backend: GpuBackend) -> None:
+    tensors = TensorDesc(FLOAT, (300_000,)), TensorDesc(FLOAT, (3,))
+    desc = resample3(tensors, (1e-5,), LINEAR, antialiased=True)
+    x = np.random.default_rng(1).random(300_000, np.float32)
+    (expected,) = reference.evaluate(desc, (x,))
+    (got,) = run_desc(backend, desc, [x], exact(backend))
+    np.testing.assert_allclose(got, expected, 1e-5)

@@ -1,0 +1,247 @@
+"""Depth-wise and Winograd convolution: what fits, patches, tiles, transforms and plans, as data."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dmlgpu.enums import DataType
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.kernels.convolution import NAMES, Convolution, choose, convolution_steps
+from dmlgpu.kernels.depthwise import depthwise_fits, depthwise_steps
+from dmlgpu.kernels.gemm import Contract, Form
+from dmlgpu.kernels.patches import Patch, packed_patch
+from dmlgpu.kernels.tiles import Tiles, tiles, unchanged
+from dmlgpu.kernels.windows import Axis, windows_over
+from dmlgpu.kernels.winograd import TRANSFORMS, terms, winograd_fits, winograd_pays, winograd_steps
+from dmlgpu.plan import Binding, Body, Plan, Role, Tensor
+from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import packed_strides
+from dmlgpu.wgsl import render
+
+F32, F16, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32
+CPU, GPU = Target("CPU"), Target("GPU", Profile.DISCRETE)
+
+
+def tensor(role: Role, number: int, sizes: Sequence[int], data_type: DataType = F32) -> Tensor:
+    return Tensor(Binding(role, number), data_type, tuple(sizes), packed_strides(tuple(sizes)))
+
+
+def convolution(
+    spatial: Sequence[int],
+    window: Sequence[int],
+    *,
+    lead: tuple[int, int, int] = (1, 4, 1),
+    outputs: int = 1,
+    padding: int = 1,
+    stride: int = 1,
+    dilation: int = 1,
+    accumulator: DataType = F32,
+    owned: bool = False,
+) -> Convolution:
+    """``lead``: images, groups, channels of a group."""
+    each = {
+        name: [value] * len(spatial)
+        for name, value in {"strides": stride, "dilations": dilation, "start": padding, "end": padding}.items()
+    }
+    windows = windows_over(spatial, size=window, **each)
+    source = tensor(Role.INPUT, 0, (*lead, *spatial), accumulator)
+    filters = tensor(Role.INPUT, 1, (lead[1], outputs, lead[2], *window), accumulator)
+    return Convolution(source, filters, windows, accumulator, owned)
+
+
+def operands(given: Convolution) -> tuple[Convolution, Body, Tensor]:
+    sizes = given.output_sizes
+    return given, unchanged(given.accumulator, sizes), tensor(Role.OUTPUT, 0, sizes)
+
+
+# ---- patches
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize(
+    ("stride", "dilation", "size", "start"), [(1, 1, 3, 1), (2, 3, 2, 5), (4, 1, 7, -2), (1, 2, 1, 0)]
+)
+def test_a_patch_reads_what_its_windows_see(lanes: int, stride: int, dilation: int, size: int, start: int) -> None:
+    """Every position and place finds, by name, the element of the input that it sees."""
+    axis = Axis(32, 8, size, stride, dilation, start)
+    patch = Patch(axis, 4, lanes)
+    image = np.arange(1, axis.spatial + 1)
+    for first in (0, 4):
+        names = {}
+        for number, unit in enumerate(patch.units):
+            for lane in range(lanes):
+                place = (first // 4 * patch.step + unit) * lanes + lane
+                name = f"seen{number}.{'xyzw'[lane]}" if lanes > 1 else f"seen{number}"
+                names[name] = image[place] if 0 <= place < axis.spatial else 0
+        for position, place in itertools.product(range(4), range(size)):
+            at = (first + position) * stride + place * dilation - start
+            seen = image[at] if 0 <= at < axis.spatial else 0
+            assert names[patch.name(patch.element(position, place))] == seen
+
+
+def test_a_patch_knows_which_units_may_lie_beside_the_input() -> None:
+    patch = Patch(Axis(16, 16, 3, 1, 1, 1), 4, 4)
+    assert patch.units == (-1, 0, 1)
+    assert [patch.is_checked(unit) for unit in patch.units] == [True, False, True]
+    uneven = Patch(Axis(16, 14, 3, 1, 1, 0), 4, 4)
+    assert [(unit, uneven.is_checked(unit)) for unit in uneven.units] == [(0, False), (1, True)]
+
+
+def test_every_use_of_an_element_is_found_once() -> None:
+    patch = Patch(Axis(20, 9, 3, 2, 1, 1), 3)
+    uses = [use for element in patch.seen for use in patch.uses(element)]
+    assert sorted(uses) == list(itertools.product(range(3), range(3)))
+
+
+def test_a_patch_is_packed_only_where_tiles_begin_at_units() -> None:
+    source = tensor(Role.INPUT, 0, (1, 1, 1, 8, 16))
+    assert packed_patch(source, Axis(16, 16, 3, 1, 1, 1), 4)[1].lanes == 4
+    assert packed_patch(source, Axis(16, 16, 3, 1, 1, 1), 2)[1].lanes == 1
+    assert packed_patch(source, Axis(16, 8, 3, 2, 1, 1), 2)[1].lanes == 4
+    odd = tensor(Role.INPUT, 0, (1, 1, 1, 8, 15))
+    assert packed_patch(odd, Axis(15, 15, 3, 1, 1, 1), 4) == (odd, Patch(Axis(15, 15, 3, 1, 1, 1), 4))
+
+
+# ---- tiles
+
+
+def test_tiles_cover_every_element_once() -> None:
+    output = tensor(Role.OUTPUT, 0, (2, 5, 9))
+    step = tiles("tiles", Body("", F32, output.sizes), (1, 2, 4), unchanged(F32, output.sizes), output)
+    assert step.edges == ((1, 5), (2, 9))
+    assert step.walk.count == 2 * 3 * 3
+    inside = []
+    for which in itertools.product(range(2), range(3), range(3)):
+        for place in step.places():
+            at = tuple(w * units + p for w, units, p in zip(which, step.units, place, strict=True))
+            if all(at[dimension] < size for dimension, size in step.edges):
+                inside.append(at)
+    assert sorted(inside) == list(itertools.product(range(2), range(5), range(9)))
+
+
+def test_tiles_are_stored_in_units_where_memory_lets_them() -> None:
+    output = tensor(Role.OUTPUT, 0, (2, 6, 8))
+    step = tiles("tiles", Body("", F32, output.sizes), (1, 2, 8), unchanged(F32, output.sizes), output)
+    assert (step.output.lanes, step.units, step.edges) == (4, (1, 2, 2), ())
+    apart = replace(output, strides=(96, 16, 2))
+    assert tiles("tiles", step.body, (1, 2, 8), unchanged(F32, output.sizes), apart).output.lanes == 1
+
+
+# ---- depth-wise
+
+
+def test_depthwise_is_for_single_channels() -> None:
+    assert depthwise_fits(convolution((8, 8), (3, 3)), CPU)
+    assert not depthwise_fits(convolution((8, 8), (3, 3), lead=(1, 4, 2)), CPU)
+    assert depthwise_fits(convolution((40,), (32,)), CPU)
+    assert not depthwise_fits(convolution((40,), (33,)), CPU)
+    assert not depthwise_fits(convolution((300, 40), (300, 30), padding=10), replace(CPU, loop_limit=300))
+
+
+@pytest.mark.parametrize(
+    ("given", "target", "tile"),
+    [
+        pytest.param(convolution((56, 56), (3, 3)), CPU, (1, 1, 1, 4, 8), id="CPU"),
+        pytest.param(convolution((56, 56), (3, 3)), GPU, (1, 1, 1, 2, 4), id="GPU"),
+        pytest.param(convolution((7, 3), (3, 3)), CPU, (1, 1, 1, 4, 3), id="narrow"),
+        pytest.param(convolution((9, 9), (3, 3)), CPU, (1, 1, 1, 4, 4), id="the second unit nearly empty"),
+        pytest.param(convolution((32,), (3,)), CPU, (1, 1, 1, 8), id="one dimension"),
+        pytest.param(convolution((4, 8, 8), (3, 3, 3)), CPU, (1, 1, 1, 1, 4, 8), id="three dimensions"),
+        pytest.param(convolution((8, 8), (5, 5), padding=2), CPU, (1, 1, 1, 1, 8), id="fewer rows"),
+        pytest.param(convolution((20, 24), (11, 11), padding=5), CPU, (1, 1, 1, 1, 8), id="rows in a loop"),
+    ],
+)
+def test_depthwise_tiles(given: Convolution, target: Target, tile: tuple[int, ...]) -> None:
+    (step,) = depthwise_steps(*operands(given), target).steps
+    assert isinstance(step, Tiles)
+    assert step.tile == tile
+    (kernel,) = render(Plan("TEST", (step,)), target).kernels
+    assert kernel.label.startswith("test depthwise")
+
+
+# ---- Winograd
+
+
+@pytest.mark.parametrize("tile", TRANSFORMS)
+def test_the_transforms_filter(tile: int) -> None:
+    """Exactly, in rational numbers: At [(G g) * (Bt d)] is the correlation of any g and d."""
+    transforms = TRANSFORMS[tile]
+    rng = np.random.default_rng(1)
+    taps = [Fraction(int(n)) for n in rng.integers(-9, 10, 3)]
+    patch = [Fraction(int(n)) for n in rng.integers(-9, 10, tile + 2)]
+
+    def applied(matrix: Sequence[Sequence[Fraction]], values: Sequence[Fraction]) -> list[Fraction]:
+        return [sum((a * b for a, b in zip(row, values, strict=True)), Fraction(0)) for row in matrix]
+
+    pairs = zip(applied(transforms.filter, taps), applied(transforms.input, patch), strict=True)
+    got = applied(transforms.output, [a * b for a, b in pairs])
+    assert got == [sum(taps[k] * patch[position + k] for k in range(3)) for position in range(tile)]
+
+
+def test_terms_leave_out_zeros_and_ones() -> None:
+    assert terms([Fraction(1), Fraction(0), Fraction(-1), Fraction(1, 4)]) == ((0, ""), (2, "-"), (3, "0.25 * "))
+
+
+def test_winograd_is_for_dense_windows_of_3_x_3() -> None:
+    channels = (1, 1, 8)
+    assert winograd_fits(convolution((8, 8), (3, 3), lead=channels), CPU, 4)
+    for other in (
+        convolution((8, 8), (3, 2), lead=channels),
+        convolution((8, 8), (3, 3), lead=channels, stride=2),
+        convolution((8, 8), (3, 3), lead=channels, dilation=2),
+        convolution((8,), (3,), lead=channels),
+        convolution((8, 8), (3, 3), lead=channels, accumulator=I32),
+    ):
+        assert not winograd_fits(other, CPU, 4)
+    assert not winograd_fits(convolution((64, 64), (3, 3), lead=channels), replace(CPU, max_binding_size=1 << 18), 4)
+
+
+def test_winograd_pays_where_there_is_much_to_sum() -> None:
+    assert winograd_pays(convolution((56, 56), (3, 3), lead=(1, 1, 64), outputs=64), CPU, 4)
+    assert not winograd_pays(convolution((56, 56), (3, 3), lead=(1, 1, 3), outputs=64), CPU, 4)
+    assert not winograd_pays(convolution((4, 4), (3, 3), lead=(1, 1, 64), outputs=64), CPU, 4)
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_the_steps_of_winograd(owned: bool) -> None:
+    given = convolution((9, 13), (3, 3), lead=(2, 3, 5), outputs=6, owned=owned)
+    found = winograd_steps(*operands(given), CPU, 4, temporary=1)
+    labels = ["winograd filters", "winograd patches", "register", "winograd results"]
+    assert [step.label for step in (*found.initialization, *found.steps)] == labels
+    assert len(found.initialization) == owned
+    # 36 elements of 3 groups: 2 x 3 x 4 tiles; 6 outputs rounded up to 8
+    patches, results, filters = 4 * 36 * 3 * 5 * 24, 4 * 36 * 3 * 8 * 24, 4 * 36 * 3 * 5 * 8
+    assert found.temporaries == ((patches, results) if owned else (patches, results, filters))
+    assert found.persistents == ((filters,) if owned else ())
+    (product,) = (step for step in found.steps if isinstance(step, Contract))
+    assert (product.a.form, product.b.form, product.output.lanes) == (Form.ACROSS, Form.ACROSS, 4)
+    written = {step.output.binding for step in found.steps if isinstance(step, (Tiles, Contract))}
+    assert {binding.index for binding in written if binding.role is Role.TEMPORARY} == ({1, 2} if owned else {1, 2, 3})
+
+
+# ---- names
+
+
+def test_schedules_are_chosen_and_refused_by_name() -> None:
+    single, many = convolution((8, 8), (3, 3)), convolution((56, 56), (3, 3), lead=(1, 1, 64), outputs=64)
+    assert choose(single, CPU) == "depthwise"
+    assert choose(many, CPU) == "winograd-4"
+    assert choose(many, replace(CPU, schedule="implicit-gemm")) == "implicit-gemm"
+    with pytest.raises(InvalidArgument, match="'depthwise' does not fit"):
+        choose(many, replace(CPU, schedule="depthwise"))
+    with pytest.raises(InvalidArgument, match="no schedule 'fast'; there are implicit-gemm"):
+        choose(many, replace(CPU, schedule="fast"))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("small", "register", "shared"))])
+def test_every_named_schedule_plans(name: str) -> None:
+    given = convolution((8, 8), (3, 3), lead=(1, 2, 1))
+    found = convolution_steps(*operands(given), replace(CPU, schedule=name))
+    assert found.steps
+    assert render(Plan("TEST", found.steps, found.temporaries), CPU).kernels

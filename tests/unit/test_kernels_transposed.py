@@ -1,0 +1,61 @@
+"""Phases of transposed convolutions: together they see what the filter scatters, each pair once."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlgpu.kernels.transposed import phases
+from dmlgpu.kernels.windows import Axis
+
+AXES = st.builds(
+    Axis,
+    spatial=st.integers(1, 12),
+    positions=st.integers(1, 6),
+    size=st.integers(1, 6),
+    stride=st.integers(1, 6),
+    dilation=st.integers(1, 5),
+    start=st.integers(0, 9),
+)
+
+
+def scattered(axis):
+    """Elements of the output, of the input, places of the filter, as the definition has them."""
+    return {
+        (p * axis.stride + k * axis.dilation - axis.start, p, k)
+        for p in range(axis.positions)
+        for k in range(axis.size)
+        if 0 <= p * axis.stride + k * axis.dilation - axis.start < axis.spatial
+    }
+
+
+def gathered(part):
+    """The same as a phase has them."""
+    axis = part.axis
+    for m in range(axis.positions):
+        for j in range(axis.size):
+            p = m * axis.stride + j * axis.dilation - axis.start
+            if 0 <= p < axis.spatial:
+                yield part.first + m * part.stride, p, part.place + j * part.step
+
+
+@given(AXES)
+def test_phases_see_what_is_scattered(axis):
+    found = [triple for phase in phases((axis,)) for triple in gathered(phase.parts[0])]
+    assert sorted(found) == sorted(scattered(axis))
+
+
+@given(AXES)
+def test_phases_share_out_the_output(axis):
+    parts = [phase.parts[0] for phase in phases((axis,))]
+    elements = sorted(part.first + m * part.stride for part in parts for m in range(part.axis.positions))
+    assert elements == list(range(axis.spatial))
+    assert all(phase.is_empty == (phase.parts[0].axis.size == 0) for phase in phases((axis,)))
+
+
+def test_phases_of_two_dimensions_are_all_pairs():
+    axis = Axis(spatial=9, positions=4, size=3, stride=2, dilation=1, start=0)
+    assert [tuple(part.first for part in phase.parts) for phase in phases((axis, axis))] == [
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+    ]

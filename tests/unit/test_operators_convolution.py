@@ -1,0 +1,323 @@
+"""Convolutions: checks, and plans as data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from dmlgpu import InvalidDescription, TensorDesc, descs, operators, wgsl
+from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel, TensorFlags
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.kernels.gemm import Contract, Form
+from dmlgpu.kernels.sources import leaves, nodes
+from dmlgpu.plan import Binding, Body, Map, Plan, Role, Tensor
+from dmlgpu.target import Profile, Target
+
+F32, F16, U8, I8, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8, DataType.INT8, DataType.INT32
+FORWARD, BACKWARD = ConvolutionDirection.FORWARD, ConvolutionDirection.BACKWARD
+CPU, GPU = Target("CPU"), Target("GPU", Profile.DISCRETE)
+OWNED = TensorFlags.OWNED_BY_DML
+
+
+def convolution(**changes: Any) -> descs.Convolution:
+    """3 x 3, 16 to 32 channels, on 8 x 8."""
+    fields: dict[str, Any] = {
+        "input_tensor": TensorDesc(F32, (2, 16, 8, 8)),
+        "filter_tensor": TensorDesc(F32, (32, 16, 3, 3)),
+        "bias_tensor": None,
+        "output_tensor": TensorDesc(F32, (2, 32, 8, 8)),
+        "mode": ConvolutionMode.CROSS_CORRELATION,
+        "direction": FORWARD,
+        "strides": (1, 1),
+        "dilations": (1, 1),
+        "start_padding": (1, 1),
+        "end_padding": (1, 1),
+        "output_padding": (0, 0),
+        "group_count": 1,
+    }
+    return descs.Convolution(**fields | changes)
+
+
+def transposed(**changes: Any) -> descs.Convolution:
+    """3 x 3, 16 to 32 channels, 8 x 8 to 15 x 15."""
+    fields = {
+        "direction": BACKWARD,
+        "filter_tensor": TensorDesc(F32, (16, 32, 3, 3)),
+        "output_tensor": TensorDesc(F32, (2, 32, 15, 15)),
+        "strides": (2, 2),
+    }
+    return convolution(**fields | changes)
+
+
+def pointwise(**changes: Any) -> descs.Convolution:
+    """1 x 1, 16 to 32 channels, on 8 x 8."""
+    fields = {"filter_tensor": TensorDesc(F32, (32, 16, 1, 1)), "start_padding": (0, 0), "end_padding": (0, 0)}
+    return convolution(**fields | changes)
+
+
+def refusal(desc: Any, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> str:
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(desc, level)
+    return str(caught.value)
+
+
+# ---- checks
+
+
+def test_good_convolutions_are_accepted() -> None:
+    for desc in (convolution(), transposed(), pointwise()):
+        operators.check(desc)
+    operators.check(convolution(bias_tensor=TensorDesc(F32, (1, 32, 1, 1))))
+    operators.check(convolution(group_count=4, filter_tensor=TensorDesc(F32, (32, 4, 3, 3))))
+    operators.check(transposed(output_padding=(1, 0), output_tensor=TensorDesc(F32, (2, 32, 16, 15))))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"strides": (1, 0)}, "strides[1] must be at least 1, got 0"),
+        ({"dilations": (0, 1)}, "dilations[0] must be at least 1, got 0"),
+        ({"group_count": 3}, "group_count must be a divisor of the channels of input_tensor (16), got 3"),
+        ({"group_count": 0}, "group_count must be a divisor of the channels of input_tensor (16), got 0"),
+        (
+            {"filter_tensor": TensorDesc(F32, (32, 8, 3, 3))},
+            "filter_tensor.sizes[1] must be 16 (16 channels of input_tensor in 1 groups), got 8",
+        ),
+        (
+            {"group_count": 4, "filter_tensor": TensorDesc(F32, (30, 4, 3, 3))},
+            "filter_tensor.sizes[0] must be a multiple of group_count (4), got 30",
+        ),
+        (
+            {"filter_tensor": TensorDesc(F32, (32, 16, 3, 11))},
+            "filter_tensor.sizes[3] must reach no further than the padded input (10), but it reaches over 11",
+        ),
+        (
+            {"output_tensor": TensorDesc(F32, (2, 32, 8, 9))},
+            "output_tensor.sizes must be [2, 32, 8, 8] (what input, filter, strides, dilations and padding give),"
+            " got [2, 32, 8, 9]",
+        ),
+        (
+            {"bias_tensor": TensorDesc(F32, (1, 16, 1, 1))},
+            "bias_tensor.sizes must be [1, 32, 1, 1] (one element per channel of output_tensor), got [1, 16, 1, 1]",
+        ),
+        ({"output_padding": (0, 1)}, "output_padding must be 0 with direction FORWARD, got [0, 1]"),
+    ],
+)
+def test_bad_convolutions_are_refused(changes: dict[str, Any], message: str) -> None:
+    assert refusal(convolution(**changes)) == f"CONVOLUTION: {message}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"filter_tensor": TensorDesc(F32, (32, 16, 3, 3))},
+            "filter_tensor.sizes[0] must be 16 (channels of input_tensor), got 32",
+        ),
+        (
+            {"start_padding": (9, 1), "end_padding": (8, 1)},
+            "start_padding[0] + end_padding[0] must leave at least 1 of the 17 elements of the output, got 17",
+        ),
+        (
+            {"group_count": 2},
+            "output_tensor.sizes must be [2, 64, 15, 15] (what input, filter, strides, dilations and padding give),"
+            " got [2, 32, 15, 15]",
+        ),
+    ],
+)
+def test_bad_transposed_convolutions_are_refused(changes: dict[str, Any], message: str) -> None:
+    assert refusal(transposed(**changes)) == f"CONVOLUTION: {message}"
+
+
+def test_the_level_of_a_fused_softplus_is_checked() -> None:
+    desc = convolution(fused_activation=descs.ActivationSoftplus(steepness=0.5))
+    operators.check(desc)
+    assert refusal(desc, FeatureLevel.LEVEL_6_3) == (
+        "CONVOLUTION: fused_activation.steepness must be at least 1 below feature level 6_4, got 0.5"
+    )
+
+
+def integer(**changes: Any) -> descs.ConvolutionInteger:
+    fields: dict[str, Any] = {
+        "input_tensor": TensorDesc(U8, (1, 4, 8)),
+        "input_zero_point_tensor": None,
+        "filter_tensor": TensorDesc(I8, (6, 4, 3)),
+        "filter_zero_point_tensor": None,
+        "output_tensor": TensorDesc(I32, (1, 6, 6)),
+        "strides": (1,),
+        "dilations": (1,),
+        "start_padding": (0,),
+        "end_padding": (0,),
+        "group_count": 1,
+    }
+    return descs.ConvolutionInteger(**fields | changes)
+
+
+@pytest.mark.parametrize("sizes", [(1,), (6,), (1, 6), (1, 6, 1), (1, 6, 1, 1), (1, 1, 1, 1)])
+def test_zero_points_of_the_filter(sizes: tuple[int, ...]) -> None:
+    operators.check(integer(filter_zero_point_tensor=TensorDesc(I8, sizes)))
+
+
+def test_zero_points_elsewhere_are_refused() -> None:
+    assert refusal(integer(filter_zero_point_tensor=TensorDesc(I8, (1, 4, 1)))) == (
+        "CONVOLUTION_INTEGER: filter_zero_point_tensor.sizes must be [1, 1, 1] (one for all) or [1, 6, 1]"
+        " (one per channel), got [1, 4, 1]"
+    )
+    assert refusal(integer(input_zero_point_tensor=TensorDesc(U8, (1, 4, 1)))) == (
+        "CONVOLUTION_INTEGER: input_zero_point_tensor.sizes must be [1, 1, 1] (one for all), got [1, 4, 1]"
+    )
+
+
+# ---- plans
+
+
+def contract(plan: Plan) -> Contract:
+    (step,) = [step for step in plan.steps if isinstance(step, Contract)]
+    return step
+
+
+def files(plan: Plan) -> set[str]:
+    """The bodies of all operands, and of what is laid out before."""
+    step = contract(plan)
+    sources = [step.a.source, step.b.source, *(other.body for other in plan.steps if isinstance(other, Map))]
+    return {node.file for source in sources for node in nodes(source) if isinstance(node, Body)}
+
+
+def by(schedule: str, profile: Profile = Profile.CPU) -> Target:
+    return Target("Adapter", profile, schedule=schedule)
+
+
+def nhwc(sizes: tuple[int, int, int, int]) -> TensorDesc:
+    _, channels, height, width = sizes
+    return TensorDesc(F32, sizes, (channels * height * width, 1, channels * width, channels))
+
+
+@pytest.mark.parametrize(
+    "target", [by("small"), by("register"), by("shared", Profile.DISCRETE)], ids=lambda target: target.schedule
+)
+def test_nhwc_is_read_where_it_lies(target: Target) -> None:
+    """In units along the channels, no copy of the input; only the filter is laid out anew, for tiles in registers."""
+    desc = convolution(input_tensor=nhwc((2, 16, 8, 8)), output_tensor=nhwc((2, 32, 8, 8)))
+    plan = operators.lower(desc, target)
+    step = contract(plan)
+    before = [leaf.binding for other in plan.steps if isinstance(other, Map) for leaf in leaves(other.body)]
+    assert before == ([Binding(Role.INPUT, 1)] if target.schedule == "register" else [])
+    assert step.space.inner == (3, 3, 16) and step.space.rows == (2, 8, 8)
+    if step.schedule == "shared":
+        assert step.a.form is Form.ALONG and step.output.lanes == 4
+
+
+def test_windows_are_columns_where_memory_runs_along_positions() -> None:
+    step = contract(operators.lower(convolution(), by("shared", Profile.DISCRETE)))
+    assert (step.space.rows, step.space.columns, step.space.inner) == ((32,), (2, 8, 8), (16, 3, 3))
+
+
+def test_a_window_of_one_place_is_a_view() -> None:
+    stepped = pointwise(strides=(2, 3), output_tensor=TensorDesc(F32, (2, 32, 4, 3)))
+    for desc in (pointwise(), stepped):
+        plan = operators.lower(desc, by("small"))
+        step = contract(plan)
+        assert isinstance(step.a.source, Tensor) and isinstance(step.b.source, Tensor)
+        assert "window/taken" not in files(plan)
+    source = contract(operators.lower(stepped, by("small"))).b.source
+    assert isinstance(source, Tensor) and source.strides[-2:] == (16, 3)
+
+
+def test_padding_makes_a_window_of_one_place_a_window() -> None:
+    desc = pointwise(start_padding=(1, 0), output_tensor=TensorDesc(F32, (2, 32, 9, 8)))
+    assert "window/taken" in files(operators.lower(desc, by("small")))
+
+
+def test_an_owned_filter_is_laid_out_once() -> None:
+    desc = convolution(filter_tensor=TensorDesc(F32, (32, 16, 3, 3), flags=OWNED))
+    target = by("register")
+    plan = operators.lower(desc, target)
+    (step,) = plan.initialization
+    assert isinstance(step, Map) and step.output.binding.role is Role.PERSISTENT
+    assert plan.persistents == (4 * 32 * 16 * 9,)
+    read = {slot.index for kernel in wgsl.program(desc, target).kernels for slot in kernel.slots}
+    roles = [slot for kernel in wgsl.program(desc, target).kernels for slot in kernel.slots if slot.role is Role.INPUT]
+    assert read and {slot.index for slot in roles} == {0}
+
+
+def test_a_flipped_filter_is_a_view() -> None:
+    plain, flipped = (
+        operators.lower(convolution(mode=mode), by("small"))
+        for mode in (ConvolutionMode.CROSS_CORRELATION, ConvolutionMode.CONVOLUTION)
+    )
+    assert len(flipped.steps) == 1
+    (a, b) = (next(iter(leaves(contract(plan).a.source))) for plan in (plain, flipped))
+    assert b.strides[-2:] == (-a.strides[-2], -a.strides[-1]) and b.offset == a.offset + 8
+
+
+def test_a_transposed_convolution_is_a_product_per_phase() -> None:
+    """Of 3 x 3 places with strides of 2 they see 4, 2, 2 and 1."""
+    plan = operators.lower(transposed(), by("small"))
+    places = [math.prod(step.space.inner[1:]) for step in plan.steps if isinstance(step, Contract)]
+    assert sorted(places) == [1, 2, 2, 4] and plan.temporaries == ()
+    assert all(isinstance(step, Contract) and step.keeps for step in plan.steps)
+
+
+def test_phases_of_an_owned_filter_have_persistent_tensors_of_their_own() -> None:
+    desc = transposed(filter_tensor=TensorDesc(F32, (16, 32, 3, 3), flags=OWNED))
+    plan = operators.lower(desc, by("register"))
+    laid = [step.output.binding for step in plan.initialization if isinstance(step, Map)]
+    assert laid == [Binding(Role.PERSISTENT, number) for number in range(4)]
+    assert sum(plan.persistents) == 4 * 32 * 16 * 9
+
+
+def test_elements_that_nothing_reaches_are_computed_too() -> None:
+    """1 x 1 with strides of 2: three of four phases have the bias alone."""
+    fields = {"filter_tensor": TensorDesc(F32, (16, 32, 1, 1)), "start_padding": (0, 0), "end_padding": (0, 0)}
+    plan = operators.lower(transposed(**fields), by("small"))
+    assert [step.label for step in plan.steps] == ["small", *["nothing to sum"] * 3]
+
+
+@pytest.mark.parametrize(("stride", "side", "is_spread"), [(1, 8, False), (4, 29, False), (5, 36, True)])
+def test_very_many_phases_become_a_spread_input(stride: int, side: int, is_spread: bool) -> None:
+    output = TensorDesc(F32, (2, 32, side, side))
+    plan = operators.lower(transposed(strides=(stride, stride), output_tensor=output), by("small"))
+    sources = [step.b.source for step in plan.steps if isinstance(step, Contract)]
+    spread = [node for source in sources for node in nodes(source) if isinstance(node, Body) and "grad" in node.file]
+    assert bool(spread) is is_spread
+
+
+def test_halves_are_summed_in_float32() -> None:
+    tensors = {
+        "input_tensor": TensorDesc(F16, (2, 16, 8, 8)),
+        "filter_tensor": TensorDesc(F16, (32, 16, 3, 3)),
+        "output_tensor": TensorDesc(F16, (2, 32, 8, 8)),
+    }
+    assert contract(operators.lower(convolution(**tensors), CPU)).accumulator is F32
+
+
+def test_a_quantised_convolution_binds_no_more_buffers_than_every_adapter_has() -> None:
+    scale, sizes = TensorDesc(F32, (1, 1, 1, 1)), (1, 8, 9, 9)
+    desc = descs.QuantizedLinearConvolution(
+        input_tensor=TensorDesc(U8, sizes),
+        input_scale_tensor=scale,
+        input_zero_point_tensor=TensorDesc(U8, (1, 1, 1, 1)),
+        filter_tensor=TensorDesc(I8, (8, 8, 3, 3)),
+        filter_scale_tensor=TensorDesc(F32, (1, 8, 1, 1)),
+        filter_zero_point_tensor=TensorDesc(I8, (1, 8, 1, 1)),
+        bias_tensor=TensorDesc(I32, (1, 8, 1, 1)),
+        output_scale_tensor=scale,
+        output_zero_point_tensor=TensorDesc(U8, (1, 1, 1, 1)),
+        output_tensor=TensorDesc(U8, sizes),
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(1, 1),
+        end_padding=(1, 1),
+        group_count=1,
+    )
+    operators.check(desc)
+    for schedule in ("small", "register", "shared"):
+        program = wgsl.program(desc, by(schedule))
+        assert max(len(kernel.slots) for kernel in program.kernels) <= 8
+
+
+def test_an_unknown_schedule_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"convolutions have no schedule 'fast'; there are implicit-gemm, "):
+        operators.lower(convolution(), by("fast"))

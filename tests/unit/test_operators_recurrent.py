@@ -1,0 +1,222 @@
+"""What recurrent networks refuse, and the steps that they become."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmlgpu import descs, operators, wgsl
+from dmlgpu.enums import DataType, FeatureLevel, RecurrentNetworkDirection
+from dmlgpu.errors import InvalidDescription
+from dmlgpu.kernels.recurrence import Recurrence
+from dmlgpu.operators.unrolling import LARGEST
+from dmlgpu.plan import Map, Plan, Repeat
+from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import TensorDesc
+from dmlgpu.validation import fusable_activations, validate
+from tests.networks import ACTIVATIONS, BACKWARD, BOTH, CLASSES, SIGMOID, TANH, network
+
+F32, F16, U32 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT32
+CPU = Target("any", Profile.CPU, frozenset({"immediates"}))
+GPU = Target("any", Profile.DISCRETE)
+ALL = pytest.mark.parametrize("operator", CLASSES)
+
+
+def refusal(desc: Any, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> str:
+    validate(desc, level)
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(desc, level)
+    return str(caught.value)
+
+
+def tensor(*sizes: int, data_type: DataType = F32) -> TensorDesc:
+    return TensorDesc(data_type, sizes)
+
+
+def lowered(desc: Any, target: Target = CPU) -> Plan:
+    operators.check(desc)
+    return operators.lower(desc, target)
+
+
+def steps_of(plan: Plan) -> list[Recurrence]:
+    """The kernels of a step in time."""
+    repeats = [step for step in plan.steps if isinstance(step, Repeat)]
+    assert len(repeats) == 1
+    found = [step for step in repeats[0].steps if isinstance(step, Recurrence)]
+    assert len(found) == len(repeats[0].steps)
+    return found
+
+
+def labels(plan: Plan) -> list[str]:
+    return [step.label for step in plan.steps]
+
+
+# ---- checks
+
+
+@ALL
+@pytest.mark.parametrize("direction", RecurrentNetworkDirection)
+def test_what_fits_is_accepted(operator: str, direction: RecurrentNetworkDirection) -> None:
+    desc = network(operator, direction=direction)
+    validate(desc, FeatureLevel.LEVEL_1_0)
+    operators.check(desc, FeatureLevel.LEVEL_1_0)
+
+
+@pytest.mark.parametrize(
+    ("field", "sizes", "expected"),
+    [
+        ("input_tensor", (2, 7, 2, 3), [1, 7, 2, 3]),
+        ("weight_tensor", (1, 1, 24, 3), [1, 1, 32, 3]),
+        ("recurrence_tensor", (1, 1, 8, 8), [1, 1, 32, 8]),
+        ("bias_tensor", (1, 1, 1, 32), [1, 1, 1, 64]),
+        ("hidden_init_tensor", (1, 1, 2, 9), [1, 1, 2, 8]),
+        ("cell_mem_init_tensor", (1, 2, 2, 8), [1, 1, 2, 8]),
+        ("sequence_lengths_tensor", (1, 1, 2, 1), [1, 1, 1, 2]),
+        ("peephole_tensor", (1, 1, 1, 32), [1, 1, 1, 24]),
+        ("output_sequence_tensor", (1, 7, 2, 8), [7, 1, 2, 8]),
+        ("output_single_tensor", (7, 1, 2, 8), [1, 1, 2, 8]),
+        ("output_cell_single_tensor", (1, 1, 2, 1), [1, 1, 2, 8]),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(field: str, sizes: tuple[int, ...], expected: list[int]) -> None:
+    wrong = tensor(*sizes, data_type=U32 if field == "sequence_lengths_tensor" else F32)
+    assert refusal(network("LSTM", **{field: wrong})) == (
+        f"LSTM: {field}.sizes must be {expected} (FORWARD, 2 sequences, 3 inputs, 8 hidden elements), got {list(sizes)}"
+    )
+
+
+def test_both_directions_need_weights_each() -> None:
+    assert refusal(network("RNN", direction=BOTH, weight_tensor=tensor(1, 1, 8, 3))) == (
+        "RNN: weight_tensor.sizes must be [1, 2, 8, 3]"
+        " (BIDIRECTIONAL, 2 sequences, 3 inputs, 8 hidden elements), got [1, 1, 8, 3]"
+    )
+
+
+def test_the_number_of_activations_is_checked() -> None:
+    assert refusal(network("LSTM", activation_descs=(SIGMOID, TANH))) == (
+        "LSTM: activation_descs must hold 3 (3 per direction), got 2"
+    )
+    assert refusal(network("GRU", direction=BOTH, activation_descs=(SIGMOID, TANH))) == (
+        "GRU: activation_descs must hold 4 (2 per direction), got 2"
+    )
+
+
+def test_an_output_is_needed() -> None:
+    absent = dict.fromkeys(("output_sequence_tensor", "output_single_tensor"))
+    assert refusal(network("GRU", **absent)) == (
+        "GRU: output_sequence_tensor must be given, or another output"
+        " (output_sequence_tensor or output_single_tensor), got none"
+    )
+
+
+def test_the_level_of_an_activation_is_checked() -> None:
+    desc = network("RNN", activation_descs=(descs.ActivationSoftplus(steepness=0.5),))
+    operators.check(desc)
+    assert refusal(desc, FeatureLevel.LEVEL_1_0) == (
+        "RNN: activation_descs[0].steepness must be at least 1 below feature level 6_4, got 0.5"
+    )
+
+
+# ---- plans
+
+
+@ALL
+def test_the_steps_in_time_share_their_kernels(operator: str) -> None:
+    program = wgsl.program(network(operator, (100, 2, 3, 8)), CPU)
+    texts = {kernel.wgsl for kernel in program.kernels}
+    assert len(program.kernels) >= 100 and len(texts) < 12
+
+
+@ALL
+@pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("data_type", [F32, F16], ids=str)
+def test_no_kernel_binds_more_than_eight_buffers(operator: str, target: Target, data_type: DataType) -> None:
+    for flags in ({}, {"linear_before_reset": True}) if operator == "GRU" else ({},):
+        for sizes in ((7, 2, 3, 8), (2, 3, 4, 5)):
+            program = wgsl.program(network(operator, sizes, BOTH, data_type, **flags), target)
+            assert max(len(kernel.slots) for kernel in program.kernels) <= 8
+
+
+def test_kernels_of_a_step() -> None:
+    assert [step.gates for step in steps_of(lowered(network("RNN")))] == [(0,)]
+    assert [step.gates for step in steps_of(lowered(network("LSTM")))] == [(0, 1, 2, 3)]
+    assert [step.gates for step in steps_of(lowered(network("LSTM", couple_input_forget=True)))] == [(0, 1, 3)]
+    assert [step.gates for step in steps_of(lowered(network("GRU")))] == [(0, 1), (2,)]
+    assert [step.gates for step in steps_of(lowered(network("GRU", linear_before_reset=True)))] == [(0, 1, 2)]
+
+
+def test_directions_share_kernels_where_their_activations_agree() -> None:
+    alike = steps_of(lowered(network("GRU", direction=BOTH)))
+    assert [step.output.sizes[1] for step in alike] == [2, 2]
+    activations = (SIGMOID, TANH, SIGMOID, descs.ActivationRelu())
+    unlike = steps_of(lowered(network("GRU", direction=BOTH, activation_descs=activations)))
+    assert [step.output.sizes[1] for step in unlike] == [1, 1, 1, 1]
+
+
+def test_what_moves_from_step_to_step() -> None:
+    """Blocks are 2 * 4 * 8 inputs, 2 * 2 * 8 states and 2 lengths, rounded up to 4, of 4 bytes."""
+    (repeat,) = [step for step in lowered(network("LSTM")).steps if isinstance(step, Repeat)]
+    assert repeat.turns == 7
+    moves = {(binding.index, binding.offset): advance for binding, advance in repeat.advances}
+    assert moves == {(0, 0): 256, (1, 0): 128, (1, 128): 128, (3, 0): 16}
+
+
+@ALL
+def test_outputs_that_are_absent_cost_nothing(operator: str) -> None:
+    assert "output sequence" in labels(lowered(network(operator)))
+    assert "output sequence" not in labels(lowered(network(operator, output_sequence_tensor=None)))
+    assert "output_single" not in labels(lowered(network(operator, output_single_tensor=None)))
+
+
+def test_sequences_without_lengths_all_last() -> None:
+    assert "sequences that last" in labels(lowered(network("RNN", direction=BACKWARD)))
+    assert "sequences that last" not in labels(lowered(network("RNN", sequence_lengths_tensor=None)))
+
+
+def test_weights_are_laid_out_anew_for_many_steps_only() -> None:
+    assert "lay out weights" in labels(lowered(network("LSTM", (4, 2, 3, 8))))
+    assert "lay out weights" not in labels(lowered(network("LSTM", (3, 2, 3, 8))))
+
+
+def test_units_lie_along_elements_or_along_what_is_summed_up() -> None:
+    def form(target: Target, *sizes: int) -> tuple[int, bool]:
+        (step,) = steps_of(lowered(network("LSTM", sizes), target))
+        return step.weights.lanes, step.along
+
+    assert form(CPU, 9, 2, 3, 8) == (4, False)
+    assert form(CPU, 1, 2, 3, 8) == (4, True)
+    assert form(CPU, 9, 2, 3, 7) == (1, False)
+    assert form(GPU, 9, 2, 3, 8) == (1, False)
+    assert form(GPU, 9, 1024, 3, 64) == (4, False)
+
+
+def test_an_invocation_takes_several_sequences_where_enough_are_left() -> None:
+    def rows(sequences: int) -> int:
+        (step,) = steps_of(lowered(network("LSTM", (9, sequences, 3, 64))))
+        return step.rows
+
+    assert [rows(sequences) for sequences in (1, 4, 8, 16, 64)] == [1, 1, 2, 4, 8]
+
+
+def test_long_times_are_taken_in_parts() -> None:
+    """A step of 256 sequences of 512 gates takes half a MiB: 127 steps, and the states before them, fit."""
+    desc = network("LSTM", (300, 256, 3, 128))
+    plan = lowered(desc)
+    repeats = [step for step in plan.steps if isinstance(step, Repeat)]
+    assert [repeat.turns for repeat in repeats] == [100, 100, 100]
+    assert labels(plan).count("hand states on") == 2 and labels(plan).count("output sequence") == 3
+    assert all(size <= LARGEST for size in plan.temporaries)
+    sequence = [step for step in plan.steps if isinstance(step, Map) and step.label == "output sequence"]
+    assert [step.output.offset for step in sequence] == [first * 256 * 128 for first in (0, 100, 200)]
+    assert all(step.keeps for step in sequence)
+
+
+@ALL
+@pytest.mark.parametrize("name", fusable_activations("LSTM", FeatureLevel.LEVEL_6_4))
+def test_every_activation_renders_in_every_place(operator: str, name: str) -> None:
+    fused = next(desc for desc in descs.__dict__.values() if getattr(desc, "operator", None) == name)
+    values = {field: 0.5 for field in fused.field_names if not field.endswith("_tensor")}
+    desc = network(operator, activation_descs=(fused(**values),) * len(ACTIVATIONS[operator]))
+    operators.check(desc)
+    assert wgsl.program(desc, CPU).kernels

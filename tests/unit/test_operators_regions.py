@@ -1,0 +1,252 @@
+"""Regions of interest: what is refused, how ROI_ALIGN upgrades, what the plans look like where loops must be short."""
+
+import pytest
+
+from dmlgpu import descs, operators, wgsl
+from dmlgpu.enums import DataType, InterpolationMode, ReduceFunction
+from dmlgpu.errors import InvalidDescription, NotSupported
+from dmlgpu.kernels.regions import Sampling, Shares
+from dmlgpu.operator_desc import Size2D
+from dmlgpu.plan import Map, Reduce
+from dmlgpu.target import Target
+from dmlgpu.tensor import TensorDesc
+
+ANY = 2**32 - 1
+TARGET = Target("any")
+LIMITED = Target("limited", loop_limit=65535)
+
+
+def tensor(*sizes, data_type=DataType.FLOAT32):
+    return TensorDesc(data_type, sizes)
+
+
+SAMPLING = {
+    "roi_tensor": tensor(5, 4),
+    "batch_indices_tensor": tensor(5, data_type=DataType.UINT32),
+    "reduction_function": ReduceFunction.AVERAGE,
+    "interpolation_mode": InterpolationMode.LINEAR,
+    "spatial_scale_x": 0.5,
+    "spatial_scale_y": 0.25,
+    "minimum_samples_per_output": 1,
+    "maximum_samples_per_output": ANY,
+}
+NEWER = {"input_pixel_offset": 0.5, "output_pixel_offset": -0.5, "align_regions_to_corners": False}
+
+
+def align(**changes):
+    given = {
+        "input_tensor": tensor(2, 3, 20, 30),
+        "output_tensor": tensor(5, 3, 7, 6),
+        "out_of_bounds_input_value": 1.0,
+    }
+    return descs.RoiAlign1(**(given | SAMPLING | NEWER | changes))
+
+
+def gradient(**changes):
+    given = {
+        "input_tensor": tensor(2, 3, 20, 30),
+        "input_gradient_tensor": tensor(5, 3, 7, 6),
+        "output_gradient_tensor": tensor(2, 3, 20, 30),
+        "output_roi_gradient_tensor": tensor(5, 4),
+    }
+    return descs.RoiAlignGrad(**(given | SAMPLING | NEWER | changes))
+
+
+def pooling(**changes):
+    given = {
+        "input_tensor": tensor(2, 3, 20, 30),
+        "roi_tensor": tensor(1, 1, 5, 5),
+        "output_tensor": tensor(5, 3, 7, 6),
+        "spatial_scale": 0.0625,
+        "pooled_size": Size2D(6, 7),
+    }
+    return descs.RoiPooling(**(given | changes))
+
+
+def refusal(desc):
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(desc)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"roi_tensor": tensor(1, 2, 5, 5)},
+            "roi_tensor.sizes must be [1, 1, 5, 5] (1, 1, regions, 5 numbers of each), got [1, 2, 5, 5]",
+        ),
+        (
+            {"roi_tensor": tensor(1, 1, 5, 4)},
+            "roi_tensor.sizes must be [1, 1, 5, 5] (1, 1, regions, 5 numbers of each), got [1, 1, 5, 4]",
+        ),
+        (
+            {"output_tensor": tensor(5, 3, 6, 7)},
+            "output_tensor.sizes must be [5, 3, 7, 6] (regions, channels, pooled_size), got [5, 3, 6, 7]",
+        ),
+        ({"spatial_scale": float("inf")}, "spatial_scale must be finite, got inf"),
+        (
+            {"pooled_size": Size2D(6, 65537), "output_tensor": tensor(5, 3, 65537, 6)},
+            "pooled_size.height must be at most 65536, got 65537",
+        ),
+    ],
+)
+def test_bad_bins_are_refused(changes, message):
+    assert refusal(pooling(**changes)) == f"ROI_POOLING: {message}"
+
+
+BAD_SAMPLES = [
+    (
+        {"roi_tensor": tensor(2, 5, 4)},
+        "roi_tensor.sizes must be [1, 5, 4] (leading 1s, regions, 4 numbers of each), got [2, 5, 4]",
+    ),
+    (
+        {"roi_tensor": tensor(5, 5)},
+        "roi_tensor.sizes must be [5, 4] (leading 1s, regions, 4 numbers of each), got [5, 5]",
+    ),
+    (
+        {"batch_indices_tensor": tensor(1, 4, data_type=DataType.UINT32)},
+        "batch_indices_tensor.sizes must be [1, 5] (leading 1s, one index per region), got [1, 4]",
+    ),
+    ({"reduction_function": ReduceFunction.SUM}, "reduction_function must be AVERAGE or MAX, got SUM"),
+    ({"spatial_scale_y": float("nan")}, "spatial_scale_y must be finite, got nan"),
+    (
+        {"minimum_samples_per_output": 0, "maximum_samples_per_output": 0},
+        "maximum_samples_per_output must be at least 1, got 0",
+    ),
+    (
+        {"minimum_samples_per_output": 3, "maximum_samples_per_output": 2},
+        "minimum_samples_per_output must be at most maximum_samples_per_output (2), got 3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_SAMPLES)
+def test_bad_sampling_is_refused(changes, message):
+    assert refusal(align(**changes)) == f"ROI_ALIGN1: {message}"
+    assert refusal(gradient(**changes)) == f"ROI_ALIGN_GRAD: {message}"
+
+
+@pytest.mark.parametrize("output", [tensor(4, 3, 7, 6), tensor(5, 2, 7, 6)])
+def test_outputs_have_a_batch_per_region_and_the_channels(output):
+    wanted = "[5, 3, 7, 6]"
+    message = f"must be {wanted} (regions, channels, any height and width), got {list(output.sizes)}"
+    assert refusal(align(output_tensor=output)) == f"ROI_ALIGN1: output_tensor.sizes {message}"
+    assert refusal(gradient(input_gradient_tensor=output)) == f"ROI_ALIGN_GRAD: input_gradient_tensor.sizes {message}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"output_gradient_tensor": None, "output_roi_gradient_tensor": None},
+            "output_gradient_tensor must be given where output_roi_gradient_tensor is not, got None",
+        ),
+        ({"input_tensor": None}, "input_tensor must be given where output_roi_gradient_tensor is, got None"),
+        (
+            {"input_tensor": None, "output_roi_gradient_tensor": None, "reduction_function": ReduceFunction.MAX},
+            "input_tensor must be given where reduction_function is MAX, got None",
+        ),
+        (
+            {"input_tensor": tensor(2, 3, 20, 31)},
+            "input_tensor.sizes must be [2, 3, 20, 30] (output_gradient_tensor.sizes), got [2, 3, 20, 31]",
+        ),
+        (
+            {"output_roi_gradient_tensor": tensor(1, 5, 4)},
+            "output_roi_gradient_tensor.sizes must be [5, 4] (roi_tensor.sizes), got [1, 5, 4]",
+        ),
+    ],
+)
+def test_bad_gradients_are_refused(changes, message):
+    assert refusal(gradient(**changes)) == f"ROI_ALIGN_GRAD: {message}"
+
+
+def test_the_older_operator_upgrades_to_pixels_at_their_centres():
+    newer = align(output_tensor=tensor(5, 3, 2, 2))
+    older = descs.RoiAlign(**{name: getattr(newer, name) for name in descs.RoiAlign.field_names})
+    operators.check(older)
+    assert operators.upgrade(older) == newer
+    older = older.replace(reduction_function=ReduceFunction.L1)
+    assert refusal(older) == "ROI_ALIGN: reduction_function must be AVERAGE or MAX, got L1"
+
+
+# ---- plans
+
+
+def labels(desc, target=TARGET):
+    operators.check(desc)
+    return [(type(step), step.label) for step in operators.lower(desc, target).steps]
+
+
+@pytest.mark.parametrize("function", [ReduceFunction.AVERAGE, ReduceFunction.MAX])
+def test_sampling_is_one_map(function):
+    assert labels(align(reduction_function=function)) == [(Map, "share 0")]
+
+
+def test_pooling_finds_places_and_takes_what_is_there():
+    assert labels(pooling()) == [(Map, "share 0"), (Map, "take")]
+
+
+def test_gradients_are_gathered():
+    tables = [(Map, "map")] * 4
+    found = labels(gradient())
+    assert found[:4] == tables
+    assert {kind for kind, _ in found[4:]} == {Reduce}
+    largest = labels(gradient(reduction_function=ReduceFunction.MAX))
+    assert largest.count((Map, "share 0")) == 1
+    nearest = gradient(interpolation_mode=InterpolationMode.NEAREST_NEIGHBOR, output_gradient_tensor=None)
+    assert labels(nearest) == [(Map, "zeros")]
+
+
+@pytest.mark.parametrize("function", [ReduceFunction.AVERAGE, ReduceFunction.MAX])
+@pytest.mark.parametrize("make", [align, gradient])
+def test_no_kernel_has_more_than_eight_buffers(make, function):
+    program = wgsl.render(operators.lower(make(reduction_function=function), TARGET), TARGET)
+    assert max(len(kernel.slots) for kernel in program.kernels) <= 8
+
+
+@pytest.mark.parametrize(
+    ("fewest", "most", "longest"),
+    [(0, 1, (1, 1)), (2, 3, (3, 3)), (1, ANY, (28, 38)), (100, ANY, (100, 100)), (5, 30, (28, 30))],
+)
+def test_samples_on_the_input_are_bounded(fewest, most, longest):
+    desc = align(minimum_samples_per_output=fewest, maximum_samples_per_output=most)
+    sampling = Sampling.of(desc, (20, 30), (7, 6))
+    assert tuple(axis.longest for axis in sampling.axes) == longest
+    assert (sampling.fewest, sampling.most) == (max(fewest, 1), most)
+
+
+@pytest.mark.parametrize(("corners", "range_"), [(False, ((-1, 20), (-1, 30))), (True, ((0, 19), (0, 29)))])
+def test_where_samples_are_on_the_input(corners, range_):
+    sampling = Sampling.of(align(align_regions_to_corners=corners), (20, 30), (7, 6))
+    assert tuple((axis.lowest, axis.highest) for axis in sampling.axes) == range_
+
+
+def test_shares_cover_a_block_within_the_limit():
+    for rows, columns in [(1, 1), (28, 38), (300, 400), (1, 2000), (1500, 3)]:
+        shares = Shares.of(rows, columns, LIMITED)
+        assert shares.across * shares.columns >= columns
+        assert shares.count // shares.across * shares.rows >= rows
+        assert 16 * (shares.rows * (shares.columns + 1) + rows + columns) <= LIMITED.loop_limit
+    assert Shares.of(300, 400, TARGET) == Shares(300, 400, 1, 1)
+
+
+def test_large_inputs_take_several_maps_where_loops_are_cut_short():
+    large = {"input_tensor": tensor(1, 1, 100, 100), "output_tensor": tensor(5, 1, 1, 1)}
+    found = labels(align(**large), LIMITED)
+    assert len(found) > 1
+    assert found == [(Map, f"share {number}") for number in range(len(found))]
+    assert labels(align(**large)) == [(Map, "share 0")]
+    large["pooled_size"] = Size2D(1, 1)
+    assert len(labels(pooling(**large), LIMITED)) > 2
+
+
+@pytest.mark.parametrize("make", [align, gradient])
+def test_too_many_samples_are_refused_where_loops_are_cut_short(make):
+    desc = make(minimum_samples_per_output=5000)
+    with pytest.raises(NotSupported) as caught:
+        operators.lower(desc, LIMITED)
+    assert str(caught.value) == (
+        "5000 x 5000 elements behind one output element exceed the loops that 'limited' runs to their end (65535)"
+    )
+    operators.lower(desc, TARGET)

@@ -1,0 +1,297 @@
+"""Resampling: what is refused, how older operators upgrade, what the plans look like."""
+
+import numpy as np
+import pytest
+
+from dmlgpu import descs, operators
+from dmlgpu.enums import AxisDirection, DataType, FeatureLevel, InterpolationMode
+from dmlgpu.errors import DmlError, InvalidDescription
+from dmlgpu.kernels import resampling
+from dmlgpu.kernels.resampling import Axis, Rounding
+from dmlgpu.kernels.upsampling import Tap, Upsample, find_pattern
+from dmlgpu.operator_desc import Size2D
+from dmlgpu.plan import Map, Reduce
+from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import TensorDesc
+from dmlgpu.validation import validate
+
+FLOAT, BYTE = DataType.FLOAT32, DataType.UINT8
+LINEAR, NEAREST = InterpolationMode.LINEAR, InterpolationMode.NEAREST_NEIGHBOR
+UP, DOWN = AxisDirection.INCREASING, AxisDirection.DECREASING
+TARGET = Target("any", profile=Profile.CPU)
+
+
+def resample3(counts, sizes=(1, 2, 6, 8), **changes):
+    data_type, rank = changes.pop("data_type", FLOAT), len(sizes)
+    given = {
+        "input_tensor": TensorDesc(data_type, sizes),
+        "output_tensor": TensorDesc(data_type, counts),
+        "interpolation_mode": LINEAR,
+        "rounding_direction": DOWN,
+        "scales": tuple(count / size for count, size in zip(counts, sizes, strict=True)),
+        "input_pixel_offsets": (0.5,) * rank,
+        "output_pixel_offsets": (-0.5,) * rank,
+        "antialiased": False,
+    }
+    return descs.Resample3(**(given | changes))
+
+
+def resample_grad1(mode=NEAREST, **changes):
+    given = {
+        "input_gradient_tensor": TensorDesc(FLOAT, (3, 4)),
+        "output_gradient_tensor": TensorDesc(FLOAT, (6, 2)),
+        "interpolation_mode": mode,
+        "rounding_direction": DOWN,
+        "scales": (0.5, 2.0),
+        "input_pixel_offsets": (0.0, 0.0),
+        "output_pixel_offsets": (0.0, 0.0),
+    }
+    return descs.ResampleGrad1(**(given | changes))
+
+
+def upsample(scale, sizes=(1, 2, 3, 4), counts=None, mode=LINEAR):
+    made = (*sizes[:-2], sizes[-2] * scale.height, sizes[-1] * scale.width) if counts is None else counts
+    return descs.Upsample2d(
+        input_tensor=TensorDesc(FLOAT, sizes),
+        output_tensor=TensorDesc(FLOAT, made),
+        scale_size=scale,
+        interpolation_mode=mode,
+    )
+
+
+def steps(desc):
+    operators.check(desc)
+    return operators.lower(desc, TARGET).steps
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scales": (1.0, 1.0, 0.0, 2.0)}, "scales[2] must be a positive normal float, got 0.0"),
+        ({"scales": (1.0, -2.0, 1.0, 2.0)}, "scales[1] must be a positive normal float, got -2.0"),
+        ({"scales": (1.0, 1.0, 1.0, float("inf"))}, "scales[3] must be a positive normal float, got inf"),
+        ({"scales": (1.0, 1.0, 1e39, 1.0)}, "scales[2] must be a positive normal float, got 1e+39"),
+        ({"scales": (1.0, 1.0, 1.0, float("nan"))}, "scales[3] must be a positive normal float, got nan"),
+        (
+            {"input_pixel_offsets": (float("nan"), 0.0, 0.0, 0.0)},
+            "input_pixel_offsets[0] must be a finite float, got nan",
+        ),
+        (
+            {"output_pixel_offsets": (0.0, 0.0, 0.0, float("-inf"))},
+            "output_pixel_offsets[3] must be a finite float, got -inf",
+        ),
+        (
+            {"scales": (1.0, 2.0)},
+            "scales must have one entry per dimension of input_tensor (4), got 2",
+        ),
+    ],
+)
+def test_numbers_that_place_nothing_are_refused(changes, message):
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(resample3((1, 2, 12, 16), **changes))
+    assert str(caught.value) == f"RESAMPLE3: {message}"
+
+
+def test_gradients_are_checked_as_resampling_is():
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(resample_grad1(scales=(0.5, 0.0)))
+    assert str(caught.value) == "RESAMPLE_GRAD1: scales[1] must be a positive normal float, got 0.0"
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(resample_grad1(input_pixel_offsets=(0.5,)))
+    message = "input_pixel_offsets must have one entry per dimension of output_gradient_tensor (2), got 1"
+    assert str(caught.value) == f"RESAMPLE_GRAD1: {message}"
+
+
+def test_upsampled_sizes_follow_from_the_scales():
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(upsample(Size2D(width=2, height=3), counts=(1, 2, 9, 9)))
+    message = "must be [1, 2, 9, 8] (height and width multiplied by scale_size), got [1, 2, 9, 9]"
+    assert str(caught.value) == f"UPSAMPLE_2D: output_tensor.sizes {message}"
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(upsample(Size2D(width=0, height=3)))
+    assert str(caught.value) == "UPSAMPLE_2D: scale_size.width must be at least 1, got 0"
+
+
+@pytest.mark.parametrize(
+    ("desc", "level"),
+    [
+        (upsample(Size2D(2, 2)), FeatureLevel.LEVEL_1_0),
+        (resample_grad1(), FeatureLevel.LEVEL_5_1),
+        (resample3((1, 2, 12, 16), data_type=BYTE), FeatureLevel.LEVEL_6_4),
+    ],
+    ids=lambda value: getattr(value, "operator", value),
+)
+def test_the_first_feature_level(desc, level):
+    validate(desc, level)
+    below = [lower for lower in FeatureLevel if lower < level]
+    if below:
+        with pytest.raises(DmlError, match=desc.operator):
+            validate(desc, below[-1])
+
+
+# ---- older operators
+
+
+def older(desc_class, mode, **more):
+    tensors = {"input_tensor": TensorDesc(FLOAT, (4,)), "output_tensor": TensorDesc(FLOAT, (2,))}
+    return desc_class(interpolation_mode=mode, scales=(0.5,), **tensors, **more)
+
+
+@pytest.mark.parametrize(("mode", "offset"), [(LINEAR, 0.5), (NEAREST, 0.0)])
+def test_older_operators_round_halves_up(mode, offset):
+    offsets = {"input_pixel_offsets": (0.5,), "output_pixel_offsets": (-0.5,)}
+    for desc in (older(descs.Resample, mode), older(descs.Resample1, mode, **offsets)):
+        newest = operators.upgrade(desc)
+        assert newest == older(
+            descs.Resample3,
+            mode,
+            rounding_direction=DOWN,
+            input_pixel_offsets=(offset,),
+            output_pixel_offsets=(-0.5,),
+            antialiased=False,
+        )
+        operators.check(newest)
+
+
+def test_resample2_is_not_antialiased():
+    offsets = {"input_pixel_offsets": (0.25,), "output_pixel_offsets": (1.0,), "rounding_direction": UP}
+    desc = older(descs.Resample2, NEAREST, **offsets)
+    assert operators.upgrade(desc) == older(descs.Resample3, NEAREST, **offsets, antialiased=False)
+
+
+@pytest.mark.parametrize(("mode", "offset"), [(LINEAR, 0.25), (NEAREST, -0.25)])
+def test_older_gradients_round_halves_up(mode, offset):
+    newest = resample_grad1(mode, input_pixel_offsets=(offset, offset))
+    fields = {name: getattr(newest, name) for name in newest.field_names if name != "rounding_direction"}
+    desc = descs.ResampleGrad(**(fields | {"input_pixel_offsets": (0.25, 0.25)}))
+    assert operators.upgrade(desc) == newest
+
+
+# ---- plans
+
+
+def test_nothing_but_a_copy_where_nothing_is_resampled():
+    for mode in (LINEAR, NEAREST):
+        (step,) = steps(resample3((1, 2, 6, 8), interpolation_mode=mode))
+        assert step.body.file == "elementwise/element_wise_identity"
+    (step,) = steps(upsample(Size2D(1, 1)))
+    assert step.body.file == "elementwise/element_wise_identity"
+
+
+def test_only_dimensions_along_which_elements_move_are_resampled():
+    (step,) = steps(resample3((1, 2, 4, 8), interpolation_mode=NEAREST))
+    assert [axis.dimension for axis in dict(step.body.constants)["axes"]] == [2]
+    assert step.body.follows == ((0, 1, None, 3),)
+
+
+def test_interpolation_goes_along_two_axes_at_a_time():
+    made = steps(resample3((3, 5, 7, 11)))
+    assert [type(step) for step in made] == [Map, Map]
+    assert [[axis.dimension for axis in dict(step.body.constants)["axes"]] for step in made] == [[2, 3], [1, 0]]
+
+
+def test_integers_are_rounded_behind_the_last_pass():
+    for antialiased in (False, True):
+        *_, last = steps(resample3((1, 2, 3, 5), data_type=BYTE, antialiased=antialiased))
+        assert last.body.file == "resampling/rounded" and last.output.data_type is BYTE
+
+
+def test_antialiasing_adds_up_along_one_axis_after_the_other():
+    made = steps(resample3((1, 2, 3, 2), antialiased=True))
+    assert [type(step) for step in made] == [Reduce, Reduce]
+    assert [step.source.sizes[-1] for step in made] == [7, 6]
+    assert (
+        steps(resample3((1, 2, 3, 2), antialiased=True, interpolation_mode=NEAREST))[0].body.file == resampling.NEAREST
+    )
+
+
+def test_long_sums_take_two_steps():
+    desc = resample3((1, 1), sizes=(1, 1 << 20), antialiased=True)
+    assert [step.label for step in steps(desc)] == ["partial", "serial of partials"]
+
+
+def test_whole_factors_are_written_in_whole_units():
+    (step,) = steps(resample3((1, 2, 12, 16)))
+    assert isinstance(step, Upsample) and (step.columns.factor, step.rows.factor) == (2, 2)
+    for mode in (LINEAR, NEAREST):
+        (step,) = steps(upsample(Size2D(width=2, height=1), mode=mode))
+        assert isinstance(step, Upsample) and step.rows is None
+    for other in (resample3((1, 2, 9, 16)), resample3((1, 2, 12, 14), sizes=(1, 2, 6, 7)), resample3((1, 2, 12, 8))):
+        assert [type(step) for step in steps(other)] == [Map]
+
+
+# ---- axes
+
+
+def axis(size, count, scale, input_offset=0.5, output_offset=-0.5):
+    return Axis(0, size, count, scale, input_offset, output_offset)
+
+
+def test_coordinates():
+    assert axis(4, 8, 2.0).coordinates().tolist() == [-0.25, 0.25, 0.75, 1.25, 1.75, 2.25, 2.75, 3.25]
+    assert axis(4, 2, 0.5).places(None).tolist() == [0.5, 2.5]
+    assert axis(4, 3, 1.0, 2.0, 0.0).places(None).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("scale", "inverse"), [(2.0, 0.5), (0.25, 4.0), (1.0, 1.0), (3.0, None), (1.5, None), (2.0**-126, 2.0**126)]
+)
+def test_powers_of_two_are_multiplied(scale, inverse):
+    expected = 0 if inverse is None else int(np.float32(inverse).view(np.uint32))
+    assert axis(4, 4, scale).inverse_bits == expected
+
+
+@pytest.mark.parametrize(
+    ("scale", "offsets", "rounding", "expected"),
+    [
+        (1.0, (0.5, -0.5), None, True),
+        (1.0, (0.0, -0.5), None, False),
+        (1.0, (0.0, -0.5), Rounding(increasing=False), True),
+        (1.0, (0.0, -0.5), Rounding(increasing=True), False),
+        (2.0, (0.5, -0.5), None, False),
+    ],
+)
+def test_what_moves_nothing(scale, offsets, rounding, expected):
+    assert axis(4, 4, scale, *offsets).moves_nothing(rounding) is expected
+
+
+@pytest.mark.parametrize("rounding", [None, Rounding(increasing=True), Rounding(increasing=False)])
+@pytest.mark.parametrize("scale", [0.01, 0.3, 0.5, 1.0, 1.7, 3.0, 50.0])
+@pytest.mark.parametrize("offset", [-40.0, 0.0, 0.5, 3.25])
+def test_a_line_below_finds_all_users(scale, offset, rounding):
+    one = axis(23, 31, scale, offset, 0.0)
+    begin, end = resampling.users(one, rounding)
+    line, taps = resampling.line_below(one, begin, end)
+    used = end > begin
+    first = line.at(np.arange(one.size))
+    assert used.any() and (first[used] <= begin[used]).all() and (end[used] <= first[used] + taps).all()
+
+
+def test_users_of_linear_interpolation_reach_to_the_next_elements():
+    begin, end = resampling.users(axis(3, 6, 2.0), None)
+    assert list(zip(begin.tolist(), end.tolist(), strict=True)) == [(0, 3), (1, 5), (3, 6)]
+    begin, end = resampling.users(axis(3, 2, 0.5, 0.0, 0.0), Rounding(increasing=False))
+    assert (end - begin).tolist() == [1, 0, 1]
+
+
+def test_patterns_of_whole_factors():
+    pattern = find_pattern(axis(4, 8, 2.0))
+    assert pattern is not None
+    assert pattern.taps == (Tap(-1, 0.75), Tap(0, 0.25)) and pattern.neighbours == (-1, 0, 1)
+    pattern = find_pattern(axis(4, 8, 2.0, 0.0, 0.0))
+    assert pattern is not None
+    assert pattern.taps == (Tap(0, 0.0), Tap(0, 0.5)) and pattern.neighbours == (0, 1)
+    pattern = find_pattern(axis(4, 12, 3.0, 0.0, 0.0), Rounding(increasing=False))
+    assert pattern is not None
+    assert pattern.taps == (Tap(0, 0.0),) * 3
+
+
+@pytest.mark.parametrize(
+    "other",
+    [axis(4, 7, 2.0), axis(4, 8, 1.9), axis(4, 32, 8.0), axis(4, 8, 2.0, 5.0), axis(7, 21, 3.0), axis(8, 4, 0.5)],
+)
+def test_other_axes_have_no_pattern(other):
+    assert find_pattern(other) is None
