@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from harness import Bench, Call, Part, Result, fastest, main, open_backend, storage
 from measure import ratio
 
-from dmlgpu import descs
+from dmlgpu import descs, wgsl
 from dmlgpu.enums import DataType, MatrixTransform
 from dmlgpu.kernels.gemm_schedules import NAMES
 from dmlgpu.tensor import TensorDesc

@@ -1,4 +1,4 @@
-"""Convolutions: what is summed, and which schedule sums it.
+"""Convolutions: what is summed, and how it becomes a matrix product.
 
 Whatever an operator describes (either direction, either mode, any layout) becomes a ``Convolution``, a plain forward
 cross-correlation with its groups as a dimension of their own:
@@ -6,16 +6,9 @@ cross-correlation with its groups as a dimension of their own:
     output[n, g, o, position..] = epilogue(sum over c, place.. of
         input[n, g, c, position * stride + place * dilation - start ..] * filter[g, o, c, place..])
 
-``convolution_steps`` plans it under the schedule that ``choose`` picks from the convolution and the target alone:
-
-| name | what it does |
-|---|---|
-| ``implicit-gemm`` | a matrix product with the windows as a virtual operand, by the schedule that suits the product |
-| ``small``, ``register``, ``shared``, ``...-split`` | the same, by this schedule of matrix products |
-| ``depthwise`` | one input channel per group: nothing to sum but the window (kernels/depthwise.py) |
-| ``winograd-2``, ``winograd-4`` | windows of 3 x 3 in tiles of 2 x 2 or 4 x 4 positions (kernels/winograd.py) |
-
-A window of one place that never leaves the input is no window at all: the operand is a view of the input.
+``implicit_gemm_steps`` plans it as a matrix product with the windows as a virtual operand. A window of one place that
+never leaves the input is no window at all: the operand is a view of the input. Other schedules, and what picks among
+them, are in ``convolution_schedules``.
 """
 
 from __future__ import annotations
@@ -25,14 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument
 from dmlgpu.kernels import gemm_schedules
-from dmlgpu.kernels.depthwise import depthwise_fits, depthwise_steps
 from dmlgpu.kernels.gemm import Product, Space, Steps, contract_steps
 from dmlgpu.kernels.packing import running_dimension
 from dmlgpu.kernels.sources import is_elementwise, leaves, permuted, permuted_tensor, rewrite, stepped
 from dmlgpu.kernels.windows import Windows, positions_of, taken
-from dmlgpu.kernels.winograd import winograd_fits, winograd_pays, winograd_steps
 from dmlgpu.plan import Body, Source, Tensor
 from dmlgpu.target import Target
 
@@ -65,71 +55,6 @@ class Convolution:
         return (*self.input.sizes[:2], self.filter.sizes[1], *positions_of(self.windows))
 
 
-IMPLICIT_GEMM, DEPTHWISE = "implicit-gemm", "depthwise"
-WINOGRAD = {"winograd-2": 2, "winograd-4": 4}
-"""Outputs of a tile, along each dimension, by name."""
-
-FASTER_WINOGRAD = "winograd-4"
-"""The other is less than half as fast, but loses fewer digits."""
-
-NAMES = (IMPLICIT_GEMM, DEPTHWISE, *WINOGRAD, *gemm_schedules.NAMES)
-"""The names that ``Target.schedule`` may have."""
-
-
-def fits(convolution: Convolution, target: Target, name: str) -> bool:
-    """Whether a schedule can compute a convolution."""
-    if name == DEPTHWISE:
-        return depthwise_fits(convolution, target)
-    return name not in WINOGRAD or winograd_fits(convolution, target, WINOGRAD[name])
-
-
-def choose(convolution: Convolution, target: Target) -> str:
-    """The name of the schedule for a convolution: ``Target.schedule``, if it is set.
-
-    Raises:
-        InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.
-    """
-    name = target.schedule
-    if not name:
-        return _suited(convolution, target)
-    if name not in NAMES:
-        raise InvalidArgument(f"convolutions have no schedule {name!r}; there are {', '.join(NAMES)}")
-    if not fits(convolution, target, name):
-        raise InvalidArgument(f"the schedule {name!r} does not fit this convolution")
-    return name
-
-
-def _suited(convolution: Convolution, target: Target) -> str:
-    if fits(convolution, target, DEPTHWISE):
-        return DEPTHWISE
-    return FASTER_WINOGRAD if winograd_pays(convolution, target, WINOGRAD[FASTER_WINOGRAD]) else IMPLICIT_GEMM
-
-
-def convolution_steps(
-    convolution: Convolution, epilogue: Body, output: Tensor, target: Target, *, temporary: int = 0
-) -> Steps:
-    """The steps that compute a convolution.
-
-    Args:
-        convolution: what is summed.
-        epilogue: an element-wise tree over {batch, groups, outputs per group, positions..}, with a leaf ``Held`` of the
-            type of the accumulator that stands for the sum.
-        output: where the result goes: a view of the same sizes.
-        target: the adapter; its ``schedule`` overrides the choice.
-        temporary: the place in the plan of the first temporary tensor that the steps may use.
-
-    Raises:
-        InvalidArgument: for an unknown name of a schedule, or of one that does not fit the convolution.
-    """
-    name = choose(convolution, target)
-    inner = replace(target, schedule=name if name in gemm_schedules.NAMES else "")
-    if name == DEPTHWISE:
-        return depthwise_steps(convolution, epilogue, output, target)
-    if name in WINOGRAD:
-        return winograd_steps(convolution, epilogue, output, inner, WINOGRAD[name], temporary=temporary)
-    return implicit_gemm_steps(convolution, epilogue, output, inner, temporary=temporary)
-
-
 # ---- as a matrix product
 
 OUTPUT = 2
@@ -152,7 +77,7 @@ def implicit_gemm_steps(
     persistent: int = 0,
     keeps: bool = False,
 ) -> Steps:
-    """As ``convolution_steps``: a matrix product, per group, of the filter and what the windows see.
+    """As ``convolution_schedules.convolution_steps``: a product, per group, of the filter and what the windows see.
 
     The positions of all images are its columns, or, where memory runs along the outputs (NHWC), its rows. What the
     windows see is not laid out in memory: that would take as many times the input's memory as the window has places.

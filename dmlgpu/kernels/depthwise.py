@@ -9,17 +9,14 @@ Outer dimensions of the window, and rows where the window is large, are loops ar
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from dmlgpu.kernels.convolution import Convolution
 from dmlgpu.kernels.gemm import Steps
 from dmlgpu.kernels.patches import Patch, packed_patch
 from dmlgpu.kernels.tiles import UNIT, tiles
 from dmlgpu.kernels.windows import Axis
 from dmlgpu.plan import Body, Tensor, constants
 from dmlgpu.target import Profile, Target
-
-if TYPE_CHECKING:
-    from dmlgpu.kernels.convolution import Convolution
 
 DEPTHWISE = "convolution/depthwise"
 

@@ -69,7 +69,8 @@ class Space:
     @property
     def shape(self) -> Shape:
         """How many elements each group has."""
-        return Shape(*(math.prod(group) for group in (self.batch, self.rows, self.columns, self.inner)))
+        batch, rows, columns, inner = map(math.prod, (self.batch, self.rows, self.columns, self.inner))
+        return Shape(batch, rows, columns, inner)
 
     @property
     def output(self) -> Sizes:

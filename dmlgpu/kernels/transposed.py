@@ -15,12 +15,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from dmlgpu.kernels.convolution import (
-    IMPLICIT_GEMM,
-    Convolution,
-    convolution_steps,
-    implicit_gemm_steps,
-)
+from dmlgpu.kernels.convolution import Convolution, implicit_gemm_steps
+from dmlgpu.kernels.convolution_schedules import IMPLICIT_GEMM, convolution_steps
 from dmlgpu.kernels.gemm import Steps
 from dmlgpu.kernels.sources import rewrite, stepped
 from dmlgpu.kernels.windows import Axis, Windows

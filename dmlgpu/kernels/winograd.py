@@ -24,9 +24,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from dmlgpu.enums import DataType
+from dmlgpu.kernels.convolution import Convolution
 from dmlgpu.kernels.gemm import Product, Space, Steps, contract_steps
 from dmlgpu.kernels.patches import Patch, packed_patch
 from dmlgpu.kernels.tiles import Tiles, tiles, unchanged
@@ -34,9 +34,6 @@ from dmlgpu.kernels.windows import Axis
 from dmlgpu.plan import Binding, Body, Role, Step, Tensor, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
-
-if TYPE_CHECKING:
-    from dmlgpu.kernels.convolution import Convolution
 
 FILTERS, PATCHES, RESULTS = (f"convolution/winograd_{what}" for what in ("filters", "patches", "results"))
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from dmlgpu import descs
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel
 from dmlgpu.kernels import convolution as kernels
-from dmlgpu.kernels.convolution import convolution_steps
+from dmlgpu.kernels.convolution_schedules import convolution_steps
 from dmlgpu.kernels.gemm import Steps
 from dmlgpu.kernels.sources import diagonal, permuted_tensor, view
 from dmlgpu.kernels.transposed import SPREAD, transposed_steps

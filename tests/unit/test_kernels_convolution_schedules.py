@@ -12,7 +12,8 @@ import pytest
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.kernels.convolution import NAMES, Convolution, choose, convolution_steps
+from dmlgpu.kernels.convolution import Convolution
+from dmlgpu.kernels.convolution_schedules import NAMES, choose, convolution_steps
 from dmlgpu.kernels.depthwise import depthwise_fits, depthwise_steps
 from dmlgpu.kernels.gemm import Contract, Form
 from dmlgpu.kernels.patches import Patch, packed_patch
