@@ -71,12 +71,14 @@ class OperatorCases(ABC):
     Attributes:
         desc_class: its description.
         quick_count: how many of its keys the quick profile takes.
+        candidates: among how many keys the next one that it takes is chosen. More cover everything with fewer keys.
         large_sizes: sizes that only the full profile runs, above 65,535 workgroups.
         long_sizes: sizes of long axes, in both profiles.
     """
 
     desc_class: ClassVar[type[OperatorDesc]]
     quick_count: ClassVar[int] = 60
+    candidates: ClassVar[int] = 24
     large_sizes: ClassVar[SizesList] = ((65537, 129),)
     long_sizes: ClassVar[SizesList] = ()
     random_count: ClassVar[int] = 100
@@ -171,7 +173,7 @@ class OperatorCases(ABC):
 
     def quick_keys(self) -> Iterator[Key]:
         """What the quick profile runs: a selection that covers every property of the combinations, and long axes."""
-        yield from itertools.islice(_covering(list(self.combinations())), self.quick_count)
+        yield from itertools.islice(_covering(list(self.combinations()), self.candidates), self.quick_count)
         yield from (
             Key(types, sizes, Layout.PACKED) for sizes, types in zip(self.long_sizes, self._cycle(), strict=False)
         )
@@ -280,7 +282,7 @@ def place_all(
     )
 
 
-def _covering(keys: list[Key]) -> Iterator[Key]:
+def _covering(keys: list[Key], most: int) -> Iterator[Key]:
     """The keys in an order whose beginnings cover as many pairs (type, layout, variant, rank) as few keys can.
 
     Greedy: of some candidates, always the one with most properties, then pairs of them, not met before. Seeded, so the
@@ -290,7 +292,7 @@ def _covering(keys: list[Key]) -> Iterator[Key]:
     remaining = [keys[i] for i in rng.permutation(len(keys))]
     met: set[tuple[Any, Any]] = set()
     while remaining:
-        candidates = range(min(24, len(remaining)))
+        candidates = range(min(most, len(remaining)))
         scores = [sum(100 if len(pair) == 1 else 1 for pair in _pairs(remaining[i]) - met) for i in candidates]
         chosen = remaining.pop(max(candidates, key=scores.__getitem__))
         met |= _pairs(chosen)

@@ -181,7 +181,8 @@ def _magnitudes(desc: Any, inputs: Arrays, drawn: _Drawn) -> tuple[Bound, ...]:
 class _AttentionCases(OperatorCases):
     """Few queries and keys, of every source."""
 
-    quick_count = 11
+    quick_count = 16
+    candidates = 400
     ranks = (4,)
     long_sizes: ClassVar[SizesList] = ((1, 1, 2, 4), (1, 1, 3, 5))
     large_sizes: ClassVar[SizesList] = ((2, 300, 3, 64),)
@@ -229,8 +230,6 @@ class _AttentionCases(OperatorCases):
 @cases(descs.MultiheadAttention)
 class MultiheadAttentionCases(_AttentionCases):
     """MULTIHEAD_ATTENTION, which becomes the newer one."""
-
-    quick_count = 5
 
 
 @cases(descs.MultiheadAttention1)

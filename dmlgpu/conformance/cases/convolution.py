@@ -120,7 +120,7 @@ def _draw(key: Key, rng: np.random.Generator) -> _Geometry:
 class _ConvolutionCases(OperatorCases):
     """{N, C, spatial..}."""
 
-    quick_count = 20
+    quick_count = 25
     long_sizes: ClassVar[SizesList] = ((1, 16, 14, 14), (2, 33, 7, 9))
     large_sizes: ClassVar[SizesList] = ((2, 3, 301, 303),)
 
