@@ -18,6 +18,8 @@ from dmlgpu.tensor import TensorDesc
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.linker import declared, library
 
+pytestmark = pytest.mark.xdist_group("rendered kernels")
+
 FOLDERS = (
     "access",
     "activation",
