@@ -6,6 +6,7 @@ model hands one element of its first output back to the processor; that costs it
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,9 +33,7 @@ class WebGpuEp:
     """One session per operator, on the provider's first device and never on the processor."""
 
     def __init__(self) -> None:
-        library = onnxruntime_ep_webgpu.get_library_path()
-        onnxruntime.register_execution_provider_library("webgpu", library)
-        self.devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
+        self.devices = _devices()
 
     def operator(
         self,
@@ -102,6 +101,13 @@ class WebGpuEp:
             fixed,
         )
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+
+
+@functools.cache
+def _devices() -> Sequence[Any]:
+    """The provider's devices. Its library may be registered only once."""
+    onnxruntime.register_execution_provider_library("webgpu", onnxruntime_ep_webgpu.get_library_path())
+    return [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
 
 
 def _value(name: str, dtype: Any, sizes: tuple[int, ...]) -> onnx.ValueInfoProto:

@@ -10,7 +10,7 @@ from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.outcome import Outcome, Status
 from dmlgpu.conformance.runner import run_case
 from dmlgpu.device.device import Device
-from dmlgpu.errors import DmlError, NotSupported
+from dmlgpu.errors import DmlError, InvalidArgument, NotSupported
 
 QUICK_COUNT = 4
 """Cases per operator in the quick profile, beside one of its page's examples."""
@@ -33,6 +33,14 @@ class OperatorSuite:
         wanted = "full" if profile == "full" else "quick"
         found = (cases.names(wanted) for cases in OPERATOR_CASES.values())
         return tuple(name for names in found for name in (_first(names) if profile == "quick" else names))
+
+    def has(self, name: str) -> bool:
+        """Whether a name spells a case."""
+        try:
+            case_by_name(name)
+        except InvalidArgument:
+            return False
+        return True
 
     def run(self, name: str, device: Device) -> Outcome:
         """Compare what the adapter computes with the reference.

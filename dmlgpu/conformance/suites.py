@@ -34,6 +34,9 @@ class Suite(Protocol):
     def names(self, profile: str) -> tuple[str, ...]:
         """The names of a profile's cases; the same on every call."""
 
+    def has(self, name: str) -> bool:
+        """Whether there is a case of this name, in whatever profile."""
+
     def run(self, name: str, device: Device) -> Outcome:
         """Run a case. What it raises becomes a failure, or a refusal if it is NotSupported."""
 
@@ -62,8 +65,8 @@ def select(suite: Suite, profile: str, pattern: str = "") -> tuple[str, ...]:
     if profile not in suite.profiles:
         raise InvalidArgument(f"profile must be one of {', '.join(suite.profiles)}, got {profile!r}")
     names = [name for name in suite.names(profile) if matches(name, pattern)]
-    if not names and pattern:
-        names = [name for name in suite.names(suite.profiles[-1]) if name == pattern]
+    if not names and suite.has(pattern):
+        names = [pattern]
     if not names:
         raise InvalidArgument(f"no case of the profile {profile!r} matches {pattern!r}")
     return tuple(names)

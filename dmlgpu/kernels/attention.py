@@ -168,7 +168,7 @@ def _tile_on_cpu(attention: Attention, units: int) -> Tile:
     """Much work for each of eight invocations, which run in step."""
     if attention.batches * attention.rows * attention.keys * 8 * units <= LITTLE_WORK:
         return Tile(min(2, attention.rows), 1, min(-(-units // 8), 2), 8, 1)
-    rows = min(8, _power_of_two(attention.rows))
+    rows = min(16, _power_of_two(attention.rows))
     across = 4 if attention.rows > rows else 8
     key_units = min(4, _power_of_two(-(-attention.keys // (UNIT * across))))
     return Tile(rows, key_units, min(-(-units // across), 4), across, 8 // across)

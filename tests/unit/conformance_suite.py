@@ -22,6 +22,9 @@ class MisbehavingSuite:
     def names(self, profile: str) -> tuple[str, ...]:
         return NAMES if profile == "quick" else (*NAMES, "good-4")
 
+    def has(self, name: str) -> bool:
+        return name in self.names("full")
+
     def run(self, name: str, device: Device) -> Outcome:
         kind = name.partition("-")[0]
         print("a driver prints this to standard output", flush=True)

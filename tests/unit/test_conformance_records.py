@@ -92,6 +92,9 @@ class Letters:
     def names(self, profile: str) -> tuple[str, ...]:
         return ("a-1", "b-1") if profile == "quick" else ("a-1", "b-1", "b-2")
 
+    def has(self, name: str) -> bool:
+        return name == "b-3"
+
 
 @pytest.mark.parametrize(
     ("profile", "pattern", "names"),
@@ -100,7 +103,7 @@ class Letters:
         ("full", "b", ("b-1", "b-2")),
         ("quick", "*-1", ("a-1", "b-1")),
         ("quick", "?-1", ("a-1", "b-1")),
-        ("quick", "b-2", ("b-2",)),  # a whole name is found in any profile
+        ("quick", "b-3", ("b-3",)),  # a whole name, whatever the profile lists
     ],
 )
 def test_selections(profile, pattern, names):
