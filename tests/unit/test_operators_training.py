@@ -1,0 +1,40 @@
+"""ADAM_OPTIMIZER: what is refused, and its plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dmlgpu import InvalidDescription, TensorDesc, operators
+from dmlgpu.enums import DataType
+from dmlgpu.plan import Role
+from dmlgpu.target import Target
+from tests.reference.test_training import adam
+
+
+def test_an_ordinary_step_is_taken():
+    operators.check(adam(1e-8))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"beta1": 1.5}, "ADAM_OPTIMIZER: beta1 must be from 0 to 1, got 1.5"),
+        ({"beta2": -0.5}, "ADAM_OPTIMIZER: beta2 must be from 0 to 1, got -0.5"),
+        (
+            {"training_step_tensor": TensorDesc(DataType.UINT32, (1, 1, 1, 2))},
+            "ADAM_OPTIMIZER: training_step_tensor.sizes must be [1, 1, 1, 1] (a scalar), got [1, 1, 1, 2]",
+        ),
+    ],
+)
+def test_refusals(changes, message):
+    with pytest.raises(InvalidDescription) as caught:
+        operators.check(replace(adam(1e-8), **changes))
+    assert str(caught.value) == message
+
+
+def test_no_output_is_written_before_all_inputs_were_read():
+    plan = operators.lower(adam(1e-8), Target("any"))
+    roles = [step.output.binding.role for step in plan.steps]
+    assert roles == [Role.TEMPORARY, Role.TEMPORARY, Role.OUTPUT, Role.OUTPUT, Role.OUTPUT]
