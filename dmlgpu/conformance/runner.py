@@ -182,8 +182,9 @@ def _compare(
 
 
 def _elements(arrays: Sequence[Array | None], shape: tuple[int, ...], place: tuple[int, ...]) -> tuple[Any, ...]:
-    """What lies at a place of the output in the inputs of its shape."""
-    return tuple(array[place] for array in arrays if array is not None and array.shape == shape and array.size)
+    """What lies at a place of the output, if there is one, in the inputs of its shape."""
+    alike = (array for array in arrays if array is not None and array.shape == shape)
+    return tuple(array[place] for array in alike) if place else ()
 
 
 def _digest(written: Sequence[tuple[int, _Placed, Bytes]]) -> str:

@@ -39,6 +39,17 @@ def test_a_faithful_executor_passes(name):
     assert result.ok, result
 
 
+def test_the_worst_element_comes_with_its_inputs_and_the_bits_with_a_digest():
+    def harm(resources):
+        output = resources.outputs[0]
+        output.buffer[output.offset] ^= 1
+
+    right, wrong = verdict(lambda resources: None), verdict(harm)
+    a, b = (array[0, 0] for array in case_by_name(NAME).inputs())
+    assert (wrong.worst, wrong.inputs, wrong.expected) == ((0, 0), (a, b), a - b)
+    assert right.digest == verdict(lambda resources: None).digest != wrong.digest
+
+
 def test_a_write_before_the_output_is_seen():
     def harm(resources):
         output = resources.outputs[0]
