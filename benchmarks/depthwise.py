@@ -14,15 +14,21 @@ import numpy as np
 from convolution import SHAPES, convolution, ours
 from harness import Bench, Call, Part, Result, main, open_backend
 from measure import ratio
+from numpy.typing import NDArray
 
 SHAPE = "3 x 3, 128 depth-wise, 56"
 
 
-def shifted_sum() -> Call:
-    """The padded image times each place of the filter, nine times shifted, added up."""
+def operands() -> tuple[list[NDArray[np.float32]], NDArray[np.float32]]:
+    """Two images {channels, rows, columns}, and the filter {channels, rows, columns, 1, 1}."""
     shape, rng = SHAPES[SHAPE], np.random.default_rng(1)
     images = [rng.standard_normal((shape.channels, shape.side, shape.side), np.float32) for _ in range(2)]
-    taps = rng.standard_normal((shape.channels, shape.window, shape.window, 1, 1), np.float32)
+    return images, rng.standard_normal((shape.channels, shape.window, shape.window, 1, 1), np.float32)
+
+
+def shifted_sum() -> Call:
+    """The padded image times each place of the filter, nine times shifted, added up."""
+    shape, (images, taps) = SHAPES[SHAPE], operands()
 
     def run(number: int) -> object:
         padded = np.pad(images[number % 2], ((0, 0), (1, 1), (1, 1)))

@@ -1,8 +1,8 @@
-"""Operators against onnxruntime's WebGPU provider on the same adapter, as interleaved ratios with their intervals.
+"""Operators against onnxruntime's WebGPU provider and tinygrad on the same adapter, as interleaved ratios.
 
     python benchmarks/peers.py [ADAPTER] [-k PART]
 
-Needs ``pip install .[peers]``. Ratios are time of the provider over time of ours; exits with 1 when a target is missed.
+Needs ``pip install .[peers]``. Ratios are time of theirs over time of ours; exits with 1 when a target is missed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ import sys
 from collections.abc import Iterator
 
 import numpy as np
+import tinygrad_webgpu
 from attention import HEADS, ROWS, SIZE, floats, fused
+from convolution import SHAPES, convolution
+from convolution import ours as our_convolution
+from depthwise import SHAPE, operands
 from harness import Bench, Part, Result, main, open_backend
 from measure import ratio
 from webgpu_ep import WebGpuEp
@@ -69,7 +73,22 @@ def attention(adapter: str) -> Iterator[Result]:
     yield Result("attention, 8 heads x 256 x 64", measured, at_least=1.0)
 
 
-PARTS: dict[str, Part] = {"element_wise": element_wise, "sorting": sorting, "attention": attention}
+def depthwise(adapter: str) -> Iterator[Result]:
+    """A depth-wise convolution by tinygrad: no slower."""
+    bench = Bench(open_backend(adapter))
+    images, taps = operands()
+    filters = tinygrad_webgpu.upload(np.ascontiguousarray(taps.reshape(len(taps), 1, *taps.shape[1:3])))
+    images_of_one = [image[None] for image in images]
+    theirs = tinygrad_webgpu.call(lambda x: x.conv2d(filters, groups=len(taps), padding=1), images_of_one)
+    yield Result(f"{SHAPE}, tinygrad", ratio(theirs, our_convolution(bench, convolution(SHAPES[SHAPE]))), at_least=1.0)
+
+
+PARTS: dict[str, Part] = {
+    "depthwise": depthwise,
+    "element_wise": element_wise,
+    "sorting": sorting,
+    "attention": attention,
+}
 
 if __name__ == "__main__":
     sys.exit(main(__doc__, PARTS))

@@ -262,6 +262,8 @@ class Stage:
         parts: where the result is a vector, the names of its first numbers, by which the bodies know them.
         constants: values for the shader.
         longest: numbers that one invocation may merge in turn, where rounding errors grow with them; None for any.
+        run: the shader with ``run_t``, ``open``, ``absorb`` and ``close``: how one invocation takes a few numbers in
+            turn. ``close`` gives an ``acc_t``.
     """
 
     name: str
@@ -271,6 +273,7 @@ class Stage:
     parts: tuple[str, ...] = ()
     constants: Constants = ()
     longest: int | None = None
+    run: str = "reduction/run"
 
     @property
     def results(self) -> tuple[str, ...]:

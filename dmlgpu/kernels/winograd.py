@@ -159,11 +159,11 @@ def winograd_fits(convolution: Convolution, target: Target, tile: int) -> bool:
     return 4 * largest <= target.max_binding_size
 
 
-FEWEST_CHANNELS = 8
+FEWEST_CHANNELS = 3
 """Channels, and outputs, of a group from which on the transforms cost less than the products save."""
 
-FEWEST_TILES = 16
-"""Tiles of all images below which the products have too few columns."""
+FEWEST_SHARED = 192
+"""The same times the tiles of all images: below, more kernels and products with few columns cost more than that."""
 
 
 def winograd_pays(convolution: Convolution, target: Target, tile: int) -> bool:
@@ -171,8 +171,8 @@ def winograd_pays(convolution: Convolution, target: Target, tile: int) -> bool:
     if not winograd_fits(convolution, target, tile):
         return False
     sides = _Sides.of(convolution, tile)
-    tiles_of_all = sides.batch * sides.down * sides.across
-    return min(sides.channels, sides.outputs) >= FEWEST_CHANNELS and tiles_of_all >= FEWEST_TILES
+    fewest = min(sides.channels, sides.outputs)
+    return fewest >= FEWEST_CHANNELS and fewest * sides.batch * sides.down * sides.across >= FEWEST_SHARED
 
 
 def _is_dense(axis: Axis) -> bool:

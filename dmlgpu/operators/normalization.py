@@ -24,7 +24,14 @@ FLOAT32 = DataType.FLOAT32
 
 NORMALIZE = "normalization/normalize"
 NUMBER = "normalization/number"
-MOMENTS = Stage("moments", "normalization/moments", 4, parts=("mean", "lack", "variance"), longest=1024)
+MOMENTS = Stage(
+    "moments",
+    "normalization/moments",
+    4,
+    parts=("mean", "lack", "variance"),
+    longest=1024,
+    run="normalization/moments_run",
+)
 """The mean, what its float32 lacks, and the variance."""
 
 

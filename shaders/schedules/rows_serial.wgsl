@@ -1,6 +1,6 @@
 // ROWS, serial: one invocation takes a whole row (or, with lanes across rows, several), again and again: once for each stage,
-// and once to compute its elements. Long rows are merged in tiles, so that rounding errors do not grow with their length; how
-// many tiles there are is hidden from the compiler, because some drivers take seconds to unroll nested loops.
+// and once to compute its elements. Long rows are taken in runs that are then merged, so that rounding errors do not grow with
+// their length; how many there are is hidden from the compiler, because some drivers take seconds to unroll nested loops.
 {% import "schedules/row_macros" as row with context %}
 {% include "schedules/locate" %}
 {% include "schedules/row_unit" %}
@@ -12,30 +12,36 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if (!locate(number, &at)) { return; }
     let first = input_load(at);
     # for stage in stages
-    # for lane in lanes
-    var {{ stage.name }}_acc{{ lane.number }} = {{ row.lifted(stage, "first", lane) }};
-    # endfor
     # if units <= tile
+    # for lane in lanes
+    var {{ stage.name }}_run{{ lane.number }} = {{ stage.name }}_open({{ row.value(stage, "first", lane) }});
+    # endfor
     for (var index = 1u; index < {{ units }}u; index++) {
         let unit = input_load(unit_at(at, index));
         # for lane in lanes
-        {{ stage.name }}_acc{{ lane.number }} = {{ stage.name }}_merge({{ stage.name }}_acc{{ lane.number }}, {{ row.lifted(stage, "unit", lane) }});
+        {{ stage.name }}_run{{ lane.number }} = {{ stage.name }}_absorb({{ stage.name }}_run{{ lane.number }}, {{ row.value(stage, "unit", lane) }});
         # endfor
     }
+    # for lane in lanes
+    var {{ stage.name }}_acc{{ lane.number }} = {{ stage.name }}_close({{ stage.name }}_run{{ lane.number }});
+    # endfor
     # else
+    # for lane in lanes
+    var {{ stage.name }}_acc{{ lane.number }} = {{ row.lifted(stage, "first", lane) }};
+    # endfor
     for (var start = 1u; start < {{ units }}u + params.zero; start += {{ tile }}u) {
         let opening = input_load(unit_at(at, start));
         # for lane in lanes
-        var {{ stage.name }}_tile{{ lane.number }} = {{ row.lifted(stage, "opening", lane) }};
+        var {{ stage.name }}_run{{ lane.number }} = {{ stage.name }}_open({{ row.value(stage, "opening", lane) }});
         # endfor
         for (var index = start + 1u; index < min(start + {{ tile }}u, {{ units }}u); index++) {
             let unit = input_load(unit_at(at, index));
             # for lane in lanes
-            {{ stage.name }}_tile{{ lane.number }} = {{ stage.name }}_merge({{ stage.name }}_tile{{ lane.number }}, {{ row.lifted(stage, "unit", lane) }});
+            {{ stage.name }}_run{{ lane.number }} = {{ stage.name }}_absorb({{ stage.name }}_run{{ lane.number }}, {{ row.value(stage, "unit", lane) }});
             # endfor
         }
         # for lane in lanes
-        {{ stage.name }}_acc{{ lane.number }} = {{ stage.name }}_merge({{ stage.name }}_acc{{ lane.number }}, {{ stage.name }}_tile{{ lane.number }});
+        {{ stage.name }}_acc{{ lane.number }} = {{ stage.name }}_merge({{ stage.name }}_acc{{ lane.number }}, {{ stage.name }}_close({{ stage.name }}_run{{ lane.number }}));
         # endfor
     }
     # endif

@@ -75,7 +75,8 @@ def _functions(
     text, values = builder.store(step.output, words=True)
     text += builder.load("input", step.source, words=True)
     text += "".join(builder.load(name, leaf, words=True) for name, leaf in fixed)
-    text += "".join(_stage_monoid(stage, target) for stage in step.stages)
+    in_turn = step.schedule is ReduceSchedule.SERIAL
+    text += "".join(_stage_monoid(stage, target, in_turn=in_turn) for stage in step.stages)
     given = {step.source: "unit"}
     given |= {held: name for name, held in step.results}
     given |= {leaf: name for name, leaf in fixed}
@@ -89,11 +90,13 @@ def _lanes(count: int, across: bool) -> list[_Lane]:
     return [_Lane(lane, f".{LANE_NAMES[lane]}", str(lane) if across else "") for lane in range(count)]
 
 
-def _stage_monoid(stage: Stage, target: Target) -> str:
-    """A stage's ``lift``, ``merge`` and ``finish`` under its name."""
+def _stage_monoid(stage: Stage, target: Target, *, in_turn: bool) -> str:
+    """A stage's ``lift``, ``merge`` and ``finish`` under its name; for numbers in turn also ``open``, ``absorb``, ``close``."""
     operands = monoid_operands(Scalar.F32, DataType.FLOAT32, target)
     result = Result(DataType.FLOAT32, Scalar.F32, True, (), target)
-    text = templates.render(stage.file, output=result, **operands, **mapping(stage.constants))
+    files = (stage.file, stage.run) if in_turn else (stage.file,)
+    given = {"output": result, **operands, **mapping(stage.constants)}
+    text = "".join(templates.render(file, **given) for file in files)
     return prefix(text, f"{stage.name}_")
 
 
