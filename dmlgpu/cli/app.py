@@ -25,6 +25,16 @@ Adapter = Annotated[
         "--adapter", "-a", envvar="DMLGPU_ADAPTER", metavar="NAME", help="Part of an adapter's name, or its number."
     ),
 ]
+Drivers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drivers",
+        "-d",
+        metavar="all|MANIFEST",
+        help="Take 'all' drivers of the machine, each in processes of its own; or a Vulkan driver's manifest, or a "
+        "folder with such; may be repeated.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -57,6 +67,7 @@ def devices(
     adapter: Annotated[
         str | None, typer.Option("--adapter", "-a", metavar="NAME", help="Show only this adapter.")
     ] = None,
+    drivers: Drivers = None,
     as_json: Json = False,
 ) -> None:
     """List the adapters: what they are, their features, limits and data types.
@@ -65,9 +76,13 @@ def devices(
     Examples:
       dmlgpu devices
       dmlgpu devices --adapter vulkan
+      dmlgpu devices --drivers all
       dmlgpu devices --json | jq '.[].name'
     """
-    _verb("devices").show(adapter, as_json)
+    if drivers:
+        _verb("devices").show_drivers(drivers, adapter, as_json)
+    else:
+        _verb("devices").show(adapter, as_json)
 
 
 @app.command()
@@ -121,7 +136,7 @@ def test(
         str, typer.Option("-k", metavar="PATTERN", help="Only cases with this in their name, or matching * and ?.")
     ] = "",
     profile: Annotated[str, typer.Option("--profile", "-p", help="quick, standard or full.")] = "quick",
-    suite: Annotated[str, typer.Option("--suite", help="Which list of cases.")] = "operators",
+    suite: Annotated[str, typer.Option("--suite", help="Which list of cases.")] = "dmlgpu",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write everything down as JSON Lines.")
     ] = None,
@@ -131,6 +146,18 @@ def test(
     workers: Annotated[int, typer.Option("--workers", "-n", min=1, max=64, help="Processes at once.")] = 1,
     time_limit: Annotated[float, typer.Option("--time-limit", min=0.1, help="Seconds for one case.")] = 60.0,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each case, which must not differ.")] = 1,
+    drivers: Drivers = None,
+    pairwise: Annotated[
+        bool, typer.Option("--pairwise", help="Compare the adapters with each other instead of with the reference.")
+    ] = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Run on every distinct adapter of this Dask cluster's workers."),
+    ] = None,
+    patience: Annotated[
+        float,
+        typer.Option(min=0.0, help="Seconds to wait for another worker when the last one with an adapter is lost."),
+    ] = 60.0,
     only_list: Annotated[bool, typer.Option("--list", help="Print the cases' names instead of running them.")] = False,
 ) -> None:
     """Test whether adapters compute DirectML's operators right. Each case is compared with the NumPy reference.
@@ -141,24 +168,33 @@ def test(
     Examples:
       dmlgpu test
       dmlgpu test --adapter all --profile standard -n 2 -o results.jsonl
+      dmlgpu test --drivers all -o results.jsonl
+      dmlgpu test --drivers all --pairwise --profile full
       dmlgpu test -k gather_nd1 --profile full
       dmlgpu test -k gather_nd1-float32-uint32-2x3-packed-s0 --adapter 0
+      dmlgpu test --scheduler tcp://10.0.0.1:8786 --profile full -o fleet.jsonl
     """
-    verb = _verb("test")
-    if only_list:
-        verb.list_cases(suite, profile, pattern)
-        return
-    passed = verb.test(
-        adapter or (),
+    request = _verb("request").Request(
+        adapters=tuple(adapter or ()),
+        drivers=tuple(drivers or ()),
         suite=suite,
         profile=profile,
         pattern=pattern,
         output=output,
-        expectations=expectations or (),
+        expectations=tuple(expectations or ()),
         workers=workers,
         time_limit=time_limit,
         repeat=repeat,
     )
+    if only_list:
+        _verb("test").list_cases(request)
+        return
+    if scheduler and pairwise:
+        raise typer.BadParameter("--pairwise compares adapters of this machine, not those of a cluster")
+    if scheduler:
+        passed = _verb("fleet").test(request, scheduler, patience)
+    else:
+        passed = _verb("pairwise").compare_adapters(request) if pairwise else _verb("test").test(request)
     if not passed:
         raise typer.Exit(1)
 

@@ -16,16 +16,21 @@ def compare(before: Path, after: Path) -> bool:
     """Print what changed, regressions first.
 
     Returns:
-        Whether nothing became worse: no regression, and no case missing.
+        Whether nothing became worse: no regression, no case and no adapter missing.
 
     Raises:
         InvalidArgument: when the files are no runs, or have no adapter in common.
         OSError: when a file cannot be read.
     """
-    found = [(old, new, changes(old, new)) for old, new in pairs(read_runs(before), read_runs(after))]
+    runs = read_runs(before)
+    found = [(old, new, changes(old, new)) for old, new in pairs(runs, read_runs(after))]
     for old, new, changed in found:
         _print(old, new, changed)
-    return not any(change.kind in (Kind.REGRESSION, Kind.MISSING) for *_, changed in found for change in changed)
+    missing = [run for run in runs if not any(run is old for old, *_ in found)]
+    for run in missing:
+        print(f"{run.adapter}\nmissing: {len(run.outcomes)} cases of {run.facts['suite']} were not run")
+    worse = any(change.kind in (Kind.REGRESSION, Kind.MISSING) for *_, changed in found for change in changed)
+    return not worse and not missing
 
 
 def _print(old: Run, new: Run, changed: Sequence[Change]) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from dmlgpu.cli import tables
 from dmlgpu.cli.adapter import choose_adapter
 from dmlgpu.device.adapters import adapters
 from dmlgpu.target import AdapterInfo
+
+if TYPE_CHECKING:
+    from dmlgpu.conformance.places import Place
 
 _DATA_TYPES = (
     "FLOAT32",
@@ -56,6 +60,34 @@ def show(adapter: str | None = None, as_json: bool = False) -> None:
         tables.facts(f"{known.index(info)}  {info.backend}: {info.name}{mark}", _facts(info))
 
 
+def show_drivers(drivers: Sequence[str], adapter: str | None = None, as_json: bool = False) -> None:
+    """Print the adapters that some drivers bring, or those of them that ``adapter`` picks.
+
+    Args:
+        drivers: ``all``, manifests of Vulkan drivers, folders of such.
+        adapter: part of a name, or a number.
+        as_json: print JSON, with the environment that brings each.
+
+    Raises:
+        AdapterNotFound: when it picks none.
+        InvalidArgument: when there is no such driver, or the drivers bring no adapter.
+    """
+    # Looking for drivers takes more than the plain list of adapters needs.
+    from dmlgpu.cli.places import matching, places_of  # noqa: PLC0415
+
+    known = places_of(drivers)
+    shown = known if adapter is None else matching(adapter, known)
+    if as_json:
+        print(json.dumps([_place_as_json(known.index(place), place) for place in shown], indent=2))
+        return
+    for number, place in enumerate(shown):
+        if number:
+            print()
+        environment = "\n".join(f"{name}={value}" for name, value in place.environment)
+        title = f"{known.index(place)}  {place.info.backend}: {place.info.name}"
+        tables.facts(title, [*_facts(place.info), ("environment", environment)])
+
+
 def _facts(info: AdapterInfo) -> list[tuple[str, str]]:
     support = data_type_support(info)
     types = [
@@ -75,7 +107,12 @@ def _facts(info: AdapterInfo) -> list[tuple[str, str]]:
     ]
 
 
-def _as_json(index: int, info: AdapterInfo, is_default: bool) -> dict[str, Any]:
+def _place_as_json(index: int, place: Place) -> dict[str, Any]:
+    brought = {"label": place.label, "number": place.number, "environment": dict(place.environment)}
+    return {**_as_json(index, place.info), **brought}
+
+
+def _as_json(index: int, info: AdapterInfo, is_default: bool | None = None) -> dict[str, Any]:
     return {
         "index": index,
         "name": info.name,
@@ -83,7 +120,7 @@ def _as_json(index: int, info: AdapterInfo, is_default: bool) -> dict[str, Any]:
         "kind": info.kind,
         "vendor": info.vendor,
         "driver": info.driver,
-        "default": is_default,
+        **({} if is_default is None else {"default": is_default}),
         "features": list(info.features),
         "limits": info.limits,
         "data_types": data_type_support(info),

@@ -13,7 +13,14 @@ from dmlgpu.errors import AdapterNotFound, DmlError, InvalidArgument
 OK, FAILED, USAGE = 0, 1, 2
 """Exit codes: done; could not be done, or a result is wrong; the command line or an input file is wrong."""
 
-_EXTRAS = {"typer": "cli", "rich": "cli", "packaging": "cli", "PIL": "demo", "skimage": "demo"}
+_EXTRAS = {
+    "typer": "cli",
+    "rich": "cli",
+    "packaging": "cli",
+    "distributed": "cluster",
+    "PIL": "demo",
+    "skimage": "demo",
+}
 
 _PLAIN_DEVICES = {("devices",): False, ("devices", "--json"): True}
 

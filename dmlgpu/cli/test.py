@@ -2,73 +2,57 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TextIO
 
 from dmlgpu.cli import tables
-from dmlgpu.cli.adapter import choose_adapter
-from dmlgpu.conformance import expectations as known
+from dmlgpu.cli.places import choose_places
+from dmlgpu.cli.request import Request
 from dmlgpu.conformance.expectations import Expectation, judged
 from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.conformance.places import Place, in_environment
 from dmlgpu.conformance.records import facts, write_run
 from dmlgpu.conformance.session import Job, run_session
-from dmlgpu.conformance.suites import select, suite_by_name
-from dmlgpu.device.adapters import adapters
+from dmlgpu.conformance.suites import option
 from dmlgpu.target import AdapterInfo
 
 
-def list_cases(suite: str, profile: str, pattern: str) -> None:
+def list_cases(request: Request) -> None:
     """Print the names of the cases that would run.
 
     Raises:
         InvalidArgument: for an unknown suite or profile, or where nothing matches.
     """
-    print("\n".join(select(suite_by_name(suite), profile, pattern)))
+    print("\n".join(request.names))
 
 
-def test(
-    wanted: Sequence[str],
-    *,
-    suite: str,
-    profile: str,
-    pattern: str,
-    output: Path | None,
-    expectations: Sequence[Path],
-    workers: int,
-    time_limit: float,
-    repeat: int,
-) -> bool:
+def test(request: Request) -> bool:
     """Run cases on adapters, one after the other, and print what is wrong and a table.
-
-    Args:
-        wanted: the adapters, by number or part of a name; none takes the default, ``all`` every one.
-        expectations: files beside dmlgpu's own.
 
     Returns:
         Whether everything was as expected.
 
     Raises:
         AdapterNotFound, InvalidArgument: for what does not exist.
-        OSError: when a file cannot be read or written.
+        ModelError, OSError: when a file is malformed, or cannot be read or written.
     """
-    names = select(suite_by_name(suite), profile, pattern)
-    expected = (*known.load(), *(entry for path in expectations for entry in known.load(path)))
-    infos = adapters() if list(wanted) == ["all"] else tuple(choose_adapter(one) for one in wanted or (None,))
-    counted: dict[AdapterInfo, Counter[Status]] = {}
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(output.open("w", encoding="utf-8")) if output else None
-        for info in infos:
-            job = Job(suite, adapters().index(info), time_limit, repeat)
-            outcomes = _judged(run_session(job, names, workers), info, expected)
+    names, expected = request.names, request.expected
+    places = choose_places(request.adapters, request.drivers)
+    counted: dict[Place, Counter[Status]] = {}
+    with request.opened() as file:
+        for place in places:
+            job = request.job(place)
+            outcomes = _judged(run_session(job, names, request.workers), place.info, expected)
             if file is not None:
-                outcomes = write_run(file, facts(info, suite, profile, pattern, names), outcomes)
-            counted[info] = _report(outcomes, job, len(names))
-    _summarize(counted)
+                outcomes = write_run(
+                    file, facts(place.info, environment=place.environment, **request.selection), outcomes
+                )
+            where = place.label if len(places) > 1 else ""
+            counted[place] = _report(outcomes, job, len(names), where)
+    summarize(counted)
     return all(status.is_good for counts in counted.values() for status in counts)
 
 
@@ -76,20 +60,21 @@ def _judged(outcomes: Iterable[Outcome], info: AdapterInfo, expected: Sequence[E
     return (judged(outcome, info, expected) for outcome in outcomes)
 
 
-def _report(outcomes: Iterable[Outcome], job: Job, count: int) -> Counter[Status]:
+def _report(outcomes: Iterable[Outcome], job: Job, count: int, where: str = "") -> Counter[Status]:
     """Print what is wrong as it comes, and how far the run is."""
     counts: Counter[Status] = Counter()
     for outcome in outcomes:
         counts[outcome.status] += 1
         if not outcome.status.is_good:
-            print("\n".join(_lines(outcome, job)), flush=True)
-        _progress(sys.stderr, counts, count)
+            print("\n".join(lines(outcome, reproduce(outcome, job), where)), flush=True)
+        bad = sum(number for status, number in counts.items() if not status.is_good)
+        progress(sys.stderr, counts.total(), count, bad, where)
     return counts
 
 
-def _lines(outcome: Outcome, job: Job) -> Iterator[str]:
-    """What is wrong, and how to see it again."""
-    yield f"{outcome.status}: {outcome.case}"
+def lines(outcome: Outcome, again: str, where: str) -> Iterator[str]:
+    """What is wrong, where if that is to be said, and the command to see it again."""
+    yield f"{outcome.status} on {where}: {outcome.case}" if where else f"{outcome.status}: {outcome.case}"
     if outcome.message:
         yield f"  {outcome.message}"
     if outcome.wrong:
@@ -101,25 +86,25 @@ def _lines(outcome: Outcome, job: Job) -> Iterator[str]:
         )
     if outcome.reason:
         yield f"  a failure was expected: {outcome.reason}"
-    yield f"  again: {reproduce(outcome, job)}"
+    yield f"  again: {again}"
 
 
 def reproduce(outcome: Outcome, job: Job) -> str:
     """The command that runs one case again."""
-    suite = "" if job.suite == "operators" else f" --suite {shlex.quote(job.suite)}"
-    return f"dmlgpu test{suite} --adapter {job.adapter} -k {shlex.quote(outcome.case)}"
+    command = ["dmlgpu", "test", *option(job.suite), "--adapter", str(job.adapter), "-k", outcome.case]
+    return in_environment(shlex.join(command), job.environment)
 
 
-def _progress(file: TextIO, counts: Counter[Status], count: int) -> None:
+def progress(file: TextIO, done: int, count: int, bad: int, where: str = "") -> None:
     """One line that overwrites itself, on a terminal only."""
     if file.isatty():
-        done = counts.total()
-        bad = sum(number for status, number in counts.items() if not status.is_good)
         end = "\n" if done == count else ""
-        print(f"\r{done} of {count} cases, {bad} not as they should be", end=end, file=file, flush=True)
+        place = f"{where}: " if where else ""
+        print(f"\r{place}{done} of {count} cases, {bad} not as they should be", end=end, file=file, flush=True)
 
 
-def _summarize(counted: dict[AdapterInfo, Counter[Status]]) -> None:
+def summarize(counted: Mapping[Place, Counter[Status]]) -> None:
+    """Print a table of adapters by what came of their cases."""
     shown = [status for status in Status if any(counts[status] for counts in counted.values())]
-    rows = [(str(info), *(str(counts[status]) for status in shown)) for info, counts in counted.items()]
+    rows = [(str(place.info), *(str(counts[status]) for status in shown)) for place, counts in counted.items()]
     tables.table(("adapter", *shown), rows, right=range(1, len(shown) + 1))

@@ -80,23 +80,34 @@ def _of_statuses(before: Status, after: Status) -> Kind:
 def pairs(before: Sequence[Run], after: Sequence[Run]) -> tuple[tuple[Run, Run], ...]:
     """Runs that belong together: the only ones of two files, whatever they ran on, else those of equal adapters.
 
+    An adapter that is there with several drivers is paired by these as far as they are the same.
+
     Raises:
         InvalidArgument: when none do.
     """
     if len(before) == len(after) == 1:
         return ((before[0], after[0]),)
-    named = {_name(run): run for run in before}
-    found = tuple((named[_name(run)], run) for run in after if _name(run) in named)
-    if not found:
+    matched: dict[int, Run] = {}
+    left = list(before)
+    for key in (_with_driver, _name):
+        for number, run in enumerate(after):
+            old = next((place for place, one in enumerate(left) if key(one) == key(run)), None)
+            if number not in matched and old is not None:
+                matched[number] = left.pop(old)
+    if not matched:
         raise InvalidArgument(
             f"no adapter is in both files: {', '.join(map(_text, before))} and {', '.join(map(_text, after))}"
         )
-    return found
+    return tuple((matched[number], run) for number, run in enumerate(after) if number in matched)
 
 
-def _name(run: Run) -> tuple[str, str]:
-    return run.facts["adapter"]["backend"], run.facts["adapter"]["name"]
+def _name(run: Run) -> tuple[str, ...]:
+    return run.facts["suite"], run.facts["adapter"]["backend"], run.facts["adapter"]["name"]
+
+
+def _with_driver(run: Run) -> tuple[str, ...]:
+    return *_name(run), run.facts["adapter"]["driver"]
 
 
 def _text(run: Run) -> str:
-    return ": ".join(_name(run))
+    return ": ".join(_name(run)[1:])

@@ -12,6 +12,7 @@ be listed, sampled, shrunk by Hypothesis and rebuilt from their names alone. Exa
 
 from __future__ import annotations
 
+import functools
 import itertools
 import zlib
 from abc import ABC, abstractmethod
@@ -173,10 +174,15 @@ class OperatorCases(ABC):
 
     def quick_keys(self) -> Iterator[Key]:
         """What the quick profile runs: a selection that covers every property of the combinations, and long axes."""
-        yield from itertools.islice(_covering(list(self.combinations()), self.candidates), self.quick_count)
+        yield from self._selection
         yield from (
             Key(types, sizes, Layout.PACKED) for sizes, types in zip(self.long_sizes, self._cycle(), strict=False)
         )
+
+    @functools.cached_property
+    def _selection(self) -> tuple[Key, ...]:
+        """Combinations that cover every property; the first few of them cover most."""
+        return tuple(itertools.islice(_covering(list(self.combinations()), self.candidates), self.quick_count))
 
     def _cycle(self) -> Iterator[Types]:
         return itertools.cycle(self.types)

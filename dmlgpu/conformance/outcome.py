@@ -55,6 +55,8 @@ class Outcome:
         reason: why a failure was expected.
         digest: of the bits of all outputs.
         seconds: wall time, compilation included.
+        curve: largest ULP distance over a range of inputs, as points (binary exponent of the input, distance) in the
+            order of the exponents; empty where a case measures none. The exponent of subnormals is -127.
     """
 
     case: str
@@ -74,6 +76,7 @@ class Outcome:
     reason: str = ""
     digest: str = ""
     seconds: float = 0.0
+    curve: tuple[tuple[float, float], ...] = ()
 
     @property
     def operator(self) -> str:
@@ -122,13 +125,15 @@ class Outcome:
         values: dict[str, Any] = {**record, "status": Status(record["status"])}
         values |= {name: tuple(values[name]) for name in ("worst", "inputs") if name in values}
         values |= {name: float(values[name]) for name in ("max_ulp", "mean_ulp", "bound", "seconds") if name in values}
+        if "curve" in values:
+            values["curve"] = tuple((float(place), float(distance)) for place, distance in values["curve"])
         return cls(**values)
 
 
 def _as_json(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return str(value)
-    return list(value) if isinstance(value, tuple) else value
+    return [_as_json(one) for one in value] if isinstance(value, tuple) else value
 
 
 def _text(value: Any) -> str:

@@ -11,7 +11,7 @@ import json
 import platform
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +19,8 @@ from typing import Any, TextIO
 
 import dmlgpu
 from dmlgpu.conformance.outcome import Outcome
+from dmlgpu.conformance.pairwise import Comparison, Pair
+from dmlgpu.conformance.places import Environment, Place
 from dmlgpu.conformance.suites import list_digest
 from dmlgpu.errors import ModelError
 from dmlgpu.target import AdapterInfo
@@ -47,10 +49,64 @@ class Run:
         return str(AdapterInfo(**{**self.facts["adapter"], "features": tuple(self.facts["adapter"]["features"])}))
 
 
-def facts(info: AdapterInfo, suite: str, profile: str, pattern: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """What a run is about to do, and with what: everything that somebody needs to do it again."""
+def facts(
+    info: AdapterInfo,
+    suite: str,
+    profile: str,
+    pattern: str,
+    names: tuple[str, ...],
+    *,
+    environment: Environment = (),
+) -> dict[str, Any]:
+    """What a run is about to do, and with what: everything that somebody needs to do it again.
+
+    Args:
+        info: the adapter.
+        suite, profile, pattern, names: which cases.
+        environment: variables that bring the adapter's driver.
+    """
+    brought = {"environment": dict(environment)} if environment else {}
     return {
         "format": FORMAT,
+        **machine(),
+        "adapter": asdict(info),
+        **brought,
+        **_selection(suite, profile, pattern, names),
+    }
+
+
+def comparison_facts(
+    places: Sequence[Place], command: Sequence[str], *, suite: str, profile: str, pattern: str, names: tuple[str, ...]
+) -> dict[str, Any]:
+    """What a comparison of adapters is about to do, and with what.
+
+    Args:
+        places: the adapters; they are written down by their labels.
+        command: compares them again, on the cases that ``-k`` names.
+        suite, profile, pattern, names: which cases.
+    """
+    compared = {
+        place.label: {**asdict(place.info), "number": place.number, "environment": dict(place.environment)}
+        for place in places
+    }
+    header = {"format": FORMAT, **machine(), "places": compared, "command": list(command)}
+    return {**header, **_selection(suite, profile, pattern, names)}
+
+
+def _selection(suite: str, profile: str, pattern: str, names: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "suite": suite,
+        "profile": profile,
+        "pattern": pattern,
+        "cases": len(names),
+        "case_list": list_digest(names),
+        "started": _now(),
+    }
+
+
+def machine() -> dict[str, str]:
+    """The software and the computer on which this runs."""
+    return {
         "dmlgpu": dmlgpu.__version__,
         "commit": _commit(),
         "shaders": shader_digest(),
@@ -59,13 +115,6 @@ def facts(info: AdapterInfo, suite: str, profile: str, pattern: str, names: tupl
         "python": platform.python_version(),
         "os": platform.platform(),
         "processor": platform.processor() or platform.machine(),
-        "adapter": asdict(info),
-        "suite": suite,
-        "profile": profile,
-        "pattern": pattern,
-        "cases": len(names),
-        "case_list": list_digest(names),
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
 
 
@@ -104,36 +153,91 @@ def write_run(file: TextIO, header: dict[str, Any], outcomes: Iterable[Outcome])
         _write(file, {"record": "case", **outcome.to_json()})
         counts[outcome.status] += 1
         yield outcome
-    ended = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    _write(file, {"record": "end", "ended": ended, "counts": dict(counts)})
+    _write(file, {"record": "end", "ended": _now(), "counts": dict(counts)})
+
+
+def write_comparison(
+    file: TextIO, header: dict[str, Any], cases: Iterable[tuple[Pair, ...]]
+) -> Iterator[tuple[Pair, ...]]:
+    """Write a comparison of adapters down while it goes on; the pairs of each case are handed through."""
+    _write(file, {"record": "comparison", **header})
+    counts: Counter[str] = Counter()
+    for pairs in cases:
+        for pair in pairs:
+            _write(file, {"record": "pair", **pair.to_json()})
+            counts[pair.agreement] += 1
+        yield pairs
+    _write(file, {"record": "end", "ended": _now(), "counts": dict(counts)})
 
 
 def _write(file: TextIO, record: dict[str, Any]) -> None:
     print(json.dumps(record), file=file, flush=True)
 
 
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
 def read_runs(path: Path) -> tuple[Run, ...]:
-    """The runs of a file, those that were cut off included.
+    """The runs of a file, those that were cut off included; comparisons are passed over.
 
     Raises:
         ModelError: when a line is not one of a run; the message says which and why.
         OSError: when the file cannot be read.
     """
-    runs: list[tuple[dict[str, Any], list[Outcome], list[bool]]] = []
+    return tuple(Run(*parts) for parts in _of_kind(path, "run"))
+
+
+def read_comparisons(path: Path) -> tuple[Comparison, ...]:
+    """The comparisons of adapters in a file, those that were cut off included; runs are passed over.
+
+    Raises:
+        ModelError: when a line is not one of a comparison; the message says which and why.
+        OSError: when the file cannot be read.
+    """
+    return tuple(Comparison(*parts) for parts in _of_kind(path, "comparison"))
+
+
+def _of_kind(path: Path, kind: str) -> Iterator[tuple[dict[str, Any], tuple[Any, ...], bool]]:
+    """Of the sections of a kind: the header, what follows, whether it came to its end."""
+    for section in _sections(path):
+        if section.kind == kind:
+            yield section.header, tuple(section.read), section.is_complete
+
+
+@dataclass
+class _Section:
+    """What follows a header: of a run its outcomes, of a comparison its pairs."""
+
+    kind: str
+    header: dict[str, Any]
+    read: list[Any] = field(default_factory=list)
+    is_complete: bool = False
+
+
+_CONTENTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], Any]]] = {
+    "run": ("case", "outcome of a case", Outcome.from_json),
+    "comparison": ("pair", "comparison of a pair", Pair.from_json),
+}
+"""By a section's kind: that of its records, what these are called, how they are read."""
+
+
+def _sections(path: Path) -> list[_Section]:
+    sections: list[_Section] = []
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             where = f"{path}, line {number}"
             record = _record(where, line)
             kind = record.pop("record")
-            if kind == "run":
-                runs.append((_checked(where, record), [], []))
-            elif not runs:
+            if kind in _CONTENTS:
+                sections.append(_Section(kind, _checked(where, record)))
+            elif not sections:
                 raise ModelError(where, "stands before any run")
-            elif kind == "case":
-                runs[-1][1].append(_outcome(where, record))
+            elif kind == "end":
+                sections[-1].is_complete = True
             else:
-                runs[-1][2].append(True)
-    return tuple(Run(header, tuple(outcomes), bool(ended)) for header, outcomes, ended in runs)
+                sections[-1].read.append(_content(where, sections[-1].kind, kind, record))
+    return sections
 
 
 def _record(where: str, line: str) -> dict[str, Any]:
@@ -141,8 +245,9 @@ def _record(where: str, line: str) -> dict[str, Any]:
         record = json.loads(line)
     except json.JSONDecodeError as error:
         raise ModelError(where, f"is no JSON: {error}") from error
-    if not isinstance(record, dict) or record.get("record") not in ("run", "case", "end"):
-        raise ModelError(where, "must be an object whose 'record' is 'run', 'case' or 'end'")
+    kinds = ("run", "case", "comparison", "pair", "end")
+    if not isinstance(record, dict) or record.get("record") not in kinds:
+        raise ModelError(where, f"must be an object whose 'record' is one of {', '.join(kinds)}")
     return record
 
 
@@ -152,8 +257,12 @@ def _checked(where: str, header: dict[str, Any]) -> dict[str, Any]:
     return header
 
 
-def _outcome(where: str, record: dict[str, Any]) -> Outcome:
+def _content(where: str, section: str, kind: str, record: dict[str, Any]) -> Any:
+    """A case or a pair, where such a record may stand."""
+    due, name, read = _CONTENTS[section]
+    if kind != due:
+        raise ModelError(where, f"a {section} has records of the kind {due!r}, got {kind!r}")
     try:
-        return Outcome.from_json(record)
+        return read(record)
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(where, f"is no outcome of a case: {error}") from error
+        raise ModelError(where, f"is no {name}: {error}") from error

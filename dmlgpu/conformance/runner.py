@@ -8,17 +8,18 @@ seen, and said, apart from wrong values. Gaps between an output's elements may c
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.conformance.case import Array, Case
-from dmlgpu.conformance.tolerance import Tolerance, Verdict, as_bits, compare
+from dmlgpu.conformance.case import Array, Arrays, Case
+from dmlgpu.conformance.tolerance import Tolerance, Verdict, as_bits, compare, flush
 from dmlgpu.device.binding import BufferArrayBinding, BufferBinding
 from dmlgpu.device.device import Device
+from dmlgpu.errors import DmlError
 from dmlgpu.operator_desc import TensorSlot
 from dmlgpu.tensor import TENSOR_ALIGNMENT, TensorDesc
 
@@ -41,12 +42,12 @@ class _Placed:
     content: Bytes
 
     @classmethod
-    def place(cls, device: Device, slot: TensorSlot, array: Array | None, offset: int) -> _Placed:
+    def place(cls, device: Device, slot: TensorSlot, array: Array | None, offset: int, poison: int = POISON) -> _Placed:
         """Create the buffer and fill it: sentinels, and the array, or poison where there is none."""
         assert slot.tensor is not None
         size = slot.tensor.byte_size
         content = np.full(offset + size + TAIL, SENTINEL, np.uint8)
-        content[offset : offset + size] = POISON if array is None else slot.tensor.encode(array, POISON)
+        content[offset : offset + size] = poison if array is None else slot.tensor.encode(array, POISON)
         buffer = device.create_buffer(content.size, name=slot.label)
         buffer.write(content)
         return cls(slot, slot.tensor, buffer, offset, content)
@@ -69,6 +70,26 @@ class _Placed:
         return f"{self.slot.label}: {int(changed.sum())} bytes were written out of bounds, the first at byte {first}"
 
 
+@dataclass(frozen=True)
+class _Execution:
+    """What a device did.
+
+    Attributes:
+        inputs: what it was given.
+        written: per output that is there: its number, itself, what its buffer holds.
+        problems: bytes that changed although they must not, a text each.
+    """
+
+    inputs: Arrays
+    written: tuple[tuple[int, _Placed, Bytes], ...]
+    problems: tuple[str, ...]
+
+    @property
+    def outputs(self) -> tuple[Array, ...]:
+        """The elements of the outputs that are there."""
+        return tuple(output.tensor.decode(output.inside(content)) for _, output, content in self.written)
+
+
 def run_case(case: Case, device: Device) -> Verdict:
     """Run a case and compare every output with what is expected.
 
@@ -78,37 +99,70 @@ def run_case(case: Case, device: Device) -> Verdict:
     Raises:
         NotSupported: when the adapter lacks what the case needs; the message says what.
     """
-    operator = device.compile_operator(device.create_operator(case.desc))
+    execution = _run(case, device, Case.inputs)
+    verdicts = _compare(case, execution.inputs, execution.written, deterministic=device.backend.target.deterministic)
+    worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.max_ulp))
+    problem = "; ".join(text for text in (*execution.problems, worst.problem) if text)
+    return replace(worst, ok=worst.ok and not problem, problem=problem, digest=digest(execution.outputs))
+
+
+def outputs_of(case: Case, device: Device, poison: int = POISON) -> tuple[Array, ...]:
+    """Run a case on the inputs that adapters must agree upon; nothing is compared.
+
+    Args:
+        case: the case.
+        device: the device.
+        poison: the byte that outputs are filled with before.
+
+    Raises:
+        NotSupported: when the adapter lacks what the case needs; the message says what.
+        DmlError: when bytes changed that must not.
+    """
+    execution = _run(case, device, undisputed_inputs, poison)
+    if execution.problems:
+        raise DmlError("; ".join(execution.problems))
+    return execution.outputs
+
+
+def undisputed_inputs(case: Case) -> Arrays:
+    """A case's inputs without what adapters may read as they like: subnormal numbers, where those may be flushed."""
     arrays = case.inputs()
+    return tuple(map(_flushed, arrays)) if case.tolerance.flush_to_zero else arrays
+
+
+def _flushed(array: Array | None) -> Array | None:
+    return None if array is None else flush(array)
+
+
+def _run(case: Case, device: Device, inputs: Callable[[Case], Arrays], poison: int = POISON) -> _Execution:
+    """Run a case in buffers that are released again; the inputs are made when the device has taken the operator."""
+    operator = device.compile_operator(device.create_operator(case.desc))
+    arrays = inputs(case)
     placed_inputs = [
         None if slot.tensor is None or array is None else _Placed.place(device, slot, array, _offset(case, number))
         for number, (slot, array) in enumerate(zip(case.desc.inputs, arrays, strict=True))
     ]
     shared = None if case.in_place is None else placed_inputs[case.in_place]
-    placed_outputs = _place_outputs(device, case, len(arrays), shared)
+    placed_outputs = _place_outputs(device, case, len(arrays), shared, poison)
     _execute(device, operator, placed_inputs, placed_outputs)
-    written = [
+    written = tuple(
         (number, placed, placed.buffer.read()) for number, placed in enumerate(placed_outputs) if placed is not None
-    ]
+    )
     problems = [placed.strayed(content) for _, placed, content in written]
     problems += [_changed(placed) for placed in placed_inputs if placed is not None and placed is not shared]
-    verdicts = _compare(case, arrays, written, deterministic=device.backend.target.deterministic)
     for placed in (*placed_inputs, *(placed_outputs if shared is None else placed_outputs[1:])):
         if placed is not None:
             placed.buffer.release()
-    worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.max_ulp))
-    problem = "; ".join(text for text in (*problems, worst.problem) if text)
-    digest = _digest(written)
-    return replace(worst, ok=worst.ok and not problem, problem=problem, digest=digest)
+    return _Execution(arrays, written, tuple(filter(None, problems)))
 
 
-def _place_outputs(device: Device, case: Case, first: int, shared: _Placed | None) -> list[_Placed | None]:
+def _place_outputs(device: Device, case: Case, first: int, shared: _Placed | None, poison: int) -> list[_Placed | None]:
     """Poisoned buffers for the outputs, numbered from ``first``; the first one of a case in place lies on an input."""
 
     def place(number: int, slot: TensorSlot) -> _Placed | None:
         if shared is not None and number == 0:
             return replace(shared, slot=slot)
-        return None if slot.tensor is None else _Placed.place(device, slot, None, _offset(case, first + number))
+        return None if slot.tensor is None else _Placed.place(device, slot, None, _offset(case, first + number), poison)
 
     return [place(number, slot) for number, slot in enumerate(case.desc.outputs)]
 
@@ -187,11 +241,11 @@ def _elements(arrays: Sequence[Array | None], shape: tuple[int, ...], place: tup
     return tuple(array[place] for array in alike) if place else ()
 
 
-def _digest(written: Sequence[tuple[int, _Placed, Bytes]]) -> str:
-    """Of the elements of all outputs: gaps between them may hold anything."""
+def digest(outputs: Sequence[Array]) -> str:
+    """Of the bits of a case's outputs: equal where no element differs."""
     found = hashlib.sha256()
-    for _, output, content in written:
-        found.update(as_bits(output.tensor.decode(output.inside(content))).tobytes())
+    for array in outputs:
+        found.update(as_bits(array).data)
     return found.hexdigest()[:16]
 
 

@@ -10,17 +10,19 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
 
+from dmlgpu.conformance.child import how_it_ended
 from dmlgpu.conformance.outcome import Outcome, Status
+
+CASES_PER_CHILD = 250
+"""Cases after which a child is replaced: a device keeps every pipeline, which comes to gigabytes in a long run."""
 
 STARTUP_LIMIT = 120.0
 """Seconds that a child may take more for its first case: for loading Python, a driver, a device."""
-
-TAIL = 5
-"""Lines of what a crashed child printed that are kept."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,19 @@ class Job:
 
 
 class Worker:
-    """A child process that answers with outcomes. It is started at the first case, and anew after each loss."""
+    """A child process that answers with outcomes. It is started at the first case, and anew after each loss.
 
-    def __init__(self, job: Job):
-        self.job = job
+    Args:
+        job: what it runs on what.
+        arguments: further ones of the child's command.
+    """
+
+    def __init__(self, job: Job, *arguments: str):
+        self.job, self._arguments = job, arguments
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._interrupted = False
+        self._answered = 0
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed in close)
 
     def run(self, name: str) -> Outcome:
@@ -72,7 +80,8 @@ class Worker:
         if not line:
             return self._crashed(name)
         outcome = Outcome.from_json(json.loads(line))
-        if outcome.status is Status.DEVICE_LOST:
+        self._answered += 1
+        if outcome.status is Status.DEVICE_LOST or self._answered == CASES_PER_CHILD:
             self._stop()
         return outcome
 
@@ -88,11 +97,19 @@ class Worker:
         self._errors.close()
 
     def _start(self) -> None:
+        self._answered = 0
         self._answers = queue.SimpleQueue()
         self._errors.seek(0)
         self._errors.truncate()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dmlgpu.conformance.worker", self.job.suite, str(self.job.adapter)],
+            [
+                sys.executable,
+                "-m",
+                "dmlgpu.conformance.worker",
+                self.job.suite,
+                str(self.job.adapter),
+                *self._arguments,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -107,10 +124,9 @@ class Worker:
         assert self._process is not None
         code = self._process.wait()
         self._errors.seek(0)
-        printed = self._errors.read().decode(errors="replace").splitlines()[-TAIL:]
+        printed = self._errors.read().decode(errors="replace")
         self._stop()
-        ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return Outcome(name, Status.CRASH, message="\n".join([f"the process ended with {ended}", *printed]))
+        return Outcome(name, Status.CRASH, message=how_it_ended(code, printed))
 
     def _stop(self) -> None:
         if self._process is not None:
@@ -155,26 +171,49 @@ def run_session(job: Job, names: Sequence[str], workers: int = 1) -> Iterator[Ou
 
     A caller that stops early, or an exception in it, ends the children.
     """
-    idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-    crew = [Worker(job) for _ in range(min(workers, len(names)))]
-    for worker in crew:
-        idle.put(worker)
+    return share_out([Worker(job) for _ in range(min(workers, len(names)))], names, run_again_and_again)
 
-    def run(name: str) -> Outcome:
-        worker = idle.get()
+
+class Hand(Protocol):
+    """Something that does one case at a time, in children of its own."""
+
+    def interrupt(self) -> None:
+        """End the children from another thread, for good."""
+
+    def close(self) -> None:
+        """End the children."""
+
+
+AnyHand = TypeVar("AnyHand", bound=Hand)
+Result = TypeVar("Result")
+
+
+def share_out(
+    hands: Sequence[AnyHand], names: Sequence[str], work: Callable[[AnyHand, str], Result]
+) -> Iterator[Result]:
+    """Have cases done by several hands at once; results come in the order in which they end.
+
+    A caller that stops early, or an exception in it, ends the children.
+    """
+    idle: queue.SimpleQueue[AnyHand] = queue.SimpleQueue()
+    for hand in hands:
+        idle.put(hand)
+
+    def run(name: str) -> Result:
+        hand = idle.get()
         try:
-            return run_again_and_again(worker, name)
+            return work(hand, name)
         finally:
-            idle.put(worker)
+            idle.put(hand)
 
-    pool = ThreadPoolExecutor(len(crew))
+    pool = ThreadPoolExecutor(len(hands))
     try:
         for future in as_completed([pool.submit(run, name) for name in names]):
             yield future.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        for worker in crew:
-            worker.interrupt()
+        for hand in hands:
+            hand.interrupt()
         pool.shutdown()
-        for worker in crew:
-            worker.close()
+        for hand in hands:
+            hand.close()

@@ -89,7 +89,8 @@ class Context:
         if "is lost" in str(error):
             self._removed = self._removed or "the driver lost the device"
             return DeviceRemoved(f"{what}: {self.info}: {self._removed}; create a new device")
-        if isinstance(error, wgpu.GPUOutOfMemoryError):
+        # Some drivers' refusals come as validation errors with these words of wgpu's.
+        if isinstance(error, wgpu.GPUOutOfMemoryError) or reason.startswith("Not enough memory"):
             return OutOfMemory(f"{what}: {self.info} is out of memory: {reason}")
         return DmlError(f"{what}: {self.info} refuses: {reason}")
 

@@ -150,6 +150,9 @@ class Convolution(_Forward):
     sizes {channels of the input, outputs / groups, window..}, and the elements that ``output_padding`` adds are
     computed like all others, so that they need not be zeros where there is ``end_padding``. FORWARD takes no output
     padding, since the page does not say what it would mean.
+
+    Windows of 3 x 3 in steps of 1 may go through Winograd's filtering: an infinity or NaN in the input then reaches all
+    outputs of its tile of 4 x 4.
     """
 
     desc = descs.Convolution

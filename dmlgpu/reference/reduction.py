@@ -32,6 +32,8 @@ def _position(rows: Array, best: Array, direction: AxisDirection) -> Array:
 
 
 def _place(rows: Array, extreme: np.ufunc, direction: AxisDirection = AxisDirection.INCREASING) -> Array:
+    if rows.dtype.kind == "f":
+        rows = np.where(np.isnan(rows), np.nan, rows)  # fmin and fmax skip quiet NaN only
     return _position(rows, extreme.reduce(rows, -1), direction)
 
 

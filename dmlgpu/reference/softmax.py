@@ -36,7 +36,8 @@ def _first_largest(array: Array, axes: Sequence[int]) -> NDArray[np.bool_]:
     across = [axis for axis in range(array.ndim) if axis not in along]
     moved = array.transpose(*across, *along)
     rows = moved.reshape(*moved.shape[: len(across)], -1)
-    places = (rows == np.fmax.reduce(rows, -1)[..., np.newaxis]).argmax(-1)
+    numbers = np.where(np.isnan(rows), -np.inf, rows)  # fmax skips no signalling NaN
+    places = (rows == numbers.max(-1)[..., np.newaxis]).argmax(-1)
     marks = (np.arange(rows.shape[-1]) == places[..., np.newaxis]).reshape(moved.shape)
     return marks.transpose(np.argsort([*across, *along]))
 

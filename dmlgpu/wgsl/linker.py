@@ -47,7 +47,8 @@ def _strip_trailing_comments(chunk: str) -> str:
 
 
 @functools.cache
-def _calls(name: str) -> tuple[str, ...]:
+def calls(name: str) -> tuple[str, ...]:
+    """Declarations of the library that one of its declarations uses."""
     return _used(library()[name], frozenset([name]))
 
 
@@ -65,6 +66,6 @@ def link(text: str) -> str:
         name = pending.pop()
         if name not in needed:
             needed[name] = None
-            pending.extend(_calls(name))
+            pending.extend(calls(name))
     parts = [library()[name] for name in sorted(needed)]
     return "\n".join(["// ---- shaders/lib", *parts, text]) if parts else text

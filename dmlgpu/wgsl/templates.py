@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
+from collections.abc import Callable, Iterator
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -27,9 +29,27 @@ def exists(file: str) -> bool:
 
 
 @functools.cache
+def original(file: str) -> str:
+    """The text of a shader file as it lies on the disk."""
+    return root().joinpath(*f"{file}{SUFFIX}".split("/")).read_text(encoding="utf-8")
+
+
+_replaced: dict[str, str] = {}
+
+
 def source(file: str) -> str:
     """The text of a shader file."""
-    return root().joinpath(*f"{file}{SUFFIX}".split("/")).read_text(encoding="utf-8")
+    return _replaced.get(file) or original(file)
+
+
+@contextlib.contextmanager
+def replaced(file: str, text: str) -> Iterator[None]:
+    """While it lasts, a shader file has another text: a mutant, for tests of tests."""
+    _replaced[file] = text
+    try:
+        yield
+    finally:
+        del _replaced[file]
 
 
 @functools.cache
@@ -48,9 +68,12 @@ def folders() -> tuple[str, ...]:
 _HEADER = re.compile(r"\A(?://[^\n]*\n)+")
 
 
-def _load(name: str) -> str | None:
+def _load(name: str) -> tuple[str, None, Callable[[], bool]] | None:
     """A template without its header comment, which describes the file, not the shader it becomes part of."""
-    return _HEADER.sub("", source(name)) if exists(name) else None
+    if not exists(name):
+        return None
+    text = source(name)
+    return _HEADER.sub("", text), None, lambda: source(name) == text
 
 
 @functools.cache

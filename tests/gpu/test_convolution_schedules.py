@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dmlgpu import descs
 from dmlgpu.conformance.tolerance import Accumulated, Tolerance, Transformed, compare
+from dmlgpu.conformance.transformed import transformed_magnitude
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, TensorFlags
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.gpu import GpuBackend
@@ -211,26 +212,11 @@ LAVIN = {
 }
 
 
-def transformed_magnitude(shape: Shape, tile: int, source: Array, filters: Array) -> NDArray[np.float64]:
+def magnitude_of(shape: Shape, tile: int, source: Array, filters: Array) -> NDArray[np.float64]:
     """What the absolute values come to, through all transforms; the filter as for a forward cross-correlation."""
-    output, of_filter, of_patch = (np.abs(np.array(matrix)) for matrix in LAVIN[tile])
-    rows, columns = shape.positions
-    down, across = -(-rows // tile) * tile, -(-columns // tile) * tile
     before = 2 - shape.start if shape.backward else shape.start
-    padded = np.zeros((shape.batch, shape.groups, shape.channels, down + 2, across + 2))
-    images = np.abs(source).reshape(shape.batch, shape.groups, shape.channels, *shape.spatial)
-    height, width = (min(n, size - before) for n, size in zip(shape.spatial, padded.shape[-2:], strict=True))
-    padded[..., before : before + height, before : before + width] = images[..., :height, :width]
-    weights = np.einsum("ik,gockl,jl->goijc", of_filter, np.abs(filters), of_filter)
-    result = np.zeros((shape.batch, shape.groups, shape.outputs, down, across))
-    for row in range(0, down, tile):
-        for column in range(0, across, tile):
-            patch = padded[..., row : row + tile + 2, column : column + tile + 2]
-            sums = np.einsum("ik,ngckl,jl,goijc->ngoij", of_patch, patch, of_patch, weights)
-            result[..., row : row + tile, column : column + tile] = np.einsum(
-                "ai,ngoij,bj->ngoab", output, sums, output
-            )
-    return result[..., :rows, :columns].reshape(shape.batch, -1, rows, columns)
+    images = source.reshape(shape.batch, shape.groups, shape.channels, *shape.spatial)
+    return transformed_magnitude(images, filters, LAVIN[tile], start=(before, before), positions=shape.positions)
 
 
 def forward_filters(shape: Shape, filters: Array) -> Array:
@@ -260,7 +246,7 @@ def test_winograd(backend: GpuBackend, name: str, tile: int, profile: Profile) -
     inputs = drawn(desc)
     got = computed(backend, shape, f"winograd-{tile}", profile, inputs)
     source, filters, *bias = (array.astype(np.float64) for array in inputs)
-    magnitude = transformed_magnitude(shape, tile, source, forward_filters(shape, filters))
+    magnitude = magnitude_of(shape, tile, source, forward_filters(shape, filters))
     check(expected(desc, inputs), got, Transformed(shape.channels), magnitude + sum(map(np.abs, bias)))
 
 

@@ -57,11 +57,27 @@ class MisbehavingSuite:
         raise ZeroDivisionError("in the case itself")
 
 
-def install(folder: Path) -> dict[str, str]:
-    """Make a package in a folder that registers the suite as ``misbehaving``; the environment in which it is found."""
-    metadata = folder / "misbehaving-1.0.dist-info"
+_ODD = {7: "bad", 33: "refused"}
+MANY = tuple(f"{_ODD.get(number, 'slow')}-{number}" for number in range(40))
+
+
+class ManySuite(MisbehavingSuite):
+    """Enough cases to be shared out, each taking a moment; a few that do not pass."""
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        return MANY
+
+    def slow(self, name: str) -> Outcome:
+        time.sleep(0.02)
+        return self.good(name)
+
+
+def install(folder: Path, name: str = "misbehaving", suite: type = MisbehavingSuite) -> dict[str, str]:
+    """Make a package in a folder that registers a suite; the environment in which it is found."""
+    metadata = folder / f"{name}-1.0.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: misbehaving\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[dmlgpu.suites]\nmisbehaving = conformance_suite:MisbehavingSuite\n")
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    module = suite.__module__.rpartition(".")[2]
+    (metadata / "entry_points.txt").write_text(f"[dmlgpu.suites]\n{name} = {module}:{suite.__name__}\n")
     paths = [str(folder), str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {"PYTHONPATH": os.pathsep.join(paths)}

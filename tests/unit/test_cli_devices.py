@@ -5,6 +5,8 @@ import json
 import pytest
 
 from dmlgpu.cli import devices
+from dmlgpu.cli.main import main
+from dmlgpu.conformance.places import Found, Place
 from dmlgpu.enums import DataType
 from dmlgpu.target import AdapterInfo
 from tests.unit.cli_process import dmlgpu as command
@@ -76,6 +78,35 @@ def test_json(two_adapters, capsys):
     assert card["data_types"]["INT64"] == "native"
     assert card["data_types"]["FLOAT64"] == "moved and cast"
     assert (numpy["index"], numpy["default"]) == (1, False)
+
+
+@pytest.fixture
+def all_drivers(monkeypatch):
+    brought = Place(CARD, 0, (("VK_DRIVER_FILES", "/x/card.json"),), "Example GPU Vulkan")
+    found = Found((Place(NUMPY, 1, (), "numpy"), brought), ("/x/old.json: no answer",))
+    monkeypatch.setattr("dmlgpu.cli.places.everywhere", lambda paths: found)
+
+
+def test_every_driver_of_the_machine(all_drivers, capsys):
+    assert main(["devices", "--drivers", "all"]) == 0
+    captured = capsys.readouterr()
+    lines = captured.out.splitlines()
+    assert [line for line in lines if not line.startswith("  ")] == ["0  NumPy: numpy", "", "1  Vulkan: Example GPU"]
+    assert lines[-1] == "  environment  VK_DRIVER_FILES=/x/card.json"
+    assert captured.err == "dmlgpu: /x/old.json: no answer\n"
+
+
+def test_one_adapter_of_another_driver(all_drivers, capsys):
+    assert main(["devices", "--drivers", "all", "--adapter", "example", "--json"]) == 0
+    (card,) = json.loads(capsys.readouterr().out)
+    assert {key: card[key] for key in ("index", "label", "number", "environment", "features")} == {
+        "index": 1,
+        "label": "Example GPU Vulkan",
+        "number": 0,
+        "environment": {"VK_DRIVER_FILES": "/x/card.json"},
+        "features": ["shader-f16", "shader-int64"],
+    }
+    assert "default" not in card
 
 
 def test_every_data_type_is_told_of():

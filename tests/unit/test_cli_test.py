@@ -3,36 +3,62 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
 from dmlgpu.cli.main import main
+from dmlgpu.cli.places import choose_places
 from dmlgpu.cli.test import reproduce
 from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.records import read_runs
+from dmlgpu.conformance.places import Found, Place
+from dmlgpu.conformance.records import read_comparisons, read_runs
 from dmlgpu.conformance.session import Job
 from dmlgpu.device.adapters import adapters
 from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
+from dmlgpu.errors import AdapterNotFound
 from tests.unit import conformance_suite
+from tests.unit.rigged_suite import VARIABLE, RiggedSuite
+
+NUMPY = len(adapters()) - 1
 
 
 @pytest.fixture
-def misbehaving(tmp_path, monkeypatch):
-    """The suite of that name, for this process and its children."""
-    for name, value in conformance_suite.install(tmp_path).items():
-        monkeypatch.setenv(name, value)
-        for path in value.split(os.pathsep):
-            monkeypatch.syspath_prepend(path)
+def installed(tmp_path, monkeypatch):
+    """Registers suites, for this process and its children."""
+
+    def install(*suite):
+        for name, value in conformance_suite.install(tmp_path, *suite).items():
+            monkeypatch.setenv(name, value)
+            for path in value.split(os.pathsep):
+                monkeypatch.syspath_prepend(path)
+
+    return install
+
+
+@pytest.fixture
+def misbehaving(installed):
+    """The suite of that name."""
+    installed()
+
+
+@pytest.fixture
+def rigged(installed, monkeypatch):
+    """The suite of that name; every driver of the machine is the numpy adapter, and one of three is rigged."""
+    installed("rigged", RiggedSuite)
+    places = tuple(Place(NUMPY_ADAPTER, NUMPY, (), label) for label in ("numpy #1", "numpy #2"))
+    odd = Place(NUMPY_ADAPTER, NUMPY, ((VARIABLE, "1"),), "rigged")
+    monkeypatch.setattr("dmlgpu.cli.places.everywhere", lambda paths: Found((*places, odd), ("x.json: no answer",)))
 
 
 def test_a_list(capsys):
-    assert main(["test", "--list", "-k", "argmin-example1"]) == 0
+    assert main(["test", "--suite", "operators", "--list", "-k", "argmin-example1"]) == 0
     assert capsys.readouterr().out == "argmin-example1\n"
 
 
 def test_a_passing_run(tmp_path, capsys):
     path = tmp_path / "run.jsonl"
-    assert main(["test", "-a", "numpy", "-k", "argmin-example1", "-o", str(path)]) == 0
+    assert main(["test", "-a", "numpy", "--suite", "operators", "-k", "argmin-example1", "-o", str(path)]) == 0
     heading, row = capsys.readouterr().out.splitlines()
     assert heading.split() == ["adapter", "pass"]
     assert row.startswith(str(NUMPY_ADAPTER)) and row.endswith(" 1")
@@ -43,11 +69,10 @@ def test_a_passing_run(tmp_path, capsys):
 def test_a_failing_run(misbehaving, capsys):
     assert main(["test", "-a", "numpy", "--suite", "misbehaving", "-k", "bad-1"]) == 1
     out = capsys.readouterr().out.splitlines()
-    number = len(adapters()) - 1
     assert out[:3] == [
         "fail: bad-1",
         "  1 of 2 elements are wrong; the worst, at [1]: expected 4, got 5 from 3; 2 ULP, allowed difference 0 (exact)",
-        f"  again: dmlgpu test --suite misbehaving --adapter {number} -k bad-1",
+        f"  again: dmlgpu test --suite misbehaving --adapter {NUMPY} -k bad-1",
     ]
     assert out[3].split() == ["adapter", "fail"]
 
@@ -66,14 +91,128 @@ def test_a_failure_that_was_expected(misbehaving, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["-k", "no_such_case"], "dmlgpu: no case of the profile 'quick' matches 'no_such_case'\n"),
-        (["--profile", "slow"], "dmlgpu: profile must be one of quick, standard, full, got 'slow'\n"),
+        (["--profile", "slow"], "dmlgpu: profile must be one of quick, got 'slow'\n"),
         (["-e", "missing.toml"], "dmlgpu: missing.toml: No such file or directory\n"),
+        (
+            ["-d", "missing.json"],
+            "dmlgpu: missing.json must be a Vulkan driver's manifest, or a folder with such files (*.json)\n",
+        ),
+        (["--pairwise"], f"dmlgpu: --pairwise compares two adapters at least, got only {NUMPY_ADAPTER}\n"),
     ],
 )
-def test_what_does_not_exist_is_refused(arguments, message, capsys):
-    assert main(["test", "-a", "numpy", *arguments]) == 2
+def test_what_does_not_exist_is_refused(rigged, arguments, message, capsys):
+    assert main(["test", "-a", "numpy", "--suite", "rigged", *arguments]) == 2
     assert capsys.readouterr().err == message
 
 
 def test_names_are_quoted_in_commands():
     assert reproduce(Outcome("a b", Status.FAIL), Job("operators", 2)) == "dmlgpu test --adapter 2 -k 'a b'"
+
+
+# ---- drivers side by side
+
+
+def cells(lines):
+    """A plain table's texts."""
+    return [re.split(r"\s{2,}", line) for line in lines]
+
+
+def test_all_drivers_in_one_file_and_one_table(rigged, tmp_path, capsys):
+    path = tmp_path / "runs.jsonl"
+    assert main(["test", "-d", "all", "-a", "#1", "-a", "2", "--suite", "rigged", "-k", "far-1", "-o", str(path)]) == 1
+    captured = capsys.readouterr()
+    assert captured.err == "dmlgpu: x.json: no answer\n"
+    lines = captured.out.splitlines()
+    assert lines[:2] == [
+        "fail on rigged: far-1",
+        f"  again: {VARIABLE}=1 dmlgpu test --suite rigged --adapter {NUMPY} -k far-1",
+    ]
+    assert cells(lines[2:]) == [
+        ["adapter", "pass", "fail"],
+        [str(NUMPY_ADAPTER), "1", "0"],
+        [str(NUMPY_ADAPTER), "0", "1"],
+    ]
+    runs = read_runs(path)
+    assert [run.outcomes[0].status.value for run in runs] == ["pass", "fail"]
+    assert [run.facts.get("environment") for run in runs] == [None, {VARIABLE: "1"}]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "labels"),
+    [
+        ((), ["numpy #1", "numpy #2", "rigged"]),
+        (("all",), ["numpy #1", "numpy #2", "rigged"]),
+        (("#",), ["numpy #1", "numpy #2"]),
+        (("2", "rig"), ["rigged"]),
+        (("RIGGED", "0"), ["rigged", "numpy #1"]),
+    ],
+)
+def test_some_of_the_drivers(rigged, wanted, labels):
+    assert [place.label for place in choose_places(wanted, ["all"])] == labels
+
+
+@pytest.mark.parametrize("wanted", ["card", "3"])
+def test_none_of_the_drivers(rigged, wanted):
+    with pytest.raises(AdapterNotFound) as error:
+        choose_places([wanted], ["all"])
+    assert str(error.value) == str(AdapterNotFound(wanted, [str(NUMPY_ADAPTER)] * 3))
+
+
+def test_drivers_without_adapters(rigged, monkeypatch, capsys):
+    monkeypatch.setattr("dmlgpu.cli.places.everywhere", lambda paths: Found(()))
+    assert main(["test", "-d", "all", "--suite", "rigged"]) == 2
+    assert capsys.readouterr().err == "dmlgpu: --drivers all: there is no adapter\n"
+
+
+def test_an_adapter_that_differs_from_the_others(rigged, tmp_path, capsys):
+    path = tmp_path / "pairs.jsonl"
+    command = ["test", "--pairwise", "-d", "all", "--suite", "rigged", "-o", str(path), "-k"]
+    assert main([*command, "*ar-1"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    apart = "1 of 2 elements; the worst, at [1] of output 0: 1.0 and 1.0000004; 3 ULP, allowed 2.38e-07 (1 ULP)"
+    assert lines[:5] == [
+        "disagree: far-1",
+        "  rigged differs from the others, which agree",
+        f"  numpy #1 / rigged: {apart}",
+        f"  numpy #2 / rigged: {apart}",
+        "  again: dmlgpu test --pairwise --drivers all --suite rigged -k far-1",
+    ]
+    alone = {"numpy #1": "0", "numpy #2": "0", "rigged": "1"}
+    assert cells(lines[6:9]) == [[label, count, str(NUMPY_ADAPTER)] for label, count in alone.items()]
+    assert cells(lines[10:]) == [
+        ["pair", "same bits", "agree", "disagree", "max ULP"],
+        ["numpy #1 / numpy #2", "2", "2", "0", "0"],
+        ["numpy #1 / rigged", "0", "1", "1", "3"],
+        ["numpy #2 / rigged", "0", "1", "1", "3"],
+    ]
+    (comparison,) = read_comparisons(path)
+    assert [(case, odd) for case, odd, _ in comparison.disputed] == [("far-1", "rigged")]
+    assert list(comparison.facts["places"]) == list(alone)
+
+
+def test_an_adapter_without_a_result(rigged, capsys):
+    command = ["test", "--pairwise", "-d", "all", "-a", "rigged", "-a", "1", "--suite", "rigged"]
+    assert main([*command, "-k", "raises-1"]) == 1
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        "no result: raises-1",
+        "  rigged: fail: output_tensor: 4 bytes were written out of bounds, the first at byte -4",
+        "  again: dmlgpu test --pairwise --drivers all --adapter rigged --adapter 1 --suite rigged -k raises-1",
+    ]
+
+
+def test_a_disagreement_that_was_expected(rigged, tmp_path, capsys):
+    path = tmp_path / "known.toml"
+    path.write_text('[[expected]]\ncases = "far-1"\nreason = "told so"\n')
+    command = ["test", "--pairwise", "-d", "all", "-a", "0", "-a", "rigged", "--suite", "rigged"]
+    assert main([*command, "-k", "far-1", "-e", str(path)]) == 0
+    assert cells(capsys.readouterr().out.splitlines()[4:]) == [
+        ["pair", "same bits", "expected", "max ULP"],
+        ["numpy #1 / rigged", "0", "1", "3"],
+    ]
+
+
+def test_a_suite_that_only_judges_cannot_be_compared(misbehaving, capsys):
+    assert main(["test", "--pairwise", "--suite", "misbehaving"]) == 2
+    assert capsys.readouterr().err == (
+        "dmlgpu: the suite 'misbehaving' cannot be run without the reference: it does not hand out outputs\n"
+    )

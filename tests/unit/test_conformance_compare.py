@@ -18,8 +18,8 @@ BAD = replace(GOOD, status=Status.FAIL, max_ulp=9.0)
 REFUSED = Outcome("a", Status.NOT_SUPPORTED)
 
 
-def run(*outcomes, name="numpy") -> Run:
-    return Run({"format": 1, "adapter": asdict(replace(NUMPY_ADAPTER, name=name))}, outcomes)
+def run(*outcomes, suite="dmlgpu", **facts_of_adapter) -> Run:
+    return Run({"format": 1, "suite": suite, "adapter": asdict(replace(NUMPY_ADAPTER, **facts_of_adapter))}, outcomes)
 
 
 @pytest.mark.parametrize(
@@ -62,15 +62,22 @@ def test_of_several_runs_those_of_one_adapter_are_compared():
     assert pairs(old, new) == ((old[1], new[0]),)
 
 
+def test_adapters_with_several_drivers_are_paired_by_these():
+    old = [run(driver="22"), run(driver="25"), run(suite="accuracy")]
+    new = [run(suite="accuracy"), run(driver="25"), run(driver="26")]
+    assert pairs(old, new) == ((old[2], new[0]), (old[1], new[1]), (old[0], new[2]))
+
+
 def test_files_without_a_common_adapter_are_refused():
     with pytest.raises(InvalidArgument) as error:
         pairs([run(name="this")], [run(name="that"), run(name="other")])
     assert str(error.value) == "no adapter is in both files: NumPy: this and NumPy: that, NumPy: other"
 
 
-def write(path, *outcomes):
+def write(path, *outcomes, names=("numpy",)):
     with path.open("w") as file:
-        list(write_run(file, run().facts, outcomes))
+        for name in names:
+            list(write_run(file, run(name=name).facts, outcomes))
     return str(path)
 
 
@@ -87,3 +94,16 @@ def test_the_command(tmp_path, capsys):
     assert main(["compare", after, before]) == 0
     assert main(["compare", before, before]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "2 cases: nothing changed"
+
+
+def test_the_command_misses_adapters(tmp_path, capsys):
+    before = write(tmp_path / "before.jsonl", GOOD, names=("this", "that"))
+    after = write(tmp_path / "after.jsonl", GOOD, names=("that",))
+    assert main(["compare", before, after]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        str(replace(NUMPY_ADAPTER, name="that")),
+        "1 cases: nothing changed",
+        str(replace(NUMPY_ADAPTER, name="this")),
+        "missing: 1 cases of dmlgpu were not run",
+    ]
+    assert main(["compare", after, before]) == 0

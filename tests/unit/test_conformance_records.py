@@ -63,7 +63,7 @@ def test_a_run_says_what_ran():
     ("text", "message"),
     [
         ("{", "line 1: is no JSON"),
-        ("[]", "line 1: must be an object whose 'record' is 'run', 'case' or 'end'"),
+        ("[]", "line 1: must be an object whose 'record' is one of run, case, comparison, pair, end"),
         ('{"record": "case"}', "line 1: stands before any run"),
         ('{"record": "run", "format": 2}', "line 1: format: must be 1, got 2"),
         ('{"record": "run", "format": 1}\n{"record": "case"}', "line 2: is no outcome of a case"),

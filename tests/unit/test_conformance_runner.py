@@ -1,12 +1,16 @@
 """The runner sees what goes wrong: an executor is made to do it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dmlgpu.conformance.cases import case_by_name, case_names
-from dmlgpu.conformance.runner import run_case
+from dmlgpu.conformance.runner import outputs_of, run_case
+from dmlgpu.conformance.tolerance import EXACT
 from dmlgpu.device.device import Device
 from dmlgpu.device.numpy_backend import NumPyBackend
+from dmlgpu.errors import DmlError
 
 NAME = "element_wise_subtract-float32-3x5-padded-s0"
 
@@ -145,3 +149,34 @@ def test_a_result_that_no_update_gives_is_wrong():
         resources.outputs[0].buffer[resources.outputs[0].offset] ^= 1
 
     assert not verdict(harm, name).ok
+
+
+# ---- without the reference
+
+
+def outputs(harm, case, instead=False):
+    return outputs_of(case, Device.from_backend(Saboteur(harm, instead)), poison=0x11)
+
+
+def test_outputs_that_are_not_written_hold_the_poison_that_was_asked_for():
+    (output,) = outputs(lambda resources: None, case_by_name(NAME), instead=True)
+    assert set(output.tobytes()) == {0x11}
+
+
+def test_outputs_are_not_handed_out_where_bytes_changed_that_must_not():
+    def harm(resources):
+        output = resources.outputs[0]
+        output.buffer[output.offset - 4] ^= 1
+
+    with pytest.raises(DmlError) as error:
+        outputs(harm, case_by_name(NAME))
+    assert str(error.value) == "output_tensor: 1 bytes were written out of bounds, the first at byte -4"
+
+
+def test_adapters_must_agree_on_zeros_where_they_may_flush_subnormal_inputs():
+    tiny = np.finfo(np.float32).smallest_normal
+    inputs = np.full((3, 5), tiny), np.full((3, 5), -tiny / 2)
+    case = replace(case_by_name(NAME), fill=lambda rng: inputs)
+    assert (outputs(lambda resources: None, case)[0] == tiny).all()
+    exact = replace(case, tolerance=EXACT)
+    assert (outputs(lambda resources: None, exact)[0] == np.float32(1.5) * tiny).all()

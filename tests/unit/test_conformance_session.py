@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from dmlgpu.conformance import session
 from dmlgpu.conformance.outcome import Outcome, Status
 from dmlgpu.conformance.session import Job, Worker, run_again_and_again, run_session
 from dmlgpu.device.adapters import adapters
@@ -55,6 +56,15 @@ def test_outcomes_say_why(outcomes):
     assert outcomes["lost-1"].message == "the device is gone"
     assert outcomes["raises-1"].message == "every adapter must run it"
     assert outcomes["broken-1"].message == "ZeroDivisionError: in the case itself"
+
+
+def test_a_child_is_replaced_after_many_cases(job, monkeypatch):
+    monkeypatch.setattr(session, "CASES_PER_CHILD", 2)
+    started = []
+    with contextlib.closing(Worker(job)) as worker:
+        monkeypatch.setattr(worker, "_start", lambda start=worker._start: (started.append(1), start())[1])
+        assert [worker.run("good-1").status for _ in range(5)] == [Status.PASS] * 5
+    assert len(started) == 3
 
 
 def test_a_hang_ends_at_the_limit(outcomes):

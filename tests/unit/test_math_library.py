@@ -10,7 +10,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks.accuracy import FUNCTIONS, INTRODUCTION, LARGEST, around, errors, every_exponent, halves, merged
+from benchmarks.accuracy import INTRODUCTION, merged
+from dmlgpu.conformance.accuracy.functions import FUNCTIONS
+from dmlgpu.conformance.accuracy.inputs import LARGEST, around, every_exponent, halves
+from dmlgpu.conformance.accuracy.measure import errors
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.linker import library
 

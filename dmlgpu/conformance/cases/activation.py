@@ -79,7 +79,7 @@ class _ActivationCases(OperatorCases):
 
         def fill(contents: np.random.Generator) -> Arrays:
             if key.variant == SPECIAL:
-                return (mixed(contents, data_type, sizes),)
+                return (_with_bends(contents, mixed(contents, data_type, sizes), attributes),)
             if data_type.is_float:
                 return (within(contents, data_type, sizes, self.interval),)
             return (numbers(contents, data_type, sizes),)
@@ -94,6 +94,14 @@ class _ActivationCases(OperatorCases):
 
         tolerance = self.allowed(data_type)
         return Case(name, desc, fill, tolerance, magnitude=magnitude if isinstance(tolerance, Accumulated) else None)
+
+
+def _with_bends(rng: np.random.Generator, array: Array, attributes: Attributes) -> Array:
+    """The numbers with some at plus or minus the attributes: there activations change their manner."""
+    if not attributes or array.dtype.kind != "f":
+        return array
+    bends = np.array([sign * value for value in attributes.values() for sign in (1, -1)], array.dtype)
+    return np.where(rng.random(array.shape) < 0.1, rng.choice(bends, array.shape), array)
 
 
 @dataclass(frozen=True)

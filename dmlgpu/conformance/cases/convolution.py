@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,19 +27,24 @@ from dmlgpu.conformance.cases.matrix import (
     quantized_types,
     scales,
 )
-from dmlgpu.conformance.layouts import EDGE_SIZES
+from dmlgpu.conformance.layouts import EDGE_SIZES, Layout
 from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, place_all
-from dmlgpu.conformance.tolerance import EXACT, Accumulated, Bound, ulp
+from dmlgpu.conformance.tolerance import EXACT, Accumulated, Bound, Transformed, ulp
+from dmlgpu.conformance.transformed import transformed_magnitude
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel
 from dmlgpu.kernels.windows import positions_of, windows_over
+from dmlgpu.kernels.winograd import TRANSFORMS
 from dmlgpu.tensor import TensorDesc
 
 BACKWARD = "backward"
 GROUPED = "grouped"
 DEPTHWISE = "depthwise"  # as many groups as channels
+DENSE = "dense"  # windows of 3 in steps of 1, of many channels: Winograd's filtering
 
-MOST = 1 << 17
+MOST, MOST_OF_DENSE = 1 << 17, 1 << 19
 """Multiplications of a case, so that the reference stays quick; at least one output per group there must be."""
+
+DENSE_SIZES = (1, 16, 14, 14)
 
 Sizes = tuple[int, ...]
 
@@ -81,6 +86,12 @@ def _draw_axis(size: int, rng: np.random.Generator) -> dict[str, int]:
     }
 
 
+def _dense_axis(rng: np.random.Generator) -> dict[str, int]:
+    """The same where only padding is open."""
+    start, end = (int(padding) for padding in rng.integers(1, 3, 2))
+    return {"window": 3, "strides": 1, "dilations": 1, "start_padding": start, "end_padding": end}
+
+
 def _covered(size: int, axis: dict[str, int], rng: np.random.Generator) -> int:
     """The elements of a transposed convolution's output; padding that would leave none is dropped."""
     covered = axis["strides"] * (size - 1) + (axis["window"] - 1) * axis["dilations"] + 1
@@ -102,7 +113,7 @@ def _groups(key: Key, rng: np.random.Generator) -> int:
 
 def _draw(key: Key, rng: np.random.Generator) -> _Geometry:
     spatial, groups = key.sizes[2:], _groups(key, rng)
-    axes = [_draw_axis(size, rng) for size in spatial]
+    axes = [_dense_axis(rng) if key.variant == DENSE else _draw_axis(size, rng) for size in spatial]
     if key.variant == BACKWARD:
         positions = tuple(_covered(size, axis, rng) for size, axis in zip(spatial, axes, strict=True))
     fields = {name: tuple(axis[name] for axis in axes) for name in axes[0]}
@@ -113,7 +124,10 @@ def _draw(key: Key, rng: np.random.Generator) -> _Geometry:
             windows_over(spatial, size=window, **{name: fields[field] for name, field in names.items()})
         )
     work = key.sizes[0] * key.sizes[1] * math.prod(window) * math.prod(positions)
-    outputs = [count for count in EDGE_SIZES[:13] if count * work <= MOST and count * groups <= 128]
+    most = MOST_OF_DENSE if key.variant == DENSE else MOST
+    outputs = [count for count in EDGE_SIZES[:13] if count * work <= most and count * groups <= 128]
+    if key.variant == DENSE:
+        outputs = outputs[-3:]
     return _Geometry(window, positions, fields, groups, int(rng.choice(outputs or [1])))
 
 
@@ -143,7 +157,15 @@ class ConvolutionCases(_ConvolutionCases):
 
     def variants(self, types: Types) -> tuple[str, ...]:
         """What can be special about a case."""
-        return (PLAIN, BARE, FUSED, BACKWARD, GROUPED, DEPTHWISE, SPECIAL)
+        return (PLAIN, BARE, FUSED, BACKWARD, GROUPED, DEPTHWISE, DENSE, SPECIAL)
+
+    def quick_keys(self) -> Iterator[Key]:
+        """Also some with as many channels as make transforms pay."""
+        yield from super().quick_keys()
+        layouts = (Layout.PACKED, Layout.PERMUTED, Layout.PADDED)
+        yield from (
+            Key(types, DENSE_SIZES, layout, DENSE) for types, layout in zip(self._cycle(), layouts, strict=False)
+        )
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
@@ -171,44 +193,79 @@ class ConvolutionCases(_ConvolutionCases):
             **{"output_padding": (0,) * len(drawn.window), **drawn.fields},
         )
         terms = channels // drawn.groups * drawn.places
+        tolerance = Transformed(channels // drawn.groups) if _may_be_transformed(desc) else Accumulated(terms)
         return Case(
             name,
             desc,
             lambda contents: _floats(contents, desc, key),
-            Accumulated(terms),
-            magnitude=lambda inputs: _magnitude(desc, inputs, terms),
+            tolerance,
+            magnitude=lambda inputs: _magnitude(desc, inputs, tolerance),
         )
 
 
+def _may_be_transformed(desc: descs.Convolution) -> bool:
+    """Whether Winograd's filtering can compute a convolution."""
+    window = desc.filter_tensor.sizes[2:]
+    return (window, desc.strides, desc.dilations) == ((3, 3), (1, 1), (1, 1))
+
+
+def _transformed(desc: descs.Convolution, inputs: Arrays) -> Bound:
+    """What it adds up, in tiles of 4 x 4."""
+    source, filters, bias = (None if array is None else array.astype(np.float64) for array in inputs)
+    assert source is not None
+    assert filters is not None
+    batch, channels, *spatial = source.shape
+    images = source.reshape(batch, desc.group_count, channels // desc.group_count, *spatial)
+    backward = desc.direction is ConvolutionDirection.BACKWARD
+    grouped = filters.reshape(desc.group_count, -1, *filters.shape[1:])
+    if backward:
+        grouped = grouped.swapaxes(1, 2)
+    if backward != (desc.mode is ConvolutionMode.CONVOLUTION):
+        grouped = grouped[..., ::-1, ::-1]
+    start = [2 - padding if backward else padding for padding in desc.start_padding]
+    transforms = TRANSFORMS[4]
+    matrices = (transforms.output, transforms.filter, transforms.input)
+    total = transformed_magnitude(images, grouped, matrices, start=start, positions=desc.output_tensor.sizes[2:])
+    return total if bias is None else total + np.abs(bias)
+
+
 def _floats(rng: np.random.Generator, desc: descs.Convolution, key: Key) -> Arrays:
-    """Infinities and NaN only in the input: with padding it is open what they do in a filter (0 * infinity)."""
+    """Infinities and NaN only in the input: with padding it is open what they do in a filter (0 * infinity).
+
+    There are none where Winograd's filtering may spread them over a tile.
+    """
     found = [
         None if tensor is None else rng.standard_normal(tensor.sizes).astype(tensor.data_type.numpy)
         for _, _, tensor in desc.inputs
     ]
-    if key.variant == SPECIAL and found[0] is not None:
+    if key.variant == SPECIAL and found[0] is not None and not _may_be_transformed(desc):
         for value in (math.inf, -math.inf, math.nan):
             found[0][rng.random(key.sizes) < 0.3 / found[0].size] = value
     return tuple(found)
 
 
-def _magnitude(desc: descs.Convolution, inputs: Arrays, terms: int) -> Bound:
+def _magnitude(desc: descs.Convolution, inputs: Arrays, tolerance: Accumulated) -> Bound:
     """What the errors add up to: of the sum, of its rounding before an activation, of the activation."""
+    with np.errstate(invalid="ignore"):
+        total = _transformed(desc, inputs) if isinstance(tolerance, Transformed) else _absolute_sums(desc, inputs)
+    if desc.fused_activation is None:
+        return np.asarray(total)
+    growth = tolerance.bound(np.zeros(1, np.float64), np.ones(1))[0] / 2.0**-53 * UNIT
+    (plain,) = reference.evaluate(desc.replace(fused_activation=None), inputs)
+    rounding = ulp(plain) if desc.output_tensor.data_type is DataType.FLOAT16 else 0
+    return np.asarray(total + rounding / growth + 4)
+
+
+def _absolute_sums(desc: descs.Convolution, inputs: Arrays) -> Bound:
+    """The convolution of absolute values."""
     tensors = {
         slot.field: TensorDesc(DataType.FLOAT32, slot.tensor.sizes)
         for slot in (*desc.inputs, *desc.outputs)
         if slot.tensor is not None
     }
     absolute = tuple(None if array is None else np.abs(array.astype(np.float32)) for array in inputs)
-    with np.errstate(invalid="ignore"):
-        (sums,) = reference.evaluate(desc.replace(**tensors, fused_activation=None), absolute)
-    total = sums.astype(np.float64)
-    if desc.fused_activation is None:
-        return np.asarray(total)
-    growth = Accumulated(terms).bound(np.zeros(1, np.float64), np.ones(1))[0] / 2.0**-53 * UNIT
-    (plain,) = reference.evaluate(desc.replace(fused_activation=None), inputs)
-    rounding = ulp(plain) if desc.output_tensor.data_type is DataType.FLOAT16 else 0
-    return np.asarray(total + rounding / growth + 4)
+    (sums,) = reference.evaluate(desc.replace(**tensors, fused_activation=None), absolute)
+    return np.asarray(sums.astype(np.float64))
 
 
 # ---- integers

@@ -91,7 +91,7 @@ def _lanes(count: int, across: bool) -> list[_Lane]:
 
 
 def _stage_monoid(stage: Stage, target: Target, *, in_turn: bool) -> str:
-    """A stage's ``lift``, ``merge`` and ``finish`` under its name; for numbers in turn also ``open``, ``absorb``, ``close``."""
+    """A stage's functions under its name; those of a run too, where an invocation takes numbers in turn."""
     operands = monoid_operands(Scalar.F32, DataType.FLOAT32, target)
     result = Result(DataType.FLOAT32, Scalar.F32, True, (), target)
     files = (stage.file, stage.run) if in_turn else (stage.file,)

@@ -1,4 +1,4 @@
-"""Lists of cases that can be run by name: ``operators``, and what other packages register.
+"""Lists of cases that can be run by name: dmlgpu's own, and what other packages register.
 
 A package brings a suite of its own through an entry point of the group ``dmlgpu.suites``, a callable that takes no
 arguments and returns a ``Suite``:
@@ -20,8 +20,28 @@ from dmlgpu.device.device import Device
 from dmlgpu.errors import InvalidArgument
 
 GROUP = "dmlgpu.suites"
-OPERATORS = EntryPoint("operators", "dmlgpu.conformance.operator_suite:OperatorSuite", GROUP)
-"""Every operator's cases."""
+DEFAULT = "dmlgpu"
+"""All of the following together."""
+OWN = tuple(
+    EntryPoint(name, f"dmlgpu.conformance.suites.{place}", GROUP)
+    for name, place in (
+        (DEFAULT, "own:OwnSuite"),
+        ("operators", "operators:OperatorSuite"),
+        ("values", "special_values:SpecialValueSuite"),
+        ("halves", "halves:HalvesSuite"),
+        ("chains", "chains:ChainSuite"),
+        ("hazards", "hazards:HazardSuite"),
+        ("sizes", "sizes:SizeSuite"),
+        ("accuracy", "accuracy:AccuracySuite"),
+    )
+)
+"""dmlgpu's own, found like those of other packages, also where dmlgpu runs without having been installed."""
+
+MUTANTS = (
+    EntryPoint("mutants", "dmlgpu.conformance.mutation.suite:MutantSuite", GROUP),
+    EntryPoint("mutant_trials", "dmlgpu.conformance.mutation.trials:TrialSuite", GROUP),
+)
+"""Faults in the shaders, which the other suites must notice."""
 
 
 class Suite(Protocol):
@@ -47,11 +67,16 @@ def suite_by_name(name: str) -> Suite:
     Raises:
         InvalidArgument: when there is none of that name; the message lists those that exist.
     """
-    found = {entry.name: entry for entry in (*entry_points(group=GROUP), OPERATORS)}
+    found = {entry.name: entry for entry in (*entry_points(group=GROUP), *OWN, *MUTANTS)}
     if name not in found:
         raise InvalidArgument(f"there is no suite {name!r}; there are {', '.join(sorted(found))}")
     suite: Suite = found[name].load()()
     return suite
+
+
+def option(name: str) -> list[str]:
+    """What names a suite on the command line: nothing for the default, which holds the operators' cases too."""
+    return [] if name in (DEFAULT, "operators") else ["--suite", name]
 
 
 def select(suite: Suite, profile: str, pattern: str = "") -> tuple[str, ...]:

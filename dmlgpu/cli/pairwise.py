@@ -1,0 +1,110 @@
+"""``dmlgpu test --pairwise``: which adapter differs from the others?"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from dmlgpu.cli import tables
+from dmlgpu.cli.places import ALL, choose_places
+from dmlgpu.cli.request import Request
+from dmlgpu.cli.test import progress
+from dmlgpu.conformance.crew import run_pairwise
+from dmlgpu.conformance.expectations import Expectation
+from dmlgpu.conformance.pairwise import Agreement, Comparison, Pair, expected_to_disagree, odd_one_out
+from dmlgpu.conformance.places import Place
+from dmlgpu.conformance.records import comparison_facts, write_comparison
+from dmlgpu.conformance.report.pairs import PairReport, difference
+from dmlgpu.conformance.unjudged import unjudged
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.target import AdapterInfo
+
+
+def compare_adapters(request: Request) -> bool:
+    """Run cases on several adapters, all there are where none is named, compare these, print who differs and tables.
+
+    Returns:
+        Whether no two adapters disagree, and each had a result.
+
+    Raises:
+        AdapterNotFound, InvalidArgument: for what does not exist, and for fewer than two adapters.
+        ModelError, OSError: when a file is malformed, or cannot be read or written.
+    """
+    names, expected = request.names, request.expected
+    suite = unjudged(request.cases, request.suite)
+    places = choose_places(request.adapters or [ALL], request.drivers)
+    if len(places) < 2:
+        raise InvalidArgument(f"--pairwise compares two adapters at least, got only {places[0].info}")
+    jobs = {place.label: request.job(place) for place in places}
+    header = comparison_facts(places, request.pairwise_command, **request.selection)
+    with request.opened() as file:
+        cases = _judged(run_pairwise(jobs, suite, names, request.workers), places, expected)
+        if file is not None:
+            cases = write_comparison(file, header, cases)
+        pairs = tuple(pair for found in _reported(cases, request) for pair in found)
+    _summarize(PairReport(Comparison(header, pairs)), places)
+    return all(pair.agreement.is_good for pair in pairs)
+
+
+def _judged(
+    cases: Iterable[tuple[Pair, ...]], places: Sequence[Place], expected: Sequence[Expectation]
+) -> Iterator[tuple[Pair, ...]]:
+    """The pairs, in the light of what is expected of either adapter."""
+    infos = {place.label: place.info for place in places}
+    for pairs in cases:
+        yield tuple(_in_the_light_of(pair, infos, expected) for pair in pairs)
+
+
+def _in_the_light_of(pair: Pair, infos: Mapping[str, AdapterInfo], expected: Sequence[Expectation]) -> Pair:
+    for entry in expected:
+        if any(entry.applies(pair.case, infos[label]) for label in pair.places):
+            return expected_to_disagree(pair, entry.reason)
+    return pair
+
+
+# ---- what people see ------------------------------------------------------------------------------------------------
+
+
+def _reported(cases: Iterable[tuple[Pair, ...]], request: Request) -> Iterator[tuple[Pair, ...]]:
+    """Print what is wrong as it comes, and how far the run is."""
+    bad = 0
+    for done, pairs in enumerate(cases, start=1):
+        if not all(pair.agreement.is_good for pair in pairs):
+            bad += 1
+            print("\n".join(_lines(pairs, request)), flush=True)
+        progress(sys.stderr, done, len(request.names), bad)
+        yield pairs
+
+
+def _lines(pairs: Sequence[Pair], request: Request) -> Iterator[str]:
+    """Who differs from whom on a case, by how much, and how to see it again."""
+    wrong = [pair for pair in pairs if not pair.agreement.is_good]
+    apart = [pair for pair in wrong if pair.agreement is Agreement.DISAGREE]
+    yield f"{(apart or wrong)[0].agreement}: {wrong[0].case}"
+    odd = odd_one_out(pairs)
+    if odd:
+        yield f"  {odd} differs from the others, which agree"
+    yield from (f"  {' / '.join(pair.places)}: {difference(pair)}" for pair in apart)
+    yield from dict.fromkeys(f"  {pair.message}" for pair in wrong if pair not in apart)
+    yield f"  again: {shlex.join([*request.pairwise_command, '-k', wrong[0].case])}"
+
+
+def _summarize(report: PairReport, places: Sequence[Place]) -> None:
+    """Two tables: per adapter, on how many cases it alone differs; per pair, what came of it."""
+    rows = [(place.label, str(report.alone[place.label]), str(place.info)) for place in places]
+    tables.table(("adapter", "alone", "is"), rows, right=(1,))
+    print()
+    tables.table(
+        ("pair", "same bits", *report.agreements, "max ULP"),
+        [
+            (
+                " / ".join(row.places),
+                str(row.same_bits),
+                *(str(row.counts[one]) for one in report.agreements),
+                "-" if row.max_ulp is None else f"{row.max_ulp:g}",
+            )
+            for row in report.rows
+        ],
+        right=range(1, len(report.agreements) + 3),
+    )

@@ -1,0 +1,70 @@
+"""The adapters that ``--adapter`` and ``--drivers`` name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dmlgpu.cli.adapter import choose_adapter
+from dmlgpu.conformance.places import Found, Place, everywhere, here, of_drivers
+from dmlgpu.device.adapters import adapters
+from dmlgpu.errors import AdapterNotFound, InvalidArgument
+
+ALL = "all"
+
+
+def choose_places(wanted: Sequence[str], drivers: Sequence[str] = ()) -> tuple[Place, ...]:
+    """Adapters and what brings their drivers.
+
+    Args:
+        wanted: parts of names, or numbers; ``all``. None takes the default adapter, or with drivers all of theirs.
+        drivers: ``all``, manifests of Vulkan drivers, folders of such; none takes this process's adapters.
+
+    Raises:
+        AdapterNotFound: when nothing matches; the message lists all adapters.
+        InvalidArgument: when there is no such driver, or the drivers bring no adapter.
+    """
+    if drivers:
+        known = places_of(drivers)
+        chosen = [place for one in wanted for place in matching(one, known)] if wanted else known
+        return tuple(dict.fromkeys(chosen))
+    known = here()
+    if list(wanted) == [ALL]:
+        return known
+    return tuple(known[adapters().index(choose_adapter(one))] for one in wanted or (None,))
+
+
+def places_of(drivers: Sequence[str]) -> tuple[Place, ...]:
+    """All adapters of some drivers. What cannot be listed is said on standard error.
+
+    Raises:
+        InvalidArgument: when there is no such driver, or none brings an adapter.
+    """
+    found = _look([Path(driver) for driver in drivers if driver != ALL], everything=ALL in drivers)
+    for problem in found.problems:
+        print(f"dmlgpu: {problem}", file=sys.stderr)
+    if not found.places:
+        raise InvalidArgument(f"--drivers {' --drivers '.join(drivers)}: there is no adapter")
+    return found.places
+
+
+def _look(paths: Sequence[Path], *, everything: bool) -> Found:
+    return everywhere(paths) if everything else of_drivers(paths)
+
+
+def matching(wanted: str, known: Sequence[Place]) -> Sequence[Place]:
+    """Every place whose label or name holds a text, or the one with a number; ``all`` of them.
+
+    Raises:
+        AdapterNotFound: when nothing matches; the message lists all adapters.
+    """
+    if wanted == ALL:
+        return known
+    if wanted.isdecimal():
+        matches = list(known[int(wanted) : int(wanted) + 1])
+    else:
+        matches = [place for place in known if wanted.lower() in f"{place.label}\n{place.info}".lower()]
+    if not matches:
+        raise AdapterNotFound(wanted, [str(place.info) for place in known])
+    return matches

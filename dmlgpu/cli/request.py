@@ -1,0 +1,94 @@
+"""What ``dmlgpu test`` is asked for."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TextIO
+
+from dmlgpu.conformance import expectations as known
+from dmlgpu.conformance.expectations import Expectation
+from dmlgpu.conformance.places import Place
+from dmlgpu.conformance.session import Job
+from dmlgpu.conformance.suites import DEFAULT, Suite, option, select, suite_by_name
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options of the command.
+
+    Attributes:
+        adapters: parts of names, numbers, or ``all``.
+        drivers: ``all``, or manifests of Vulkan drivers, where it is not this process's adapters.
+        suite, profile, pattern: which cases.
+        output: where everything is written down, or None.
+        expectations: files beside dmlgpu's own.
+        workers: processes at once.
+        time_limit: seconds for one case.
+        repeat: how often each case is run.
+    """
+
+    adapters: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
+    suite: str = DEFAULT
+    profile: str = "quick"
+    pattern: str = ""
+    output: Path | None = None
+    expectations: tuple[Path, ...] = ()
+    workers: int = 1
+    time_limit: float = 60.0
+    repeat: int = 1
+
+    @cached_property
+    def cases(self) -> Suite:
+        """The suite.
+
+        Raises:
+            InvalidArgument: when there is none of that name.
+        """
+        return suite_by_name(self.suite)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The cases' names.
+
+        Raises:
+            InvalidArgument: for an unknown suite or profile, or where nothing matches.
+        """
+        return select(self.cases, self.profile, self.pattern)
+
+    @property
+    def selection(self) -> dict[str, Any]:
+        """Which cases, as a file's header says it."""
+        return {"suite": self.suite, "profile": self.profile, "pattern": self.pattern, "names": self.names}
+
+    @property
+    def pairwise_command(self) -> tuple[str, ...]:
+        """What compares the same adapters again, but for the case's name."""
+        drivers = [text for one in self.drivers for text in ("--drivers", one)]
+        adapters = [text for one in self.adapters for text in ("--adapter", one)]
+        return ("dmlgpu", "test", "--pairwise", *drivers, *adapters, *option(self.suite))
+
+    @cached_property
+    def expected(self) -> tuple[Expectation, ...]:
+        """What is expected to fail: as dmlgpu knows, and as the files say.
+
+        Raises:
+            ModelError: when a file is malformed.
+            OSError: when it cannot be read.
+        """
+        return (*known.load(), *(entry for path in self.expectations for entry in known.load(path)))
+
+    def job(self, place: Place) -> Job:
+        """What children run at a place."""
+        return Job(self.suite, place.number, self.time_limit, self.repeat, dict(place.environment))
+
+    def opened(self) -> contextlib.AbstractContextManager[TextIO | None]:
+        """The output, if one is wanted.
+
+        Raises:
+            OSError: when it cannot be written.
+        """
+        return self.output.open("w", encoding="utf-8") if self.output else contextlib.nullcontext()

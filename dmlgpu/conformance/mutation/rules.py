@@ -1,0 +1,199 @@
+"""Faults that people and compilers make, as rules that change one place of a shader file.
+
+A rule is a pattern and what takes its place. Every match outside of comments and template lines is a mutant; its name,
+``indexing/gather_nd1:12:15:false_for_true``, says file, line, column and rule, and is enough to make it again.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.wgsl import templates
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A kind of fault.
+
+    Attributes:
+        name: as in the names of mutants.
+        pattern: what it changes.
+        replacement: what takes its place, with ``\\1`` for groups of the pattern and ``RESULT`` for the type that the
+            function returns.
+    """
+
+    name: str
+    pattern: re.Pattern[str]
+    replacement: str
+
+
+def _rule(name: str, pattern: str, replacement: str) -> Rule:
+    return Rule(name, re.compile(pattern), replacement)
+
+
+_VALUE = r"\w+(?:\.\w+)*(?:\[\w+\])?"
+
+RULES = (
+    _rule("plus_for_minus", r" - ", " + "),
+    _rule("minus_for_plus", r" \+ ", " - "),
+    _rule("plus_for_times", r" \* ", " + "),
+    _rule("times_for_divide", r" / ", " * "),
+    _rule("divide_for_remainder", r" % ", " / "),
+    _rule("less_equal_for_less", r" < ", " <= "),
+    _rule("less_for_less_equal", r" <= ", " < "),
+    _rule("greater_equal_for_greater", r" > ", " >= "),
+    _rule("greater_for_greater_equal", r" >= ", " > "),
+    _rule("unequal_for_equal", r" == ", " != "),
+    _rule("equal_for_unequal", r" != ", " == "),
+    _rule("or_for_and", r" && ", " || "),
+    _rule("and_for_or", r" \|\| ", " && "),
+    _rule("bits_or_for_and", r" & ", " | "),
+    _rule("bits_and_for_or", r" \| ", " & "),
+    _rule("right_for_left_shift", r" << ", " >> "),
+    _rule("left_for_right_shift", r" >> ", " << "),
+    _rule("swapped_difference", rf"(?<![\w.)\]]) ?\b({_VALUE}) - ({_VALUE})\b(?![\w(.\[])", r" \2 - \1"),
+    _rule("swapped_quotient", rf"(?<![\w.)\]]) ?\b({_VALUE}) / ({_VALUE})\b(?![\w(.\[])", r" \2 / \1"),
+    _rule("swapped_choice", rf"\bselect\(({_VALUE}), ({_VALUE}), ", r"select(\2, \1, "),
+    _rule("max_for_min", r"\bmin\(", "max("),
+    _rule("min_for_max", r"\bmax\(", "min("),
+    _rule("negated_condition", r"\bif \((.+)\) \{", r"if (!(\1)) {"),
+    _rule("dropped_tail", r"; (\w+) < ([^;]+);", r"; \1 + 1u < \2;"),
+    _rule("late_start", r"\bvar (\w+) = 0u; \1 <", r"var \1 = 1u; \1 <"),
+    _rule("missing_barrier", r"\bworkgroupBarrier\(\);", ""),
+    _rule("unseen_nan", r"(?<!fn )\b(?:is_nan_f32|f64_is_nan)\([^()]*\)", "false"),
+    _rule("wrong_stride_or_padding", r"\{\{ ([\w.]+(?:\[\w+\])?) \}\}u", r"({{ \1 }}u + 1u)"),
+    _rule("one_for_zero", r"\b0u\b", "1u"),
+    _rule("two_for_one", r"\b1u\b", "2u"),
+    _rule("one_for_zero_float", r"(?<![\w.])0\.0\b", "1.0"),
+    _rule("two_for_one_float", r"(?<![\w.])1\.0\b", "2.0"),
+    _rule("quarter_for_half", r"(?<![\w.])0\.5\b", "0.25"),
+    _rule("wrong_coefficient", r"(?<![\w.])(\d+\.\d+(?:e[+-]?\d+)?f)\b", r"(\1 * 1.001f)"),
+    _rule("true_for_false", r"\breturn false;", "return true;"),
+    _rule("false_for_true", r"\breturn true;", "return false;"),
+    _rule("minimum_for_maximum", r"\.maximum\(", ".minimum("),
+    _rule("maximum_for_minimum", r"\.minimum\(", ".maximum("),
+    _rule("or_for_and_of_values", r"\.bits_and\(", ".bits_or("),
+    _rule("xor_for_or_of_values", r"\.bits_or\(", ".bits_xor("),
+    _rule("and_for_xor_of_values", r"\.bits_xor\(", ".bits_and("),
+    _rule("swapped_operands", r"\b([a-z]\w*)\.(\w+)\(([a-z]\w*)\)", r"\3.\2(\1)"),
+    _rule("swapped_choice_of_values", r"\.select\((\w+), (\w+)\)", r".select(\2, \1)"),
+    _rule("missing_negation", r"\.negated\(\)", ""),
+    _rule("missing_absolute", r"\.absolute\(\)", ""),
+    _rule("zero_result", r"\breturn (?!true|false)[^;]+;", "return RESULT();"),
+    _rule("missing_update", r"^(\s*)[\w.\[\]]+ [+*|&^-]= .*;$", r"\1"),
+)
+"""All of them. A match that makes no WGSL is no mutant."""
+
+_BY_NAME = {rule.name: rule for rule in RULES}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One changed place of a shader file.
+
+    Attributes:
+        file: path below ``shaders/``, without suffix.
+        line, column: of the match, from 1.
+        rule: what was done there.
+    """
+
+    file: str
+    line: int
+    column: int
+    rule: Rule
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}:{self.rule.name}"
+
+    @property
+    def _match(self) -> re.Match[str]:
+        found = self.rule.pattern.match(_lines(self.file)[self.line - 1], self.column - 1)
+        if found is None:
+            raise InvalidArgument(f"{self}: nothing there to change")
+        return found
+
+    @property
+    def before(self) -> str:
+        """The line as it stands."""
+        return self._match.string.strip()
+
+    @property
+    def after(self) -> str:
+        """The changed line."""
+        return self._changed.strip()
+
+    @property
+    def text(self) -> str:
+        """The changed file."""
+        lines = _lines(self.file)
+        return "\n".join([*lines[: self.line - 1], self._changed, *lines[self.line :]])
+
+    @property
+    def _changed(self) -> str:
+        match = self._match
+        replacement = match.expand(self.rule.replacement).replace("RESULT", _returned(_lines(self.file)[: self.line]))
+        return match.string[: match.start()] + replacement + match.string[match.end() :]
+
+
+@functools.cache
+def _lines(file: str) -> Sequence[str]:
+    return templates.original(file).split("\n")
+
+
+def _returned(lines: Sequence[str]) -> str:
+    """What the last function that begins in the lines returns."""
+    types = (re.search(r"-> (.+) \{", line) for line in reversed(lines))
+    return next((found[1] for found in types if found), "")
+
+
+def mutant_by_name(name: str) -> Mutant:
+    """The mutant of a name.
+
+    Raises:
+        InvalidArgument: when the name is none, or the file no longer has such a place.
+    """
+    try:
+        file, line, column, rule = name.split(":")
+        mutant = Mutant(file, int(line), int(column), _BY_NAME[rule])
+        mutant.text  # noqa: B018 - raises where there is nothing to change
+    except (ValueError, KeyError, IndexError, FileNotFoundError) as error:
+        raise InvalidArgument(f"{name!r} names no mutant") from error
+    return mutant
+
+
+def mutants_of(file: str) -> Iterator[Mutant]:
+    """All mutants of a shader file, in the order of the text."""
+    for number, line in enumerate(_lines(file), start=1):
+        code = line.split("//")[0]
+        if code.lstrip().startswith(("# ", "{%")):
+            continue
+        for rule in RULES:
+            for match in rule.pattern.finditer(line, 0, len(code)):
+                mutant = Mutant(file, number, match.start() + 1, rule)
+                if mutant.before != mutant.after:
+                    yield mutant
+
+
+def sample(file: str, most: int) -> Sequence[Mutant]:
+    """At most so many mutants of a file: the same on every call, and of as many rules as possible."""
+    found = list(mutants_of(file))
+    rng = np.random.default_rng(zlib.crc32(file.encode()))
+    rng.shuffle(found)
+    turn: dict[str, int] = {}
+    ranked: list[tuple[int, int, Mutant]] = []
+    for mutant in found:
+        turn[mutant.rule.name] = turn.get(mutant.rule.name, -1) + 1
+        ranked.append((turn[mutant.rule.name], len(ranked), mutant))
+    return [mutant for *_, mutant in sorted(ranked, key=lambda entry: entry[:2])[:most]]
+
+
+def shader_files() -> tuple[str, ...]:
+    """All shader files."""
+    return tuple(file for folder in templates.folders() for file in templates.files(folder))

@@ -1,0 +1,118 @@
+"""The suite ``mutants``: does the quick profile catch faults in shaders?
+
+Its cases are mutants (see ``rules.py``), named ``indexing/gather_nd1:14:58:true_for_false``. One passes when a quick
+case of the operators, of their special values or of the math library fails with it, crashes or hangs; it fails when all
+of them pass. Each mutant meets the cases whose kernels it changes, under the schedules for processors and under those
+for GPUs.
+
+Mutants that make no shader, and those that change no kernel of any case, are refused. Those that change no result are
+expected to fail, with the reason why, in ``survivors.toml``.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from dmlgpu.conformance.mutation.affected import Affected
+from dmlgpu.conformance.mutation.rules import Mutant, mutant_by_name, mutants_of, sample, shader_files
+from dmlgpu.conformance.mutation.trials import SEPARATOR, UNCHANGED
+from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.conformance.session import Job, Worker
+from dmlgpu.conformance.suites.accuracy import AccuracySuite
+from dmlgpu.conformance.suites.operators import OperatorSuite
+from dmlgpu.conformance.suites.special_values import SpecialValueSuite
+from dmlgpu.device.adapters import adapters
+from dmlgpu.device.device import Device
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.target import Profile
+
+SURVIVORS = Path(__file__).with_name("survivors.toml")
+"""Mutants that change no result, and why."""
+
+PER_FILE = {"quick": 1, "standard": 4, "full": None}
+"""Mutants of each shader file, by profile."""
+
+TRIAL_LIMIT = 20.0
+"""Seconds for one case with a mutant; what hangs is caught."""
+
+
+class MutantSuite:
+    """Mutants of every shader file."""
+
+    profiles = tuple(PER_FILE)
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+        self._done: dict[str, Outcome] = {}
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        """The names of the mutants of a profile."""
+        most = PER_FILE[profile]
+        found = (mutants_of(file) if most is None else sample(file, most) for file in shader_files())
+        return tuple(str(mutant) for mutants in found for mutant in mutants)
+
+    def has(self, name: str) -> bool:
+        """Whether a name spells a mutant."""
+        try:
+            mutant_by_name(name)
+        except InvalidArgument:
+            return False
+        return True
+
+    def run(self, name: str, device: Device) -> Outcome:
+        """Run cases with a mutant until one notices it. A second run gives what the first one gave.
+
+        Raises:
+            InvalidArgument: when the shader file has no such place any more.
+        """
+        if name not in self._done:
+            self._done[name] = self._run(name, device)
+        return self._done[name]
+
+    def _run(self, name: str, device: Device) -> Outcome:
+        mutant, start = mutant_by_name(name), time.perf_counter()
+        change = f"{mutant.before}  ->  {mutant.after}"
+        changed, refusal = 0, "it changes no kernel of these cases"
+        for place in self._places(mutant, device):
+            outcome = self._trial(SEPARATOR.join((name, *place)), device)
+            if outcome.status.is_failure:
+                seconds = time.perf_counter() - start
+                message = f"{change}: caught by {place[1]} ({place[0]} schedules): {outcome.message}"
+                return Outcome(name, Status.PASS, message=message, seconds=seconds)
+            if outcome.status is Status.NOT_SUPPORTED:
+                refusal = "it is no shader"
+                break
+            changed += outcome.message != UNCHANGED
+        seconds = time.perf_counter() - start
+        if changed:
+            message = f"{change}: passes all {changed} cases whose kernels it changes"
+            return Outcome(name, Status.FAIL, message=message, seconds=seconds)
+        return Outcome(name, Status.NOT_SUPPORTED, message=f"{change}: {refusal}", seconds=seconds)
+
+    def _places(self, mutant: Mutant, device: Device) -> Iterator[tuple[Profile, str]]:
+        """The cases that a mutant may change, operators mixed: most faults show in many of them."""
+        found = list(self._affected(device).by(mutant))
+        order = np.random.default_rng(zlib.crc32(str(mutant).encode())).permutation(len(found))
+        yield from sorted((found[number] for number in order), key=lambda place: place[0] is not Profile.CPU)
+
+    def _trial(self, name: str, device: Device) -> Outcome:
+        if self._worker is None:
+            number = adapters().index(device.adapter)
+            self._worker = Worker(Job("mutant_trials", number, TRIAL_LIMIT))
+        return self._worker.run(name)
+
+    @functools.cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(
+            name for suite in (OperatorSuite, SpecialValueSuite, AccuracySuite) for name in suite().names("quick")
+        )
+
+    @functools.lru_cache(maxsize=1)  # noqa: B019 - one suite per process
+    def _affected(self, device: Device) -> Affected:
+        return Affected(self._names, device.backend.target)

@@ -1,0 +1,153 @@
+"""How far off a function is, over the exponents of its inputs: a chart per function, a line per adapter."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dmlgpu.conformance.outcome import Outcome
+from dmlgpu.conformance.report.model import Report, ulp_text
+
+WIDTH, HEIGHT = 300.0, 120.0
+"""Of the area in which the lines are, in pixels of the drawing."""
+
+LINES = 8
+"""How many lines look different: colours times dashes of ``report.css``."""
+
+_LINEAR_UP_TO = 4.0
+"""From how many times the bound on a chart's scale is logarithmic."""
+
+_BOUND = re.compile(r"(\d+(?:\.\d+)?) ULP\b")
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One adapter's.
+
+    Attributes:
+        number: of the run.
+        style: which of the LINES it looks like.
+        curve: exponents of the input and the largest distances there, in ULP.
+    """
+
+    number: int
+    style: int
+    curve: tuple[Point, ...]
+
+    @property
+    def distances(self) -> Iterator[float]:
+        """Those that are finite, and 0."""
+        yield 0.0
+        yield from (distance for _, distance in self.curve if math.isfinite(distance))
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One function's.
+
+    Attributes:
+        function: whose curves these are.
+        bound: the distance allowed, in ULP; None where the tolerance does not say one.
+        lines: one per run that measured it.
+    """
+
+    function: str
+    bound: float | None
+    lines: tuple[Line, ...]
+
+    @cached_property
+    def worst(self) -> float:
+        """The largest finite distance; infinite ones are drawn at the upper edge."""
+        return max(distance for line in self.lines for distance in line.distances)
+
+    @cached_property
+    def top(self) -> float:
+        """The distance at the upper edge."""
+        return 1.15 * max(self.worst, self.bound or 0.0, 0.5)
+
+    @property
+    def is_logarithmic(self) -> bool:
+        """Whether distances stand at their logarithms, because some are far beyond the bound."""
+        return self.worst > _LINEAR_UP_TO * max(self.bound or 0.0, 1.0)
+
+    @cached_property
+    def span(self) -> Point:
+        """The exponents at the left and right edge."""
+        places = [place for line in self.lines for place, _ in line.curve]
+        return min(places), max(*places, min(places) + 1)
+
+    def across(self, place: float) -> float:
+        """Where an exponent stands, from the left."""
+        first, last = self.span
+        return round(WIDTH * (place - first) / (last - first), 1)
+
+    def down(self, distance: float) -> float:
+        """Where a distance stands, from above."""
+        part = math.log1p(distance) / math.log1p(self.top) if self.is_logarithmic else distance / self.top
+        return round(HEIGHT * (1 - part), 1) if math.isfinite(part) else 0.0
+
+    def path(self, line: Line) -> str:
+        """A line as the points of a polyline."""
+        return " ".join(f"{self.across(place):g},{self.down(distance):g}" for place, distance in line.curve)
+
+    @property
+    def distances(self) -> Iterator[float]:
+        """The distances to write at the side."""
+        yield 0.0
+        steps = (10.0**power for power in range(1, 1 + int(math.log10(self.top)))) if self.is_logarithmic else ()
+        yield from steps or _round_steps(self.top)
+
+    @property
+    def places(self) -> Iterator[float]:
+        """The exponents to write below."""
+        first, last = self.span
+        step = next((step for step in (1, 2, 4, 8, 16, 32) if (last - first) / step <= 5), 64)
+        yield from (float(place) for place in range(math.ceil(first / step) * step, math.floor(last) + 1, step))
+
+    @property
+    def description(self) -> str:
+        """What the chart shows, for those who do not see it."""
+        allowed = "no bound" if self.bound is None else f"{self.bound:g} ULP allowed"
+        first, last = self.span
+        return f"at most {ulp_text(self.worst)} for inputs from 2^{first:g} to 2^{last:g}, {allowed}"
+
+
+def _round_steps(top: float) -> tuple[float, ...]:
+    """Two to five round numbers up to the top."""
+    unit = 10.0 ** math.floor(math.log10(top))
+    step = next(unit * part for part in (0.1, 0.2, 0.5, 1, 2) if top / (unit * part) < 5)
+    return tuple(step * count for count in range(1, math.floor(top / step) + 1))
+
+
+def charts(report: Report) -> tuple[Chart, ...]:
+    """One per function whose cases measured a curve, by name."""
+    found: dict[str, list[tuple[int, Outcome]]] = {}
+    for number, run in enumerate(report.runs):
+        for outcome in run.outcomes:
+            if outcome.curve:
+                found.setdefault(outcome.operator, []).append((number, outcome))
+    styles = _styles([number for measured in found.values() for number, _ in measured])
+    return tuple(
+        Chart(
+            function,
+            _bound([outcome for _, outcome in measured]),
+            tuple(Line(number, styles[number], outcome.curve) for number, outcome in measured),
+        )
+        for function, measured in sorted(found.items())
+    )
+
+
+def _styles(numbers: Sequence[int]) -> dict[int, int]:
+    """The same look for a run in all charts."""
+    return {number: place % LINES for place, number in enumerate(sorted(set(numbers)))}
+
+
+def _bound(outcomes: Sequence[Outcome]) -> float | None:
+    """What all of them are allowed, where their tolerance is a number of ULP."""
+    found = [_BOUND.match(outcome.tolerance) for outcome in outcomes]
+    return max((float(match[1]) for match in found if match), default=None)

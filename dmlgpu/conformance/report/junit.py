@@ -1,0 +1,117 @@
+"""A report as JUnit's XML: for what shows test results elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from xml.etree import ElementTree
+
+from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.conformance.records import Run
+from dmlgpu.conformance.report.model import Report, reproduce, ulp_text
+from dmlgpu.conformance.report.pairs import PairReport, difference
+
+_ERRORS = (Status.CRASH, Status.TIME_OUT, Status.DEVICE_LOST)
+"""What ended before there was anything to compare."""
+
+_NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
+
+
+_COUNTS = ("tests", "failures", "errors")
+"""What is counted of a suite and of all of them."""
+
+
+def as_junit(report: Report) -> str:
+    """JUnit's XML, a suite per run and per comparison of adapters."""
+    root = ElementTree.Element("testsuites", name="dmlgpu")
+    for number, run in enumerate(report.runs):
+        suite = _suite(root, run.adapter, run.facts, report.totals[number].seconds)
+        for outcome in run.outcomes:
+            _case(suite, run, outcome)
+    for pairs in map(PairReport, report.comparisons):
+        _compared_cases(_suite(root, f"pairwise: {', '.join(pairs.alone)}", pairs.comparison.facts), pairs)
+    for suite in root:
+        _count(suite)
+    for name in _COUNTS:
+        root.set(name, str(sum(int(suite.get(name, 0)) for suite in root)))
+    root.set("time", f"{sum(float(suite.get('time', 0)) for suite in root):.3f}")
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _suite(root: ElementTree.Element, name: str, facts: Mapping[str, Any], seconds: float = 0.0) -> ElementTree.Element:
+    """A suite and what ran on what, still without cases."""
+    suite = ElementTree.SubElement(root, "testsuite", name=_text(name), id=str(len(root)))
+    suite.set("timestamp", facts["started"].partition("+")[0])
+    suite.set("time", f"{seconds:.3f}")
+    properties = ElementTree.SubElement(suite, "properties")
+    for fact, value in _flat(facts):
+        ElementTree.SubElement(properties, "property", name=fact, value=_text(value))
+    return suite
+
+
+def _flat(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Facts with their places among facts: ``adapter.limits.max-buffer-size``."""
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{inner}", text) for inner, text in _flat(value))
+        else:
+            yield name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _count(suite: ElementTree.Element) -> None:
+    """How many cases a suite has, and how many of which kinds."""
+    suite.set("tests", str(len(suite.findall("testcase"))))
+    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
+
+
+def _tag(status: Status) -> str:
+    """What JUnit calls it; empty for a pass."""
+    if status in _ERRORS:
+        return "error"
+    if not status.is_good:
+        return "failure"
+    return "" if status is Status.PASS else "skipped"
+
+
+def _case(suite: ElementTree.Element, run: Run, outcome: Outcome) -> None:
+    case = ElementTree.SubElement(
+        suite, "testcase", classname=outcome.operator, name=_text(outcome.case), time=f"{outcome.seconds:.3f}"
+    )
+    tag = _tag(outcome.status)
+    message = "; ".join(filter(None, (outcome.message, outcome.reason))) or str(outcome.status)
+    if tag == "skipped":
+        ElementTree.SubElement(case, tag, message=_text(f"{outcome.status}: {message}"))
+    elif tag:
+        found = ElementTree.SubElement(case, tag, type=outcome.status, message=_text(message))
+        found.text = _text("\n".join(_details(run, outcome)))
+
+
+def _compared_cases(suite: ElementTree.Element, pairs: PairReport) -> None:
+    disputes = {dispute.case: dispute for dispute in pairs.disputes}
+    for name in pairs.comparison.by_case:
+        case = ElementTree.SubElement(suite, "testcase", classname="pairwise", name=_text(name), time="0.000")
+        if name in disputes:
+            dispute = disputes[name]
+            said = [f"{' / '.join(pair.places)}: {difference(pair)}" for pair in dispute.pairs]
+            message = f"{dispute.odd or 'nobody alone'} differs"
+            found = ElementTree.SubElement(case, "failure", type="disagree", message=_text(message))
+            found.text = _text("\n".join([*said, f"again: {dispute.command}"]))
+
+
+def _details(run: Run, outcome: Outcome) -> Iterator[str]:
+    if outcome.wrong:
+        given = f" from {', '.join(outcome.inputs)}" if outcome.inputs else ""
+        yield (
+            f"{outcome.wrong} of {outcome.elements} elements are wrong; the worst, at {list(outcome.worst)}: expected "
+            f"{outcome.expected}, got {outcome.got}{given}; {ulp_text(outcome.max_ulp)}, allowed difference "
+            f"{outcome.bound} ({outcome.tolerance})"
+        )
+    yield f"again: {reproduce(run, outcome)}"
+
+
+def _text(text: str) -> str:
+    """Without what XML has no way to write, such as the colours of a crashed child's last words."""
+    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,107 @@
+"""Adapters compared with each other: which agree, and who differs from the others on what."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from dmlgpu.conformance.pairwise import Agreement, Comparison, Pair
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """What came of comparing two adapters.
+
+    Attributes:
+        places: their labels.
+        pairs: one per case.
+    """
+
+    places: tuple[str, str]
+    pairs: tuple[Pair, ...]
+
+    @cached_property
+    def counts(self) -> Mapping[Agreement, int]:
+        """How many cases came out how."""
+        return Counter(pair.agreement for pair in self.pairs)
+
+    @property
+    def same_bits(self) -> int:
+        """On how many cases there is no difference at all."""
+        return sum(pair.distance is not None and not pair.distance.differing for pair in self.pairs)
+
+    @property
+    def max_ulp(self) -> float | None:
+        """The largest distance between the two; None where nothing was compared."""
+        return max((pair.distance.max_ulp for pair in self.pairs if pair.distance is not None), default=None)
+
+
+@dataclass(frozen=True)
+class Dispute:
+    """A case on which adapters do not agree.
+
+    Attributes:
+        case: its name.
+        odd: the adapter that differs from the others, which agree; empty where there is none such.
+        pairs: those that disagree, or have no result.
+        command: compares all of them again.
+    """
+
+    case: str
+    odd: str
+    pairs: tuple[Pair, ...]
+    command: str
+
+
+@dataclass(frozen=True)
+class PairReport:
+    """A comparison as tables.
+
+    Attributes:
+        comparison: what was compared.
+    """
+
+    comparison: Comparison
+
+    @property
+    def agreements(self) -> tuple[Agreement, ...]:
+        """What came of some pair, in the order of ``Agreement``."""
+        return tuple(one for one in Agreement if any(pair.agreement is one for pair in self.comparison.pairs))
+
+    @property
+    def rows(self) -> tuple[PairCounts, ...]:
+        """One per two adapters."""
+        return tuple(PairCounts(places, pairs) for places, pairs in self.comparison.by_places.items())
+
+    @property
+    def alone(self) -> Mapping[str, int]:
+        """Per adapter, on how many cases it alone differs from the others."""
+        found = Counter(dispute.odd for dispute in self.disputes)
+        return {label: found[label] for label in self.comparison.facts["places"]}
+
+    @cached_property
+    def disputes(self) -> tuple[Dispute, ...]:
+        """By the case's name."""
+        found = (
+            Dispute(case, odd, tuple(pair for pair in pairs if not pair.agreement.is_good), self._command(case))
+            for case, odd, pairs in self.comparison.disputed
+        )
+        return tuple(sorted(found, key=lambda dispute: dispute.case))
+
+    def _command(self, case: str) -> str:
+        return shlex.join([*self.comparison.facts["command"], "-k", case])
+
+
+def difference(pair: Pair) -> str:
+    """Who differs from whom by how much, or why there is no result."""
+    if pair.distance is None or not pair.distance.wrong:
+        return pair.message or str(pair.agreement)
+    apart = pair.distance
+    output, *place = apart.worst
+    return (
+        f"{apart.wrong} of {apart.elements} elements; the worst, at {place} of output {output}: "
+        f"{' and '.join(apart.values)}; {apart.max_ulp:.3g} ULP, allowed {apart.allowed:.3g} ({pair.tolerance})"
+    )

@@ -1,0 +1,80 @@
+"""The suite of the math library: the errors of the functions of shaders/lib.
+
+A name spells the function and how many numbers of every exponent and sign it is measured on: ``exp_f32-4096``. The
+outcome's curve has the largest error for every exponent.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+
+import numpy as np
+
+from dmlgpu.conformance.accuracy.functions import FUNCTIONS
+from dmlgpu.conformance.accuracy.inputs import PER_EXPONENT
+from dmlgpu.conformance.accuracy.measure import Measured, measure
+from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.device.device import Device
+from dmlgpu.errors import InvalidArgument, NotSupported
+from dmlgpu.gpu import GpuBackend
+
+COUNTS = {"quick": 16, "standard": 256, "full": PER_EXPONENT}
+FLUSHES = "the adapter flushes subnormals"
+"""The message of every outcome on such an adapter."""
+_FUNCTIONS = {function.name: function for function in FUNCTIONS}
+
+
+class AccuracySuite:
+    """Every function; the profiles differ in how many numbers they take."""
+
+    profiles = tuple(COUNTS)
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        """The names of a profile's cases."""
+        return tuple(f"{name}-{COUNTS[profile]}" for name in _FUNCTIONS)
+
+    def has(self, name: str) -> bool:
+        """Whether a name spells a function and a count."""
+        function, _, count = name.partition("-")
+        return function in _FUNCTIONS and re.fullmatch(r"[1-9]\d{0,3}", count) is not None
+
+    def run(self, name: str, device: Device) -> Outcome:
+        """Measure a function.
+
+        Raises:
+            InvalidArgument: when the name spells none.
+            NotSupported: on an adapter that runs no shaders.
+        """
+        if not self.has(name):
+            raise InvalidArgument(f"{name!r} names no function and count such as exp_f32-{PER_EXPONENT}")
+        if not isinstance(device.backend, GpuBackend):
+            raise NotSupported(f"{device.adapter} runs no shaders, so there is no math library to measure")
+        start = time.perf_counter()
+        function, _, count = name.partition("-")
+        measured = measure(device.backend, _FUNCTIONS[function], int(count))
+        return outcome(name, measured, time.perf_counter() - start)
+
+
+def outcome(name: str, measured: Measured, seconds: float) -> Outcome:
+    """A measurement as the outcome of a case."""
+    place, bound = measured.place, measured.function.bound
+    wrong = int((measured.error > bound).sum())
+    true = float(measured.true[place])
+    return Outcome(
+        name,
+        Status.FAIL if wrong else Status.PASS,
+        f"{bound:g} ULP of the true value",
+        max_ulp=measured.max,
+        mean_ulp=measured.mean,
+        wrong=wrong,
+        elements=measured.error.size,
+        worst=(place,),
+        inputs=tuple(str(operand[place]) for operand in measured.operands),
+        expected=repr(true),
+        got=str(measured.computed[place]),
+        bound=bound * float(np.spacing(np.float32(min(abs(true), 2.0**127)))) if np.isfinite(true) else 0.0,
+        message=FLUSHES if measured.flushed else "",
+        seconds=seconds,
+        curve=tuple((float(exponent), round(error, 4)) for exponent, error in measured.curve),
+    )

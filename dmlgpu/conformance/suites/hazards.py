@@ -1,0 +1,229 @@
+"""The suite of hazards: dispatches that share memory in every way that DirectML allows.
+
+A name spells what is shared how, the type, and how many elements a tensor has: ``hazard-in_place-uint32-4096``. Sums
+and products wrap around, so every dispatch changes all that follows.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dmlgpu import descs
+from dmlgpu.conformance.programs import Place, Program, ProgramSuite, Step
+from dmlgpu.conformance.values import any_bits
+from dmlgpu.enums import AxisDirection, DataType
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.tensor import TensorDesc
+
+TYPES = (DataType.UINT32, DataType.UINT8)
+COUNT = 65552
+"""Elements of a tensor: many workgroups, a temporary resource for sums, 16 bytes off a multiple of 256."""
+FEWEST_ELEMENTS, MOST_ELEMENTS = 256, 1 << 20
+ROUNDS = 12
+MANY = 400
+A, B, C, D = (Place(number) for number in range(4))
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes dispatches over tensors of one kind.
+
+    Attributes:
+        tensor: the kind.
+        name: of the case, from which contents are drawn.
+    """
+
+    tensor: TensorDesc
+    name: str
+
+    @property
+    def size(self) -> int:
+        """Bytes of a tensor."""
+        return self.tensor.byte_size
+
+    def add(self, a: Place, b: Place, output: Place) -> Step:
+        """A sum."""
+        return self._pair(descs.ElementWiseAdd, a, b, output)
+
+    def multiply(self, a: Place, b: Place, output: Place) -> Step:
+        """A product."""
+        return self._pair(descs.ElementWiseMultiply, a, b, output)
+
+    def _pair(self, kind: Any, a: Place, b: Place, output: Place) -> Step:
+        desc = kind(a_tensor=self.tensor, b_tensor=self.tensor, output_tensor=self.tensor)
+        return Step(desc, (a, b), (output,))
+
+    def copy(self, source: Place, output: Place) -> Step:
+        """A copy."""
+        desc = descs.ElementWiseIdentity(input_tensor=self.tensor, output_tensor=self.tensor, scale_bias=None)
+        return Step(desc, (source,), (output,))
+
+    def sums(self, source: Place, output: Place) -> Step:
+        """Running sums, which need a temporary resource where they are long."""
+        desc = descs.CumulativeSummation(
+            input_tensor=self.tensor,
+            output_tensor=self.tensor,
+            axis=0,
+            axis_direction=AxisDirection.INCREASING,
+            has_exclusive_sum=False,
+        )
+        return Step(desc, (source,), (output,))
+
+    def program(
+        self, sizes: tuple[int, ...], *lists: list[Step], submissions: tuple[tuple[int, ...], ...] = ((0,),)
+    ) -> Program:
+        """A program over buffers of so many tensors' sizes each. Odd numbers in the last keep products from 0."""
+        rng = np.random.default_rng(zlib.crc32(self.name.encode()))
+        count = self.size // self.tensor.data_type.numpy.itemsize
+        buffers = tuple(any_bits(rng, self.tensor.data_type, (size * count,)) for size in sizes)
+        buffers[-1][:] |= 1
+        return Program(buffers, tuple(map(tuple, lists)), submissions)
+
+
+# ---- one function per hazard: the order of dispatches is all that keeps the results right
+
+
+def read_after_write(write: Writer) -> Program:
+    """Each dispatch reads what the one before wrote."""
+    places = [Place(number) for number in range(ROUNDS)]
+    steps = [write.multiply(places[n], places[0], places[n + 1]) for n in range(ROUNDS - 1)]
+    return write.program((1,) * ROUNDS, steps)
+
+
+def write_after_read(write: Writer) -> Program:
+    """Each dispatch overwrites what the one before read."""
+    return write.program((1, 1, 1), [write.add(A, B, C), write.multiply(B, C, A), write.add(C, A, B)] * ROUNDS)
+
+
+def write_after_write(write: Writer) -> Program:
+    """Two dispatches write to the same place; what the second one wrote is read."""
+    steps = [write.add(A, D, C), write.multiply(B, D, C), write.add(A, C, B), write.multiply(C, D, A)]
+    return write.program((1, 1, 1, 1), steps * ROUNDS)
+
+
+def in_place(write: Writer) -> Program:
+    """Outputs lie on inputs, of which there may be two at the same place."""
+    steps = [write.add(A, A, A), write.add(B, A, A), write.multiply(A, C, A), write.add(B, A, B)]
+    return write.program((1, 1, 1), steps * ROUNDS)
+
+
+def same_input(write: Writer) -> Program:
+    """All inputs of a dispatch are one range."""
+    return write.program((1, 1, 1), [write.add(A, A, B), write.add(B, C, A), write.multiply(A, A, B)] * ROUNDS)
+
+
+def overlapping_inputs(write: Writer) -> Program:
+    """Inputs of a dispatch overlap by all but 16 bytes."""
+    shifted = [Place(0, 16 * number) for number in range(ROUNDS)]
+    steps = [write.add(shifted[n], shifted[n + 1], Place(1)) for n in range(ROUNDS - 1)]
+    return write.program((2, 1), [step for n in steps for step in (n, write.copy(B, A))])
+
+
+def neighbours(write: Writer) -> Program:
+    """Inputs and outputs lie side by side in one buffer, at multiples of 16 bytes."""
+    a, b, c, d = (Place(0, write.size * number) for number in range(4))
+    steps = [write.add(a, c, b), write.multiply(b, d, c), write.add(c, b, a), write.multiply(a, b, d)]
+    return write.program((4,), steps * ROUNDS)
+
+
+def two_outputs(write: Writer) -> Program:
+    """A dispatch writes two outputs side by side, and the next one reads both as one tensor."""
+    tensor = write.tensor
+    double = TensorDesc(tensor.data_type, (2 * tensor.sizes[0],))
+    split = descs.Split(input_tensor=double, output_tensors=(tensor, tensor), axis=0)
+    join = descs.Join(input_tensors=(tensor, tensor), output_tensor=double, axis=0)
+    first, second = Place(1), Place(1, write.size)
+    steps = [Step(split, (A,), (second, first)), write.add(first, second, first), Step(join, (second, first), (A,))]
+    return write.program((2, 2), steps * ROUNDS)
+
+
+def temporary(write: Writer) -> Program:
+    """Dispatches share a temporary resource, one after the other."""
+    return write.program((1, 1, 1), [write.sums(A, B), write.sums(B, C), write.add(B, C, A)] * ROUNDS)
+
+
+def many(write: Writer) -> Program:
+    """Hundreds of dispatches in one list."""
+    return write.program((1, 1, 1), [write.add(A, B, C), write.multiply(C, A, B)] * (MANY // 2))
+
+
+def lists_together(write: Writer) -> Program:
+    """A list needs what the one before it in the same submission wrote."""
+    lists = [write.add(A, B, C)], [write.multiply(C, B, A)], [write.add(C, A, B)]
+    return write.program((1, 1, 1), *lists, submissions=((0, 1, 2),) * 3)
+
+
+def lists_apart(write: Writer) -> Program:
+    """A submission needs what the one before it wrote; nobody waits; lists are executed again and again."""
+    lists = [write.add(A, B, C)], [write.multiply(C, B, A)], [write.add(C, A, B)]
+    return write.program((1, 1, 1), *lists, submissions=tuple((number,) for number in (0, 1, 2, 1, 1, 0, 2, 2, 1, 0)))
+
+
+HAZARDS: Mapping[str, Callable[[Writer], Program]] = {
+    hazard.__name__: hazard
+    for hazard in (
+        read_after_write,
+        write_after_read,
+        write_after_write,
+        in_place,
+        same_input,
+        overlapping_inputs,
+        neighbours,
+        two_outputs,
+        temporary,
+        many,
+        lists_together,
+        lists_apart,
+    )
+}
+"""By name."""
+
+
+def program(name: str) -> Program:
+    """The program that a name spells.
+
+    Raises:
+        InvalidArgument: when it spells none.
+    """
+    found = re.fullmatch(r"hazard-(\w+)-(\w+)-([1-9]\d*)", name)
+    types = {data_type.name.lower(): data_type for data_type in TYPES}
+    if found is None or found[1] not in HAZARDS or found[2] not in _types(found[1]):
+        raise InvalidArgument(f"{name!r} names no hazard such as hazard-in_place-uint32-{COUNT}")
+    count = int(found[3])
+    if count % 16 or not FEWEST_ELEMENTS <= count <= MOST_ELEMENTS:
+        limits = f"{FEWEST_ELEMENTS} to {MOST_ELEMENTS}"
+        raise InvalidArgument(f"{name!r}: the number of elements must be a multiple of 16, {limits}")
+    return HAZARDS[found[1]](Writer(TensorDesc(types[found[2]], (count,)), name))
+
+
+def _types(hazard: str) -> tuple[str, ...]:
+    """Names of a hazard's types: there are no running sums of bytes."""
+    return tuple(data_type.name.lower() for data_type in TYPES if hazard != "temporary" or data_type.bits == 32)
+
+
+class HazardSuite(ProgramSuite):
+    """Every hazard: of words, in the larger profiles of bytes and of tensors of other sizes, too."""
+
+    profiles = ("quick", "standard", "full")
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        """The names of a profile's cases."""
+        counts = (FEWEST_ELEMENTS, 4112, COUNT, MOST_ELEMENTS) if profile == "full" else (COUNT,)
+        kinds = [(hazard, data_type) for hazard in HAZARDS for data_type in _types(hazard)]
+        if profile == "quick":
+            kinds = [(hazard, data_type) for hazard, data_type in kinds if data_type == "uint32"]
+        return tuple(f"hazard-{hazard}-{data_type}-{count}" for count in counts for hazard, data_type in kinds)
+
+    def program(self, name: str) -> Program:
+        """The hazard with a name.
+
+        Raises:
+            InvalidArgument: when it names none.
+        """
+        return program(name)

@@ -1,0 +1,107 @@
+"""The suite of the operators' cases."""
+
+from __future__ import annotations
+
+import functools
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from dmlgpu.conformance.case import Case
+from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name
+from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.conformance.runner import run_case
+from dmlgpu.device.device import Device
+from dmlgpu.errors import DmlError, InvalidArgument, NotSupported
+
+QUICK = Path(__file__).with_name("quick.txt")
+"""Names of cases, a line each."""
+
+FEW = 4
+"""How many of an operator's cases ``first`` takes, beside one of its page's examples."""
+
+
+def first(names: Sequence[str]) -> tuple[str, ...]:
+    """Few of an operator's cases: their order is such that beginnings cover most types, layouts and variants."""
+    examples = [name for name in names if "-example" in name]
+    others = [name for name in names if "-example" not in name]
+    return (*examples[:1], *others[:FEW])
+
+
+@functools.cache
+def quick_names() -> tuple[str, ...]:
+    """The operators' cases of the quick profile, as ``scripts/choose_quick.py`` chose them."""
+    return tuple(QUICK.read_text(encoding="utf-8").split())
+
+
+class CaseSuite(ABC):
+    """A suite whose names spell cases."""
+
+    @abstractmethod
+    def case(self, name: str) -> Case:
+        """The case with a name.
+
+        Raises:
+            InvalidArgument: when it names none.
+        """
+
+    def has(self, name: str) -> bool:
+        """Whether a name spells a case."""
+        try:
+            self.case(name)
+        except InvalidArgument:
+            return False
+        return True
+
+    def run(self, name: str, device: Device) -> Outcome:
+        """Compare what the adapter computes with the reference.
+
+        Raises:
+            DmlError: when the case cannot be run although the adapter has what it needs.
+        """
+        with np.errstate(all="ignore"):  # special values do what warnings warn of
+            return compared(self.case(name), device)
+
+
+class OperatorSuite(CaseSuite):
+    """Every operator's cases: the same objects from which the tests of dmlgpu come."""
+
+    profiles = ("quick", "standard", "full")
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        """The names of a profile's cases."""
+        if profile == "quick":
+            return quick_names()
+        wanted = "full" if profile == "full" else "quick"
+        return tuple(name for cases in OPERATOR_CASES.values() for name in cases.names(wanted))
+
+    def case(self, name: str) -> Case:
+        """The case with a name.
+
+        Raises:
+            InvalidArgument: when it names none.
+        """
+        return case_by_name(name)
+
+
+def compared(case: Case, device: Device) -> Outcome:
+    """What came of comparing what an adapter computes with the reference.
+
+    Raises:
+        DmlError: when the case cannot be run although the adapter has what it needs.
+    """
+    start, tolerance = time.perf_counter(), str(case.tolerance)
+    try:
+        verdict = run_case(case, device)
+    except NotSupported as refusal:
+        if case.needs is None or case.needs in device.adapter.features:
+            raise DmlError(f"every adapter must run it, but: {refusal}") from refusal
+        message = str(refusal)
+        return Outcome(case.name, Status.NOT_SUPPORTED, tolerance, message=message, missing=case.needs)
+    if case.rivals is not None:
+        verdict = replace(verdict, digest="")  # the order of invocations may decide, from run to run anew
+    return Outcome.of_verdict(case.name, tolerance, verdict, time.perf_counter() - start)

@@ -1,0 +1,303 @@
+"""The suite of sizes: tensors of more than 65,535 workgroups, as large as a binding may be, and over 2^31 bytes.
+
+A name spells the operator and how large its tensors are: ``size-copy-binding``. Contents follow from the place of an
+element, so that what must come out needs no reference, and is compared piece by piece.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dmlgpu import descs
+from dmlgpu.conformance.case import Array
+from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.conformance.tolerance import EXACT, Verdict, compare
+from dmlgpu.device.buffer import Buffer
+from dmlgpu.device.device import Device
+from dmlgpu.device.operator import CompiledOperator
+from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.errors import InvalidArgument, NotSupported, OutOfMemory
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.tensor import TensorDesc
+
+PIECE = 1 << 22
+"""Elements that are written or compared at a time."""
+GUARD = np.full(64, 0xA7, np.uint8)
+"""Bytes after each output, which must stay as they are."""
+ROOM = 4096
+"""Bytes by which the largest tensors are smaller than the largest buffer, at least."""
+LIMIT = "max-storage-buffer-binding-size"
+FACTOR, FIRST = 2654435761, 12345
+INDICES = 64
+
+Contents = Callable[[Array], Array]
+"""The elements at places, given as uint64."""
+
+
+def pattern(places: Array) -> Array:
+    """Numbers of 32 bits without a short period."""
+    return (places * np.uint64(FACTOR) + np.uint64(FIRST)).astype(np.uint32)
+
+
+def other_pattern(places: Array) -> Array:
+    """Others."""
+    return pattern(places + np.uint64(1 << 20)) >> np.uint32(3)
+
+
+def byte_pattern(places: Array) -> Array:
+    """The highest byte of each."""
+    return (pattern(places) >> np.uint32(24)).astype(np.uint8)
+
+
+def running_sums(places: Array) -> Array:
+    """The sum of the pattern up to each place, modulo 2^32."""
+    count = places + np.uint64(1)
+    pairs = np.where(places % 2 == 0, places // 2 * count, count // 2 * places)
+    return (pairs * np.uint64(FACTOR) + count * np.uint64(FIRST)).astype(np.uint32)
+
+
+@dataclass(frozen=True)
+class Work:
+    """An operator on large tensors.
+
+    Attributes:
+        desc: its description.
+        inputs: what its inputs hold.
+        expected: what its output must hold.
+    """
+
+    desc: OperatorDesc
+    inputs: tuple[Contents, ...]
+    expected: Contents
+
+
+def _words(count: int) -> TensorDesc:
+    return TensorDesc(DataType.UINT32, (count,))
+
+
+def _copy(count: int) -> Work:
+    tensor = _words(count)
+    desc = descs.ElementWiseIdentity(input_tensor=tensor, output_tensor=tensor, scale_bias=None)
+    return Work(desc, (pattern,), pattern)
+
+
+def _copy_bytes(count: int) -> Work:
+    tensor = TensorDesc(DataType.UINT8, (4 * count,))
+    desc = descs.ElementWiseIdentity(input_tensor=tensor, output_tensor=tensor, scale_bias=None)
+    return Work(desc, (byte_pattern,), byte_pattern)
+
+
+def _add(count: int) -> Work:
+    tensor = _words(count)
+    desc = descs.ElementWiseAdd(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
+    return Work(desc, (pattern, other_pattern), lambda places: pattern(places) + other_pattern(places))
+
+
+def _sequence(count: int) -> Work:
+    desc = descs.FillValueSequence(
+        output_tensor=_words(count), value_data_type=DataType.UINT32, value_start=FIRST, value_delta=FACTOR
+    )
+    return Work(desc, (), pattern)
+
+
+def _sum(count: int) -> Work:
+    desc = descs.Reduce(function=ReduceFunction.SUM, input_tensor=_words(count), output_tensor=_words(1), axes=(0,))
+    return Work(desc, (pattern,), lambda places: running_sums(places + np.uint64(count - 1)))
+
+
+def _row_sums(count: int) -> Work:
+    """Rows of seven words, few of which share a workgroup."""
+    rows = count // 7
+    desc = descs.Reduce(
+        function=ReduceFunction.SUM,
+        input_tensor=TensorDesc(DataType.UINT32, (rows, 7)),
+        output_tensor=TensorDesc(DataType.UINT32, (rows, 1)),
+        axes=(1,),
+    )
+
+    def sums(places: Array) -> Array:
+        elements = places[:, np.newaxis] * np.uint64(7) + np.arange(7, dtype=np.uint64)
+        return np.asarray(pattern(elements).sum(-1, dtype=np.uint32))
+
+    return Work(desc, (pattern,), sums)
+
+
+def _running_sum(count: int) -> Work:
+    desc = descs.CumulativeSummation(
+        input_tensor=_words(count),
+        output_tensor=_words(count),
+        axis=0,
+        axis_direction=AxisDirection.INCREASING,
+        has_exclusive_sum=False,
+    )
+    return Work(desc, (pattern,), running_sums)
+
+
+def _gather(count: int) -> Work:
+    """Every second index is near the end, the others anywhere."""
+
+    def indices(places: Array) -> Array:
+        spread = places * np.uint64(count // INDICES)
+        return np.where(places % 2 == 0, np.uint64(count - 1) - places, spread).astype(np.uint32)
+
+    desc = descs.Gather(
+        input_tensor=_words(count),
+        indices_tensor=_words(INDICES),
+        output_tensor=_words(INDICES),
+        axis=0,
+        index_dimensions=1,
+    )
+    return Work(desc, (pattern, indices), lambda places: pattern(indices(places).astype(np.uint64)))
+
+
+WORKS: Mapping[str, Callable[[int], Work]] = {
+    "copy": _copy,
+    "copy_bytes": _copy_bytes,
+    "add": _add,
+    "sequence": _sequence,
+    "sum": _sum,
+    "row_sums": _row_sums,
+    "running_sum": _running_sum,
+    "gather": _gather,
+}
+"""What is done, for a number of words that its largest tensors hold."""
+
+
+# ---- how large -------------------------------------------------------------------------------------------------------
+
+
+def _beyond_groups(device: Device) -> int:
+    """A prime above 65,535 workgroups of 256 words: neighbours cannot be joined into larger units."""
+    return 16_777_259
+
+
+def _largest_binding(device: Device) -> int:
+    """What the adapter binds at most, in a buffer with room for the guard; some refuse buffers of the largest size."""
+    binding = device.backend.target.max_binding_size
+    return min(binding, device.adapter.limits.get("max-buffer-size", 2 * binding) - ROOM) // 16 * 4
+
+
+def _beyond_2_gib(device: Device) -> int:
+    """A little more than 2^31 bytes."""
+    return (1 << 29) + 4
+
+
+EXTENTS: Mapping[str, Callable[[Device], int]] = {
+    "groups": _beyond_groups,
+    "binding": _largest_binding,
+    "2gib": _beyond_2_gib,
+}
+"""How many words the largest tensors hold on a device."""
+
+
+# ---- running ---------------------------------------------------------------------------------------------------------
+
+
+def _pieces(tensor: TensorDesc) -> Iterator[Array]:
+    """The places of a tensor, some at a time."""
+    count = math.prod(tensor.sizes)
+    for first in range(0, count, PIECE):
+        yield np.arange(first, min(first + PIECE, count), dtype=np.uint64)
+
+
+def _uploaded(device: Device, tensor: TensorDesc, contents: Contents) -> Buffer:
+    buffer = device.create_buffer(tensor.byte_size)
+    width = tensor.data_type.bits // 8
+    for places in _pieces(tensor):
+        buffer.write(contents(places), int(places[0]) * width)
+    return buffer
+
+
+def _execute(device: Device, operator: CompiledOperator, inputs: list[Buffer], output: Buffer) -> None:
+    commands, recorder = device.create_command_list(), device.create_command_recorder()
+    initializer = device.create_operator_initializer([operator])
+    recorder.record_dispatch(commands, initializer, device.create_binding_table(initializer))
+    table = device.create_binding_table(operator)
+    table.bind_inputs(inputs)
+    table.bind_outputs([output])
+    size = operator.binding_properties.temporary_resource_size
+    temporary = device.create_buffer(size, name="temporary") if size else None
+    table.bind_temporary_resource(temporary)
+    recorder.record_dispatch(commands, operator, table)
+    commands.close()
+    device.queue.execute([commands])
+    if temporary is not None:
+        temporary.release()
+
+
+def _compared(tensor: TensorDesc, output: Buffer, expected: Contents) -> Verdict:
+    """The verdict on the piece with most wrong elements, with the wrong ones of all."""
+    worst, wrong, dtype = Verdict(True), 0, tensor.data_type.numpy
+    for places in _pieces(tensor):
+        got = output.read(int(places[0]) * dtype.itemsize, places.size * dtype.itemsize).view(dtype)
+        verdict = compare(expected(places), got, EXACT)
+        wrong += verdict.wrong
+        if verdict.wrong > worst.wrong:
+            worst = replace(verdict, worst=(int(places[verdict.worst]),))
+    if (output.read(tensor.byte_size) != GUARD).any():
+        worst = replace(worst, ok=False, problem="bytes after the output were written")
+    return replace(worst, wrong=wrong, elements=math.prod(tensor.sizes))
+
+
+def run_work(work: Work, device: Device) -> Verdict:
+    """Run an operator on large tensors.
+
+    Raises:
+        NotSupported: when they are larger than its memory.
+    """
+    operator = device.compile_operator(device.create_operator(work.desc))
+    descs_: list[Any] = [slot.tensor for slot in (*work.desc.inputs, *work.desc.outputs)]
+    buffers: list[Buffer] = []
+    try:
+        for tensor, contents in zip(descs_[:-1], work.inputs, strict=True):
+            buffers.append(_uploaded(device, tensor, contents))
+        buffers.append(device.create_buffer(descs_[-1].byte_size + GUARD.size, name="output"))
+        buffers[-1].write(GUARD, descs_[-1].byte_size)
+        _execute(device, operator, buffers[:-1], buffers[-1])
+        return _compared(descs_[-1], buffers[-1], work.expected)
+    except OutOfMemory as refusal:
+        raise NotSupported(str(refusal)) from refusal
+    finally:
+        for buffer in buffers:
+            buffer.release()
+
+
+class SizeSuite:
+    """Every operator of this module at every size; over 2^31 bytes in the full profile only."""
+
+    profiles = ("quick", "standard", "full")
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        """The names of a profile's cases."""
+        if profile == "quick":
+            return ("size-row_sums-groups", "size-running_sum-groups")
+        extents = list(EXTENTS) if profile == "full" else list(EXTENTS)[:-1]
+        return tuple(f"size-{work}-{extent}" for extent in extents for work in WORKS)
+
+    def has(self, name: str) -> bool:
+        """Whether a name spells a case."""
+        return name in self.names("full")
+
+    def run(self, name: str, device: Device) -> Outcome:
+        """Compare what the adapter leaves in the output with what follows from its elements' places.
+
+        Raises:
+            InvalidArgument: when the name spells no case.
+            NotSupported: when the adapter has not enough memory.
+        """
+        if not self.has(name):
+            raise InvalidArgument(f"{name!r} names no case such as size-copy-binding")
+        _, work, extent = name.split("-")
+        size, limit = 4 * EXTENTS[extent](device), device.backend.target.max_binding_size
+        if size > limit:
+            message = f"tensors of {size:,} bytes exceed {LIMIT}, {limit:,}"
+            return Outcome(name, Status.NOT_SUPPORTED, str(EXACT), message=message, missing=LIMIT)
+        start = time.perf_counter()
+        verdict = run_work(WORKS[work](size // 4), device)
+        return Outcome.of_verdict(name, str(EXACT), verdict, time.perf_counter() - start)

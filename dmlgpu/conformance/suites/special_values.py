@@ -1,0 +1,205 @@
+"""The suite of special values: the operators' cases with special values strewn into their contents.
+
+A case's name is an operator's with ``values`` after the stem: ``gemm-values-float32-2x3-packed-s0``. Inputs whose
+elements are numbers to compute with get NaN of both signs with payloads, infinities, both zeros, subnormals, limits and
+any other bits; what says where elements go, and how many (indices, lengths, regions), stays as it is.
+
+Not every operator can be judged on all of them: ``Kind`` says why, and which operators get fewer.
+"""
+
+from __future__ import annotations
+
+import enum
+import fnmatch
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from dmlgpu.conformance.case import Array, Arrays, Case
+from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name
+from dmlgpu.conformance.operator_cases import OperatorCases
+from dmlgpu.conformance.suites.operators import CaseSuite, first
+from dmlgpu.conformance.tolerance import Accumulated, Transformed, as_bits
+from dmlgpu.conformance.values import any_bits, specials
+from dmlgpu.enums import DataType
+from dmlgpu.errors import InvalidArgument
+
+INFIX = "-values-"
+
+NOT_NUMBERS = frozenset(
+    {
+        "indices_tensor",
+        "batch_indices_tensor",
+        "sequence_lengths_tensor",
+        "past_sequence_lengths_tensor",
+        "roi_tensor",
+        "input_state_tensor",
+        "training_step_tensor",
+    }
+)
+"""Inputs that say where elements go, or how many there are."""
+
+
+class Kind(enum.Enum):
+    """Which special values an operator's numbers may be."""
+
+    ALL = enum.auto()
+    NOT_LARGE = enum.auto()
+    """No finite numbers near the limits: the order of a sum decides whether they overflow on the way, or the operator
+    raises them to powers in float32. Infinities and NaN come out the same in every order."""
+    NORMAL = enum.auto()
+    """No subnormals: adapters may take them for 0, and results must be exact."""
+    FINITE = enum.auto()
+    """Zeros and small numbers only: an adapter may take ``0 * x`` and ``x - x`` for 0, as WGSL allows, and skip what
+    has no weight, where the reference multiplies; transforms of a convolution spread what is not finite."""
+    NONE = enum.auto()
+    """None: squares of subnormals vanish in float32 before they are divided by. The operator's own cases have what can
+    be judged."""
+
+
+KINDS: Mapping[str, Kind] = {
+    "adam_optimizer": Kind.NONE,
+    "batch_normalization*": Kind.FINITE,  # x - mean of one element; products with gradients of 0
+    "mean_variance_normalization*": Kind.FINITE,  # x - mean of one element
+    "multihead_attention*": Kind.FINITE,  # keys that are masked
+    "roi_align*": Kind.FINITE,  # neighbours of weight 0
+    "convolution": Kind.FINITE,  # padding
+    "lp_pooling*": Kind.NOT_LARGE,  # p-th powers
+    "*quantized_linear*": Kind.FINITE,  # products and quotients of scales
+    "*quantize*": Kind.NORMAL,  # integers of quotients
+}
+"""Operators, as shell patterns, that get fewer than their tolerance allows (``Accumulated``: NOT_LARGE)."""
+
+SHARES = (0.3, 0.03, 0.003)
+"""How many elements become special where they are added up: a sum with one NaN says nothing about its other terms."""
+
+
+def declared_kind(stem: str) -> Kind:
+    """Which special values an operator's numbers may be."""
+    return next((kind for pattern, kind in KINDS.items() if fnmatch.fnmatchcase(stem, pattern)), Kind.ALL)
+
+
+def kind_of(case: Case) -> Kind:
+    """Which special values a case can be judged on."""
+    declared = declared_kind(case.desc.operator.lower())
+    if isinstance(case.tolerance, Transformed):
+        return Kind.FINITE
+    return Kind.NOT_LARGE if declared is Kind.ALL and isinstance(case.tolerance, Accumulated) else declared
+
+
+def with_special_values(case: Case, name: str) -> Case:
+    """The case under another name, with special values among its contents."""
+    kind = kind_of(case)
+
+    def fill(contents: np.random.Generator) -> Arrays:
+        share = 0.5 if kind in (Kind.ALL, Kind.NORMAL) else float(contents.choice(SHARES))
+        arrays = case.fill(contents)
+        slots = zip(case.desc.inputs, arrays, strict=True)
+        return tuple(
+            array
+            if array is None or slot.tensor is None or slot.field in NOT_NUMBERS
+            else _strewn(contents, slot.tensor.data_type, array, share, kind)
+            for slot, array in slots
+        )
+
+    measure = case.magnitude
+    magnitude = None if measure is None else (lambda inputs: measure(tuple(map(_numbers, inputs))))
+    return replace(case, name=name, fill=fill, magnitude=magnitude)
+
+
+def _numbers(array: Array | None) -> Array | None:
+    """Zeros for infinities and NaN, so that a bound on the error of the rest remains."""
+    if array is None or array.dtype.kind != "f":
+        return array
+    return np.where(np.isfinite(array), array, array.dtype.type(0))
+
+
+def _strewn(rng: np.random.Generator, data_type: DataType, array: Array, share: float, kind: Kind) -> Array:
+    """The array with some of its elements replaced."""
+    chosen = rng.choice(special_values(data_type, kind), array.shape)
+    if kind is Kind.ALL and data_type.bits >= 8:  # 4-bit integers come in bytes
+        chosen = np.where(rng.random(array.shape) < 0.3, any_bits(rng, data_type, array.shape), chosen)
+    return np.where(rng.random(array.shape) < share, chosen, array)
+
+
+def special_values(data_type: DataType, kind: Kind = Kind.ALL) -> Array:
+    """The special values of a type and a kind."""
+    values = specials(data_type)
+    if not data_type.is_float:
+        most = (1 << data_type.bits - data_type.is_signed) - 1
+        return np.unique(np.clip(values, -most - 1 if data_type.is_signed else 0, most))
+    sizes = np.abs(values)
+    if kind is Kind.FINITE:
+        return values[(sizes == 0) | ((sizes >= 0.5) & (sizes <= 4))]
+    if kind is Kind.NORMAL:
+        values = values[(sizes == 0) | ~(sizes < np.finfo(data_type.numpy).smallest_normal)]
+    if kind is Kind.NOT_LARGE:
+        values = values[~(np.isfinite(values) & (sizes > 4))]
+    return np.concatenate([values, _payloads(data_type)])
+
+
+def _payloads(data_type: DataType) -> Array:
+    """Quiet and signalling NaN of both signs, with payloads."""
+    dtype = data_type.numpy
+    infinity = int(as_bits(np.array([np.inf], dtype))[0])
+    digits = np.finfo(dtype).nmant
+    sign = 1 << (data_type.bits - 1)
+    payloads = (1 << (digits - 1) | 5, 1, (1 << digits) - 1)
+    bits = [infinity | payload | side for payload in payloads for side in (0, sign)]
+    return np.array(bits, np.dtype(f"u{dtype.itemsize}")).view(dtype)
+
+
+class SpecialValueSuite(CaseSuite):
+    """Cases of every operator that takes numbers: those of the operators' suite that its profiles take."""
+
+    profiles = ("quick", "standard", "full")
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        """The names of a profile's cases."""
+        return tuple(
+            f"{stem}{INFIX}{name.removeprefix(f'{stem}-')}"
+            for stem, cases in OPERATOR_CASES.items()
+            if _takes_numbers(cases)
+            for name in _chosen(cases, profile)
+        )
+
+    def case(self, name: str) -> Case:
+        """The case with a name.
+
+        Raises:
+            InvalidArgument: when it names none.
+        """
+        stem, infix, rest = name.partition(INFIX)
+        if not infix or not _is_judged(stem, rest):
+            raise InvalidArgument(f"{name!r} names no case such as gemm-values-float32-2x3-packed-s0")
+        return with_special_values(case_by_name(f"{stem}-{rest}"), name)
+
+
+def _is_judged(stem: str, rest: str) -> bool:
+    """Whether a case of an operator can have more special values than it has.
+
+    Examples have what they print, and scaled cases numbers for which a ScaleBias is exact.
+    """
+    kind = declared_kind(stem)
+    is_fixed = rest.startswith("example") or "-scaled-" in rest
+    return not (is_fixed or kind is Kind.NONE or (kind is Kind.FINITE and "-special-" in rest))
+
+
+def _takes_numbers(cases: OperatorCases) -> bool:
+    """Whether an operator has an input that can hold special values."""
+    return declared_kind(cases.stem) is not Kind.NONE and any(
+        field.kind == "input" and field.python_name not in NOT_NUMBERS for field in cases.schema.tensor_fields
+    )
+
+
+def _chosen(cases: OperatorCases, profile: str) -> Iterator[str]:
+    """Names of an operator's cases: all quick ones, a few, or one, of floats if it has any."""
+    names = [name for name in cases.names("quick") if _is_judged(*name.split("-", 1))]
+    if profile == "full":
+        yield from names
+    elif profile == "standard":
+        yield from first(names)
+    else:
+        floats = [name for name in first(names) if name.split("-")[1].startswith("float")]
+        yield (floats or names)[0]

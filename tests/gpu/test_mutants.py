@@ -1,0 +1,57 @@
+"""Faults in shaders are noticed, under the schedules of each kind of adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dmlgpu.conformance.mutation.trials import UNCHANGED, TrialSuite
+from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.device.adapters import adapters
+from dmlgpu.device.device import Device
+
+SUBTRACT = "element_wise_subtract-float32-2x3-packed-s0"
+SUM = "reduce-float32-float32-3x65-packed-sum-s0"
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[Device]:
+    """A device on the first adapter that runs shaders."""
+    found = next((info for info in adapters() if info.backend != "NumPy"), None)
+    if found is None:
+        pytest.skip("no adapter that runs shaders")
+    device = Device(found)
+    yield device
+    device.remove()
+
+
+@pytest.fixture(scope="module")
+def suite() -> TrialSuite:
+    return TrialSuite()
+
+
+def trial(suite: TrialSuite, device: Device, *parts: str) -> Outcome:
+    return suite.run("|".join(parts), device)
+
+
+@pytest.mark.parametrize("profile", ["cpu", "discrete"])
+def test_a_fault_is_noticed_and_gone_afterwards(suite: TrialSuite, device: Device, profile: str) -> None:
+    fault = "elementwise/element_wise_subtract:3:16:plus_for_minus"
+    assert trial(suite, device, fault, profile, SUBTRACT).status is Status.FAIL
+    elsewhere = trial(suite, device, "elementwise/element_wise_add:3:16:minus_for_plus", profile, SUBTRACT)
+    assert (elsewhere.status, elsewhere.message) == (Status.PASS, UNCHANGED)
+
+
+def test_a_fault_of_the_library_is_measured(suite: TrialSuite, device: Device) -> None:
+    outcome = trial(suite, device, "lib/math_exp:12:5:zero_result", "cpu", "exp_f32-16")
+    assert outcome.status is Status.FAIL
+    assert outcome.max_ulp is not None
+    assert outcome.max_ulp > 1000
+
+
+def test_what_is_no_shader_is_no_mutant(suite: TrialSuite, device: Device) -> None:
+    outcome = trial(suite, device, "layout/slice1:7:12:zero_result", "cpu", "slice1-float32-2x3-packed-s0")
+    assert outcome.status is Status.FAIL  # zeros instead of elements
+    outcome = trial(suite, device, "access/place:3:5:zero_result", "cpu", "slice1-float32-2x3-packed-s0")
+    assert outcome.status in (Status.NOT_SUPPORTED, Status.FAIL)

@@ -1,0 +1,31 @@
+"""Adapters compared with each other without the reference, on real drivers."""
+
+from __future__ import annotations
+
+from dmlgpu.conformance.crew import run_pairwise
+from dmlgpu.conformance.pairwise import Agreement
+from dmlgpu.conformance.session import Job
+from dmlgpu.conformance.suites import suite_by_name
+from dmlgpu.conformance.unjudged import unjudged
+from dmlgpu.device.adapters import adapters
+
+NAMES = (
+    "argmin-example1",  # integers
+    "element_wise_subtract-float32-3x5-padded-s0",  # correctly rounded
+    "element_wise_tanh-float32-8x11-padded-s0",  # some ULP
+    "gemm-float32-3x5-packed-s0",  # sums, whose bound takes magnitudes
+    "gru-float32-63x63x1-strided-s0",  # one of two outputs, the other one absent
+    "gather_nd1-float32-uint32-2x3-packed-s0",  # moved
+)
+
+
+def test_an_adapter_agrees_with_numpy(adapter):
+    known = adapters()
+    jobs = {"adapter": Job("operators", known.index(adapter)), "numpy": Job("operators", len(known) - 1)}
+    found = [
+        pair for pairs in run_pairwise(jobs, unjudged(suite_by_name("operators"), "operators"), NAMES) for pair in pairs
+    ]
+    assert [pair.case for pair in found] == list(NAMES)
+    assert [pair.agreement for pair in found] == [Agreement.AGREE] * len(NAMES), found
+    assert [pair.distance.differing for pair in found if pair.tolerance == "exact"] == [0, 0]
+    assert all(pair.distance.elements for pair in found)

@@ -1,0 +1,315 @@
+"""Adapters compared with each other: who differs from whom, and what that takes."""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dmlgpu.conformance import pairwise
+from dmlgpu.conformance.crew import Result, pair_of, run_pairwise
+from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.conformance.pairwise import (
+    Agreement,
+    Allowance,
+    Comparison,
+    Distance,
+    Pair,
+    agreement,
+    distance,
+    expected_to_disagree,
+    odd_one_out,
+)
+from dmlgpu.conformance.places import Place
+from dmlgpu.conformance.records import comparison_facts, facts, read_comparisons, read_runs, write_comparison, write_run
+from dmlgpu.conformance.session import Job
+from dmlgpu.conformance.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Ulp
+from dmlgpu.conformance.unjudged import unjudged
+from dmlgpu.device.adapters import adapters
+from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
+from dmlgpu.errors import InvalidArgument, ModelError
+from tests.unit import conformance_suite
+from tests.unit.rigged_suite import NAMES, VARIABLE, RiggedSuite
+
+EPSILON = 2.0**-23
+TINY = float(np.finfo(np.float32).smallest_normal)
+LARGEST = float(np.finfo(np.float32).max)
+
+# ---- which elements can both be right
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "a", "b", "agree"),
+    [
+        (EXACT, 1.0, 1.0, True),
+        (EXACT, 0.0, -0.0, False),
+        (EXACT, TINY / 2, 0.0, False),
+        (CORRECTLY_ROUNDED, 1.0, 1 + EPSILON, False),
+        (CORRECTLY_ROUNDED, np.nan, -np.nan, True),
+        (CORRECTLY_ROUNDED, TINY, 0.0, True),  # both are right for what rounds up to the smallest normal number
+        (CORRECTLY_ROUNDED, -0.0, TINY / 2, True),
+        (CORRECTLY_ROUNDED, 0.0, -0.0, True),  # of a subnormal result
+        (CORRECTLY_ROUNDED, TINY / 2, TINY / 4, False),
+        (CORRECTLY_ROUNDED, 2 * TINY, 0.0, False),
+        (Ulp(1), 1.0, 1 + 2 * EPSILON, True),
+        (Ulp(1), 1.0, 1 + 3 * EPSILON, False),
+        (Ulp(1), LARGEST, np.inf, True),
+        (Ulp(1), np.inf, np.nan, False),
+        (Ulp(1), TINY * (1 + EPSILON), 0.0, True),
+        (Ulp(1), TINY * (1 + 2 * EPSILON), 0.0, False),
+        (Accumulated(1), 1.0, 1 + 10 * EPSILON, True),  # each 8 * 2**-24 and one ULP, so 5 ULP
+        (Accumulated(1), 1.0, 1 + 11 * EPSILON, False),
+        (Accumulated(1), np.inf, -np.inf, False),
+    ],
+)
+def test_two_floats(tolerance, a, b, agree):
+    arrays = np.array([a], np.float32), np.array([b], np.float32)
+    magnitude = np.array([8.0])
+    assert agreement(*arrays, tolerance, magnitude)[0].tolist() == [agree]
+    assert agreement(*arrays[::-1], tolerance, magnitude)[0].tolist() == [agree]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("tolerance", [CORRECTLY_ROUNDED, Ulp(2), Accumulated(1)])
+def test_a_signalling_nan_is_a_nan(tolerance):
+    signalling = np.array([0x7F800001], np.uint32).view(np.float32)
+    others = np.array([np.nan, 1.0, 0.0], np.float32)
+    found = [agreement(signalling, others[place : place + 1], tolerance, np.array([8.0]))[0] for place in range(3)]
+    assert np.concatenate(found).tolist() == [True, False, False]
+
+
+def test_half_floats_are_not_flushed():
+    zeros = np.array([0.0], np.float16), np.array([-0.0], np.float16)
+    assert not agreement(*zeros, CORRECTLY_ROUNDED)[0].any()
+    assert not agreement(np.array([2.0**-24], np.float16), zeros[0], CORRECTLY_ROUNDED)[0].any()
+
+
+@pytest.mark.parametrize("tolerance", [EXACT, CORRECTLY_ROUNDED, Ulp(4), Accumulated(9)])
+def test_integers_agree_to_the_bit(tolerance):
+    a, b = np.array([1, 2, 3], np.int64), np.array([1, 2, 4], np.int64)
+    assert agreement(a, b, tolerance)[0].tolist() == [True, True, False]
+
+
+def test_distances_are_of_all_outputs_and_blocks(monkeypatch):
+    monkeypatch.setattr(pairwise, "BLOCK", 4)
+    a = np.zeros(3, np.int32), np.arange(10, dtype=np.float32).reshape(2, 5)
+    b = a[0], np.array([[0, 1, 2, 3, 4 * (1 + EPSILON)], [5, 6, 7, 8 * (1 + 2 * EPSILON), 9]], np.float32)
+    found = distance(a, b, Allowance(Ulp(0.5)))
+    assert found == Distance(13, 2, 1, 2.0, (1, 1, 3), ("8.0", "8.000002"), 8 * EPSILON)
+    assert distance(a, b, Allowance(Ulp(1))) == replace(found, wrong=0, allowed=16 * EPSILON)
+
+
+def test_a_flushed_number_is_no_distance():
+    a, b = (np.array(values, np.float32) for values in ([TINY / 2, 1], [0, 1 + EPSILON]))
+    assert distance([a], [b], Allowance(Ulp(1))) == Distance(2, 2, 0, 1.0, (0, 1), ("1.0", "1.0000001"), 2 * EPSILON)
+
+
+@pytest.mark.parametrize(("magnitude", "wrong"), [(np.full((2, 1), 8.0), 0), (np.array([[8.0, 6.0], [6.0, 8.0]]), 2)])
+def test_magnitudes_are_measured_where_bits_differ(magnitude, wrong):
+    a, b = np.ones((2, 2), np.float32), np.full((2, 2), 1 + 10 * EPSILON, np.float32)
+    assert distance([a], [b], Allowance(Accumulated(1), lambda: (magnitude,))).wrong == wrong
+
+
+def test_outputs_of_other_types_are_refused():
+    with pytest.raises(InvalidArgument) as error:
+        distance([np.zeros(2, np.int32)], [np.zeros(3, np.int32)], Allowance(EXACT))
+    assert str(error.value) == (
+        "outputs of equal types and sizes are needed, got [(dtype('int32'), (2,))] and [(dtype('int32'), (3,))]"
+    )
+
+
+# ---- pairs
+
+
+def pairs_of(places: str, **agreements: Agreement) -> list[Pair]:
+    """Each two of some places, named by letters; they agree where nothing else is said."""
+    return [Pair("case", (a, b), agreements.get(a + b, Agreement.AGREE)) for a, b in combinations(places, 2)]
+
+
+BAD, NONE, REFUSED = Agreement.DISAGREE, Agreement.NO_RESULT, Agreement.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("pairs", "odd"),
+    [
+        (pairs_of("abc"), ""),
+        (pairs_of("abc", ab=BAD, bc=BAD), "b"),
+        (pairs_of("abc", ab=NONE, ac=NONE), "a"),
+        (pairs_of("ab", ab=BAD), ""),  # either of the two
+        (pairs_of("abc", ab=BAD), ""),  # c lies between
+        (pairs_of("abc", ab=BAD, ac=BAD, bc=BAD), ""),
+        (pairs_of("abcd", ad=BAD, bd=BAD, cd=BAD, ab=REFUSED, bc=REFUSED), "d"),
+        (pairs_of("abcd", ad=BAD, bd=BAD), ""),
+        (pairs_of("abcd", ac=BAD, ad=BAD, bc=BAD, bd=BAD), ""),  # two against two
+        (pairs_of("abc", ab=REFUSED, bc=REFUSED, ac=BAD), ""),
+    ],
+)
+def test_who_differs_from_the_others(pairs, odd):
+    assert odd_one_out(pairs) == odd
+
+
+def result(label: str, status: Status = Status.PASS, message: str = "", digest: str = "") -> Result:
+    return Result(label, Outcome("case", status, message=message, digest=digest, elements=3), Path("nowhere"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "agreement", "message"),
+    [
+        (result("a", Status.NOT_SUPPORTED, "no f64"), result("b"), REFUSED, "a: not supported: no f64"),
+        (result("a"), result("b", Status.CRASH, "signal 11"), NONE, "b: crash: signal 11"),
+        (
+            result("a", Status.NOT_SUPPORTED, "no f64"),
+            result("b", Status.FLAKY, "run 2"),
+            NONE,
+            "a: not supported: no f64; b: flaky: run 2",
+        ),
+    ],
+)
+def test_without_two_results_nothing_is_compared(one, other, agreement, message):
+    assert pair_of(one, other, Allowance(EXACT)) == Pair("case", ("a", "b"), agreement, "exact", None, message)
+
+
+def test_equal_digests_are_equal_bits():
+    pair = pair_of(result("a", digest="1f"), result("b", digest="1f"), Allowance(EXACT))
+    assert (pair.agreement, pair.distance) == (Agreement.AGREE, Distance(3))
+
+
+def test_what_is_expected_is_fine():
+    (pair,) = pairs_of("ab", ab=BAD)
+    known = expected_to_disagree(pair, "told so")
+    assert (known.agreement, known.agreement.is_good, known.message) == (Agreement.EXPECTED, True, "told so")
+    (pair,) = pairs_of("ab")
+    assert expected_to_disagree(pair, "told so") == pair
+
+
+# ---- cases in children, one of which is rigged
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Pair]]:
+    """By case: the pairs of the places a, b and c, of which c is rigged."""
+    environment = conformance_suite.install(tmp_path_factory.mktemp("package"), "rigged", RiggedSuite)
+    job = Job("rigged", len(adapters()) - 1, environment=environment)
+    jobs = {"a": job, "b": job, "c": replace(job, environment={**environment, VARIABLE: "1"})}
+    kept = tmp_path_factory.mktemp("kept")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", str(kept))
+        found = list(run_pairwise(jobs, RiggedSuite(), NAMES))
+    assert not list(kept.iterdir())
+    return {pairs[0].case: {"".join(pair.places): pair for pair in pairs} for pairs in found}
+
+
+def test_places_are_compared_each_with_each(compared):
+    found = {case: {places: pair.agreement.value for places, pair in pairs.items()} for case, pairs in compared.items()}
+    assert found == {
+        "same-1": {"ab": "agree", "ac": "agree", "bc": "agree"},
+        "near-1": {"ab": "agree", "ac": "agree", "bc": "agree"},
+        "far-1": {"ab": "agree", "ac": "disagree", "bc": "disagree"},
+        "bits-1": {"ab": "agree", "ac": "disagree", "bc": "disagree"},
+        "unwritten-1": {"ab": "disagree", "ac": "disagree", "bc": "disagree"},
+        "rivals-1": {"ab": "agree", "ac": "undecided", "bc": "undecided"},
+        "refused-1": {"ab": "agree", "ac": "not supported", "bc": "not supported"},
+        "raises-1": {"ab": "agree", "ac": "no result", "bc": "no result"},
+        "crash-1": {"ab": "agree", "ac": "no result", "bc": "no result"},
+    }
+    odd = {case: odd_one_out(pairs.values()) for case, pairs in compared.items()}
+    assert {case for case, place in odd.items() if place} == {"far-1", "bits-1", "raises-1", "crash-1"}
+    assert set(odd.values()) == {"", "c"}
+
+
+def test_pairs_say_how_far_apart_they_are(compared):
+    assert compared["near-1"]["ac"].distance == Distance(2, 1, 0, 2.0, (0, 1), ("1.0", "1.0000002"), 2 * EPSILON)
+    assert compared["far-1"]["bc"].distance == Distance(2, 1, 1, 3.0, (0, 1), ("1.0", "1.0000004"), 2 * EPSILON)
+    assert compared["bits-1"]["ac"].distance == Distance(4, 1, 1, 1.0, (1, 0, 1), ("4", "5"), 0.0)
+    assert compared["same-1"]["ac"].distance == Distance(2)
+    assert compared["far-1"]["ac"].tolerance == "1 ULP"
+
+
+def test_pairs_say_why_there_is_no_result(compared):
+    assert compared["refused-1"]["ac"].message == "c: not supported: needs the adapter feature shader-f64"
+    assert compared["raises-1"]["bc"].message == (
+        "c: fail: output_tensor: 4 bytes were written out of bounds, the first at byte -4"
+    )
+    assert compared["crash-1"]["ac"].message.startswith("c: crash: the process ended with exit code 3")
+    assert compared["rivals-1"]["ac"].message == "several results are right"
+
+
+# ---- suites
+
+
+def test_a_suite_that_only_judges_is_refused():
+    with pytest.raises(InvalidArgument) as error:
+        unjudged(conformance_suite.MisbehavingSuite(), "misbehaving")
+    assert str(error.value) == (
+        "the suite 'misbehaving' cannot be run without the reference: it does not hand out outputs"
+    )
+
+
+# ---- files
+
+PAIRS = (
+    Pair("far-1", ("a", "b"), BAD, "1 ULP", Distance(2, 1, 1, float("inf"), (0, 1), ("1.0", "nan"), 0.5)),
+    Pair("far-1", ("a", "c"), NONE, "1 ULP", None, "c: crash: signal 11"),
+    Pair("far-1", ("b", "c"), Agreement.AGREE, "1 ULP", Distance(2)),
+)
+COMMAND = ("dmlgpu", "test", "--pairwise")
+PLACES = (Place(NUMPY_ADAPTER, 0, label="a"), Place(NUMPY_ADAPTER, 1, (("VK_DRIVER_FILES", "x.json"),), "b"))
+
+
+def written() -> str:
+    file = io.StringIO()
+    header = comparison_facts(PLACES, COMMAND, suite="rigged", profile="quick", pattern="", names=("far-1",))
+    assert list(write_comparison(file, header, [PAIRS])) == [PAIRS]
+    return file.getvalue()
+
+
+def test_a_comparison_survives_its_file(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(written())
+    (found,) = read_comparisons(path)
+    assert (found.pairs, found.is_complete) == (PAIRS, True)
+    assert found.facts["places"]["b"]["environment"] == {"VK_DRIVER_FILES": "x.json"}
+    assert found.facts["command"] == list(COMMAND)
+    assert (found.facts["places"]["b"]["number"], found.facts["suite"], found.facts["cases"]) == (1, "rigged", 1)
+    assert json.loads(written().splitlines()[-1])["counts"] == {"disagree": 1, "no result": 1, "agree": 1}
+
+
+def test_runs_and_comparisons_lie_in_one_file(tmp_path):
+    path, file = tmp_path / "both.jsonl", io.StringIO()
+    outcomes = (Outcome("far-1", Status.PASS),)
+    assert tuple(write_run(file, facts(NUMPY_ADAPTER, "rigged", "quick", "", ("far-1",)), outcomes)) == outcomes
+    path.write_text(written() + file.getvalue() + "".join(written().splitlines(keepends=True)[:2]))
+    assert [run.outcomes for run in read_runs(path)] == [outcomes]
+    assert [(found.pairs, found.is_complete) for found in read_comparisons(path)] == [(PAIRS, True), (PAIRS[:1], False)]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"record": "case"}', "a comparison has records of the kind 'pair', got 'case'"),
+        ('{"record": "pair", "case": "a"}', "is no comparison of a pair: 'agreement'"),
+        (
+            '{"record": "pair", "case": "a", "agreement": "fine", "places": ["a", "b"]}',
+            "is no comparison of a pair: 'fine' is not a valid Agreement",
+        ),
+    ],
+)
+def test_other_lines_are_refused(tmp_path, line, message):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(f"{written().splitlines()[0]}\n{line}\n")
+    with pytest.raises(ModelError) as error:
+        read_comparisons(path)
+    assert str(error.value) == f"{path}, line 2: {message}"
+
+
+def test_a_comparison_names_what_is_disputed():
+    agreed = replace(PAIRS[2], case="same-1")
+    comparison = Comparison({}, (*PAIRS, agreed))
+    assert comparison.disputed == (("far-1", "a", PAIRS),)
+    assert comparison.by_places["b", "c"] == (PAIRS[2], agreed)
