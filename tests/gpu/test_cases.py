@@ -18,7 +18,7 @@ from dmlgpu.device.device import Device
 from dmlgpu.errors import NotSupported
 from dmlgpu.target import AdapterInfo
 
-DRAWN_CASES = 2
+DRAWN_CASES = 1
 """Cases that Hypothesis draws per operator and adapter; every one is a shader to compile."""
 
 
@@ -30,7 +30,7 @@ SHARES = {"SwiftShader": 6, "OpenGL": 8, "NumPy": 16}
 """Of how many cases the quick profile takes one, by a word in the adapter's name or backend. OpenGL's shaders come from
 the same text as Vulkan's; the numpy adapter only shows that the device layer hands the reference's results through."""
 
-SHARE = 2
+SHARE = 3
 """The same on all other adapters."""
 
 

@@ -12,7 +12,6 @@ from dmlgpu.device.adapters import adapters
 from dmlgpu.device.device import Device
 
 SUBTRACT = "element_wise_subtract-float32-2x3-packed-s0"
-SUM = "reduce-float32-float32-3x65-packed-sum-s0"
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +49,19 @@ def test_a_fault_of_the_library_is_measured(suite: TrialSuite, device: Device) -
     assert outcome.max_ulp > 1000
 
 
-def test_what_is_no_shader_is_no_mutant(suite: TrialSuite, device: Device) -> None:
-    outcome = trial(suite, device, "layout/slice1:7:12:zero_result", "cpu", "slice1-float32-2x3-packed-s0")
-    assert outcome.status is Status.FAIL  # zeros instead of elements
-    outcome = trial(suite, device, "access/place:3:5:zero_result", "cpu", "slice1-float32-2x3-packed-s0")
-    assert outcome.status in (Status.NOT_SUPPORTED, Status.FAIL)
+@pytest.mark.parametrize(
+    ("fault", "case"),
+    [
+        ("elementwise/element_wise_round:3:15:swapped_operands", "element_wise_round-float32-2x3-packed-s0"),
+        ("layout/padding_folded:14:51:swapped_difference", "padding1-float32-3x5-packed-reflection-s0"),
+    ],
+)
+def test_what_is_no_shader_is_no_mutant(suite: TrialSuite, device: Device, fault: str, case: str) -> None:
+    assert trial(suite, device, fault, "cpu", case).status is Status.NOT_SUPPORTED
+
+
+def test_what_changes_no_result_is_not_noticed(suite: TrialSuite, device: Device) -> None:
+    fault = "elementwise/element_wise_min:3:15:swapped_operands"
+    outcome = trial(suite, device, fault, "cpu", "element_wise_min-int32-2x3-packed-s0")
+    assert outcome.status is Status.PASS
+    assert outcome.message != UNCHANGED

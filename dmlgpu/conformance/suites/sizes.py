@@ -172,26 +172,16 @@ WORKS: Mapping[str, Callable[[int], Work]] = {
 # ---- how large -------------------------------------------------------------------------------------------------------
 
 
-def _beyond_groups(device: Device) -> int:
-    """A prime above 65,535 workgroups of 256 words: neighbours cannot be joined into larger units."""
-    return 16_777_259
-
-
 def _largest_binding(device: Device) -> int:
     """What the adapter binds at most, in a buffer with room for the guard; some refuse buffers of the largest size."""
     binding = device.backend.target.max_binding_size
     return min(binding, device.adapter.limits.get("max-buffer-size", 2 * binding) - ROOM) // 16 * 4
 
 
-def _beyond_2_gib(device: Device) -> int:
-    """A little more than 2^31 bytes."""
-    return (1 << 29) + 4
-
-
 EXTENTS: Mapping[str, Callable[[Device], int]] = {
-    "groups": _beyond_groups,
+    "groups": lambda device: 16_777_259,  # a prime, above 65,535 workgroups of 256
     "binding": _largest_binding,
-    "2gib": _beyond_2_gib,
+    "2gib": lambda device: (1 << 29) + 4,  # a little more than 2^31 bytes
 }
 """How many words the largest tensors hold on a device."""
 

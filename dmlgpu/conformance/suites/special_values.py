@@ -65,7 +65,9 @@ KINDS: Mapping[str, Kind] = {
     "multihead_attention*": Kind.FINITE,  # keys that are masked
     "roi_align*": Kind.FINITE,  # neighbours of weight 0
     "convolution": Kind.FINITE,  # padding
+    "gemm": Kind.FINITE,  # alpha or beta of 0
     "lp_pooling*": Kind.NOT_LARGE,  # p-th powers
+    "lp_normalization": Kind.NOT_LARGE,
     "*quantized_linear*": Kind.FINITE,  # products and quotients of scales
     "*quantize*": Kind.NORMAL,  # integers of quotients
 }
