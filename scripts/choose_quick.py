@@ -4,19 +4,21 @@
 
 Writes dmlgpu/conformance/suites/quick.txt. What a case exercises are the lines of its kernels, numbers apart, under the
 schedules for processors and those for GPUs. Cases are taken in turn, the one first that brings the most new lines for
-the length of its kernels, which is what drivers take their time for.
+the length of its kernels and the size of its tensors, which is what drivers and the reference take their time for.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from dmlgpu.conformance.case import Case
 from dmlgpu.conformance.cases import OPERATOR_CASES
-from dmlgpu.conformance.mutation.affected import PROFILES, shaders
+from dmlgpu.conformance.mutation.affected import PROFILES, case_of, shaders
 from dmlgpu.target import Target
 
 LIST = Path(__file__).resolve().parents[1] / "dmlgpu" / "conformance" / "suites" / "quick.txt"
@@ -29,7 +31,10 @@ NEW_LINES = 4
 """New lines that make another case of an operator worth its time."""
 
 FIXED_COST = 12_000
-"""What a case costs besides its kernels, in characters of those."""
+"""What a case costs besides its kernels and tensors, in characters of kernels."""
+
+PER_ELEMENT = 0.2
+"""What an element costs, in the same unit."""
 
 _NUMBER = re.compile(r"(?<![\w.])(?![01]u)\d+(?=u?\b)|(?<=\w)\d+\b")
 
@@ -55,7 +60,7 @@ def choose(stem: str, seen: set[str]) -> list[str]:
         seen |= lines[name][0]
     while True:
         left = [name for name in lines if name not in chosen]
-        if len(chosen) > LEAST:
+        if len(chosen) >= LEAST:
             left = [name for name in left if is_worth_it(lines[name][0] - seen)]
         if not left:
             return chosen
@@ -74,7 +79,13 @@ def exercised(names: tuple[str, ...]) -> Iterator[tuple[str, tuple[set[str], int
     for name in names:
         texts = [shaders(name, replace(TARGET, profile=profile)) for profile in PROFILES]
         found = {_NUMBER.sub("N", line.strip()) for kernels in texts for text in kernels for line in text.split("\n")}
-        yield name, (found, FIXED_COST + sum(map(len, texts[0])))
+        yield name, (found, round(FIXED_COST + sum(map(len, texts[0])) + PER_ELEMENT * elements(case_of(name))))
+
+
+def elements(case: Case) -> int:
+    """Of all tensors."""
+    slots = (*case.desc.inputs, *case.desc.outputs)
+    return sum(math.prod(slot.tensor.sizes) for slot in slots if slot.tensor is not None)
 
 
 if __name__ == "__main__":

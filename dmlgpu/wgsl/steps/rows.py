@@ -24,7 +24,7 @@ from dmlgpu.wgsl.types import LANE_NAMES, Scalar
 MOST_HELD = 32
 """Numbers of a row that one invocation keeps in registers."""
 
-TILE = 128
+TILE = 32
 """Units that one invocation merges before it merges their sum into that of the row."""
 
 
