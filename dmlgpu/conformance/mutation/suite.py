@@ -6,7 +6,7 @@ of them pass. Each mutant meets the cases whose kernels it changes, under the sc
 for GPUs.
 
 Mutants that make no shader, and those that change no kernel of any case, are refused. Those that change no result are
-expected to fail, with the reason why, in ``survivors.toml``.
+expected to fail, with the reason why, in ``survivors.toml`` (``--expectations``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import functools
 import time
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
@@ -31,9 +30,6 @@ from dmlgpu.device.adapters import adapters
 from dmlgpu.device.device import Device
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.target import Profile
-
-SURVIVORS = Path(__file__).with_name("survivors.toml")
-"""Mutants that change no result, and why."""
 
 PER_FILE = {"quick": 1, "standard": 4, "full": None}
 """Mutants of each shader file, by profile."""

@@ -20,7 +20,7 @@ from dmlgpu.conformance.case import Array, Arrays, Case
 from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.operator_cases import OperatorCases
 from dmlgpu.conformance.suites.operators import CaseSuite, first
-from dmlgpu.conformance.tolerance import Accumulated, Transformed, as_bits
+from dmlgpu.conformance.tolerance import Accumulated, as_bits
 from dmlgpu.conformance.values import any_bits, specials
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
@@ -64,7 +64,7 @@ KINDS: Mapping[str, Kind] = {
     "mean_variance_normalization*": Kind.FINITE,  # x - mean of one element
     "multihead_attention*": Kind.FINITE,  # keys that are masked
     "roi_align*": Kind.FINITE,  # neighbours of weight 0
-    "convolution": Kind.FINITE,  # padding
+    "convolution": Kind.FINITE,  # padding; transforms of whole tiles
     "gemm": Kind.FINITE,  # alpha or beta of 0
     "lp_pooling*": Kind.NOT_LARGE,  # p-th powers
     "lp_normalization": Kind.NOT_LARGE,
@@ -85,8 +85,6 @@ def declared_kind(stem: str) -> Kind:
 def kind_of(case: Case) -> Kind:
     """Which special values a case can be judged on."""
     declared = declared_kind(case.desc.operator.lower())
-    if isinstance(case.tolerance, Transformed):
-        return Kind.FINITE
     return Kind.NOT_LARGE if declared is Kind.ALL and isinstance(case.tolerance, Accumulated) else declared
 
 
