@@ -1,10 +1,12 @@
 """Chooses the operators' cases of the quick profile: few that exercise as much of the shaders as all standard ones do.
 
-    python scripts/choose_quick.py
+    python scripts/choose_quick.py [RUN.jsonl ...]
 
 Writes dmlgpu/conformance/suites/quick.txt. What a case exercises are the lines of its kernels, numbers apart, under the
-schedules for processors and those for GPUs. Cases are taken in turn, the one first that brings the most new lines for
-the length of its kernels and the size of its tensors, which is what drivers and the reference take their time for.
+schedules for processors and those for GPUs, and its variant. Cases are taken in turn, the one first that brings the
+most new lines for its seconds; results of few bits, in which faults hardly show, count less. The seconds come from the
+runs given, made with an empty shader cache, since drivers take most of the time to compile; where no run has a case,
+they are guessed from the length of its kernels and the size of its tensors.
 """
 
 from __future__ import annotations
@@ -12,74 +14,129 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dmlgpu.conformance.case import Case
+import numpy as np
+
+from dmlgpu.conformance.case import Array, Case
 from dmlgpu.conformance.cases import OPERATOR_CASES
 from dmlgpu.conformance.mutation.affected import PROFILES, case_of, shaders
+from dmlgpu.conformance.operator_cases import INPLACE, OWNED, PLAIN
+from dmlgpu.conformance.records import read_runs
+from dmlgpu.conformance.tolerance import as_bits
 from dmlgpu.target import Target
 
 LIST = Path(__file__).resolve().parents[1] / "dmlgpu" / "conformance" / "suites" / "quick.txt"
 TARGET = Target(name="quick", features=frozenset({"immediates", "shader-f16", "shader-int64", "shader-f64"}))
 
-LEAST = 3
+LEAST = 2
 """Cases of an operator, whether they bring anything new or not."""
 
 NEW_LINES = 4
 """New lines that make another case of an operator worth its time."""
 
-FIXED_COST = 12_000
-"""What a case costs besides its kernels and tensors, in characters of kernels."""
+LINES_PER_SECOND = 16
+"""New lines that make a second worth it."""
 
-PER_ELEMENT = 0.2
-"""What an element costs, in the same unit."""
+LINES_OF_VARIANT = 8
+"""What a variant that no other case of the operator has is worth, in lines."""
+
+COMMON = (PLAIN, OWNED, INPLACE)
+"""Variants that operators have in common: one case of them all is enough."""
+
+ENOUGH_BITS = 256
+"""What the outputs of a case should say, in bits."""
+
+PER_CASE, PER_CHARACTER, PER_ELEMENT = 0.2, 1.6e-5, 3e-6
+"""Seconds, where no run says how many."""
 
 _NUMBER = re.compile(r"(?<![\w.])(?![01]u)\d+(?=u?\b)|(?<=\w)\d+\b")
 
 
 def main() -> int:
     """The command."""
+    measured = seconds_of(map(Path, sys.argv[1:]))
     chosen: list[str] = []
     seen: set[str] = set()
     for stem in OPERATOR_CASES:
-        names = choose(stem, seen)
+        names = choose(stem, seen, measured)
         print(f"{stem}: {len(names)}", file=sys.stderr)
         chosen += names
     LIST.write_text("\n".join(chosen) + "\n", encoding="utf-8")
     return 0
 
 
-def choose(stem: str, seen: set[str]) -> list[str]:
+def seconds_of(runs: Iterable[Path]) -> dict[str, float]:
+    """The seconds that each case took; the most where several runs have it."""
+    found: dict[str, float] = {}
+    for outcome in (outcome for path in runs for run in read_runs(path) for outcome in run.outcomes):
+        found[outcome.case] = max(outcome.seconds, found.get(outcome.case, 0.0))
+    return found
+
+
+def choose(stem: str, seen: set[str], measured: Mapping[str, float]) -> list[str]:
     """Cases of an operator; the lines that they bring are added to those seen."""
     names = OPERATOR_CASES[stem].names("quick")
-    lines = dict(exercised(names))
+    variants = {f"{stem}-{key}": key.variant for key in OPERATOR_CASES[stem].quick_keys()}
+    exercised = {name: Exercise.of(name, variants.get(name, ""), measured.get(name)) for name in names}
     chosen = [name for name in names if "-example" in name][:1]
     for name in chosen:
-        seen |= lines[name][0]
+        seen |= exercised[name].lines
     while True:
-        left = [name for name in lines if name not in chosen]
+        left = [name for name in names if name not in chosen]
         if len(chosen) >= LEAST:
-            left = [name for name in left if is_worth_it(lines[name][0] - seen)]
+            left = [name for name in left if exercised[name].is_worth_it(seen)]
         if not left:
             return chosen
-        best = max(left, key=lambda name: len(lines[name][0] - seen) / lines[name][1])
+        best = max(left, key=lambda name: exercised[name].worth(seen))
         chosen.append(best)
-        seen |= lines[best][0]
+        seen |= exercised[best].lines
 
 
-def is_worth_it(new_lines: set[str]) -> bool:
-    """Whether a case brings enough: several lines, or a shader file that no other case has."""
-    return len(new_lines) >= NEW_LINES or any(line.startswith("// ---- shaders/") for line in new_lines)
+@dataclass(frozen=True)
+class Exercise:
+    """What a case exercises, the seconds that it takes, and how much of what it exercises shows in its results."""
 
+    lines: frozenset[str]
+    seconds: float
+    share: float
 
-def exercised(names: tuple[str, ...]) -> Iterator[tuple[str, tuple[set[str], int]]]:
-    """The lines of each case's kernels, and its cost."""
-    for name in names:
+    @classmethod
+    def of(cls, name: str, variant: str, measured: float | None) -> Exercise:
+        """A case's."""
+        case = case_of(name)
         texts = [shaders(name, replace(TARGET, profile=profile)) for profile in PROFILES]
-        found = {_NUMBER.sub("N", line.strip()) for kernels in texts for text in kernels for line in text.split("\n")}
-        yield name, (found, round(FIXED_COST + sum(map(len, texts[0])) + PER_ELEMENT * elements(case_of(name))))
+        lines = {_NUMBER.sub("N", line.strip()) for kernels in texts for text in kernels for line in text.split("\n")}
+        if variant not in COMMON:
+            lines |= {f"{variant} {number} of {case.desc.operator}" for number in range(LINES_OF_VARIANT)}
+        guessed = PER_CASE + PER_CHARACTER * sum(map(len, texts[0])) + PER_ELEMENT * elements(case)
+        with np.errstate(all="ignore"):
+            bits = sum(information(output) for output in case.expected(case.inputs()) if output is not None)
+        return cls(
+            frozenset(lines),
+            guessed if measured is None else measured,
+            min(1.0, (bits + 1) / ENOUGH_BITS),
+        )
+
+    def worth(self, seen: set[str]) -> float:
+        """New lines in a second."""
+        return len(self.lines - seen) * self.share / self.seconds
+
+    def is_worth_it(self, seen: set[str]) -> bool:
+        """Whether a case brings enough: some lines, many for its seconds, or a shader file that no other case has."""
+        new = self.lines - seen
+        if any(line.startswith("// ---- shaders/") for line in new):
+            return True
+        return len(new) >= NEW_LINES and self.worth(seen) >= LINES_PER_SECOND
+
+
+def information(output: Array) -> float:
+    """How many bits an output says: the entropy of its values, for all of its elements."""
+    _, counts = np.unique(as_bits(output), return_counts=True)
+    shares = counts / max(1, output.size)
+    return float(-np.sum(counts * np.log2(shares)))
 
 
 def elements(case: Case) -> int:

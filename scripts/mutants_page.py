@@ -1,8 +1,7 @@
 """Writes docs/mutants.md from a run of the suite ``mutants``: the score, and every mutant that no case noticed.
 
-    dmlgpu test --suite mutants -p standard -n 2 --time-limit 3600 \\
-        -e dmlgpu/conformance/mutation/survivors.toml -o mutants.jsonl
-    python scripts/mutants_page.py mutants.jsonl
+dmlgpu test --suite mutants -p standard -n 2 --time-limit 3600 -o mutants.jsonl
+python scripts/mutants_page.py mutants.jsonl
 """
 
 from __future__ import annotations
@@ -34,17 +33,16 @@ or padding, swapped operands, a missing barrier, NaN taken for a number, and so 
 kernels it changes, under the schedules for processors and those for GPUs, until one fails, crashes or hangs. Every
 operator's kernels hold at least {fewest} of these mutants, half of the operators' {median} or more.
 
-Run on {adapter}, up to {most} mutants of each shader file:
+Run on {adapter}, {most} of each shader file:
 
-    dmlgpu test --suite mutants -p standard -n 2 --time-limit 3600 \\
-        -e dmlgpu/conformance/mutation/survivors.toml -o mutants.jsonl
+    dmlgpu test --suite mutants -p {profile} -n 2 --time-limit 3600 -o mutants.jsonl
     python scripts/mutants_page.py mutants.jsonl
 """
 COUNTED = {
     Status.PASS: "caught",
     Status.FAIL: "missed",
     Status.EXPECTED_FAIL: "change no result",
-    Status.NOT_SUPPORTED: "no shader, or in no kernel",
+    Status.NOT_SUPPORTED: "no shader",
 }
 
 
@@ -64,6 +62,8 @@ def page(run: Run) -> Iterator[str]:
     counts = Counter(outcome.status for outcome in run.outcomes)
     changing = counts[Status.PASS] + counts[Status.FAIL]
     fewest, median = mutants_per_operator(run.outcomes)
+    profile = str(run.facts["profile"])
+    most = PER_FILE[profile]
     yield HEAD.format(
         changing=changing,
         caught=counts[Status.PASS],
@@ -72,7 +72,8 @@ def page(run: Run) -> Iterator[str]:
         fewest=fewest,
         median=median,
         adapter=run.adapter,
-        most=PER_FILE[run.facts["profile"]],
+        most="all mutants" if most is None else f"up to {most} mutants",
+        profile=profile,
     )
     yield from by_folder(run.outcomes)
     yield from survivors(run.outcomes)

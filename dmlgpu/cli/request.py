@@ -79,7 +79,7 @@ class Request:
             ModelError: when a file is malformed.
             OSError: when it cannot be read.
         """
-        return (*known.load(), *(entry for path in self.expectations for entry in known.load(path)))
+        return tuple(entry for path in (*known.OWN, *self.expectations) for entry in known.load(path))
 
     def job(self, place: Place) -> Job:
         """What children run at a place."""

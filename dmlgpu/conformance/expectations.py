@@ -17,7 +17,8 @@ from dmlgpu.conformance.outcome import Outcome
 from dmlgpu.errors import ModelError
 from dmlgpu.target import AdapterInfo
 
-OWN = Path(__file__).with_name("expectations.toml")
+OWN = (Path(__file__).with_name("expectations.toml"), Path(__file__).with_name("mutation") / "survivors.toml")
+"""What dmlgpu knows: failures of adapters, and faults in shaders that change no result."""
 
 _TEXTS = ("backend", "vendor", "adapter", "driver", "reason", "link")
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
@@ -57,7 +58,7 @@ class Expectation:
         return not self.driver or (found is not None and Version(found[0]) in SpecifierSet(self.driver))
 
 
-def load(path: Path = OWN) -> tuple[Expectation, ...]:
+def load(path: Path) -> tuple[Expectation, ...]:
     """The expectations of a file.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -156,7 +156,8 @@ class ReduceCases(OperatorCases):
         possible = self.functions(data_type)
         by_chance = possible[rng.integers(len(possible))]
         function = ReduceFunction.__members__.get(function_name.upper(), by_chance)
-        axes = _axes(replace(key, variant=str(rng.choice([PLAIN, PLAIN, INNER, OUTER, EVERY]))), rng)
+        ways = [INNER, OUTER] if scaled else [PLAIN, PLAIN, INNER, OUTER, EVERY]  # scales differ from row to row
+        axes = _axes(replace(key, variant=str(rng.choice(ways))), rng)
         given = self._table(function)["OutputTensor"].types
         result = data_type if data_type in given else given[rng.integers(len(given))]
         source, output = place_all(key, rng, (data_type, key.sizes, False), (result, _reduced(key.sizes, axes), True))
@@ -213,7 +214,7 @@ def _operands(rng: np.random.Generator, function: ReduceFunction, desc: descs.Re
 def _scaled(rng: np.random.Generator, function: ReduceFunction, desc: descs.Reduce) -> Array:
     """Whole rows of large numbers, of small ones, of both, of few; some with infinities and NaN.
 
-    SUM's large numbers are small enough for its partial sums.
+    SUM's large numbers are small enough for its partial sums. Factors of both kinds come to a number in the end.
     """
     data_type, sizes = desc.input_tensor.data_type, desc.input_tensor.sizes
     limits, (largest, smallest) = np.finfo(data_type.numpy), (2.0**100, 2.0**-100)
@@ -224,6 +225,8 @@ def _scaled(rng: np.random.Generator, function: ReduceFunction, desc: descs.Redu
     rows = rng.integers(0, 6, _reduced(sizes, desc.axes))
     sizes_of_both = np.where(rng.random(sizes) < 0.5, largest, smallest)
     scale = np.choose(rows, [largest, smallest, sizes_of_both, 1.0, 1.0, 1.0])
+    if function is ReduceFunction.MULTIPLY:
+        scale = np.where(rows == 2, _balanced(rng, sizes, desc.axes, math.log2(largest)), scale)
     values = rng.uniform(0.25, 1.0, sizes) * scale
     if function is not ReduceFunction.LOG_SUM:
         values *= rng.choice(np.array([-1.0, 1.0]), sizes)
@@ -232,3 +235,9 @@ def _scaled(rng: np.random.Generator, function: ReduceFunction, desc: descs.Redu
     values[(rows == 4) & (rng.random(sizes) < 0.1)] = -math.inf
     values[(rows == 5) & (rng.random(sizes) < 0.3)] = math.nan
     return values.astype(data_type.numpy)
+
+
+def _balanced(rng: np.random.Generator, sizes: tuple[int, ...], axes: Sequence[int], most: float) -> Array:
+    """Powers of two, up to 2 ** most and down to its inverse, whose product along the axes is near 1."""
+    exponents = rng.uniform(-most, most, sizes) / 2
+    return np.asarray(np.exp2(np.clip(exponents - exponents.mean(tuple(axes), keepdims=True), -most, most)))

@@ -5,8 +5,8 @@ case of the operators, of their special values or of the math library fails with
 of them pass. Each mutant meets the cases whose kernels it changes, under the schedules for processors and under those
 for GPUs.
 
-Mutants that make no shader, and those that change no kernel of any case, are refused. Those that change no result are
-expected to fail, with the reason why, in ``survivors.toml`` (``--expectations``).
+Mutants that make no shader are refused; those that change no kernel of any of these cases fail as well. Those that
+change no result are expected to fail, with the reason why, in ``survivors.toml``.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ PER_FILE = {"quick": 1, "standard": 4, "full": None}
 
 TRIAL_LIMIT = 20.0
 """Seconds for one case with a mutant; what hangs is caught."""
+
+UNREACHED = "changes no kernel of these cases"
 
 
 class MutantSuite:
@@ -74,22 +76,17 @@ class MutantSuite:
     def _run(self, name: str, device: Device) -> Outcome:
         mutant, start = mutant_by_name(name), time.perf_counter()
         change = f"{mutant.before}  ->  {mutant.after}"
-        changed, refusal = 0, "it changes no kernel of these cases"
+        changed = 0
         for place in self._places(mutant, device):
             outcome = self._trial(SEPARATOR.join((name, *place)), device)
-            if outcome.status.is_failure:
-                seconds = time.perf_counter() - start
-                message = f"{change}: caught by {place[1]} ({place[0]} schedules): {outcome.message}"
-                return Outcome(name, Status.PASS, message=message, seconds=seconds)
-            if outcome.status is Status.NOT_SUPPORTED:
-                refusal = "it is no shader"
-                break
             changed += outcome.message != UNCHANGED
-        seconds = time.perf_counter() - start
-        if changed:
-            message = f"{change}: passes all {changed} cases whose kernels it changes"
-            return Outcome(name, Status.FAIL, message=message, seconds=seconds)
-        return Outcome(name, Status.NOT_SUPPORTED, message=f"{change}: {refusal}", seconds=seconds)
+            if outcome.status is Status.NOT_SUPPORTED:
+                return _outcome(name, Status.NOT_SUPPORTED, f"{change}: it is no shader", start)
+            if outcome.status.is_failure:
+                message = f"{change}: caught by {place[1]} ({place[0]} schedules): {outcome.message}"
+                return _outcome(name, Status.PASS, message, start)
+        passed = f"passes all {changed} cases whose kernels it changes" if changed else UNREACHED
+        return _outcome(name, Status.FAIL, f"{change}: {passed}", start)
 
     def _places(self, mutant: Mutant, device: Device) -> Iterator[tuple[Profile, str]]:
         """The cases that a mutant may change, operators mixed: most faults show in many of them."""
@@ -112,3 +109,8 @@ class MutantSuite:
     @functools.lru_cache(maxsize=1)  # noqa: B019 - one suite per process
     def _affected(self, device: Device) -> Affected:
         return Affected(self._names, device.backend.target)
+
+
+def _outcome(name: str, status: Status, message: str, start: float) -> Outcome:
+    """What came of a mutant whose trials began then."""
+    return Outcome(name, status, message=message, seconds=time.perf_counter() - start)
