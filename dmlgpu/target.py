@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 PARAMETER_BYTES = 48
 """Size of the parameter block every kernel reads: eight base offsets in words, the opaque zero, padding."""
@@ -77,3 +77,8 @@ class Target:
     def has(self, feature: str) -> bool:
         """Whether a feature is in use."""
         return feature in self.features
+
+    @property
+    def exact(self) -> Target:
+        """The same without native 16-bit arithmetic: what operators are lowered for unless they allow it."""
+        return replace(self, features=self.features - {"shader-f16"})

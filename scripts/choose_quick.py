@@ -29,7 +29,7 @@ from dmlgpu.conformance.tolerance import as_bits
 from dmlgpu.target import Target
 
 LIST = Path(__file__).resolve().parents[1] / "dmlgpu" / "conformance" / "suites" / "quick.txt"
-TARGET = Target(name="quick", features=frozenset({"immediates", "shader-f16", "shader-int64", "shader-f64"}))
+TARGET = Target(name="quick", features=frozenset({"immediates", "shader-int64", "shader-f64"}))
 
 LEAST = 2
 """Cases of an operator, whether they bring anything new or not."""

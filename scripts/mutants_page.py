@@ -82,7 +82,7 @@ def page(run: Run) -> Iterator[str]:
 def mutants_per_operator(outcomes: Sequence[Outcome]) -> tuple[int, int]:
     """How many mutants, at least and in the median, an operator's kernels hold."""
     names = OperatorSuite().names("quick")
-    affected = Affected(names, Target(name="page", features=frozenset({"immediates", "shader-int64", "shader-f16"})))
+    affected = Affected(names, Target(name="page", features=frozenset({"immediates", "shader-int64", "shader-f64"})))
     found = Counter(dict.fromkeys(OPERATOR_CASES, 0))
     for outcome in outcomes:
         if outcome.status is not Status.NOT_SUPPORTED:

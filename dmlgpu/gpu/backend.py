@@ -72,7 +72,6 @@ class GpuBackend:
         self._context = context
         self.info: AdapterInfo = context.info
         self.target: Target = context.target
-        self._without_half = dataclasses.replace(self.target, features=self.target.features - {"shader-f16"})
         self._allocator = Allocator(context, memory_budget)
         self._pipelines = Pipelines(context)
         self._queue = Queue(context, self._allocator)
@@ -120,7 +119,7 @@ class GpuBackend:
         return self.prepare(self._program(desc, half_precision))
 
     def _program(self, desc: Any, half_precision: bool) -> Program:
-        return wgsl.program(desc, self.target if half_precision else self._without_half)
+        return wgsl.program(desc, self.target if half_precision else self.target.exact)
 
     def prepare(self, program: Program) -> GpuExecutable:
         """Make a rendered program ready to run.

@@ -118,21 +118,21 @@ def rnn(desc: descs.Rnn, x: Array, w: Array, r: Array, bias: Optional, hidden: O
 def lstm(desc: descs.Lstm, x: Array, w: Array, r: Array, *optional: Optional) -> Any:
     """Gates i, o, f, c; the output gate's peephole looks at the new cell state."""
     bias, hidden, cell, lengths, peephole = optional
-    weights = np.zeros((1, 1, r.shape[1], 3 * r.shape[3])) if peephole is None else _wide(peephole)
     bound = np.float64(np.float32(desc.clip_threshold)) if desc.use_clip_threshold else np.inf
 
     def step(own: _Direction, now: Wide, states: States) -> States:
         (f, g, h), (before, memory) = own.functions, states
-        of_input, of_output, of_forget = np.split(weights[0, 0, own.number], 3)
 
-        def gate(which: int, function: Callable[[Wide], Wide], seen: Wide) -> Wide:
-            total = own.inputs(which, now) + own.products(which, before) + seen
+        def gate(which: int, function: Callable[[Wide], Wide], seen: Wide | None = None) -> Wide:
+            total = own.inputs(which, now) + own.products(which, before)
+            if peephole is not None and seen is not None:
+                total = total + np.split(_wide(peephole)[0, 0, own.number], 3)[which] * seen
             return function(np.maximum(np.minimum(total, bound), -bound))
 
-        write = gate(0, f, of_input * memory)
-        forget = 1 - write if desc.couple_input_forget else gate(2, f, of_forget * memory)
-        after = forget * memory + write * gate(3, g, np.zeros_like(memory))
-        return gate(1, f, of_output * after) * h(after), after
+        write = gate(0, f, memory)
+        forget = 1 - write if desc.couple_input_forget else gate(2, f, memory)
+        after = forget * memory + write * gate(3, g)
+        return gate(1, f, after) * h(after), after
 
     return _layer(desc, step, (x, w, r, bias), [hidden, cell], lengths)
 

@@ -6,7 +6,7 @@ Every tensor lies in a buffer of its own between sentinels, at an offset that is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -153,11 +153,6 @@ def map_plan(node: Node, strides: Sequence[int] | None = None) -> tuple[Plan, Te
     return Plan("TEST", (Map("map", node.source, Tensor.of(Role.OUTPUT, 0, desc)),)), desc
 
 
-def exact(backend: GpuBackend) -> Target:
-    """What operators are lowered for unless the caller allows half precision."""
-    return replace(backend.target, features=backend.target.features - {"shader-f16"})
-
-
 def run_map(
     backend: GpuBackend,
     inputs: Inputs,
@@ -174,7 +169,7 @@ def run_plan(
     backend: GpuBackend, inputs: Inputs, plan: Plan, output: TensorDesc, target: Target | None = None
 ) -> Array:
     """What an adapter computes for a plan with one output. Asserts that no byte around any tensor changes."""
-    executable = backend.prepare(wgsl.render(plan, target or exact(backend)))
+    executable = backend.prepare(wgsl.render(plan, target or backend.target.exact))
     poison = np.full(output.byte_size, POISON, np.uint8)
     contents = [_placed(content, number) for number, content in enumerate([*inputs.contents, poison])]
     buffers = [backend.create_buffer(content.size, f"tensor {n}") for n, content in enumerate(contents)]

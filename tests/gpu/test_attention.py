@@ -19,7 +19,6 @@ from dmlgpu.schema import operator
 from dmlgpu.target import AdapterInfo, Profile, Target
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
-from tests.gpu.fusion import exact
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16
 PROFILES = [Profile.CPU, Profile.DISCRETE]
@@ -75,7 +74,7 @@ def formula(desc: descs.MultiheadAttention1, query: Any, keys: Any, values: Any)
 def test_attention_by_every_tile(backend: GpuBackend, name: str, profile: Profile) -> None:
     desc = attention(*SHAPES[name])
     arrays = contents(desc)
-    (got,) = run_desc(backend, desc, arrays, replace(exact(backend), profile=profile))
+    (got,) = run_desc(backend, desc, arrays, replace(backend.target.exact, profile=profile))
     error = 2e-3 if desc.output_tensor.data_type is F16 else 2e-6
     np.testing.assert_allclose(got.astype(np.float64), formula(desc, *arrays), rtol=error, atol=error)
 
@@ -92,7 +91,7 @@ def test_many_keys_stay_below_the_limit_on_iterations(backend: GpuBackend) -> No
     desc = attention(1, 2, 70_001, 1, 1, 4, F32)
     query, keys = np.zeros((1, 2, 4), np.float32), np.ones((1, 70_001, 4), np.float32)
     values = np.repeat(np.arange(70_001, dtype=np.float32) % 7, 4).reshape(1, 70_001, 4)
-    (got,) = run_desc(backend, desc, [query, keys, values], exact(backend))
+    (got,) = run_desc(backend, desc, [query, keys, values], backend.target.exact)
     np.testing.assert_allclose(got, np.full((1, 2, 4), values[0, :, 0].mean(dtype=np.float64)), rtol=1e-6)
 
 

@@ -14,7 +14,6 @@ from dmlgpu.gpu import GpuBackend
 from dmlgpu.target import Profile
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
-from tests.gpu.fusion import exact
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16
 CPU, GPU = Profile.CPU, Profile.DISCRETE
@@ -99,7 +98,7 @@ def test_schedules_of_products(backend: GpuBackend, name: str, schedule: str, pr
     desc = described(SHAPES[name])
     operators.check(desc)
     arrays = small_integers(desc)
-    target = replace(exact(backend), profile=profile, schedule=schedule)
+    target = replace(backend.target.exact, profile=profile, schedule=schedule)
     (got,) = run_desc(backend, desc, arrays, target)
     (want,) = reference.evaluate(desc, arrays)
     np.testing.assert_array_equal(got, want)

@@ -20,7 +20,6 @@ from dmlgpu.reference import evaluate
 from dmlgpu.target import Profile
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
-from tests.gpu.fusion import exact
 
 Array = NDArray[Any]
 
@@ -155,7 +154,7 @@ def drawn(desc: descs.Convolution) -> list[Array]:
 
 
 def computed(backend: GpuBackend, shape: Shape, schedule: str, profile: Profile, inputs: Sequence[Array]) -> Array:
-    target = replace(exact(backend), profile=profile, schedule=schedule)
+    target = replace(backend.target.exact, profile=profile, schedule=schedule)
     (got,) = run_desc(backend, describe(shape), inputs, target)
     return got
 
@@ -263,4 +262,4 @@ def test_winograd(backend: GpuBackend, name: str, tile: int, profile: Profile) -
 def test_what_does_not_fit_is_refused(backend: GpuBackend, schedule: str, shape: Shape) -> None:
     desc = describe(shape)
     with pytest.raises(InvalidArgument, match=schedule):
-        run_desc(backend, desc, drawn(desc), replace(exact(backend), schedule=schedule))
+        run_desc(backend, desc, drawn(desc), replace(backend.target.exact, schedule=schedule))

@@ -15,7 +15,6 @@ from dmlgpu.gpu import GpuBackend
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
-from tests.gpu.fusion import exact
 
 CPU, GPU = Profile.CPU, Profile.DISCRETE
 F32, F16, F64, I8, I16, U32 = (DataType[name] for name in ("FLOAT32", "FLOAT16", "FLOAT64", "INT8", "INT16", "UINT32"))
@@ -33,7 +32,7 @@ SOME = 6
 
 
 def target_for(backend: GpuBackend, profile: Profile, **changes: Any) -> Target:
-    return replace(exact(backend), profile=profile, **changes)
+    return replace(backend.target.exact, profile=profile, **changes)
 
 
 @pytest.mark.parametrize("stem", STEMS)

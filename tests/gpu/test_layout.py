@@ -19,7 +19,7 @@ from dmlgpu.plan import Body, Map
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
-from tests.gpu.fusion import Inputs, Node, assert_same, exact, run_map, subtract
+from tests.gpu.fusion import Inputs, Node, assert_same, run_map, subtract
 
 U8, F16, F32, I64, F64 = (DataType[n] for n in ("UINT8", "FLOAT16", "FLOAT32", "INT64", "FLOAT64"))
 
@@ -29,7 +29,7 @@ def check(backend: GpuBackend, desc: OperatorDesc, profile: Profile = Profile.CP
     rng = np.random.default_rng(7)
     tensors = [slot.tensor for slot in desc.inputs if slot.tensor is not None]
     arrays = [tensor.decode(tensor.encode(any_bits(rng, tensor.data_type, tensor.sizes))) for tensor in tensors]
-    got = run_desc(backend, desc, arrays, replace(exact(backend), profile=profile))
+    got = run_desc(backend, desc, arrays, replace(backend.target.exact, profile=profile))
     for result, want in zip(got, reference.evaluate(desc, arrays), strict=True):
         np.testing.assert_array_equal(bits(result), bits(want))
 

@@ -15,7 +15,6 @@ from dmlgpu.kernels.gemm_schedules import NAMES
 from dmlgpu.target import Profile
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
-from tests.gpu.fusion import exact
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16
 PROFILES = [Profile.CPU, Profile.DISCRETE]
@@ -58,7 +57,7 @@ def test_every_schedule_of_gemm(backend: GpuBackend, name: str, schedule: str, p
         beta=-1.0,
         fused_activation=descs.ActivationRelu(),
     )
-    target = replace(exact(backend), profile=profile, schedule=schedule)
+    target = replace(backend.target.exact, profile=profile, schedule=schedule)
     (got,) = run_desc(backend, desc, [stored_a, stored_b, c], target)
     want = np.maximum(2 * (a.astype(np.float64) @ b) - c, 0)
     np.testing.assert_array_equal(got, want.astype(data_type.numpy))
@@ -85,6 +84,6 @@ def test_every_schedule_of_integers(
         b_zero_point_tensor=tensor(b_zero),
         output_tensor=TensorDesc(DataType.INT32, (rows, columns)),
     )
-    target = replace(exact(backend), profile=profile, schedule=schedule)
+    target = replace(backend.target.exact, profile=profile, schedule=schedule)
     (got,) = run_desc(backend, desc, [a, a_zero, b, b_zero], target)
     np.testing.assert_array_equal(got, (a.astype(np.int64) - a_zero) @ (b.astype(np.int64) - b_zero))

@@ -42,6 +42,12 @@ def test_a_fault_is_noticed_and_gone_afterwards(suite: TrialSuite, device: Devic
     assert (elsewhere.status, elsewhere.message) == (Status.PASS, UNCHANGED)
 
 
+def test_a_fault_in_schedules_for_gpus_is_noticed(suite: TrialSuite, device: Device) -> None:
+    fault, case = "schedules/rows_tree:49:28:minus_for_plus", "activation_softmax1-float32-3x300-packed-inner-s0"
+    assert trial(suite, device, fault, "discrete", case).status is Status.FAIL
+    assert trial(suite, device, fault, "cpu", case).message == UNCHANGED
+
+
 def test_a_fault_of_the_library_is_measured(suite: TrialSuite, device: Device) -> None:
     outcome = trial(suite, device, "lib/math_exp:12:5:zero_result", "cpu", "exp_f32-16")
     assert outcome.status is Status.FAIL

@@ -15,7 +15,6 @@ from dmlgpu.plan import Map, Reduce, ReduceSchedule, Rows
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
-from tests.gpu.fusion import exact
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16
 CPU, GPU = Profile.CPU, Profile.DISCRETE
@@ -41,7 +40,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], DataType, Profile, tup
 
 
 def target_for(backend: GpuBackend, profile: Profile) -> Target:
-    return replace(exact(backend), profile=profile)
+    return replace(backend.target.exact, profile=profile)
 
 
 def rows(

@@ -18,7 +18,6 @@ from dmlgpu.plan import Reduce, ReduceSchedule
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc, packed_strides
 from tests.gpu.descriptions import run_desc
-from tests.gpu.fusion import exact
 
 F32, F16, I64, U8 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT64, DataType.UINT8
 CPU, GPU = Profile.CPU, Profile.DISCRETE
@@ -65,7 +64,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], DataType, Profile, tup
 
 
 def target_for(backend: GpuBackend, profile: Profile) -> Target:
-    return replace(exact(backend), profile=profile)
+    return replace(backend.target.exact, profile=profile)
 
 
 def reduce_desc(

@@ -18,7 +18,6 @@ from dmlgpu.plan import Map
 from dmlgpu.target import Profile
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
-from tests.gpu.fusion import exact
 
 STEMS = ("roi_pooling", "roi_align1", "roi_align_grad")
 SOME = 2
@@ -69,7 +68,7 @@ def gradient(**changes: Any) -> OperatorDesc:
 
 
 def check(backend: GpuBackend, desc: OperatorDesc, inputs: list[Any], **changes: Any) -> None:
-    target = replace(exact(backend), **changes)
+    target = replace(backend.target.exact, **changes)
     wanted = reference.evaluate(desc, inputs)
     for got, want in zip(run_desc(backend, desc, inputs, target), wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
@@ -83,7 +82,7 @@ def test_cases_with_the_schedules_of_gpus(backend: GpuBackend, stem: str) -> Non
     for case in complete[-SOME:]:
         inputs = case.inputs()
         given = [array for array in inputs if array is not None]
-        results = run_desc(backend, case.desc, given, replace(exact(backend), profile=Profile.DISCRETE))
+        results = run_desc(backend, case.desc, given, replace(backend.target.exact, profile=Profile.DISCRETE))
         for got, want, magnitude in zip(results, case.expected(inputs), case.magnitudes(inputs), strict=True):
             verdict = compare(want, got, case.tolerance, magnitude)
             assert verdict.ok, f"{case.name}: {verdict}"
@@ -92,7 +91,7 @@ def test_cases_with_the_schedules_of_gpus(backend: GpuBackend, stem: str) -> Non
 @pytest.mark.parametrize("function", [ReduceFunction.AVERAGE, ReduceFunction.MAX])
 def test_samples_in_shares(backend: GpuBackend, function: ReduceFunction) -> None:
     desc = align(reduction_function=function)
-    target = replace(exact(backend), loop_limit=SHORT // 2)
+    target = replace(backend.target.exact, loop_limit=SHORT // 2)
     assert len(operators.lower(desc, target).steps) > 1
     check(backend, desc, [IMAGE, REGIONS, BATCHES], loop_limit=SHORT // 2)
 
@@ -101,7 +100,7 @@ def test_samples_in_shares(backend: GpuBackend, function: ReduceFunction) -> Non
 def test_gradients_in_shares(backend: GpuBackend, function: ReduceFunction) -> None:
     desc = gradient(reduction_function=function)
     given = RNG.standard_normal(FORWARD.sizes).astype(np.float32)
-    target = replace(exact(backend), loop_limit=SHORT // 2)
+    target = replace(backend.target.exact, loop_limit=SHORT // 2)
     maps = [step.label for step in operators.lower(desc, target).steps if isinstance(step, Map)]
     assert ("share 1" in maps) == (function is ReduceFunction.MAX)
     check(backend, desc, [IMAGE, given, REGIONS, BATCHES], loop_limit=SHORT // 2)
@@ -116,7 +115,7 @@ def test_bins_in_shares(backend: GpuBackend) -> None:
         spatial_scale=1.0,
         pooled_size=Size2D(1, 2),
     )
-    target = replace(exact(backend), loop_limit=320)
+    target = replace(backend.target.exact, loop_limit=320)
     assert len(operators.lower(desc, target).steps) > 2
     check(backend, desc, [IMAGE, rois], loop_limit=320)
 
@@ -125,7 +124,7 @@ def test_bins_in_shares(backend: GpuBackend) -> None:
 def test_regions_far_larger_than_the_input_are_no_longer_work(backend: GpuBackend, function: ReduceFunction) -> None:
     regions = np.array([[-5e8, -5e8, 5e8, 5e8]] * 5, np.float32)
     desc = align(reduction_function=function, maximum_samples_per_output=2**32 - 1)
-    (got,) = run_desc(backend, desc, [IMAGE, regions, BATCHES], exact(backend))
+    (got,) = run_desc(backend, desc, [IMAGE, regions, BATCHES], backend.target.exact)
     # Of some 10^17 samples nearly all lie outside.
     assert np.isfinite(got).all()
     if function is ReduceFunction.AVERAGE:
@@ -137,6 +136,6 @@ def test_regions_far_larger_than_the_input_are_no_longer_work(backend: GpuBacken
 def test_gradients_do_not_depend_on_the_run(backend: GpuBackend) -> None:
     given = RNG.standard_normal(FORWARD.sizes).astype(np.float32)
     inputs = [IMAGE, given, REGIONS, BATCHES]
-    first, second = (run_desc(backend, gradient(), inputs, exact(backend)) for _ in range(2))
+    first, second = (run_desc(backend, gradient(), inputs, backend.target.exact) for _ in range(2))
     for one, other in zip(first, second, strict=True):
         np.testing.assert_array_equal(one, other)

@@ -13,7 +13,7 @@ from dmlgpu import descs, operators
 from dmlgpu.enums import DataType
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.tensor import TensorDesc
-from tests.gpu.fusion import Array, Inputs, assert_same, exact, run_plan
+from tests.gpu.fusion import Array, Inputs, assert_same, run_plan
 
 TYPES = [data_type for data_type in DataType if data_type is not DataType.UNKNOWN and data_type.bits >= 8]
 RANDOM = 100_000
@@ -25,7 +25,7 @@ def run_cast(backend: GpuBackend, values: Array, data_type: DataType) -> Array:
     inputs.add(values)
     output = TensorDesc(data_type, values.shape)
     desc = descs.Cast(input_tensor=inputs.descs[0], output_tensor=output)
-    return run_plan(backend, inputs, operators.lower(desc, exact(backend)), output)
+    return run_plan(backend, inputs, operators.lower(desc, backend.target.exact), output)
 
 
 def expected(values: Array, data_type: DataType) -> Array:

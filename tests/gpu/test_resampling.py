@@ -10,7 +10,6 @@ from dmlgpu.enums import AxisDirection, DataType, InterpolationMode
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
-from tests.gpu.fusion import exact
 
 FLOAT, HALF, BYTE = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8
 LINEAR, NEAREST = InterpolationMode.LINEAR, InterpolationMode.NEAREST_NEIGHBOR
@@ -45,7 +44,7 @@ def test_every_adapter_finds_the_same_elements(backend: GpuBackend, scale: float
     """Quotients at and next to whole numbers, where a division that is not rounded correctly takes another element."""
     numbers = np.arange(int(COUNT / scale) + 1, dtype=np.float32)
     tensors = TensorDesc(FLOAT, numbers.shape), TensorDesc(FLOAT, (COUNT,))
-    (got,) = run_desc(backend, resample3(tensors, (scale,), NEAREST, offsets), [numbers], exact(backend))
+    (got,) = run_desc(backend, resample3(tensors, (scale,), NEAREST, offsets), [numbers], backend.target.exact)
     x = (np.arange(COUNT, dtype=np.float32) - np.float32(offsets[1])) / np.float32(scale) - np.float32(offsets[0])
     np.testing.assert_array_equal(got, np.clip(np.floor(x), 0, len(numbers) - 1))
 
@@ -63,11 +62,11 @@ def test_whole_factors_are_written_in_whole_units(
     sizes, scales = (2, 5, 12), (1.0, *factors)
     counts = tuple(int(size * scale) for size, scale in zip(sizes, scales, strict=True))
     desc = resample3((TensorDesc(data_type, sizes), TensorDesc(data_type, counts)), scales, mode, offsets)
-    (kernel,) = wgsl.program(desc, exact(backend)).kernels
+    (kernel,) = wgsl.program(desc, backend.target.exact).kernels
     assert kernel.label == "resample3 upsample x4"
     x = np.random.default_rng(1).integers(0, 100, sizes).astype(data_type.numpy)
     (expected,) = reference.evaluate(desc, (x,))
-    (got,) = run_desc(backend, desc, [x], exact(backend))
+    (got,) = run_desc(backend, desc, [x], backend.target.exact)
     np.testing.assert_array_equal(got, expected)
 
 
@@ -82,7 +81,7 @@ def test_the_gradient_of_an_edge_that_all_of_a_long_output_used(backend: GpuBack
         input_pixel_offsets=(299_998.0,),
         output_pixel_offsets=(0.0,),
     )
-    (got,) = run_desc(backend, desc, [np.ones(300_000, np.float32)], exact(backend))
+    (got,) = run_desc(backend, desc, [np.ones(300_000, np.float32)], backend.target.exact)
     assert got.tolist() == [299_999, 1]
 
 
@@ -91,5 +90,5 @@ def test_antialiasing_over_a_long_input(backend: GpuBackend) -> None:
     desc = resample3(tensors, (1e-5,), LINEAR, antialiased=True)
     x = np.random.default_rng(1).random(300_000, np.float32)
     (expected,) = reference.evaluate(desc, (x,))
-    (got,) = run_desc(backend, desc, [x], exact(backend))
+    (got,) = run_desc(backend, desc, [x], backend.target.exact)
     np.testing.assert_allclose(got, expected, 1e-5)

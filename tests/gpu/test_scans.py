@@ -16,7 +16,6 @@ from dmlgpu.kernels import scan
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
-from tests.gpu.fusion import exact
 
 CPU, GPU = Profile.CPU, Profile.DISCRETE
 F32, F16, I32, I64, U64, U32, U8 = (
@@ -26,7 +25,7 @@ LARGE = 1 << 24
 
 
 def target_for(backend: GpuBackend, profile: Profile) -> Target:
-    return replace(exact(backend), profile=profile)
+    return replace(backend.target.exact, profile=profile)
 
 
 def summation(
@@ -215,7 +214,7 @@ def test_products_of_subnormal_numbers(backend: GpuBackend, data_type: DataType)
     tiny, normal, one = float(limits.smallest_subnormal), float(limits.smallest_normal), 1.0
     x = np.array([[tiny, 1 / normal, 4, 0.5], [3 * tiny, -one, 3, 1 / normal], [normal, 0.75, 0.5, 0.25]])
     x = x.astype(data_type.numpy)
-    (got,) = run_desc(backend, product(data_type, x.shape, 1), [x], exact(backend))
+    (got,) = run_desc(backend, product(data_type, x.shape, 1), [x], backend.target.exact)
     np.testing.assert_array_equal(got, x.astype(np.float64).cumprod(1).astype(data_type.numpy))
 
 

@@ -15,7 +15,6 @@ from dmlgpu.gpu import GpuBackend
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
-from tests.gpu.fusion import exact
 
 F32, F16, I64, U64, U8 = (DataType[name] for name in ("FLOAT32", "FLOAT16", "INT64", "UINT64", "UINT8"))
 CPU, GPU = Profile.CPU, Profile.DISCRETE
@@ -24,7 +23,7 @@ INCREASING, DECREASING = AxisDirection.INCREASING, AxisDirection.DECREASING
 
 def target_for(backend: GpuBackend, profile: Profile) -> Target:
     """Without the features that 64-bit integers must not need."""
-    target = exact(backend)
+    target = backend.target.exact
     return replace(target, profile=profile, features=target.features - {"shader-int64"})
 
 

@@ -108,7 +108,7 @@ class MutantSuite:
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 - one suite per process
     def _affected(self, device: Device) -> Affected:
-        return Affected(self._names, device.backend.target)
+        return Affected(self._names, device.backend.target.exact)
 
 
 def _outcome(name: str, status: Status, message: str, start: float) -> Outcome:

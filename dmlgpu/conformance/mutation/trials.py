@@ -60,7 +60,7 @@ class TrialSuite:
         found = mutant_by_name(mutant)
         with templates.replaced(found.file, found.text):
             try:
-                if shaders(case, faulty.backend.target) == sound:
+                if shaders(case, faulty.backend.target.exact) == sound:
                     return Outcome(name, Status.PASS, message=UNCHANGED)
             except Exception as error:  # whatever a faulty template does
                 return Outcome(name, Status.NOT_SUPPORTED, message=f"{type(error).__name__}: {error}")
@@ -93,7 +93,7 @@ class TrialSuite:
 
     def _sound_shaders(self, case: str, device: Device) -> tuple[str, ...]:
         """The kernels of a case without a mutant."""
-        target = device.backend.target
+        target = device.backend.target.exact
         place = case, target.profile
         if place not in self._sound:
             forget()
