@@ -6,7 +6,8 @@ Writes dmlgpu/conformance/suites/quick.txt. What a case exercises are the lines 
 schedules for processors and those for GPUs, and its variant. Cases are taken in turn, the one first that brings the
 most new lines for its seconds; results of few bits, in which faults hardly show, count less. The seconds come from the
 runs given, made with an empty shader cache, since drivers take most of the time to compile; where no run has a case,
-they are guessed from the length of its kernels and the size of its tensors.
+they are guessed from the length of its kernels and the size of its tensors. Those of quick_faults.txt, which people
+put there, are in the profile anyway.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from dmlgpu.conformance.cases import OPERATOR_CASES
 from dmlgpu.conformance.mutation.affected import PROFILES, case_of, shaders
 from dmlgpu.conformance.operator_cases import INPLACE, OWNED, PLAIN
 from dmlgpu.conformance.records import read_runs
+from dmlgpu.conformance.suites.operators import QUICK, QUICK_FAULTS
 from dmlgpu.conformance.tolerance import as_bits
 from dmlgpu.target import Target
 
-LIST = Path(__file__).resolve().parents[1] / "dmlgpu" / "conformance" / "suites" / "quick.txt"
 TARGET = Target(name="quick", features=frozenset({"immediates", "shader-int64", "shader-f64"}))
 
 LEAST = 2
@@ -60,11 +61,12 @@ def main() -> int:
     measured = seconds_of(map(Path, sys.argv[1:]))
     chosen: list[str] = []
     seen: set[str] = set()
+    given = frozenset(QUICK_FAULTS.read_text(encoding="utf-8").split())
     for stem in OPERATOR_CASES:
-        names = choose(stem, seen, measured)
+        names = choose(stem, seen, given, measured)
         print(f"{stem}: {len(names)}", file=sys.stderr)
         chosen += names
-    LIST.write_text("\n".join(chosen) + "\n", encoding="utf-8")
+    QUICK.write_text("\n".join(chosen) + "\n", encoding="utf-8")
     return 0
 
 
@@ -76,16 +78,16 @@ def seconds_of(runs: Iterable[Path]) -> dict[str, float]:
     return found
 
 
-def choose(stem: str, seen: set[str], measured: Mapping[str, float]) -> list[str]:
-    """Cases of an operator; the lines that they bring are added to those seen."""
+def choose(stem: str, seen: set[str], given: frozenset[str], measured: Mapping[str, float]) -> list[str]:
+    """Cases of an operator beside those given; the lines that they bring are added to those seen."""
     names = OPERATOR_CASES[stem].names("quick")
     variants = {f"{stem}-{key}": key.variant for key in OPERATOR_CASES[stem].quick_keys()}
     exercised = {name: Exercise.of(name, variants.get(name, ""), measured.get(name)) for name in names}
     chosen = [name for name in names if "-example" in name][:1]
-    for name in chosen:
+    for name in given.union(chosen).intersection(names):
         seen |= exercised[name].lines
     while True:
-        left = [name for name in names if name not in chosen]
+        left = [name for name in names if name not in given.union(chosen)]
         if len(chosen) >= LEAST:
             left = [name for name in left if exercised[name].is_worth_it(seen)]
         if not left:

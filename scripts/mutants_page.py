@@ -29,9 +29,9 @@ Of {changing} mutants of the shaders that change a result, the quick profile cat
 
 A mutant is a shader file with one place changed by one of {rules} rules: `<` for `<=`, a dropped tail, a wrong stride
 or padding, swapped operands, a missing barrier, NaN taken for a number, and so on
-(`dmlgpu/conformance/mutation/rules.py`). Each meets the quick cases of `operators`, `values` and `accuracy` whose
-kernels it changes, under the schedules for processors and those for GPUs, until one fails, crashes or hangs. Every
-operator's kernels hold at least {fewest} of these mutants, half of the operators' {median} or more.
+(`dmlgpu/conformance/mutation/rules.py`). Each meets the quick cases of `operators`, `values`, `hazards` and `accuracy`
+whose kernels it changes, under the schedules for processors and those for GPUs, until one fails, crashes or hangs.
+Every operator's kernels hold at least {fewest} of these mutants, half of the operators' {median} or more.
 
 Run on {adapter}, {most} of each shader file:
 

@@ -81,11 +81,18 @@ class Program:
         buffers: their first contents, one-dimensional arrays of whole words.
         lists: the command lists.
         submissions: the numbers of the lists that are executed together, one after the other without waiting.
+        deterministic: whether only a deterministic device gets it right.
     """
 
     buffers: tuple[Array, ...]
     lists: tuple[tuple[Step, ...], ...]
     submissions: tuple[tuple[int, ...], ...] = ((0,),)
+    deterministic: bool = False
+
+    @property
+    def descs(self) -> tuple[OperatorDesc, ...]:
+        """The different operators."""
+        return tuple(dict.fromkeys(step.desc for steps in self.lists for step in steps))
 
     @property
     def order(self) -> Iterator[Step]:
@@ -111,11 +118,17 @@ def _bytes(memory: Sequence[Array], desc: TensorDesc, place: Place) -> Array:
 
 
 def executed(program: Program, device: Device) -> tuple[Array, ...]:
-    """What the buffers hold once a device has run it.
+    """What the buffers hold once a device has run it, or a deterministic one of the same adapter if need be.
 
     Raises:
         NotSupported: when the adapter lacks what an operator needs.
     """
+    if program.deterministic and not device.backend.target.deterministic:
+        strict = Device(device.adapter, deterministic=True)
+        try:
+            return executed(program, strict)
+        finally:
+            strict.remove()
     buffers = []
     for number, content in enumerate(program.buffers):
         buffers.append(device.create_buffer(content.nbytes, name=f"buffer {number}"))
@@ -135,8 +148,7 @@ class _Recording:
 
     def __init__(self, device: Device, program: Program, buffers: Sequence[Buffer]):
         self.device, self.buffers = device, buffers
-        descs = dict.fromkeys(step.desc for steps in program.lists for step in steps)
-        self.compiled = {desc: device.compile_operator(device.create_operator(desc)) for desc in descs}
+        self.compiled = {desc: device.compile_operator(device.create_operator(desc)) for desc in program.descs}
         self.persistent = {
             desc: device.create_buffer(size)
             for desc, compiled in self.compiled.items()

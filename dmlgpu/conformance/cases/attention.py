@@ -144,7 +144,8 @@ def _place(key: Key, rng: np.random.Generator, field: str, sizes: Sizes) -> Tens
 def _fill(rng: np.random.Generator, key: Key, drawn: _Drawn, field: str, tensor: TensorDesc) -> Array:
     """Contents of a tensor."""
     if field == "past_sequence_lengths_tensor":
-        return rng.integers(-1, drawn.keys + 1, tensor.sizes).astype(np.int32)
+        lengths = rng.integers(-1, drawn.keys + 1, tensor.sizes)
+        return np.where(rng.random(tensor.sizes) < 0.3, drawn.keys, lengths).astype(np.int32)  # some are full
     if field == "mask_tensor":
         if drawn.mask is MaskType.BOOLEAN:
             often = rng.random((*tensor.sizes[:-1], 1)) < 0.7  # else all keys of a row are masked

@@ -41,10 +41,10 @@ GROUPED = "grouped"
 DEPTHWISE = "depthwise"  # as many groups as channels
 DENSE = "dense"  # windows of 3 in steps of 1, of many channels: Winograd's filtering
 
-MOST, MOST_OF_DENSE = 1 << 17, 1 << 19
+MOST, MOST_OF_DENSE = 1 << 17, 1 << 20
 """Multiplications of a case, so that the reference stays quick; at least one output per group there must be."""
 
-DENSE_SIZES = (1, 16, 14, 14)
+DENSE_SIZES = (2, 16, 14, 11)
 
 Sizes = tuple[int, ...]
 

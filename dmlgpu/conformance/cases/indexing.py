@@ -82,17 +82,19 @@ class GatherCases(IndexingCases):
     """GATHER: every axis, index dimensions from none to all, leading 1s that the output drops."""
 
     quick_count = 40
+    long_sizes: ClassVar[SizesList] = ((300, 130),)  # rows that are copied whole
     large_sizes: ClassVar[SizesList] = ((65537, 65), (20011, 64, 3))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
-        rank, large = len(key.sizes), math.prod(key.sizes) > 1 << 20
-        axis = int(rng.integers(rank))
+        rank, large, rows = len(key.sizes), math.prod(key.sizes) > 1 << 20, key.sizes in self.long_sizes
+        axis = 0 if rows else int(rng.integers(rank))
         ones = next((d for d in range(axis) if key.sizes[d] > 1), axis)
         most = rank if ones == axis else 1 + ones  # what the output has no room for must be 1s
-        count = 1 if large else int(rng.integers(most + 1))
+        count = 1 if large or rows else int(rng.integers(most + 1))
         beside = math.prod(key.sizes) // key.sizes[axis]
-        free = draw_sizes_within(rng, count, (LARGE_OUTPUT if large else SMALL_OUTPUT) // beside, fill=large)
+        room = LARGE_OUTPUT if large else key.sizes[0] * beside if rows else SMALL_OUTPUT
+        free = draw_sizes_within(rng, count, room // beside, fill=large or rows)
         dropped = max(count - 1 - ones, 0)
         free = (1,) * dropped + free[dropped:]
         picked = key.sizes[:axis] + free + key.sizes[axis + 1 :]

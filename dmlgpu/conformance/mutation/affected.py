@@ -13,13 +13,17 @@ from dmlgpu.conformance.accuracy.measure import kernel
 from dmlgpu.conformance.case import Case
 from dmlgpu.conformance.cases import case_by_name
 from dmlgpu.conformance.mutation.rules import Mutant
+from dmlgpu.conformance.suites.hazards import HazardSuite
 from dmlgpu.conformance.suites.special_values import INFIX, SpecialValueSuite
 from dmlgpu.errors import NotSupported
+from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.target import Profile, Target
 from dmlgpu.wgsl import linker, templates
 
 PROFILES = (Profile.CPU, Profile.DISCRETE)
 """Schedules for processors and for GPUs: each adapter runs those of both kinds."""
+
+HAZARDS = HazardSuite()
 
 _TAKEN_IN = re.compile(r"\{% (?:include|import) ([^%]*)%\}")
 _PATH = re.compile(r"\"(\w+/\w+)\"")
@@ -48,8 +52,16 @@ def shaders(name: str, target: Target) -> tuple[str, ...]:
     function = function_of(name)
     if function is not None:
         return (kernel(function.name, function.operands, 1, target.has("immediates")),)
+    if HAZARDS.has(name):
+        program = HAZARDS.program(name)
+        target = replace(target, deterministic=target.deterministic or program.deterministic)
+        return tuple(text for desc in program.descs for text in _shaders_of(desc, target))
+    return _shaders_of(case_of(name).desc, target)
+
+
+def _shaders_of(desc: OperatorDesc, target: Target) -> tuple[str, ...]:
     try:
-        program = wgsl.program(case_of(name).desc, target)
+        program = wgsl.program(desc, target)
     except NotSupported:
         return ()
     return tuple(kernel.wgsl for kernel in (*program.kernels, *program.initialization))

@@ -1,9 +1,9 @@
 """The suite ``mutants``: does the quick profile catch faults in shaders?
 
 Its cases are mutants (see ``rules.py``), named ``indexing/gather_nd1:14:58:true_for_false``. One passes when a quick
-case of the operators, of their special values or of the math library fails with it, crashes or hangs; it fails when all
-of them pass. Each mutant meets the cases whose kernels it changes, under the schedules for processors and under those
-for GPUs.
+case of the operators, of their special values, of the hazards or of the math library fails with it, crashes or hangs;
+it fails when all of them pass. Each mutant meets the cases whose kernels it changes, under the schedules for processors
+and under those for GPUs.
 
 Mutants that make no shader are refused; those that change no kernel of any of these cases fail as well. Those that
 change no result are expected to fail, with the reason why, in ``survivors.toml``.
@@ -24,6 +24,7 @@ from dmlgpu.conformance.mutation.trials import SEPARATOR, UNCHANGED
 from dmlgpu.conformance.outcome import Outcome, Status
 from dmlgpu.conformance.session import Job, Worker
 from dmlgpu.conformance.suites.accuracy import AccuracySuite
+from dmlgpu.conformance.suites.hazards import HazardSuite
 from dmlgpu.conformance.suites.operators import OperatorSuite
 from dmlgpu.conformance.suites.special_values import SpecialValueSuite
 from dmlgpu.device.adapters import adapters
@@ -102,9 +103,8 @@ class MutantSuite:
 
     @functools.cached_property
     def _names(self) -> tuple[str, ...]:
-        return tuple(
-            name for suite in (OperatorSuite, SpecialValueSuite, AccuracySuite) for name in suite().names("quick")
-        )
+        suites = OperatorSuite(), SpecialValueSuite(), HazardSuite(), AccuracySuite()
+        return tuple(name for suite in suites for name in suite.names("quick"))
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 - one suite per process
     def _affected(self, device: Device) -> Affected:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlgpu import gpu
 from dmlgpu.conformance.case import Case
-from dmlgpu.conformance.mutation.affected import case_of, forget, function_of, shaders
+from dmlgpu.conformance.mutation.affected import HAZARDS, case_of, forget, function_of, shaders
 from dmlgpu.conformance.mutation.rules import mutant_by_name
 from dmlgpu.conformance.outcome import Outcome, Status
 from dmlgpu.conformance.runner import run_case
@@ -70,6 +70,8 @@ class TrialSuite:
         try:
             if function_of(case) is not None:
                 return replace(AccuracySuite().run(case, faulty), case=name)
+            if HAZARDS.has(case):
+                return replace(HAZARDS.run(case, faulty), case=name)
             verdict = run_case(self._kept(case), faulty)
         except ShaderError as error:
             return Outcome(name, Status.NOT_SUPPORTED, message=str(error))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -165,6 +165,19 @@ def lists_apart(write: Writer) -> Program:
     return write.program((1, 1, 1), *lists, submissions=tuple((number,) for number in (0, 1, 2, 1, 1, 0, 2, 2, 1, 0)))
 
 
+def last_wins(write: Writer) -> Program:
+    """Many updates of each element: on a deterministic device the last one in row-major order stays."""
+    tensor, program = write.tensor, write.program((1, 1, 1))
+    indices = TensorDesc(DataType.UINT32, tensor.sizes)
+    scatter = descs.ScatterElements(
+        input_tensor=tensor, indices_tensor=indices, updates_tensor=tensor, output_tensor=tensor, axis=0
+    )
+    rng = np.random.default_rng(tensor.sizes[0])
+    places = rng.integers(0, tensor.sizes[0] // 16, tensor.sizes[0]).astype(np.uint32)
+    steps = Step(scatter, (A, D, B), (C,)), Step(scatter, (B, D, C), (A,))
+    return replace(program, buffers=(*program.buffers, places), lists=(steps,), deterministic=True)
+
+
 HAZARDS: Mapping[str, Callable[[Writer], Program]] = {
     hazard.__name__: hazard
     for hazard in (
@@ -180,6 +193,7 @@ HAZARDS: Mapping[str, Callable[[Writer], Program]] = {
         many,
         lists_together,
         lists_apart,
+        last_wins,
     )
 }
 """By name."""

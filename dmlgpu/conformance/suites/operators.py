@@ -19,7 +19,10 @@ from dmlgpu.device.device import Device
 from dmlgpu.errors import DmlError, InvalidArgument, NotSupported
 
 QUICK = Path(__file__).with_name("quick.txt")
-"""Names of cases, a line each."""
+"""Names of cases, a line each, as ``scripts/choose_quick.py`` chose them."""
+
+QUICK_FAULTS = Path(__file__).with_name("quick_faults.txt")
+"""Names of cases that notice faults in shaders (``--suite mutants``) which none of the chosen ones does."""
 
 FEW = 4
 """How many of an operator's cases ``first`` takes, beside one of its page's examples."""
@@ -34,8 +37,8 @@ def first(names: Sequence[str]) -> tuple[str, ...]:
 
 @functools.cache
 def quick_names() -> tuple[str, ...]:
-    """The operators' cases of the quick profile, as ``scripts/choose_quick.py`` chose them."""
-    return tuple(QUICK.read_text(encoding="utf-8").split())
+    """The operators' cases of the quick profile."""
+    return tuple(name for path in (QUICK, QUICK_FAULTS) for name in path.read_text(encoding="utf-8").split())
 
 
 class CaseSuite(ABC):
