@@ -38,7 +38,7 @@ LEAST = 2
 NEW_LINES = 4
 """New lines that make another case of an operator worth its time."""
 
-LINES_PER_SECOND = 16
+LINES_PER_SECOND = 20
 """New lines that make a second worth it."""
 
 LINES_OF_VARIANT = 8

@@ -179,11 +179,11 @@ class SpecialValueSuite(CaseSuite):
 def _is_judged(stem: str, rest: str) -> bool:
     """Whether a case of an operator can have more special values than it has.
 
-    Examples have what they print, and scaled cases numbers for which a ScaleBias is exact.
+    Examples have what they print, scaled cases numbers for which a ScaleBias is exact, special ones subnormals.
     """
     kind = declared_kind(stem)
     is_fixed = rest.startswith("example") or "-scaled-" in rest
-    return not (is_fixed or kind is Kind.NONE or (kind is Kind.FINITE and "-special-" in rest))
+    return not (is_fixed or kind is Kind.NONE or (kind in (Kind.FINITE, Kind.NORMAL) and "-special-" in rest))
 
 
 def _takes_numbers(cases: OperatorCases) -> bool:
