@@ -109,9 +109,9 @@ class GatherCases(IndexingCases):
         )
 
         def fill(contents: np.random.Generator) -> Arrays:
-            extents = np.array(key.sizes[axis])
+            extents, variant = np.array(key.sizes[axis]), OUTSIDE if rows else key.variant
             return any_bits(contents, data_type, key.sizes), draw_indices(
-                contents, index_type, extents, indices_sizes, key.variant
+                contents, index_type, extents, indices_sizes, variant
             )
 
         desc = descs.Gather(
