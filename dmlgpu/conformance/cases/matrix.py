@@ -345,5 +345,5 @@ def _dequantized_magnitude(inputs: Arrays) -> Bound:
     left = np.abs(a.astype(np.float64) - (0 if a_zero is None else a_zero.astype(np.float64).reshape(-1, 1)))
     right = np.abs(b.astype(np.float64) - (0 if b_zero is None else b_zero.astype(np.float64).reshape(1, -1)))
     scales = a_scale.astype(np.float64).reshape(-1, 1) * b_scale.astype(np.float64).reshape(1, -1)
-    total = 4 * (left @ right) * scales
+    total = 4 * (left @ right) * np.abs(scales)
     return total if bias is None else total + np.abs(bias.astype(np.float64))
