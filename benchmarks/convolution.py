@@ -16,7 +16,7 @@ import numpy as np
 from harness import Bench, Call, Part, Result, fastest, main, open_backend, storage
 from measure import ratio
 
-from dmlgpu import descs, wgsl
+from dmlgpu import compiler, descs
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.kernels.convolution_schedules import NAMES
@@ -209,11 +209,11 @@ def schedules(adapter: str) -> Iterator[Result]:
     bench = Bench(open_backend(adapter))
     for shape, given in SHAPES.items():
         desc = convolution(given)
-        chosen = wgsl.program(desc, bench.backend.target)
+        chosen = compiler.compile_operator(desc, bench.backend.target)
         call = ours(bench, desc)
         for name in NAMES:
             try:
-                program = wgsl.program(desc, replace(bench.backend.target, schedule=name))
+                program = compiler.compile_operator(desc, replace(bench.backend.target, schedule=name))
             except InvalidArgument:  # does not fit
                 continue
             measured = ratio(call, ours(bench, desc, name))

@@ -16,7 +16,7 @@ import numpy as np
 from harness import Bench, Call, Part, Result, fastest, main, open_backend, storage
 from measure import ratio
 
-from dmlgpu import descs, wgsl
+from dmlgpu import compiler, descs
 from dmlgpu.enums import DataType, MatrixTransform
 from dmlgpu.kernels.gemm_schedules import NAMES
 from dmlgpu.tensor import TensorDesc
@@ -109,7 +109,7 @@ def targets(adapter: str) -> Iterator[Result]:
 
 def labels(bench: Bench, desc: descs.Gemm, schedule: str = "") -> list[str]:
     """Of the kernels under a schedule: they name it."""
-    program = wgsl.program(desc, replace(bench.backend.target, schedule=schedule))
+    program = compiler.compile_operator(desc, replace(bench.backend.target, schedule=schedule))
     return [kernel.label for kernel in program.kernels]
 
 

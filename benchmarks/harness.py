@@ -12,11 +12,12 @@ import numpy as np
 from measure import Ratio, ratio
 from numpy.typing import NDArray
 
-from dmlgpu import adapters, wgsl
+from dmlgpu import adapters, compiler
 from dmlgpu.backend import Range, Resources
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.plan import Kernel, Program, Role, Slot
+from dmlgpu.plan import Role
+from dmlgpu.program import Kernel, Program, Slot
 
 Call = Callable[[int], object]
 Part = Callable[[str], "Iterator[Result]"]
@@ -45,7 +46,9 @@ class Bench:
         Args:
             schedule: by name; the one that the operator chooses without one.
         """
-        executable = self.backend.prepare(wgsl.program(desc, replace(self.backend.target, schedule=schedule)))
+        executable = self.backend.prepare(
+            compiler.compile_operator(desc, replace(self.backend.target, schedule=schedule))
+        )
         runs = []
         for _ in range(self.sets):
             tensors = [slot.tensor for slot in desc.inputs if slot.tensor is not None]

@@ -10,7 +10,7 @@ import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from dmlgpu import wgsl
+from dmlgpu import compiler
 from dmlgpu.backend import Range, Resources
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.gpu.buffers import Allocator, GpuBuffer, Guard
@@ -20,7 +20,8 @@ from dmlgpu.gpu.pipelines import Pipelines
 from dmlgpu.gpu.queue import CopyWork, Queue, Work
 from dmlgpu.gpu.timestamps import Timestamps, Timing
 from dmlgpu.gpu.transfers import Transfers
-from dmlgpu.plan import Kernel, Program, Role
+from dmlgpu.plan import Role
+from dmlgpu.program import Kernel, Program
 from dmlgpu.target import AdapterInfo, Target
 
 _WARM_UP_BYTES = 256
@@ -119,7 +120,7 @@ class GpuBackend:
         return self.prepare(self._program(desc, half_precision))
 
     def _program(self, desc: Any, half_precision: bool) -> Program:
-        return wgsl.program(desc, self.target if half_precision else self.target.exact)
+        return compiler.compile_operator(desc, self.target if half_precision else self.target.exact)
 
     def prepare(self, program: Program) -> GpuExecutable:
         """Make a rendered program ready to run.

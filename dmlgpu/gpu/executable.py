@@ -15,7 +15,8 @@ from dmlgpu.gpu.buffers import Allocator, Guard
 from dmlgpu.gpu.context import Context
 from dmlgpu.gpu.pipelines import Pipelines
 from dmlgpu.gpu.queue import KernelWork
-from dmlgpu.plan import Kernel, Program, Role, Slot
+from dmlgpu.plan import Role
+from dmlgpu.program import Kernel, Program, Slot
 from dmlgpu.target import PARAMETER_BYTES
 
 _WORDS = PARAMETER_BYTES // 4

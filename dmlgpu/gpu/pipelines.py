@@ -10,7 +10,7 @@ import wgpu
 
 from dmlgpu.errors import ShaderError
 from dmlgpu.gpu.context import Context, reason_of
-from dmlgpu.plan import Kernel
+from dmlgpu.program import Kernel
 from dmlgpu.target import PARAMETER_BYTES
 
 _LINES_AROUND = 3

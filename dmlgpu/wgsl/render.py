@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Binding, Kernel, Plan, Program, Repeat, Role, Slot, Step, Tensor
+from dmlgpu.plan import Binding, Plan, Repeat, Role, Step, Tensor
+from dmlgpu.program import Kernel, Program, Slot
 from dmlgpu.target import Target
 from dmlgpu.wgsl.builder import Builder
 from dmlgpu.wgsl.steps import render_step

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dmlgpu import wgsl
+from dmlgpu import compiler
 from dmlgpu.backend import Range, Resources
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.operator_desc import OperatorDesc
@@ -18,7 +18,7 @@ def run_desc(
     backend: GpuBackend, desc: OperatorDesc, arrays: Sequence[NDArray[Any]], target: Target
 ) -> tuple[NDArray[Any], ...]:
     """One array per output; the inputs are given in order, without absent ones."""
-    executable = backend.prepare(wgsl.program(desc, target))
+    executable = backend.prepare(compiler.compile_operator(desc, target))
     buffers: list[Any] = []
 
     def place(size: int) -> Range:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dmlgpu.gpu import GpuBackend
-from dmlgpu.plan import Kernel, Program, Role, Slot
+from dmlgpu.plan import Role
+from dmlgpu.program import Kernel, Program, Slot
 
 
 def shader(statement: str, slots: int, immediates: bool, size: int = 64) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import Device, descs, operators, wgsl
+from dmlgpu import Device, compiler, descs, operators
 from dmlgpu.device.binding import BufferBinding
 from dmlgpu.enums import DataType
 from dmlgpu.enums import MultiheadAttentionMaskType as MaskType
@@ -96,7 +96,7 @@ def test_many_keys_stay_below_the_limit_on_iterations(backend: GpuBackend) -> No
 
 
 def test_temporary_tensors_of_4096_queries_and_keys_take_a_few_mebibytes(backend: GpuBackend) -> None:
-    program = wgsl.program(attention(1, 4096, 4096, 1, 1, 64, F32), backend.target)
+    program = compiler.compile_operator(attention(1, 4096, 4096, 1, 1, 64, F32), backend.target)
     assert program.temporary_size <= 4 << 20
 
 

@@ -8,7 +8,8 @@ from gpu_programs import add, input_slot, kernel, output_slot, program, words
 
 from dmlgpu.backend import Range, Resources
 from dmlgpu.gpu import GpuBackend
-from dmlgpu.plan import Role, Slot
+from dmlgpu.plan import Role
+from dmlgpu.program import Slot
 from dmlgpu.target import AdapterInfo
 
 GUARD = 0xDEADBEEF

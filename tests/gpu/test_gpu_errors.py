@@ -21,7 +21,8 @@ from dmlgpu.errors import (
     ShaderError,
 )
 from dmlgpu.gpu import GpuBackend, adapters
-from dmlgpu.plan import Kernel, Role, Slot
+from dmlgpu.plan import Role
+from dmlgpu.program import Kernel, Slot
 from dmlgpu.target import AdapterInfo
 
 

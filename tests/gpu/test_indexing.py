@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import descs, wgsl
+from dmlgpu import compiler, descs
 from dmlgpu.conformance.cases import OPERATOR_CASES
 from dmlgpu.enums import DataType
 from dmlgpu.gpu import GpuBackend
@@ -90,7 +90,7 @@ def test_gathers_of_blocks(backend: GpuBackend, name: str) -> None:
     want[(slice(None),) * axis + (~inside,)] = 0
     for profile in (CPU, GPU):
         target = target_for(backend, profile)
-        (kernel,) = wgsl.program(desc, target).kernels
+        (kernel,) = compiler.compile_operator(desc, target).kernels
         assert ("schedules/map_blocks" in kernel.wgsl) == (by_blocks and profile is CPU)
         (got,) = run_desc(backend, desc, [source, indices.reshape(desc.indices_tensor.sizes)], target)
         np.testing.assert_array_equal(np.ascontiguousarray(got).view(np.uint8).reshape(want.shape), want)

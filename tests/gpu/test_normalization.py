@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import descs, operators, wgsl
+from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.plan import Map, Reduce, ReduceSchedule, Rows
@@ -163,8 +163,8 @@ def test_runs_read_the_parameters_of_a_channel_outside_the_loop() -> None:
     desc = descs.BatchNormalization(
         input_tensor=whole, output_tensor=whole, spatial=True, epsilon=EPSILON, **dict.fromkeys(fields, small)
     )
-    (on_cpu,) = wgsl.program(desc, Target("any", CPU)).kernels
-    (on_gpu,) = wgsl.program(desc, Target("any", GPU)).kernels
+    (on_cpu,) = compiler.compile_operator(desc, Target("any", CPU)).kernels
+    (on_gpu,) = compiler.compile_operator(desc, Target("any", GPU)).kernels
     loop = on_cpu.wgsl.partition("for (var index")
     assert "fixed3_load(at)" in loop[0] and "_load(at)" not in loop[2]
     assert "for (var index" not in on_gpu.wgsl

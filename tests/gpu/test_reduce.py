@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from dmlgpu import descs, operators, wgsl
+from dmlgpu import compiler, descs, operators
 from dmlgpu.conformance.tolerance import ulp_distance
 from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.gpu import GpuBackend
@@ -316,5 +316,5 @@ def test_narrow_extremes(
 
 
 def test_a_reduction_names_its_lanes() -> None:
-    (kernel,) = wgsl.program(reduce_desc("SUM", (100, 64), (1,)), Target("any")).kernels
+    (kernel,) = compiler.compile_operator(reduce_desc("SUM", (100, 64), (1,)), Target("any")).kernels
     assert kernel.label == "reduce serial x4"

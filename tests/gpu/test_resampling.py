@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dmlgpu import descs, reference, wgsl
+from dmlgpu import compiler, descs, reference
 from dmlgpu.enums import AxisDirection, DataType, InterpolationMode
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.tensor import TensorDesc
@@ -62,7 +62,7 @@ def test_whole_factors_are_written_in_whole_units(
     sizes, scales = (2, 5, 12), (1.0, *factors)
     counts = tuple(int(size * scale) for size, scale in zip(sizes, scales, strict=True))
     desc = resample3((TensorDesc(data_type, sizes), TensorDesc(data_type, counts)), scales, mode, offsets)
-    (kernel,) = wgsl.program(desc, backend.target.exact).kernels
+    (kernel,) = compiler.compile_operator(desc, backend.target.exact).kernels
     assert kernel.label == "resample3 upsample x4"
     x = np.random.default_rng(1).integers(0, 100, sizes).astype(data_type.numpy)
     (expected,) = reference.evaluate(desc, (x,))

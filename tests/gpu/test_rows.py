@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from dmlgpu import descs, operators, wgsl
+from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType, QuantizationType
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.plan import Map, Reduce, ReduceSchedule, Rows
@@ -172,7 +172,7 @@ def test_quantized_addition_needs_few_buffers() -> None:
         output_zero_point_tensor=zero,
         output_tensor=many,
     )
-    first, second = wgsl.program(desc, Target("any", max_storage_buffers=8)).kernels
+    first, second = compiler.compile_operator(desc, Target("any", max_storage_buffers=8)).kernels
     assert (len(first.slots), len(second.slots)) == (7, 4)
 
 
@@ -188,7 +188,7 @@ def test_block_wise_4_bit_weights_are_packed(backend: GpuBackend, profile: Profi
         output_tensor=TensorDesc(F32, weights.shape),
     )
     target = target_for(backend, profile)
-    (kernel,) = wgsl.program(desc, target).kernels
+    (kernel,) = compiler.compile_operator(desc, target).kernels
     assert kernel.label == "dequantize map x4"
     (got,) = run_desc(backend, desc, [weights, scale], target)
     np.testing.assert_array_equal(got, weights * np.repeat(scale, 32, 1))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import descs, wgsl
+from dmlgpu import compiler, descs
 from dmlgpu.backend import Range, Resources
 from dmlgpu.enums import AxisDirection, DataType
 from dmlgpu.gpu import GpuBackend
@@ -157,7 +157,7 @@ def test_sums_in_the_inputs_place(backend: GpuBackend, name: str, data_type: Dat
     sizes, axis = SHAPES[name]
     x = np.random.default_rng(8).integers(-1, 2, sizes).astype(data_type.numpy)
     desc = summation(data_type, sizes, axis, exclusive=True)
-    executable = backend.prepare(wgsl.program(desc, target_for(backend, profile)))
+    executable = backend.prepare(compiler.compile_operator(desc, target_for(backend, profile)))
     tensor = desc.input_tensor
     data, temporary = (
         Range(backend.create_buffer(size, "in place"), 0, size)

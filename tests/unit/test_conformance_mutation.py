@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from dmlgpu import wgsl
+from dmlgpu import compiler
 from dmlgpu.conformance.cases import case_by_name
 from dmlgpu.conformance.mutation.affected import Affected, forget, shaders
 from dmlgpu.conformance.mutation.rules import RULES, mutant_by_name, mutants_of, sample, shader_files
@@ -92,7 +92,7 @@ def test_profiles_grow() -> None:
 def test_a_replaced_file_is_rendered_until_it_is_put_back() -> None:
     def text() -> str:
         forget()
-        return wgsl.program(case_by_name(ADD).desc, TARGET).kernels[0].wgsl
+        return compiler.compile_operator(case_by_name(ADD).desc, TARGET).kernels[0].wgsl
 
     sound, mutant = text(), mutant_by_name("elementwise/element_wise_add:3:16:minus_for_plus")
     with templates.replaced(mutant.file, mutant.text):

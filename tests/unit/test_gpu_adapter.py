@@ -8,7 +8,7 @@ from dmlgpu.errors import AdapterNotFound
 from dmlgpu.gpu.adapter import choose, describe, loop_limit, target_of
 from dmlgpu.gpu.memory import host_memory
 from dmlgpu.gpu.pipelines import compile_error, excerpt
-from dmlgpu.plan import Kernel
+from dmlgpu.program import Kernel
 from dmlgpu.target import AdapterInfo, Profile
 
 LIMITS = {

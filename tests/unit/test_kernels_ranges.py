@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu import descs, wgsl
+from dmlgpu import compiler, descs
 from dmlgpu.enums import DataType, TensorFlags
 from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.ranges import near, near_copy
@@ -57,18 +57,18 @@ def split(count, extent, flags=TensorFlags.NONE, data_type=F32):
 
 
 def test_pieces_of_equal_sizes_have_equal_kernels():
-    kernels = wgsl.program(split(100, 8), Target("any")).kernels
+    kernels = compiler.compile_operator(split(100, 8), Target("any")).kernels
     assert len({kernel.wgsl for kernel in kernels}) == 1
     slots = [kernel.slots[1] for kernel in kernels]
     assert [(slot.role, slot.offset, slot.size) for slot in slots] == [(Role.INPUT, 32 * n, 32) for n in range(100)]
 
 
 def test_odd_pieces_have_a_kernel_per_place_within_16_bytes():
-    assert len({kernel.wgsl for kernel in wgsl.program(split(100, 7), Target("any")).kernels}) == 4
+    assert len({kernel.wgsl for kernel in compiler.compile_operator(split(100, 7), Target("any")).kernels}) == 4
 
 
 def test_a_piece_of_an_owned_input_lies_within_its_copy():
-    program = wgsl.program(split(3, 8, TensorFlags.OWNED_BY_DML), Target("any"))
+    program = compiler.compile_operator(split(3, 8, TensorFlags.OWNED_BY_DML), Target("any"))
     assert [kernel.slots[1].offset for kernel in program.kernels] == [0, 32, 64]
     assert {kernel.slots[1].role for kernel in program.kernels} == {Role.PERSISTENT}
     assert program.persistent_size == 256
@@ -76,9 +76,9 @@ def test_a_piece_of_an_owned_input_lies_within_its_copy():
 
 def test_tensors_too_large_for_a_binding_are_copied_piece_by_piece():
     small = Target("small", max_binding_size=1 << 20)
-    program = wgsl.program(split(4, 1 << 18), small)
+    program = compiler.compile_operator(split(4, 1 << 18), small)
     assert max(slot.size for kernel in program.kernels for slot in kernel.slots) == 1 << 20
     with pytest.raises(
         NotSupported, match="SPLIT: output 0 takes 1,048,580 bytes, but 'small' binds at most 1,048,576"
     ):
-        wgsl.program(split(2, (1 << 18) + 1), small)
+        compiler.compile_operator(split(2, (1 << 18) + 1), small)

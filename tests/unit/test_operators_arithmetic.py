@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from dmlgpu import descs, operators, wgsl
+from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType, IsInfinityMode, RoundingMode
 from dmlgpu.operators.fused import activated
 from dmlgpu.operators.scalars import bits_of, converted, words_of
@@ -38,7 +38,7 @@ def unary(desc_class, data_type, **attributes):
 
 def returned(desc, target=PLAIN):
     """What the operator's own body returns."""
-    (kernel,) = wgsl.program(desc, target).kernels
+    (kernel,) = compiler.compile_operator(desc, target).kernels
     body = kernel.wgsl[kernel.wgsl.index(f"// ---- shaders/{operators.shader_files(desc.operator)[0]}.wgsl") :]
     match = re.search(r"return (.*);", body)
     assert match is not None
@@ -110,7 +110,7 @@ def test_clip_grad_upgrades_likewise():
 def test_bounds_of_64_bits_reach_the_shader_exactly():
     desc = unary(descs.ElementWiseClip1, I64, scale_bias=None, min_max_data_type=I64, min=-(2**63), max=2**53 + 1)
     for target in (PLAIN, WIDE):
-        text = wgsl.program(desc, target).kernels[0].wgsl
+        text = compiler.compile_operator(desc, target).kernels[0].wgsl
         assert "vec2<u32>(0u, 2147483648u)" in text and "vec2<u32>(1u, 2097152u)" in text
 
 
@@ -126,7 +126,7 @@ def test_an_activation_is_one_more_body_on_the_sum():
     assert (step.body.file, step.body.data_type) == ("activation/activation_relu", F16)
     ((_, total),) = step.body.inputs
     assert total.file == "elementwise/element_wise_add"
-    (kernel,) = wgsl.program(desc, PLAIN).kernels
+    (kernel,) = compiler.compile_operator(desc, PLAIN).kernels
     assert "round_to_half4(" in kernel.wgsl
 
 
@@ -183,13 +183,13 @@ def test_choosing_moves_bits(data_type):
     """No float and no 64-bit type of the adapter's own touches the elements."""
     a = tensor(data_type)
     desc = descs.ElementWiseIf(condition_tensor=tensor(U8), a_tensor=a, b_tensor=a, output_tensor=a)
-    text = wgsl.program(desc, WIDE).kernels[0].wgsl
+    text = compiler.compile_operator(desc, WIDE).kernels[0].wgsl
     assert not re.search(r"\b(f16|f32|f64|i64|u64)\b", text)
 
 
 def test_small_elements_are_packed():
     for desc in (binary(descs.ElementWiseAdd, U8, sizes=(64,)), binary(descs.ElementWiseMax, F32, sizes=(64,))):
-        assert wgsl.program(desc, PLAIN).kernels[0].label.endswith(" x4")
+        assert compiler.compile_operator(desc, PLAIN).kernels[0].label.endswith(" x4")
 
 
 # ---- fills
@@ -203,7 +203,7 @@ def test_a_constant_is_bits():
 def test_places_of_a_permuted_tensor():
     output = TensorDesc(F32, (4, 8), (1, 4))
     desc = descs.FillValueSequence(output_tensor=output, value_data_type=F32, value_start=1.0, value_delta=2.0)
-    (kernel,) = wgsl.program(desc, PLAIN).kernels
+    (kernel,) = compiler.compile_operator(desc, PLAIN).kernels
     assert kernel.label == "fill_value_sequence fill x4"
     assert "place += at[0] * 32u;" in kernel.wgsl  # 4 rows to a unit
     assert "(place + 0u, place + 8u, place + 16u, place + 24u)" in kernel.wgsl

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dmlgpu import InvalidDescription, TensorDesc, descs, operators, wgsl
+from dmlgpu import InvalidDescription, TensorDesc, compiler, descs, operators, wgsl
 from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.enums import MultiheadAttentionMaskType as MaskType
 from dmlgpu.errors import DmlError
@@ -209,7 +209,7 @@ def test_no_temporary_tensor_grows_with_queries_times_keys(target: Target) -> No
         value_tensor=(1, 4096, 64),
         output_tensor=(1, 4096, 64),
     )
-    assert wgsl.program(desc, target).temporary_size <= 4 << 20
+    assert compiler.compile_operator(desc, target).temporary_size <= 4 << 20
 
 
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["CPU", "GPU"])
@@ -237,7 +237,7 @@ def test_everything_at_once_binds_at_most_eight_buffers() -> None:
     masked: dict[str, Any] = {"mask_tensor": (2, 4, 5, 10), "mask_type": MaskType.BOOLEAN}
     for more in ({}, PRESENT):
         for target in (CPU, GPU):
-            program = wgsl.program(attention(**fields | masked | more), target)
+            program = compiler.compile_operator(attention(**fields | masked | more), target)
             assert max(len(kernel.slots) for kernel in program.kernels) <= 8
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dmlgpu import InvalidDescription, TensorDesc, descs, operators, wgsl
+from dmlgpu import InvalidDescription, TensorDesc, compiler, descs, operators
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel, TensorFlags
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.kernels.gemm import Contract, Form
@@ -237,7 +237,7 @@ def test_an_owned_filter_is_laid_out_once() -> None:
     (step,) = plan.initialization
     assert isinstance(step, Map) and step.output.binding.role is Role.PERSISTENT
     assert plan.persistents == (4 * 32 * 16 * 9,)
-    slots = [slot for kernel in wgsl.program(desc, target).kernels for slot in kernel.slots]
+    slots = [slot for kernel in compiler.compile_operator(desc, target).kernels for slot in kernel.slots]
     assert {slot.index for slot in slots if slot.role is Role.INPUT} == {0}
 
 
@@ -313,7 +313,7 @@ def test_a_quantised_convolution_binds_no_more_buffers_than_every_adapter_has() 
     )
     operators.check(desc)
     for schedule in ("small", "register", "shared"):
-        program = wgsl.program(desc, by(schedule))
+        program = compiler.compile_operator(desc, by(schedule))
         assert max(len(kernel.slots) for kernel in program.kernels) <= 8
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu import descs, operators, wgsl
+from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidDescription
 from dmlgpu.kernels.moves import Affine, Move, result_view
@@ -78,7 +78,7 @@ def test_a_join_moves_each_input_to_a_box():
 def test_kernels_bind_two_buffers_however_many_pieces_there_are():
     pieces = [(2, 1)] * 100
     for desc in (split(*pieces, sizes=(2, 100)), join(*pieces, sizes=(2, 100))):
-        kernels = wgsl.program(desc, ANY).kernels
+        kernels = compiler.compile_operator(desc, ANY).kernels
         assert [len(kernel.slots) for kernel in kernels] == [2] * 100
 
 
@@ -99,20 +99,22 @@ def test_only_a_join_of_several_pieces_keeps_what_others_wrote():
 )
 def test_bytes_are_copied_in_units_that_lie_within_a_piece(pieces, sizes, axis, labels):
     desc = join(*pieces, axis=axis, sizes=sizes, data_type=U8)
-    assert [kernel.label for kernel in wgsl.program(desc, ANY).kernels] == labels
+    assert [kernel.label for kernel in compiler.compile_operator(desc, ANY).kernels] == labels
 
 
 def test_pieces_that_share_words_keep_them_without_atomics():
-    kernels = wgsl.program(join((5,), (3,), axis=0, sizes=(8,), data_type=U8), ANY).kernels
+    kernels = compiler.compile_operator(join((5,), (3,), axis=0, sizes=(8,), data_type=U8), ANY).kernels
     assert all("& ~own" in kernel.wgsl and "atomic" not in kernel.wgsl for kernel in kernels)
     assert [kernel.grid for kernel in kernels] == [(1, 1, 1)] * 2
 
 
 def test_pieces_that_are_strewn_over_many_words_are_stored_by_compare_exchange():
-    first, second = wgsl.program(join((64, 31), (64, 1), axis=1, sizes=(64, 32), data_type=F16), ANY).kernels
+    first, second = compiler.compile_operator(
+        join((64, 31), (64, 1), axis=1, sizes=(64, 32), data_type=F16), ANY
+    ).kernels
     assert "& ~own" in first.wgsl and "atomicCompareExchangeWeak" in second.wgsl
 
 
 def test_pieces_of_whole_words_are_just_stored():
-    kernels = wgsl.program(join((2, 1), (2, 5)), ANY).kernels
+    kernels = compiler.compile_operator(join((2, 1), (2, 5)), ANY).kernels
     assert not any("own" in kernel.wgsl or "atomic" in kernel.wgsl for kernel in kernels)

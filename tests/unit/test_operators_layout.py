@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dmlgpu import descs, operators, wgsl
+from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidDescription
 from dmlgpu.kernels.moves import Affine, Move, result_view, seen
@@ -144,5 +144,5 @@ def test_a_tile_is_a_copy_over_repetitions_and_places():
 def test_whole_rows_that_repeat_are_copied_in_wide_units():
     x = TensorDesc(F32, (4, 64))
     desc = descs.Tile(input_tensor=x, output_tensor=TensorDesc(F32, (12, 64)), repeats=(3, 1))
-    (kernel,) = wgsl.program(desc, Target("any")).kernels
+    (kernel,) = compiler.compile_operator(desc, Target("any")).kernels
     assert kernel.label == "tile copy x4"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dmlgpu import InvalidDescription, TensorDesc, descs, operators, wgsl
+from dmlgpu import InvalidDescription, TensorDesc, compiler, descs, operators
 from dmlgpu.enums import DataType, FeatureLevel, MatrixTransform, TensorFlags
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.kernels.gemm import CHUNK, Contract, Form
@@ -166,7 +166,7 @@ def test_an_owned_operand_is_laid_out_once() -> None:
     (step,) = owned.initialization
     assert isinstance(step, Map) and step.output.binding.role is Role.PERSISTENT
     assert owned.persistents == (4 * 256 * 256,)
-    program = wgsl.program(square(256, trans_b=TRANSPOSE, b_flags=TensorFlags.OWNED_BY_DML), CPU)
+    program = compiler.compile_operator(square(256, trans_b=TRANSPOSE, b_flags=TensorFlags.OWNED_BY_DML), CPU)
     read = {slot.index for kernel in program.kernels for slot in kernel.slots if slot.role is Role.INPUT}
     assert read == {0}
 
@@ -214,7 +214,7 @@ def test_a_softmax_takes_its_rows_from_a_temporary() -> None:
 def test_a_beta_of_0_binds_no_c() -> None:
     c = TensorDesc(F32, (64, 64))
     with_c, without = (
-        wgsl.program(square(64, c_tensor=c, beta=beta), Target("CPU", schedule="small")).kernels[0].slots
+        compiler.compile_operator(square(64, c_tensor=c, beta=beta), Target("CPU", schedule="small")).kernels[0].slots
         for beta in (1.0, 0.0)
     )
     assert (len(with_c), len(without)) == (4, 3)

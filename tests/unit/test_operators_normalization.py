@@ -2,7 +2,7 @@
 
 import pytest
 
-from dmlgpu import descs, operators, wgsl
+from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.errors import InvalidDescription, NotSupported
 from dmlgpu.plan import Map, Reduce, Rows
@@ -211,7 +211,7 @@ def test_batches_read_their_input_twice_at_most():
 @pytest.mark.parametrize("desc_class", [descs.BatchNormalizationGrad, descs.BatchNormalizationTrainingGrad])
 def test_gradients_need_few_buffers(desc_class):
     for target in (CPU, GPU):
-        assert max(len(kernel.slots) for kernel in wgsl.program(gradient(desc_class), target).kernels) <= 8
+        assert max(len(kernel.slots) for kernel in compiler.compile_operator(gradient(desc_class), target).kernels) <= 8
 
 
 def test_regions_of_two_dimensions_are_summed_one_after_the_other():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu import descs, operators, wgsl
+from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType, PaddingMode
 from dmlgpu.errors import InvalidDescription
 from dmlgpu.kernels.moves import Affine, Move
@@ -172,7 +172,7 @@ def test_each_mode_is_one_map_that_only_moves(mode, file):
     ],
 )
 def test_units_are_as_wide_as_the_frame_allows(desc, label):
-    (kernel,) = wgsl.program(desc, ANY).kernels
+    (kernel,) = compiler.compile_operator(desc, ANY).kernels
     assert kernel.label == label
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dmlgpu import descs, operators, wgsl
+from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType, FeatureLevel, RecurrentNetworkDirection
 from dmlgpu.errors import InvalidDescription
 from dmlgpu.kernels.recurrence import Recurrence
@@ -123,7 +123,7 @@ def test_the_level_of_an_activation_is_checked() -> None:
 
 @ALL
 def test_the_steps_in_time_share_their_kernels(operator: str) -> None:
-    program = wgsl.program(network(operator, (100, 2, 3, 8)), CPU)
+    program = compiler.compile_operator(network(operator, (100, 2, 3, 8)), CPU)
     texts = {kernel.wgsl for kernel in program.kernels}
     assert len(program.kernels) >= 100 and len(texts) < 12
 
@@ -134,7 +134,7 @@ def test_the_steps_in_time_share_their_kernels(operator: str) -> None:
 def test_no_kernel_binds_more_than_eight_buffers(operator: str, target: Target, data_type: DataType) -> None:
     for flags in ({}, {"linear_before_reset": True}) if operator == "GRU" else ({},):
         for sizes in ((7, 2, 3, 8), (2, 3, 4, 5)):
-            program = wgsl.program(network(operator, sizes, BOTH, data_type, **flags), target)
+            program = compiler.compile_operator(network(operator, sizes, BOTH, data_type, **flags), target)
             assert max(len(kernel.slots) for kernel in program.kernels) <= 8
 
 
@@ -219,4 +219,4 @@ def test_every_activation_renders_in_every_place(operator: str, name: str) -> No
     values = {field: 0.5 for field in fused.field_names if not field.endswith("_tensor")}
     desc = network(operator, activation_descs=(fused(**values),) * len(ACTIVATIONS[operator]))
     operators.check(desc)
-    assert wgsl.program(desc, CPU).kernels
+    assert compiler.compile_operator(desc, CPU).kernels

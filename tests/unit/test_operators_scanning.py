@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu import descs, operators, wgsl
+from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import AxisDirection, DataType, FeatureLevel
 from dmlgpu.errors import InvalidDescription, NotSupported
 from dmlgpu.kernels.scan import TOTAL, Scan, ScanSchedule
@@ -137,7 +137,7 @@ def test_which_way_lines_are_walked(desc_class, direction, exclusive):
 @pytest.mark.parametrize("desc_class", [SUM, PRODUCT])
 @pytest.mark.parametrize("data_type", [I64, U64])
 def test_64_bit_integers_need_no_feature(desc_class, data_type):
-    (kernel,) = wgsl.program(cumulative(desc_class, data_type), ANY).kernels
+    (kernel,) = compiler.compile_operator(cumulative(desc_class, data_type), ANY).kernels
     assert "i64" not in kernel.wgsl and "u64" not in kernel.wgsl.replace("u64_words", "")
 
 
@@ -163,9 +163,9 @@ def test_coordinates_on_a_gpu_are_found_by_workgroups():
 
 
 def test_sixteen_million_coordinates_of_two_fit_into_128_mebibytes_and_of_three_do_not():
-    wgsl.program(nonzero((4096, 4096), (1 << 24, 2), (1,)), ANY)
+    compiler.compile_operator(nonzero((4096, 4096), (1 << 24, 2), (1,)), ANY)
     with pytest.raises(NotSupported) as caught:
-        wgsl.program(nonzero((16, 256, 4096), (1 << 24, 3), (1,)), ANY)
+        compiler.compile_operator(nonzero((16, 256, 4096), (1 << 24, 3), (1,)), ANY)
     assert str(caught.value) == (
         "NONZERO_COORDINATES: output 1 takes 201,326,592 bytes, but 'any' binds at most 134,217,728 at once"
     )

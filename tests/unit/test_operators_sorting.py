@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dmlgpu import descs, operators, wgsl
+from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import AxisDirection, DataType
 from dmlgpu.errors import InvalidDescription, NotSupported
 from dmlgpu.operators.lowering import lowering
@@ -147,6 +147,6 @@ def test_values_are_moved_as_bits():
 @pytest.mark.parametrize("target", [CPU, GPU])
 @pytest.mark.parametrize("data_type", [I64, U64])
 def test_64_bit_integers_need_no_feature(data_type, target):
-    program = wgsl.program(top((3, 5000), 1, 9, data_type), target)
+    program = compiler.compile_operator(top((3, 5000), 1, 9, data_type), target)
     assert all(len(kernel.slots) <= 3 for kernel in program.kernels)
     assert not any("i64(" in kernel.wgsl or "u64(" in kernel.wgsl for kernel in program.kernels)

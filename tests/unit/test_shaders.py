@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from dmlgpu import descs, operators, wgsl
+from dmlgpu import compiler, descs, operators, wgsl
 from dmlgpu.conformance.cases import case_by_name, case_names
 from dmlgpu.enums import AxisDirection, ConvolutionDirection, ConvolutionMode, DataType, ReduceFunction
 from dmlgpu.errors import NotSupported
@@ -227,7 +227,7 @@ def kernels():
 def rendered(desc, target):
     """An operator's program; None where the target may refuse it for want of 64-bit arithmetic."""
     try:
-        return wgsl.program(desc, target)
+        return compiler.compile_operator(desc, target)
     except NotSupported as error:
         assert "needs the adapter feature shader-" in str(error) and target is not TARGETS[0]
         return None

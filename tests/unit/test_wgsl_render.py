@@ -18,12 +18,12 @@ from dmlgpu.plan import (
     Reduce,
     ReduceSchedule,
     Role,
-    Slot,
     Tensor,
     View,
     apply,
     constants,
 )
+from dmlgpu.program import Slot
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dmlgpu import wgsl
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.sources import identity
-from dmlgpu.plan import Binding, Map, Plan, Repeat, Role, Slot, Tensor
+from dmlgpu.plan import Binding, Map, Plan, Repeat, Role, Tensor
+from dmlgpu.program import Slot
 from dmlgpu.target import Target
 
 ANY = Target("Any GPU")

@@ -12,7 +12,8 @@ from dmlgpu.backend import Range, Resources
 from dmlgpu.conformance.accuracy.functions import TINY, Doubles, Function
 from dmlgpu.conformance.accuracy.inputs import LARGEST, PER_EXPONENT, Floats, samples
 from dmlgpu.gpu import GpuBackend
-from dmlgpu.plan import Kernel, Program, Role, Slot
+from dmlgpu.plan import Role
+from dmlgpu.program import Kernel, Program, Slot
 from dmlgpu.wgsl.linker import link
 
 WORKGROUP = 64

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dmlgpu import wgsl
+from dmlgpu import compiler
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS, Function
 from dmlgpu.conformance.accuracy.measure import kernel
 from dmlgpu.conformance.case import Case
@@ -43,7 +43,7 @@ def function_of(name: str) -> Function | None:
 
 def forget() -> None:
     """Make rendering start anew: what is kept from the shader files is no longer true."""
-    for kept in (wgsl.program, linker.library, linker.calls):
+    for kept in (compiler.compile_operator, linker.library, linker.calls):
         kept.cache_clear()
 
 
@@ -61,7 +61,7 @@ def shaders(name: str, target: Target) -> tuple[str, ...]:
 
 def _shaders_of(desc: OperatorDesc, target: Target) -> tuple[str, ...]:
     try:
-        program = wgsl.program(desc, target)
+        program = compiler.compile_operator(desc, target)
     except NotSupported:
         return ()
     return tuple(kernel.wgsl for kernel in (*program.kernels, *program.initialization))

@@ -9,13 +9,14 @@ from dmlgpu import operators
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.sources import identity
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.plan import Binding, Kernel, Map, Plan, Program, Role, Slot, Tensor, View
+from dmlgpu.plan import Binding, Map, Plan, Role, Tensor, View
+from dmlgpu.program import Kernel, Program, Slot
 from dmlgpu.target import Target
 from dmlgpu.wgsl.render import ALIGNMENT, render
 
 
 @functools.lru_cache(maxsize=4096)
-def program(desc: OperatorDesc, target: Target) -> Program:
+def compile_operator(desc: OperatorDesc, target: Target) -> Program:
     """The program of a checked description.
 
     Raises:

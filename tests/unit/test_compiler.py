@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dmlgpu import descs, wgsl
+from dmlgpu import compiler, descs
 from dmlgpu.enums import DataType, TensorFlags
-from dmlgpu.plan import Role, Slot
+from dmlgpu.plan import Role
+from dmlgpu.program import Slot
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 
@@ -27,13 +28,13 @@ def gather(owned_input=False, owned_indices=False):
 
 
 def test_nothing_persists_where_nothing_is_owned():
-    program = wgsl.program(gather(), ANY)
+    program = compiler.compile_operator(gather(), ANY)
     assert (program.persistent_size, program.initialization) == (0, ())
     assert [slot.role for slot in program.kernels[0].slots] == [Role.OUTPUT, Role.INPUT, Role.INPUT]
 
 
 def test_owned_inputs_are_copied_at_initialization_and_read_from_there():
-    program = wgsl.program(gather(owned_input=True, owned_indices=True), ANY)
+    program = compiler.compile_operator(gather(owned_input=True, owned_indices=True), ANY)
     assert program.persistent_size == 512 + 256
     assert [kernel.label for kernel in program.initialization] == [
         "gather_nd1 own input 0",
@@ -51,7 +52,7 @@ def test_owned_inputs_are_copied_at_initialization_and_read_from_there():
 
 
 def test_one_owned_input_leaves_the_others_alone():
-    program = wgsl.program(gather(owned_indices=True), ANY)
+    program = compiler.compile_operator(gather(owned_indices=True), ANY)
     assert program.persistent_size == 256 and len(program.initialization) == 1
     assert program.kernels[0].slots == (
         Slot(Role.OUTPUT, 0, 0, 204),
@@ -61,12 +62,12 @@ def test_one_owned_input_leaves_the_others_alone():
 
 
 def test_the_text_of_a_kernel_does_not_depend_on_who_owns_its_inputs():
-    owned, plain = wgsl.program(gather(owned_input=True), ANY), wgsl.program(gather(), ANY)
+    owned, plain = compiler.compile_operator(gather(owned_input=True), ANY), compiler.compile_operator(gather(), ANY)
     assert [kernel.wgsl for kernel in owned.kernels] == [kernel.wgsl for kernel in plain.kernels]
 
 
 def test_equal_descriptions_give_the_same_program_object():
-    assert wgsl.program(gather(), ANY) is wgsl.program(gather(), Target("any"))
+    assert compiler.compile_operator(gather(), ANY) is compiler.compile_operator(gather(), Target("any"))
 
 
 def test_older_operators_are_upgraded_but_keep_their_name_out_of_the_kernel():
@@ -74,4 +75,4 @@ def test_older_operators_are_upgraded_but_keep_their_name_out_of_the_kernel():
     older = descs.Slice(
         input_tensor=tensor, output_tensor=TensorDesc(F32, (2, 4)), offsets=(1, 0), sizes=(2, 4), strides=(2, 1)
     )
-    assert wgsl.program(older, ANY).operator == "SLICE1"
+    assert compiler.compile_operator(older, ANY).operator == "SLICE1"

@@ -1,0 +1,55 @@
+"""What an executor gets: rendered kernels with their bindings and grids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmlgpu.plan import Role
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a kernel binds at one binding number: a byte range of one of the dispatch's resources.
+
+    For inputs and outputs ``offset`` counts from the tensor's binding; for the temporary and the persistent resource
+    from the resource's start, and ``index`` is 0. It is a multiple of 16.
+    """
+
+    role: Role
+    index: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One rendered compute shader.
+
+    Every slot is ``@group(0) @binding(its place) var<storage, read_write>``. The parameter block (immediates, or a
+    uniform at the binding after the last slot) holds, per slot, the distance in 32-bit words from the bound, aligned
+    offset to the tensor's first word: word i for slot i, then a zero at word 8.
+    """
+
+    label: str
+    wgsl: str
+    slots: tuple[Slot, ...]
+    grid: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything the executor needs to run an operator.
+
+    Attributes:
+        kernels: executed in order at each dispatch.
+        initialization: executed once; reads owned inputs, writes the persistent resource.
+        temporary_size, persistent_size: bytes of these resources; 0 where none is needed.
+        immediates: whether the parameter block comes as immediates; else as a uniform.
+    """
+
+    operator: str
+    kernels: tuple[Kernel, ...]
+    initialization: tuple[Kernel, ...] = ()
+    temporary_size: int = 0
+    persistent_size: int = 0
+    immediates: bool = True
