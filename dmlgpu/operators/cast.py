@@ -19,7 +19,7 @@ class Cast(ElementWise):
 
     desc = descs.Cast
     shaders = ("elementwise/cast",)
-    words = True
+    portable = True
 
     @classmethod
     def lower(cls, desc: descs.Cast, target: Target) -> Plan:
