@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -49,30 +48,6 @@ MASKED, UNPADDED_SCORE, UNPADDED = "attention/masked_score", "attention/unpadded
 VISIBLE, CACHED = "attention/visible", "attention/cached"
 
 
-class _Attention(Lowering):
-    """What both operators check."""
-
-    @classmethod
-    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The output's, and those of the present keys and values unless they are a cache."""
-        expected = expected_sizes(desc, Heads.of(desc))
-        fields = ["output_tensor"]
-        fields += [] if counts_past(desc) else ["output_present_key_tensor", "output_present_value_tensor"]
-        return {field: expected[field][0] for field in fields if getattr(desc, field) is not None}
-
-    @classmethod
-    def check(cls, desc: Any) -> None:
-        """Heads, sources, the mask's type, the cache, and all sizes."""
-        _check_heads(desc)
-        check_sources(desc)
-        if (desc.mask_tensor is None) != (desc.mask_type is MaskType.NONE):
-            expected = "NONE where mask_tensor is absent" if desc.mask_tensor is None else "the type of mask_tensor"
-            raise invalid(desc, "mask_type", f"must be {expected}, got {desc.mask_type.name}")
-        if counts_past(desc):
-            _check_cache(desc)
-        check_tensors(desc)
-
-
 def _check_heads(desc: Any) -> None:
     heads, shared = head_counts(desc)
     names = ("head_count",) if hasattr(desc, "head_count") else ("query_head_count", "key_value_head_count")
@@ -99,7 +74,7 @@ def _check_cache(desc: Any) -> None:
         raise invalid(desc, field, f"{least}, got {heads.keys}")
 
 
-class MultiheadAttention1(_Attention):
+class MultiheadAttention1(Lowering):
     """softmax(query x key^T * scale + masks) x value for each head, with float32 scores, weights and sums. It streams
     over the keys, so that no row of scores is ever in memory.
 
@@ -126,6 +101,25 @@ class MultiheadAttention1(_Attention):
 
     desc = descs.MultiheadAttention1
     shaders = (SCALED, BIASED, MASKED, UNPADDED_SCORE, UNPADDED, VISIBLE, CACHED, "attention/merge")
+
+    @classmethod
+    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+        """The output's, and those of the present keys and values unless they are a cache."""
+        expected = expected_sizes(desc, Heads.of(desc))
+        fields = ["output_tensor"]
+        fields += [] if counts_past(desc) else ["output_present_key_tensor", "output_present_value_tensor"]
+        return {field: expected[field][0] for field in fields if getattr(desc, field) is not None}
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        _check_heads(desc)
+        check_sources(desc)
+        if (desc.mask_tensor is None) != (desc.mask_type is MaskType.NONE):
+            expected = "NONE where mask_tensor is absent" if desc.mask_tensor is None else "the type of mask_tensor"
+            raise invalid(desc, "mask_type", f"must be {expected}, got {desc.mask_type.name}")
+        if counts_past(desc):
+            _check_cache(desc)
+        check_tensors(desc)
 
     @classmethod
     def lower(cls, desc: descs.MultiheadAttention1, target: Target) -> Plan:
@@ -281,16 +275,14 @@ def _in_units(source: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
     return source, output
 
 
-class MultiheadAttention(_Attention):
+class MultiheadAttention(Lowering):
     """MULTIHEAD_ATTENTION1 with as many heads of keys and values as of queries."""
 
     desc = descs.MultiheadAttention
+    newer = descs.MultiheadAttention1
 
     @classmethod
     def upgrade(cls, desc: descs.MultiheadAttention) -> descs.MultiheadAttention1:
-        """The same with two counts of heads."""
-        fields: dict[str, Any] = {field.name: getattr(desc, field.name) for field in dataclasses.fields(desc)}
+        fields = dict(desc.values)
         heads = fields.pop("head_count")
-        return descs.MultiheadAttention1(
-            **fields, past_sequence_lengths_tensor=None, query_head_count=heads, key_value_head_count=heads
-        )
+        return descs.MultiheadAttention1(**fields, query_head_count=heads, key_value_head_count=heads)

@@ -48,7 +48,6 @@ class BatchNormalization(Lowering):
 
     @classmethod
     def check(cls, desc: descs.BatchNormalization) -> None:
-        """Sizes of mean, variance, scale and bias."""
         check_broadcast(desc, "mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
 
     @classmethod
@@ -68,7 +67,6 @@ class BatchNormalization(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.BatchNormalization, target: Target) -> Plan:
-        """One map."""
         output = output_tensor(desc)
         names = ("mean", "variance", "scale", "bias")
         sources: dict[str, Source] = {"input": input_tensor(desc, "input_tensor")}
@@ -165,12 +163,10 @@ class BatchNormalizationTraining(Lowering):
 
     @classmethod
     def check(cls, desc: descs.BatchNormalizationTraining) -> None:
-        """Sizes of the scale, which the other statistics share."""
         check_broadcast(desc, "scale_tensor")
 
     @classmethod
     def lower(cls, desc: descs.BatchNormalizationTraining, target: Target) -> Plan:
-        """A reduction, then maps."""
         inputs = {name: f"{name}_tensor" for name in ("input", "scale", "bias", "fused_add")}
         outputs = {name: f"{name}_tensor" for name in ("output", "output_mean", "output_variance")}
         batch = _Batch.of(desc, inputs, outputs, target)
@@ -209,7 +205,6 @@ class _Gradient(Lowering):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Sizes of the mean, which the other statistics share."""
         check_broadcast(desc, "mean_tensor")
 
     @classmethod
@@ -228,7 +223,6 @@ class BatchNormalizationGrad(_Gradient):
 
     @classmethod
     def lower(cls, desc: descs.BatchNormalizationGrad, target: Target) -> Plan:
-        """Two sums, then maps."""
         batch = cls.batch(desc, target)
         values = constants(compute=FLOAT32, epsilon=float(desc.epsilon or 0))
         gradient, variance = batch.tensors["gradient"], batch.tensors["variance"]
@@ -260,7 +254,6 @@ class BatchNormalizationTrainingGrad(_Gradient):
 
     @classmethod
     def lower(cls, desc: descs.BatchNormalizationTrainingGrad, target: Target) -> Plan:
-        """The mean, two sums, then maps."""
         file, moved, *_ = cls.shaders
         batch = cls.batch(desc, target)
         epsilon = float(desc.epsilon)

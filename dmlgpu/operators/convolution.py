@@ -69,7 +69,6 @@ class _Forward(Lowering):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Steps, groups, channels, room for the window, the sizes of output and bias."""
         _check_steps(desc)
         cls.check_channels(desc)
         cls.check_room(desc)
@@ -197,7 +196,6 @@ class Convolution(_Forward):
 
     @classmethod
     def check_level(cls, desc: descs.Convolution, level: FeatureLevel) -> None:
-        """Attribute values of the activation that only later levels allow."""
         check_activation_level(desc, level)
 
     @classmethod
@@ -274,7 +272,6 @@ class _Integers(_Forward):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Also the sizes of scales and zero points."""
         super().check(desc)
         for field in cls.single:
             tensor = getattr(desc, field)
@@ -299,7 +296,6 @@ class ConvolutionInteger(_Integers):
 
     @classmethod
     def lower(cls, desc: descs.ConvolutionInteger, target: Target) -> Plan:
-        """The convolution alone."""
         output = _grouped_output(desc)
         body = apply(cls.shaders[0], INT32, output.sizes, portable=True, sum=Held.product(INT32, output.sizes))
         return _plan(desc, convolution_steps(cls.convolution(desc), body, output, target))

@@ -28,6 +28,7 @@ class ElementWise(Lowering):
         result: field of the output.
     """
 
+    folder = "elementwise"
     portable: ClassVar[bool] = False
     operands: ClassVar[dict[str, str]] = {"input": "input_tensor"}
     result: ClassVar[str] = "output_tensor"

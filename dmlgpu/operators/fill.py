@@ -20,11 +20,9 @@ class FillValueConstant(Lowering):
     """One number everywhere, as bits: on every adapter, in every type."""
 
     desc = descs.FillValueConstant
-    shaders = ("fill/fill_value_constant",)
 
     @classmethod
     def lower(cls, desc: descs.FillValueConstant, target: Target) -> Plan:
-        """One map."""
         output = as_bits(output_tensor(desc))
         values = constants(words=words_of(desc.value, desc.value_data_type))
         body = apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values)

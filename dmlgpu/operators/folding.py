@@ -85,7 +85,6 @@ class Unfold(Lowering):
 
     @classmethod
     def check(cls, desc: descs.Unfold) -> None:
-        """Attributes, and the sizes of the columns."""
         _check(desc, "input_tensor")
         expected = cls.output_sizes(desc)["output_tensor"]
         check_sizes(desc, "output_tensor", expected, "batch, channels * places of the window, positions")
@@ -107,7 +106,6 @@ class Fold(Lowering):
 
     @classmethod
     def check(cls, desc: descs.Fold) -> None:
-        """Attributes, and the sizes of the columns."""
         _check(desc, "output_tensor")
         (batch, channels, *spatial) = desc.output_tensor.sizes
         windows = _windows(desc, tuple(spatial))

@@ -23,7 +23,6 @@ class _LocalResponse(Lowering):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """A region of at least the element itself."""
         if desc.local_size < 1:
             raise invalid(desc, "local_size", f"must be at least 1, got {desc.local_size}")
 

@@ -31,7 +31,6 @@ class OneHot(Lowering):
 
     @classmethod
     def check(cls, desc: descs.OneHot) -> None:
-        """Axis, sizes, two values."""
         check_axis(desc, "indices_tensor")
         check_single_along_axis(desc, "indices_tensor", "output_tensor")
         if desc.values_tensor.element_count < 2:
@@ -94,13 +93,12 @@ class DiagonalMatrix1(Lowering):
 
     @classmethod
     def check(cls, desc: descs.DiagonalMatrix1) -> None:
-        """Sizes of input and output."""
-        if desc.input_tensor is not None:
-            check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
+        given = getattr(desc, "input_tensor", None)  # DIAGONAL_MATRIX has none
+        if given is not None:
+            check_sizes(desc, "output_tensor", given.sizes, "input_tensor.sizes")
 
     @classmethod
     def lower(cls, desc: descs.DiagonalMatrix1, target: Target) -> Plan:
-        """One map, on bits."""
         height, width = desc.output_tensor.sizes[-2:]
         begin, end = desc.diagonal_fill_begin, desc.diagonal_fill_end
         first, last = (min(max(bound, 1 - height), width) for bound in sorted((begin, end)))
@@ -139,10 +137,10 @@ class DiagonalMatrix(Lowering):
     """
 
     desc = descs.DiagonalMatrix
+    newer = descs.DiagonalMatrix1
 
     @classmethod
     def upgrade(cls, desc: descs.DiagonalMatrix) -> descs.DiagonalMatrix1:
-        """The same as a band one diagonal wide."""
         data_type = desc.output_tensor.data_type
         return descs.DiagonalMatrix1(
             input_tensor=None,

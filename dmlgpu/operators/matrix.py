@@ -75,7 +75,6 @@ class _MatrixProduct(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:
-        """Rows of A by columns of B."""
         return {"output_tensor": _Matrices.of(desc).output}
 
     @classmethod
@@ -114,7 +113,6 @@ class Gemm(_MatrixProduct):
 
     @classmethod
     def check(cls, desc: descs.Gemm) -> None:
-        """Sizes; the axes of a softmax."""
         super().check(desc)
         inner = desc.fused_activation
         if inner is not None and inner.operator in SOFTMAX:
@@ -125,7 +123,6 @@ class Gemm(_MatrixProduct):
 
     @classmethod
     def check_level(cls, desc: descs.Gemm, level: FeatureLevel) -> None:
-        """Attribute values of the activation that only later levels allow."""
         check_activation_level(desc, level)
 
     @classmethod
@@ -214,7 +211,6 @@ class _IntegerProduct(_MatrixProduct):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Sizes of the matrices, and of scales and zero points."""
         super().check(desc)
         output = _Matrices.of(desc).output
         for field, own in cls.parameters.items():
@@ -260,7 +256,6 @@ class MatrixMultiplyInteger(_IntegerProduct):
 
     @classmethod
     def lower(cls, desc: descs.MatrixMultiplyInteger, target: Target) -> Plan:
-        """The product alone."""
         product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
         output = output_tensor(desc)
         body = apply(cls.shaders[0], INT32, output.sizes, portable=True, product=Held.product(INT32, output.sizes))
@@ -285,7 +280,6 @@ class MatrixMultiplyIntegerToFloat(_IntegerProduct):
 
     @classmethod
     def lower(cls, desc: descs.MatrixMultiplyIntegerToFloat, target: Target) -> Plan:
-        """The product; scales and bias in its epilogue."""
         accumulator = INT32 if desc.a_tensor.data_type.bits == 8 else FLOAT32
         product = cls.product(desc, *cls.operands(desc, accumulator), cls.owned(desc))
         output = output_tensor(desc)

@@ -18,7 +18,6 @@ class Moving(Lowering):
 
     @classmethod
     def lower(cls, desc: Any, target: Target) -> Plan:
-        """One map per move, over views of input and output."""
         moves = cls.moves(desc)
         pieces = Counter(move.output for move in moves)
         inputs = [Tensor.of(Role.INPUT, number, slot.tensor, View.RAW) for number, slot in enumerate(desc.inputs)]

@@ -85,12 +85,10 @@ class MeanVarianceNormalization2(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The input's sizes."""
         return {"output_tensor": desc.input_tensor.sizes}
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Axes, and sizes of output, scale and bias."""
         check_axes(desc)
         check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
         check_broadcast(desc, "scale_tensor", "bias_tensor")
@@ -134,16 +132,7 @@ class MeanVarianceNormalization1(Lowering):
     second one."""
 
     desc = descs.MeanVarianceNormalization1
-
-    @classmethod
-    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The input's sizes."""
-        return {"output_tensor": desc.input_tensor.sizes}
-
-    @classmethod
-    def check(cls, desc: Any) -> None:
-        """Axes, and sizes of output, scale and bias."""
-        MeanVarianceNormalization2.check(desc)
+    newer = descs.MeanVarianceNormalization2
 
     @classmethod
     def check_level(cls, desc: descs.MeanVarianceNormalization1, level: FeatureLevel) -> None:
@@ -162,28 +151,19 @@ class MeanVarianceNormalization1(Lowering):
 
     @classmethod
     def upgrade(cls, desc: descs.MeanVarianceNormalization1) -> OperatorDesc:
-        """The same, with the mean in use."""
-        return descs.MeanVarianceNormalization2(
-            input_tensor=desc.input_tensor,
-            scale_tensor=desc.scale_tensor,
-            bias_tensor=desc.bias_tensor,
-            output_tensor=desc.output_tensor,
-            axes=desc.axes,
-            use_mean=True,
-            use_variance=desc.normalize_variance,
-            epsilon=desc.epsilon,
-            fused_activation=desc.fused_activation,
-        )
+        fields = dict(desc.values)
+        use_variance = fields.pop("normalize_variance")
+        return descs.MeanVarianceNormalization2(**fields, use_mean=True, use_variance=use_variance)
 
 
 class MeanVarianceNormalization(Lowering):
     """MEAN_VARIANCE_NORMALIZATION1 over height and width, and over channels too where they are crossed."""
 
     desc = descs.MeanVarianceNormalization
+    newer = descs.MeanVarianceNormalization1
 
     @classmethod
     def check(cls, desc: descs.MeanVarianceNormalization) -> None:
-        """Sizes of scale and bias."""
         check_broadcast(desc, "scale_tensor", "bias_tensor")
 
     @classmethod
@@ -193,17 +173,9 @@ class MeanVarianceNormalization(Lowering):
 
     @classmethod
     def upgrade(cls, desc: descs.MeanVarianceNormalization) -> OperatorDesc:
-        """The same with axes."""
-        return descs.MeanVarianceNormalization1(
-            input_tensor=desc.input_tensor,
-            scale_tensor=desc.scale_tensor,
-            bias_tensor=desc.bias_tensor,
-            output_tensor=desc.output_tensor,
-            axes=(1, 2, 3) if desc.cross_channel else (2, 3),
-            normalize_variance=desc.normalize_variance,
-            epsilon=desc.epsilon,
-            fused_activation=desc.fused_activation,
-        )
+        fields = dict(desc.values)
+        axes = (1, 2, 3) if fields.pop("cross_channel") else (2, 3)
+        return descs.MeanVarianceNormalization1(**fields, axes=axes)
 
 
 class LpNormalization(Lowering):
@@ -215,7 +187,6 @@ class LpNormalization(Lowering):
 
     @classmethod
     def check(cls, desc: descs.LpNormalization) -> None:
-        """The axis and P."""
         rank = desc.input_tensor.dimension_count
         if desc.axis >= rank:
             raise invalid(desc, "axis", f"must be below input_tensor's dimension count ({rank}), got {desc.axis}")
@@ -245,7 +216,6 @@ class ValueScale2d(Lowering):
 
     @classmethod
     def check(cls, desc: descs.ValueScale2d) -> None:
-        """One or three channels, and a bias for each."""
         channels = desc.input_tensor.sizes[1]
         if channels not in (1, 3):
             raise invalid(desc, "input_tensor.sizes[1]", f"must be 1 or 3, got {channels}")
@@ -258,7 +228,6 @@ class ValueScale2d(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.ValueScale2d, target: Target) -> Plan:
-        """One map."""
         file, of_channel, _ = cls.shaders
         output = output_tensor(desc)
         biases = tuple((f"channel{c}", number(bias, output.sizes)) for c, bias in enumerate(desc.bias))

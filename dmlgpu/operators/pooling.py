@@ -65,7 +65,6 @@ class _Pooling(Lowering):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Attributes, sizes, and windows that see something."""
         whole = getattr(desc, cls.whole)
         for field in ("strides", "window_size", "dilations", "start_padding", "end_padding"):
             _check_attribute(desc, field, whole.dimension_count - LEAD, cls.whole)
@@ -101,6 +100,16 @@ def _check_axis(desc: Any, whole: str, number: int, positions: int, reach: int) 
         padded = size + desc.start_padding[number] + desc.end_padding[number]
         reason = f"must reach no further than the padded input ({padded}), but it reaches over {reach}"
         raise invalid(desc, f"window_size[{number}]", reason)
+
+
+class _Undilated(Lowering):
+    """An older operator without dilations: they are 1."""
+
+    newer: ClassVar[type[OperatorDesc]]
+
+    @classmethod
+    def upgrade(cls, desc: Any) -> OperatorDesc:
+        return cls.newer(**desc.values, dilations=(1,) * len(desc.window_size))
 
 
 # ---- parts of plans
@@ -170,33 +179,23 @@ class AveragePooling1(_Pooling):
 
     @classmethod
     def lower(cls, desc: descs.AveragePooling1, target: Target) -> Plan:
-        """Sums of windows; a map divides them."""
         windows, output = cls.windows(desc), output_tensor(desc)
         sums = _reduced(SUM, taken(input_tensor(desc, "input_tensor"), windows), FLOAT32, len(windows), target)
         body = _average(desc, sums.result, windows, output.data_type)
         return Plan(desc.operator, (*sums.steps, Map("average", body, output)))
 
 
-class AveragePooling(_Pooling):
+class AveragePooling(_Undilated):
     """AVERAGE_POOLING1 without dilations."""
 
     desc = descs.AveragePooling
-
-    @classmethod
-    def upgrade(cls, desc: descs.AveragePooling) -> OperatorDesc:
-        """The same with dilations of 1."""
-        return descs.AveragePooling1(**_fields(desc), dilations=(1,) * len(desc.window_size))
-
-
-def _fields(desc: OperatorDesc) -> dict[str, Any]:
-    return {name: getattr(desc, name) for name in desc.field_names}
+    newer = descs.AveragePooling1
 
 
 class AveragePoolingGrad(_Pooling):
     """Each element of the output's gradient adds up its shares of the positions whose windows see it."""
 
     desc = descs.AveragePoolingGrad
-    shaders = ("pooling/average_pooling_grad",)
     whole = "output_gradient_tensor"
     pooled = "input_gradient_tensor"
 
@@ -238,9 +237,9 @@ class LpPooling1(_Pooling):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Also p."""
         super().check(desc)
-        _check_power(desc)
+        if desc.p < 1:
+            raise invalid(desc, "p", f"must be at least 1, got {desc.p}")
 
     @classmethod
     def lower(cls, desc: descs.LpPooling1, target: Target) -> Plan:
@@ -258,26 +257,11 @@ class LpPooling1(_Pooling):
         return Plan(desc.operator, (*sums.steps, Map("root", root, output)))
 
 
-def _check_power(desc: Any) -> None:
-    if desc.p < 1:
-        raise invalid(desc, "p", f"must be at least 1, got {desc.p}")
-
-
-class LpPooling(_Pooling):
+class LpPooling(_Undilated):
     """LP_POOLING1 without dilations."""
 
     desc = descs.LpPooling
-
-    @classmethod
-    def check(cls, desc: Any) -> None:
-        """Also p."""
-        super().check(desc)
-        _check_power(desc)
-
-    @classmethod
-    def upgrade(cls, desc: descs.LpPooling) -> OperatorDesc:
-        """The same with dilations of 1."""
-        return descs.LpPooling1(**_fields(desc), dilations=(1,) * len(desc.window_size))
+    newer = descs.LpPooling1
 
 
 # ---- maxima
@@ -319,7 +303,6 @@ class MaxPooling2(_Pooling):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Also the sizes of the indices."""
         super().check(desc)
         if getattr(desc, "output_indices_tensor", None) is not None:
             check_sizes(desc, "output_indices_tensor", desc.output_tensor.sizes, "output_tensor.sizes")
@@ -346,31 +329,18 @@ class MaxPooling2(_Pooling):
         return Map("indices", body, output)
 
 
-class MaxPooling1(_Pooling):
+class MaxPooling1(_Undilated):
     """MAX_POOLING2 without dilations."""
 
     desc = descs.MaxPooling1
-
-    @classmethod
-    def check(cls, desc: Any) -> None:
-        """As MAX_POOLING2."""
-        MaxPooling2.check(desc)
-
-    @classmethod
-    def upgrade(cls, desc: descs.MaxPooling1) -> OperatorDesc:
-        """The same with dilations of 1."""
-        return descs.MaxPooling2(**_fields(desc), dilations=(1,) * len(desc.window_size))
+    newer = descs.MaxPooling2
 
 
-class MaxPooling(_Pooling):
-    """MAX_POOLING2 without dilations and indices."""
+class MaxPooling(Lowering):
+    """MAX_POOLING1 without indices."""
 
     desc = descs.MaxPooling
-
-    @classmethod
-    def upgrade(cls, desc: descs.MaxPooling) -> OperatorDesc:
-        """The same without indices."""
-        return descs.MaxPooling1(**_fields(desc))
+    newer = descs.MaxPooling1
 
 
 class MaxPoolingGrad(_Pooling):
@@ -383,7 +353,6 @@ class MaxPoolingGrad(_Pooling):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Also the sizes of the output."""
         super().check(desc)
         check_sizes(desc, "output_gradient_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
 
@@ -413,12 +382,10 @@ class MaxUnpooling(Lowering):
 
     @classmethod
     def check(cls, desc: descs.MaxUnpooling) -> None:
-        """One index per element."""
         check_sizes(desc, "indices_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
 
     @classmethod
     def lower(cls, desc: descs.MaxUnpooling, target: Target) -> Plan:
-        """Zeros, then a scatter."""
         output = output_tensor(desc, view=View.RAW)
         updates = input_tensor(desc, "input_tensor", View.RAW)
         indices = input_tensor(desc, "indices_tensor", View.INDEX)
@@ -452,14 +419,12 @@ class QuantizedLinearAveragePooling(_Pooling):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Also the sizes of scales and zero points."""
         super().check(desc)
         for field in cls.parameters:
             check_per_channel(desc, field, desc.input_tensor.sizes[1])
 
     @classmethod
     def lower(cls, desc: descs.QuantizedLinearAveragePooling, target: Target) -> Plan:
-        """Sums of windows; a map quantises the averages."""
         windows, output = cls.windows(desc), output_tensor(desc)
         source = input_tensor(desc, "input_tensor")
         zero = _parameter(desc, "input_zero_point_tensor", source.sizes)

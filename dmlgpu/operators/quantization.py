@@ -57,11 +57,13 @@ def _linear(
 
 
 def _quantize(output: Tensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
+    """Return the map that quantises a tensor; without a zero point it is 0."""
     values = _quantizing(output.data_type)
     return _linear(QUANTIZE, output, output.data_type, values, input=source, scale=scale, zero_point=zero_point)
 
 
 def _dequantize(output: Tensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
+    """Return the map that dequantises a tensor; without a zero point it is 0."""
     values = _dequantizing(source.data_type)
     return _linear(DEQUANTIZE, output, source.data_type, values, input=source, scale=scale, zero_point=zero_point)
 
@@ -83,7 +85,6 @@ class _Linear(Lowering):
 
     @classmethod
     def lower(cls, desc: Any, target: Target) -> Plan:
-        """One map."""
         return Plan(desc.operator, (cls.step(*cls.tensors(desc)),))
 
 
@@ -99,7 +100,6 @@ class ElementWiseQuantizeLinear(_Linear):
 
     @classmethod
     def check(cls, desc: descs.ElementWiseQuantizeLinear) -> None:
-        """The scale has the input's type, or FLOAT32 for integers."""
         given, scale = desc.input_tensor.data_type, desc.scale_tensor.data_type
         expected = given if given.is_float else FLOAT32
         if scale is not expected:
@@ -127,12 +127,10 @@ class _InBlocks(_Linear):
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The output has the input's sizes."""
         return {"output_tensor": desc.input_tensor.sizes}
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """As many tensors as the type says; sizes that divide; the zero point's sizes."""
         kind, tensors = desc.quantization_type, desc.quantization_tensors
         if kind is QuantizationType.NONE:
             raise invalid(desc, "quantization_type", "must be SCALE or SCALE_ZERO_POINT, got NONE")
@@ -198,7 +196,6 @@ class Quantize(_InBlocks):
 
     @classmethod
     def check(cls, desc: descs.Quantize) -> None:
-        """Also the types of scale and zero point."""
         super().check(desc)
         cls.check_types(desc, "input_tensor", "output_tensor")
 
@@ -212,7 +209,6 @@ class Dequantize(_InBlocks):
 
     @classmethod
     def check(cls, desc: descs.Dequantize) -> None:
-        """Also the types of scale and zero point."""
         super().check(desc)
         cls.check_types(desc, "output_tensor", "input_tensor")
 
@@ -244,7 +240,6 @@ class ElementWiseQuantizedLinearAdd(Lowering):
 
     @classmethod
     def check(cls, desc: descs.ElementWiseQuantizedLinearAdd) -> None:
-        """Sizes: A, B and the output alike, one element in the rest."""
         for field in ("b_tensor", "output_tensor"):
             check_sizes(desc, field, desc.a_tensor.sizes, "a_tensor.sizes")
         _one_element(desc, *(f"{name}_tensor" for name in cls.scalars))
@@ -303,7 +298,6 @@ class DynamicQuantizeLinear(Lowering):
 
     @classmethod
     def check(cls, desc: descs.DynamicQuantizeLinear) -> None:
-        """Sizes of the outputs."""
         check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
         _one_element(desc, "output_scale_tensor", "output_zero_point_tensor")
 

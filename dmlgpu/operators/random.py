@@ -40,7 +40,6 @@ class RandomGenerator(Lowering):
 
     @classmethod
     def check(cls, desc: descs.RandomGenerator) -> None:
-        """The states hold six words along their last dimension."""
         state = (1,) * (desc.input_state_tensor.dimension_count - 1) + (STATE_WORDS,)
         check_sizes(desc, "input_state_tensor", state, "four words of counter, two of key")
         if desc.output_state_tensor is not None:

@@ -22,13 +22,11 @@ class _AlongAxes(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The input's sizes, 1 along the axes."""
         sizes = desc.input_tensor.sizes
         return {"output_tensor": tuple(1 if axis in desc.axes else size for axis, size in enumerate(sizes))}
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Axes and output sizes."""
         check_axes(desc)
         check_sizes(
             desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "input_tensor.sizes with 1 along axes"
@@ -59,7 +57,6 @@ class Argmin(_AlongAxes):
 
     @classmethod
     def lower(cls, desc: descs.Argmin, target: Target) -> Plan:
-        """The smallest element first."""
         return cls.plan(desc, _extremum(desc, "ascending"), target)
 
 
@@ -71,7 +68,6 @@ class Argmax(_AlongAxes):
 
     @classmethod
     def lower(cls, desc: descs.Argmax, target: Target) -> Plan:
-        """The largest element first."""
         return cls.plan(desc, _extremum(desc, "descending"), target)
 
 
@@ -140,7 +136,6 @@ class Reduce(_AlongAxes):
 
     @classmethod
     def lower(cls, desc: descs.Reduce, target: Target) -> Plan:
-        """One reduction."""
         data_type = desc.input_tensor.data_type
         if data_type.is_float:
             return cls.plan(desc, _of_floats(desc), target)

@@ -45,7 +45,6 @@ class RoiAlignGrad(Lowering):
 
     @classmethod
     def check(cls, desc: descs.RoiAlignGrad) -> None:
-        """Sampling, which tensors there are, and their sizes."""
         regions = check_sampling(desc)
         check_given(desc)
         whole = "input_tensor" if desc.output_gradient_tensor is None else "output_gradient_tensor"

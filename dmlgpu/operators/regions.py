@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType, ReduceFunction
@@ -78,7 +79,6 @@ class RoiPooling(Lowering):
 
     @classmethod
     def check(cls, desc: descs.RoiPooling) -> None:
-        """Sizes of regions and output, and numbers that shaders can compute with."""
         regions = desc.roi_tensor.sizes[2]
         check_sizes(desc, "roi_tensor", (1, 1, regions, 5), "1, 1, regions, 5 numbers of each")
         pooled = (desc.pooled_size.height, desc.pooled_size.width)
@@ -137,7 +137,6 @@ class RoiAlign1(Lowering):
 
     @classmethod
     def check(cls, desc: descs.RoiAlign1) -> None:
-        """Sampling, and the output's batches and channels."""
         regions = check_sampling(desc)
         expected = (regions, desc.input_tensor.sizes[1], *desc.output_tensor.sizes[2:])
         check_sizes(desc, "output_tensor", expected, "regions, channels, any height and width")
@@ -160,16 +159,9 @@ class RoiAlign(Lowering):
     """ROI_ALIGN1 with pixels at their centres and regions not aligned to corners."""
 
     desc = descs.RoiAlign
-
-    @classmethod
-    def check(cls, desc: Any) -> None:
-        """As ROI_ALIGN1."""
-        RoiAlign1.check(desc)
-
-    @classmethod
-    def upgrade(cls, desc: descs.RoiAlign) -> OperatorDesc:
-        """The same with offsets of 0.5 and -0.5."""
-        fields: dict[str, Any] = {name: getattr(desc, name) for name in desc.field_names}
-        return descs.RoiAlign1(
-            **fields, input_pixel_offset=0.5, output_pixel_offset=-0.5, align_regions_to_corners=False
-        )
+    newer = descs.RoiAlign1
+    filled: ClassVar[Mapping[str, Any]] = {
+        "input_pixel_offset": 0.5,
+        "output_pixel_offset": -0.5,
+        "align_regions_to_corners": False,
+    }

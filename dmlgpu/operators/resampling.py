@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -188,7 +188,6 @@ class Resample3(Lowering):
 
     @classmethod
     def check(cls, desc: descs.Resample3) -> None:
-        """Scales and offsets for every dimension."""
         _check_numbers(desc, "input_tensor")
 
     @classmethod
@@ -206,30 +205,17 @@ class Resample2(Lowering):
     """RESAMPLE3 without antialiasing."""
 
     desc = descs.Resample2
-
-    @classmethod
-    def check(cls, desc: descs.Resample2) -> None:
-        """As RESAMPLE3."""
-        _check_numbers(desc, "input_tensor")
-
-    @classmethod
-    def upgrade(cls, desc: descs.Resample2) -> descs.Resample3:
-        """The same, not antialiased."""
-        fields = {name: getattr(desc, name) for name in desc.field_names}
-        return descs.Resample3(**fields, antialiased=False)
+    newer = descs.Resample3
+    filled: ClassVar[Mapping[str, Any]] = {"antialiased": False}
 
 
 class _RoundedUp(Lowering):
-    """What rounds halves up."""
+    """RESAMPLE3 without antialiasing, with halves rounded up."""
 
-    @classmethod
-    def check(cls, desc: Any) -> None:
-        """As RESAMPLE3."""
-        _check_numbers(desc, "input_tensor")
+    newer = descs.Resample3
 
     @classmethod
     def upgrade(cls, desc: Any) -> descs.Resample3:
-        """The same with InputPixelOffsets lowered by 0.5 for nearest neighbour."""
         return descs.Resample3(
             input_tensor=desc.input_tensor, output_tensor=desc.output_tensor, antialiased=False, **_rounded_up(desc)
         )
@@ -260,13 +246,11 @@ class Upsample2d(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: descs.Upsample2d) -> Mapping[str, tuple[int, ...]]:
-        """Height and width multiplied."""
         *lead, height, width = desc.input_tensor.sizes
         return {"output_tensor": (*lead, height * desc.scale_size.height, width * desc.scale_size.width)}
 
     @classmethod
     def check(cls, desc: descs.Upsample2d) -> None:
-        """Scales, and the sizes of the output."""
         for name in ("width", "height"):
             if getattr(desc.scale_size, name) < 1:
                 raise invalid(desc, f"scale_size.{name}", f"must be at least 1, got {getattr(desc.scale_size, name)}")
@@ -275,7 +259,6 @@ class Upsample2d(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.Upsample2d, target: Target) -> Plan:
-        """One map."""
         rank = desc.input_tensor.dimension_count
         is_linear = desc.interpolation_mode is InterpolationMode.LINEAR
         center = CENTER if is_linear else 0.0
@@ -319,15 +302,10 @@ class ResampleGrad(Lowering):
     """The gradient of RESAMPLE1: for nearest neighbour halves are rounded up as there."""
 
     desc = descs.ResampleGrad
-
-    @classmethod
-    def check(cls, desc: descs.ResampleGrad) -> None:
-        """As RESAMPLE_GRAD1."""
-        _check_numbers(desc, "output_gradient_tensor")
+    newer = descs.ResampleGrad1
 
     @classmethod
     def upgrade(cls, desc: descs.ResampleGrad) -> descs.ResampleGrad1:
-        """The same with InputPixelOffsets lowered by 0.5 for nearest neighbour."""
         return descs.ResampleGrad1(
             input_gradient_tensor=desc.input_gradient_tensor,
             output_gradient_tensor=desc.output_gradient_tensor,

@@ -24,12 +24,10 @@ class _Cumulative(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The output has the input's sizes."""
         return {"output_tensor": desc.input_tensor.sizes}
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Axis and output sizes."""
         rank = desc.input_tensor.dimension_count
         if desc.axis >= rank:
             raise invalid(desc, "axis", f"must be below input_tensor's dimension count ({rank}), got {desc.axis}")
@@ -56,7 +54,6 @@ class CumulativeSummation(_Cumulative):
 
     @classmethod
     def lower(cls, desc: descs.CumulativeSummation, target: Target) -> Plan:
-        """A scan by addition."""
         data_type, exclusive = desc.input_tensor.data_type, desc.has_exclusive_sum
         if data_type.is_float:
             return cls.plan(desc, Scanning(cls.shaders[1], DataType.FLOAT32, 2, True, exclusive), target)
@@ -75,7 +72,6 @@ class CumulativeProduct(_Cumulative):
 
     @classmethod
     def lower(cls, desc: descs.CumulativeProduct, target: Target) -> Plan:
-        """A scan by multiplication."""
         data_type, exclusive = desc.input_tensor.data_type, desc.has_exclusive_product
         if data_type.is_float:
             return cls.plan(desc, Scanning(cls.shaders[1], DataType.FLOAT32, 4, True, exclusive), target)
@@ -104,7 +100,6 @@ class NonzeroCoordinates(Lowering):
 
     @classmethod
     def check(cls, desc: descs.NonzeroCoordinates) -> None:
-        """The sizes of both outputs."""
         sizes = cls.output_sizes(desc)
         check_sizes(desc, "output_count_tensor", sizes["output_count_tensor"], "one count")
         why = "leading 1s, input_tensor's elements, coordinates"

@@ -35,12 +35,10 @@ class ScatterElements(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: descs.ScatterElements) -> Mapping[str, tuple[int, ...]]:
-        """The output has the input's sizes."""
         return {"output_tensor": desc.input_tensor.sizes}
 
     @classmethod
     def check(cls, desc: descs.ScatterElements) -> None:
-        """Axis, and the sizes of all tensors."""
         check_axis(desc, "output_tensor")
         check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
         check_sizes_beside_axis(desc, "indices_tensor", "input_tensor")
@@ -73,12 +71,10 @@ class ScatterNd(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: descs.ScatterNd) -> Mapping[str, tuple[int, ...]]:
-        """The output has the input's sizes."""
         return {"output_tensor": desc.input_tensor.sizes}
 
     @classmethod
     def check(cls, desc: descs.ScatterNd) -> None:
-        """Dimension counts, tuple length, sizes of output and updates."""
         for name in ("input", "indices"):
             check_dimension_count(desc, name)
         check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")

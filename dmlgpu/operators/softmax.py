@@ -20,7 +20,6 @@ class _AlongAxes(Lowering):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Axes."""
         check_axes(desc)
 
 
@@ -104,7 +103,6 @@ class _OfRows(Lowering):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """At most two dimensions are left without leading ones of size 1."""
         sizes = desc.input_tensor.sizes
         if any(size > 1 for size in sizes[:-2]):
             raise invalid(
@@ -115,9 +113,7 @@ class _OfRows(Lowering):
 
     @classmethod
     def upgrade(cls, desc: Any) -> OperatorDesc:
-        """The same along the last axis."""
-        axes = (desc.input_tensor.dimension_count - 1,)
-        return cls.newer(input_tensor=desc.input_tensor, output_tensor=desc.output_tensor, axes=axes)
+        return cls.newer(**desc.values, axes=(desc.input_tensor.dimension_count - 1,))
 
 
 class ActivationSoftmax(_OfRows):

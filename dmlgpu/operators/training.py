@@ -30,7 +30,6 @@ class AdamOptimizer(Lowering):
 
     @classmethod
     def check(cls, desc: descs.AdamOptimizer) -> None:
-        """A scalar step; betas from 0 to 1."""
         ones = (1,) * desc.training_step_tensor.dimension_count
         check_sizes(desc, "training_step_tensor", ones, "a scalar")
         for field in ("beta1", "beta2"):
