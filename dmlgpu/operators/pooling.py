@@ -12,16 +12,30 @@ from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.reduce import Reduction, canonical_steps
-from dmlgpu.kernels.scatter import Scattering, scatter_steps
-from dmlgpu.kernels.windows import Sizes, Windows, covering, positions_of, sizes_of, taken, windows_over, within
+from dmlgpu.kernels.windows import covering, taken, within
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.parameters import DIFFERENCE, check_per_channel, difference, no_zero_point, per_channel
 from dmlgpu.operators.quantization import limits
-from dmlgpu.plan import Body, Element, Map, Plan, Source, Step, Tensor, View, apply, constants, element
+from dmlgpu.plan import (
+    Body,
+    Element,
+    Map,
+    Plan,
+    Reduce,
+    Reduction,
+    Scatter,
+    Source,
+    Step,
+    Tensor,
+    View,
+    apply,
+    constants,
+    element,
+)
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
+from dmlgpu.windows import Sizes, Windows, positions_of, sizes_of, windows_over
 
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
 LEAD = 2
@@ -128,11 +142,11 @@ class _Pooled:
     steps: tuple[Step, ...]
 
 
-def _reduced(reduction: Reduction, seen: Body, data_type: DataType, axes: int, target: Target) -> _Pooled:
+def _reduced(reduction: Reduction, seen: Body, data_type: DataType, axes: int) -> _Pooled:
     """What the window sees, reduced over its places."""
     sizes = seen.sizes[: len(seen.sizes) - axes]
     result = Tensor.temporary("reduced", data_type, sizes)
-    return _Pooled(result, canonical_steps(reduction, seen, _last(seen, axes), _with_places(result, axes), target))
+    return _Pooled(result, (Reduce("", reduction, seen, _last(seen, axes), _with_places(result, axes)),))
 
 
 def _last(seen: Body, axes: int) -> Sizes:
@@ -180,7 +194,7 @@ class AveragePooling1(_Pooling):
     @classmethod
     def lower(cls, desc: descs.AveragePooling1, target: Target) -> Plan:
         windows, output = cls.windows(desc), output_tensor(desc)
-        sums = _reduced(SUM, taken(input_tensor(desc, "input_tensor"), windows), FLOAT32, len(windows), target)
+        sums = _reduced(SUM, taken(input_tensor(desc, "input_tensor"), windows), FLOAT32, len(windows))
         body = _average(desc, sums.result, windows, output.data_type)
         return Plan(desc.operator, (*sums.steps, Map("average", body, output)))
 
@@ -207,14 +221,13 @@ class AveragePoolingGrad(_Pooling):
         values = constants(**_divisor(desc, windows, "gradient"))
         inputs = (("gradient", gradient),)
         shares = Element(cls.shaders[0], FLOAT32, shape.sizes, inputs, values, portable=True, follows=shape.follows)
-        return _gathered(desc, shares, len(windows), "output_gradient_tensor", target)
+        return _gathered(desc, shares, len(windows), "output_gradient_tensor")
 
 
-def _gathered(desc: OperatorDesc, shares: Body, axes: int, field: str, target: Target) -> Plan:
+def _gathered(desc: OperatorDesc, shares: Body, axes: int, field: str) -> Plan:
     """The plan that adds up the shares of every element."""
     output = _with_places(output_tensor(desc, field), axes)
-    steps = canonical_steps(SUM, shares, _last(shares, axes), output, target)
-    return Plan(desc.operator, steps)
+    return Plan(desc.operator, (Reduce("", SUM, shares, _last(shares, axes), output),))
 
 
 # ---- norms
@@ -248,11 +261,10 @@ class LpPooling1(_Pooling):
         seen, axes = taken(input_tensor(desc, "input_tensor"), windows), len(windows)
         if desc.p in cls.norms:
             given = _with_places(output, axes)
-            steps = canonical_steps(cls.norms[desc.p], seen, _last(seen, axes), given, target)
-            return Plan(desc.operator, steps)
+            return Plan(desc.operator, (Reduce("", cls.norms[desc.p], seen, _last(seen, axes), given),))
         values = constants(p=desc.p)
         powers = apply(cls.shaders[0], FLOAT32, seen.sizes, portable=True, values=values, input=seen)
-        sums = _reduced(SUM, powers, FLOAT32, axes, target)
+        sums = _reduced(SUM, powers, FLOAT32, axes)
         root = apply(cls.shaders[1], output.data_type, output.sizes, portable=True, values=values, input=sums.result)
         return Plan(desc.operator, (*sums.steps, Map("root", root, output)))
 
@@ -267,7 +279,7 @@ class LpPooling(_Undilated):
 # ---- maxima
 
 
-def _chosen(source: Tensor, windows: Windows, target: Target) -> _Pooled:
+def _chosen(source: Tensor, windows: Windows) -> _Pooled:
     """The place of the window that each position chooses: of the largest element, the first of equal ones.
 
     The reduction compares ranks, in which padding comes after all numbers.
@@ -284,7 +296,7 @@ def _chosen(source: Tensor, windows: Windows, target: Target) -> _Pooled:
     values = constants(order="ascending", decreasing=False)
     file, lanes = ("reduction/argmin_wide", 4) if wide else ("reduction/argmin", 2)
     reduction = Reduction(file, UINT32, lanes, portable=True, constants=values, ordered=True)
-    return _reduced(reduction, rank, UINT32, len(windows), target)
+    return _reduced(reduction, rank, UINT32, len(windows))
 
 
 def _choosing(windows: Windows) -> dict[str, Any]:
@@ -311,7 +323,7 @@ class MaxPooling2(_Pooling):
     def lower(cls, desc: descs.MaxPooling2, target: Target) -> Plan:
         """Places first; a map takes the elements there, another numbers them."""
         windows, output = cls.windows(desc), output_tensor(desc)
-        chosen = _chosen(input_tensor(desc, "input_tensor"), windows, target)
+        chosen = _chosen(input_tensor(desc, "input_tensor"), windows)
         inputs = {"input": input_tensor(desc, "input_tensor", View.RAW), "places": _indices(chosen.result)}
         values = constants(**_choosing(windows))
         body = element(cls.shaders[0], output.data_type, output.sizes, portable=False, values=values, **inputs)
@@ -360,14 +372,14 @@ class MaxPoolingGrad(_Pooling):
     def lower(cls, desc: descs.MaxPoolingGrad, target: Target) -> Plan:
         """Places first; then a reduction over the positions that may cover an element."""
         windows, gradient = cls.windows(desc), input_tensor(desc, "input_gradient_tensor")
-        chosen = _chosen(input_tensor(desc, "input_tensor"), windows, target)
+        chosen = _chosen(input_tensor(desc, "input_tensor"), windows)
         shape, axes = covering(gradient, windows), len(windows)
         inputs = {"gradient": gradient, "places": _indices(chosen.result)}
         values = constants(**_choosing(windows))
         shares = element(cls.shaders[0], FLOAT32, shape.sizes, portable=True, values=values, **inputs)
         output = _with_places(output_tensor(desc, "output_gradient_tensor"), axes)
-        steps = canonical_steps(SUM, shares, _last(shares, axes), output, target)
-        return Plan(desc.operator, (*chosen.steps, *steps))
+        total = Reduce("", SUM, shares, _last(shares, axes), output)
+        return Plan(desc.operator, (*chosen.steps, total))
 
 
 class MaxUnpooling(Lowering):
@@ -390,10 +402,10 @@ class MaxUnpooling(Lowering):
         updates = input_tensor(desc, "input_tensor", View.RAW)
         indices = input_tensor(desc, "indices_tensor", View.INDEX)
         values = constants(count=math.prod(output.sizes), steps=packed_strides(output.sizes))
-        scattering = Scattering(cls.shaders[0], updates, indices, output, values, (None,) * updates.rank)
+        nowhere = (None,) * updates.rank
+        scatter = Scatter("scatter", cls.shaders[0], updates, (("indices", indices),), output, values, nowhere)
         clear = Map("clear", Element("layout/zero", output.data_type, output.sizes), output_tensor(desc))
-        steps = scatter_steps(scattering, target)
-        return Plan(desc.operator, (clear, *steps))
+        return Plan(desc.operator, (clear, scatter))
 
 
 # ---- quantised averages
@@ -430,7 +442,7 @@ class QuantizedLinearAveragePooling(_Pooling):
         zero = _parameter(desc, "input_zero_point_tensor", source.sizes)
         differences = difference(source, zero, INT32)
         reduction = Reduction("reduction/reduce_sum", INT32, 1, portable=False)
-        sums = _reduced(reduction, taken(differences, windows), INT32, len(windows), target)
+        sums = _reduced(reduction, taken(differences, windows), INT32, len(windows))
         average = _average(desc, sums.result, windows, FLOAT32)
         low, high = limits(output.data_type)
         body = apply(

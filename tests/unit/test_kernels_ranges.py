@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dmlgpu import compiler, descs
 from dmlgpu.enums import DataType, TensorFlags
 from dmlgpu.errors import NotSupported
-from dmlgpu.kernels.ranges import near, near_copy
+from dmlgpu.schedule.ranges import near, near_copy
 from dmlgpu.kernels.sources import identity
 from dmlgpu.plan import Binding, Role, Tensor, View, apply
 from dmlgpu.target import Target

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.sort import (
+from dmlgpu.schedule.sort import (
     MOST_IN_GROUP,
     SortSchedule,
     choose_group,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.walk import Digit, choose_walk
+from dmlgpu.schedule.walk import Digit, choose_walk
 from dmlgpu.plan import Binding, Role, Tensor
 from dmlgpu.tensor import has_overlap, packed_strides, span
 

@@ -5,7 +5,7 @@ import pytest
 from dmlgpu import descs, operators
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidDescription
-from dmlgpu.kernels.windows import Axis, windows_over
+from dmlgpu.windows import Axis, windows_over
 from dmlgpu.plan import Map, Reduce
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc

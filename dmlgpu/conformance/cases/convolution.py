@@ -32,9 +32,9 @@ from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, SizesLi
 from dmlgpu.conformance.tolerance import EXACT, Accumulated, Bound, Transformed, ulp
 from dmlgpu.conformance.transformed import transformed_magnitude
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel
-from dmlgpu.kernels.windows import positions_of, windows_over
-from dmlgpu.kernels.winograd import TRANSFORMS
+from dmlgpu.schedule.winograd import TRANSFORMS
 from dmlgpu.tensor import TensorDesc
+from dmlgpu.windows import positions_of, windows_over
 
 BACKWARD = "backward"
 GROUPED = "grouped"

@@ -13,8 +13,8 @@ from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, SizesLi
 from dmlgpu.conformance.tolerance import EXACT, Accumulated, Bound
 from dmlgpu.conformance.values import any_bits, numbers
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.windows import Windows, positions_of, sizes_of, windows_over
 from dmlgpu.tensor import TensorDesc
+from dmlgpu.windows import Windows, positions_of, sizes_of, windows_over
 
 DILATED = "dilated"
 PADDED = "padding"  # much padding; whole windows may lie in it

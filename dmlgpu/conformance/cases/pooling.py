@@ -15,8 +15,8 @@ from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, SizesLi
 from dmlgpu.conformance.tolerance import EXACT, Accumulated, Bound, Ulp
 from dmlgpu.conformance.values import any_bits, few, mixed, numbers
 from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.kernels.windows import Windows, positions_of, windows_over
 from dmlgpu.tensor import TensorDesc
+from dmlgpu.windows import Windows, positions_of, windows_over
 
 WHOLE = "whole"  # the window covers all of the input (global pooling)
 DILATED = "dilated"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dmlgpu.plan import Tensor
+from dmlgpu.tensor import WORD_BITS
 
-WORD_BITS = 32
 SPARSE = 4
 """A span this many times the units makes walking by words dearer than storing each unit with compare-exchange."""
 
@@ -54,7 +54,8 @@ def choose_walk(output: Tensor, keeps_neighbours: bool = False) -> Walk:
 
     Args:
         output: what is walked over.
-        keeps_neighbours: whether what lies between and beside its units belongs to others, who write it at another time.
+        keeps_neighbours: whether what lies between and beside its units belongs to others, who write it at another
+            time.
     """
     if output.unit_bits >= WORD_BITS:
         return _dense(output)

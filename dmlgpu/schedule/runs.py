@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dmlgpu.kernels.sources import is_elementwise, leaves, rewrite
-from dmlgpu.plan import Apply, Body, Element, Source, Tensor, View
+from dmlgpu.plan import Apply, Body, Element, Source, Tensor, View, row_sizes
+from dmlgpu.schedule.launch import loop_launch
+from dmlgpu.schedule.steps import ScheduledRuns
+from dmlgpu.schedule.walk import choose_walk
 from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import WORD_BITS
 
 SHORTEST_RUN = 16
 """Units of a run below which reading once gains nothing."""
@@ -20,8 +24,6 @@ RUNS_IN_FLIGHT = 1024
 
 LONGEST_STEP = 1024
 """Bytes from one unit of a run to the next above which memory is walked badly: 4 KiB made ADD half as fast."""
-
-WORD_BITS = 32
 
 
 def fixed_leaves(body: Body, axes: Sequence[int]) -> list[tuple[str, Tensor]]:
@@ -34,17 +36,8 @@ def _is_fixed(tensor: Tensor, axis: int) -> bool:
     return tensor.strides[axis] == 0 or tensor.sizes[axis] == 1
 
 
-@dataclass(frozen=True)
-class Runs:
-    """A map whose invocations each compute a run along the dimension ``axis``."""
-
-    body: Body
-    output: Tensor
-    axis: int
-
-
-def find_runs(body: Body, output: Tensor, target: Target) -> Runs | None:
-    """The map along the runs that save most reading, of a tree already packed; None where none pays."""
+def find_runs(label: str, body: Body, output: Tensor, target: Target) -> ScheduledRuns | None:
+    """Return the map along the runs that save most reading, of a tree already packed; None where none pays."""
     if target.profile is not Profile.CPU or output.unit_bits < WORD_BITS or not _is_computed(body):
         return None
     candidates = [axis for axis in range(output.rank) if output.sizes[axis] >= SHORTEST_RUN]
@@ -52,7 +45,12 @@ def find_runs(body: Body, output: Tensor, target: Target) -> Runs | None:
     best = max(candidates, key=lambda axis: (saved[axis], -output.strides[axis]), default=None)
     if best is None or not _pays(saved[best], len(set(leaves(body))), output.strides[best] * output.unit_bits // 8):
         return None
-    return _cut(Runs(body, output, best), target)
+    parts = _parts(output, best, target)
+    if parts is None:
+        return None
+    body, output, axis = (body, output, best) if parts == 1 else _split(body, output, best, parts)
+    walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, (axis,))))
+    return ScheduledRuns(label, loop_launch(walk.count, target), output, body, walk, axis)
 
 
 def _pays(saved: int, count: int, step: int) -> bool:
@@ -66,23 +64,22 @@ def _is_computed(body: Body) -> bool:
     return plain and isinstance(body, Apply) and is_elementwise(body)
 
 
-def _cut(runs: Runs, target: Target) -> Runs | None:
-    """The runs cut into equal parts, as few as give every lane of the adapter some and keep loops below its limit."""
-    units = runs.output.sizes[runs.axis]
-    count = math.prod(runs.output.sizes) // units
+def _parts(output: Tensor, axis: int, target: Target) -> int | None:
+    """Return into how many equal parts runs are cut, as few as give every lane of the adapter some and keep loops below
+    its limit; None where that can't be."""
+    units = output.sizes[axis]
+    count = math.prod(output.sizes) // units
     longest = units if target.loop_limit is None else min(units, target.loop_limit)
     wanted = max(1, -(-RUNS_IN_FLIGHT // count), -(-units // longest))
     parts = [n for n in range(1, units // SHORTEST_RUN + 1) if units % n == 0]
     enough = [n for n in parts if n >= wanted]
     chosen = enough[0] if enough else parts[-1]
-    if units // chosen > longest:
-        return None
-    return runs if chosen == 1 else _split(runs, chosen)
+    return None if units // chosen > longest else chosen
 
 
-def _split(runs: Runs, parts: int) -> Runs:
-    """The same with the run's dimension as two: the number of a part, the place in it."""
-    axis, length = runs.axis, runs.output.sizes[runs.axis] // parts
+def _split(body: Body, output: Tensor, axis: int, parts: int) -> tuple[Body, Tensor, int]:
+    """Return the same with the run's dimension as two, the number of a part and the place in it; and the latter."""
+    length = output.sizes[axis] // parts
 
     def split_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
         return (*sizes[:axis], parts, length, *sizes[axis + 1 :])
@@ -100,4 +97,4 @@ def _split(runs: Runs, parts: int) -> Runs:
             return replace(source, sizes=sizes, follows=(tuple(range(len(sizes))),))
         return replace(source, sizes=sizes)
 
-    return Runs(rewrite(runs.body, split), split_tensor(runs.output), axis + 1)
+    return rewrite(body, split), split_tensor(output), axis + 1

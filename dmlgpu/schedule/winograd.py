@@ -26,21 +26,20 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.convolution import Convolution
-from dmlgpu.kernels.gemm import Product, Space, contract_steps
-from dmlgpu.kernels.patches import Patch, packed_patch
-from dmlgpu.kernels.tiles import Tiles, tiles, unchanged
-from dmlgpu.kernels.windows import Axis
-from dmlgpu.plan import Body, Steps, Tensor, constants, element
+from dmlgpu.kernels.packing import UNIT
+from dmlgpu.plan import Body, Contract, Convolution, Product, Sizes, Space, Tensor, constants, element
+from dmlgpu.schedule.patches import Patch, packed_patch
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import Steps
+from dmlgpu.schedule.tiles import tiles, unchanged
 from dmlgpu.target import Target
+from dmlgpu.windows import Axis
 
 FILTERS, PATCHES, RESULTS = (f"convolution/winograd_{what}" for what in ("filters", "patches", "results"))
 
 WINDOW = 3
-UNIT = 4
 FLOAT32 = DataType.FLOAT32
 
-Sizes = tuple[int, ...]
 Matrix = tuple[tuple[Fraction, ...], ...]
 
 
@@ -192,23 +191,25 @@ def winograd_steps(convolution: Convolution, epilogue: Body, output: Tensor, tar
     filters = (Tensor.persistent if convolution.filter_owned else Tensor.temporary)("filters", FLOAT32, sides.filters)
     patches = Tensor.temporary("patches", FLOAT32, sides.patches)
     results = Tensor.temporary("results", FLOAT32, sides.results)
-    prepared = (_filters(convolution, sides, filters),)
+    prepared = _filters(convolution, sides, filters, target=target)
     return (
-        (Steps((), prepared) if convolution.filter_owned else Steps(prepared))
-        + Steps((_patches(convolution, sides, patches),))
-        + _product(sides, (filters, patches), results, target)
-        + Steps((_results(sides, results, epilogue, output),))
+        (prepared.as_initialization if convolution.filter_owned else prepared)
+        + _patches(convolution, sides, patches, target=target)
+        + schedule_step(_product(sides, filters, patches, results), target)
+        + _results(sides, results, epilogue, output, target)
     )
 
 
-def _filters(convolution: Convolution, sides: _Sides, filters: Tensor) -> Tiles:
+def _filters(convolution: Convolution, sides: _Sides, filters: Tensor, target: Target) -> Steps:
     rows = tuple(map(terms, TRANSFORMS[sides.tile].filter))
     values = constants(rows=rows, outputs=sides.outputs)
     body = element(FILTERS, FLOAT32, filters.sizes, portable=True, values=values, taps=convolution.filter)
-    return tiles("winograd filters", body, (sides.patch**2, 1, 1, 1), unchanged(FLOAT32, filters.sizes), filters)
+    return tiles(
+        "winograd filters", body, (sides.patch**2, 1, 1, 1), unchanged(FLOAT32, filters.sizes), filters, target=target
+    )
 
 
-def _patches(convolution: Convolution, sides: _Sides, patches: Tensor) -> Tiles:
+def _patches(convolution: Convolution, sides: _Sides, patches: Tensor, target: Target) -> Steps:
     vertical, horizontal = convolution.windows
     source, across = packed_patch(convolution.input, horizontal, sides.tile)
     values = constants(
@@ -219,26 +220,24 @@ def _patches(convolution: Convolution, sides: _Sides, patches: Tensor) -> Tiles:
         count=sides.batch * sides.down * sides.across,
     )
     body = element(PATCHES, FLOAT32, patches.sizes, portable=True, values=values, input=source)
-    return tiles("winograd patches", body, (sides.patch**2, 1, 1, 1), unchanged(FLOAT32, patches.sizes), patches)
+    return tiles(
+        "winograd patches", body, (sides.patch**2, 1, 1, 1), unchanged(FLOAT32, patches.sizes), patches, target=target
+    )
 
 
-def _product(sides: _Sides, operands: tuple[Tensor, Tensor], results: Tensor, target: Target) -> Steps:
-    filters, patches = operands
+def _product(sides: _Sides, filters: Tensor, patches: Tensor, results: Tensor) -> Contract:
     space = Space(sides.results[:2], (sides.rows,), (sides.columns,), (sides.channels,))
     first, group, channel, output = filters.strides
-    a = replace(
-        filters,
-        sizes=(*sides.results[:2], sides.rows, sides.channels),
-        strides=(first, group, output, channel),
-    )
-    return contract_steps(Product(space, a, patches, FLOAT32), unchanged(FLOAT32, results.sizes), results, target)
+    sizes = (*sides.results[:2], sides.rows, sides.channels)
+    a = replace(filters, sizes=sizes, strides=(first, group, output, channel))
+    return Contract("", Product(space, a, patches, FLOAT32), unchanged(FLOAT32, results.sizes), results)
 
 
-def _results(sides: _Sides, results: Tensor, epilogue: Body, output: Tensor) -> Tiles:
+def _results(sides: _Sides, results: Tensor, epilogue: Body, output: Tensor, target: Target) -> Steps:
     values = constants(
         rows=tuple(map(terms, TRANSFORMS[sides.tile].output)),
         tile=sides.tile,
         tiles=(sides.down, sides.across),
     )
     body = element(RESULTS, FLOAT32, output.sizes, portable=True, values=values, sums=results)
-    return tiles("winograd results", body, (1, 1, 1, sides.tile, sides.tile), epilogue, output)
+    return tiles("winograd results", body, (1, 1, 1, sides.tile, sides.tile), epilogue, output, target=target)

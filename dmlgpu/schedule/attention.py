@@ -1,9 +1,4 @@
-"""Attention: planning an ``Attend`` step, which streams over the keys and never holds a row of scores.
-
-What is computed is an ``Attention``: for each head that keys and values share, groups of query rows,
-
-    score[row, key] = score(query[row] . key[key])
-    output[row] = sum over keys of e^(score[row, key] - top[row]) * value[key] / sum over keys of e^(score - top[row])
+"""Attention that streams over the keys and never holds a row of scores.
 
 A workgroup takes a tile of rows and goes through the keys block by block. Its invocations share the scores of a block,
 agree on the largest one of each row so far, leave the weights in workgroup memory, and then share the columns of the
@@ -18,14 +13,16 @@ of weights; a map merges them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.gemm import CONVERT, Form, Operand, pack_output
-from dmlgpu.kernels.gemm_schedules import UNIT
-from dmlgpu.kernels.packing import pack_source, pack_tensor, packs_source
-from dmlgpu.kernels.sources import identity
-from dmlgpu.plan import Body, Held, Map, Source, Step, Tensor, View, apply, constants, element
+from dmlgpu.kernels.packing import UNIT, pack_source, pack_tensor, packs_source
+from dmlgpu.kernels.sources import CONVERT, identity
+from dmlgpu.plan import Attend, Body, Held, Map, Source, Tensor, View, apply, constants, element
+from dmlgpu.schedule.gemm import pack_output
+from dmlgpu.schedule.launch import Launch, fold
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import AttentionTile, Form, Operand, ScheduledAttend, Steps
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 
@@ -33,116 +30,9 @@ FLOAT32 = DataType.FLOAT32
 MERGE = "attention/merge"
 
 
-@dataclass(frozen=True)
-class Attention:
-    """What is computed (see the module).
-
-    Attributes:
-        query: {batch, shared heads, heads that share one, rows, head size}.
-        key, value: {batch, shared heads, keys, head size} and {batch, shared heads, keys, value head size}.
-        score: an element-wise tree over {batch, shared heads, heads that share one, rows, keys} with a leaf ``Held``,
-            which stands for the product of a query and a key.
-        visible: how many keys, from the first on, a row sees, over the query's sizes but the last and ascending along
-            the rows; None: all.
-        output: {batch, shared heads, heads that share one, rows, value head size}.
-    """
-
-    query: Source
-    key: Source
-    value: Source
-    score: Body
-    visible: Body | None
-    output: Tensor
-
-    @property
-    def rows(self) -> int:
-        """Query rows of one shared head."""
-        return self.output.sizes[2] * self.output.sizes[3]
-
-    @property
-    def keys(self) -> int:
-        """Keys of one shared head."""
-        return self.key.sizes[2]
-
-    @property
-    def batches(self) -> int:
-        """Shared heads in all."""
-        return self.output.sizes[0] * self.output.sizes[1]
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether scores depend on nothing but the product."""
-        return self.visible is None and len(self.score.inputs) == 1 and isinstance(self.score.inputs[0][1], Held)
-
-
-@dataclass(frozen=True)
-class Tile:
-    """What a workgroup computes.
-
-    Attributes:
-        rows, key_units: scores of one invocation in a block, the keys in units of four.
-        units: units of four columns of the output, of one invocation.
-        across, down: invocations of a workgroup along keys (and columns), and along rows.
-    """
-
-    rows: int
-    key_units: int
-    units: int
-    across: int
-    down: int
-
-    @property
-    def workgroup(self) -> int:
-        """Invocations of a workgroup."""
-        return self.across * self.down
-
-    @property
-    def block(self) -> int:
-        """Keys of a block."""
-        return self.across * self.key_units * UNIT
-
-    def groups(self, rows: int, units: int) -> tuple[int, int]:
-        """Workgroups along the rows and along the columns of one shared head."""
-        return -(-rows // (self.down * self.rows)), -(-units // (self.across * self.units))
-
-
-@dataclass(frozen=True)
-class Attend(Step):
-    """Attention under a tile, and what is made of each row.
-
-    Attributes:
-        query, key: operands whose own dimensions are rows and keys.
-        value: in units of four along the last dimension.
-        score, visible: as in ``Attention``.
-        epilogue, output: packed in units of four along the last dimension, or not at all. With parts the output has one
-            more dimension, the first, and one more unit at the end of each row: its top and its mass.
-        units: of a row of the values.
-        parts: into how many the keys are split.
-        share: keys of each part, in whole blocks.
-    """
-
-    query: Operand
-    key: Operand
-    value: Source
-    score: Body
-    visible: Body | None
-    epilogue: Body
-    output: Tensor
-    is_plain: bool
-    tile: Tile
-    units: int
-    parts: int
-    share: int
-
-
-def attention_steps(attention: Attention, target: Target) -> tuple[Step, ...]:
-    """The steps that compute attention.
-
-    Args:
-        attention: what is computed.
-        target: the adapter.
-    """
-    return _Planner(attention, target).steps()
+@schedule_step.register
+def _attend(step: Attend, target: Target) -> Steps:
+    return _Planner(step, target).steps()
 
 
 # ---- tiles and parts
@@ -157,28 +47,28 @@ FEWEST_BLOCKS = 4
 """Blocks that make a part worth a workgroup."""
 
 
-def choose_tile(attention: Attention, target: Target) -> Tile:
+def choose_tile(attention: Attend, target: Target) -> AttentionTile:
     """The tile that suits an adapter and the sizes."""
     units = -(-attention.output.sizes[-1] // UNIT)
     return (_tile_on_cpu if target.profile is Profile.CPU else _tile_on_gpu)(attention, units)
 
 
-def _tile_on_cpu(attention: Attention, units: int) -> Tile:
+def _tile_on_cpu(attention: Attend, units: int) -> AttentionTile:
     """Much work for each of eight invocations, which run in step."""
     if attention.batches * attention.rows * attention.keys * 8 * units <= LITTLE_WORK:
-        return Tile(min(2, attention.rows), 1, min(-(-units // 8), 2), 8, 1)
+        return AttentionTile(min(2, attention.rows), 1, min(-(-units // 8), 2), 8, 1)
     rows = min(16, _power_of_two(attention.rows))
     across = 4 if attention.rows > rows else 8
     key_units = min(4, _power_of_two(-(-attention.keys // (UNIT * across))))
-    return Tile(rows, key_units, min(-(-units // across), 4), across, 8 // across)
+    return AttentionTile(rows, key_units, min(-(-units // across), 4), across, 8 // across)
 
 
-def _tile_on_gpu(attention: Attention, units: int) -> Tile:
+def _tile_on_gpu(attention: Attend, units: int) -> AttentionTile:
     """Few rows and keys for each of many invocations."""
     rows = min(4, _power_of_two(attention.rows))
     down = min(8, _power_of_two(-(-attention.rows // rows)))
     across = 16 if down > 1 else 64
-    return Tile(rows, 1, min(-(-units // across), 4), across, down)
+    return AttentionTile(rows, 1, min(-(-units // across), 4), across, down)
 
 
 def _power_of_two(number: int) -> int:
@@ -186,7 +76,7 @@ def _power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def _share(attention: Attention, tile: Tile, target: Target) -> int:
+def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
     """Keys of each part: as many as the loop limit allows, and few enough to keep the adapter busy."""
     units = -(-attention.output.sizes[-1] // UNIT)
     head = attention.query.sizes[-1]
@@ -208,35 +98,33 @@ LEAST_REUSE = 4
 
 
 class _Planner:
-    """The steps of one attention."""
+    """The kernels of one attention."""
 
-    def __init__(self, attention: Attention, target: Target):
+    def __init__(self, attention: Attend, target: Target):
         self.attention, self.target = attention, target
         self.tile = choose_tile(attention, target)
-        self.before: list[Step] = []
+        self.before = Steps()
 
-    def steps(self) -> tuple[Step, ...]:
-        """All steps."""
-        attention, tile = self.attention, self.tile
-        share = _share(attention, tile, self.target)
+    def steps(self) -> Steps:
+        """Return all kernels."""
+        attention, output = self.attention, self.attention.output
+        share = _share(attention, self.tile, self.target)
         parts = -(-attention.keys // share)
         if parts == 1:
-            last = [self._attend(self._epilogue(attention.output), attention.output, parts, share)]
-        else:
-            units = -(-attention.output.sizes[-1] // UNIT)
-            sizes = (*attention.output.sizes[:-1], UNIT * (units + 1))
-            partials = Tensor.temporary("parts", FLOAT32, (parts, *sizes))
-            each = replace(partials, sizes=sizes, strides=partials.strides[1:])
-            merged = Map("merge of parts", _merged(partials, attention.output), attention.output)
-            last = [self._attend(self._epilogue(each), partials, parts, share), merged]
-        return (*self.before, *last)
+            return self._kernels(self._epilogue(output), output, parts, share)
+        units = -(-output.sizes[-1] // UNIT)
+        sizes = (*output.sizes[:-1], UNIT * (units + 1))
+        partials = Tensor.temporary("parts", FLOAT32, (parts, *sizes))
+        each = replace(partials, sizes=sizes, strides=partials.strides[1:])
+        merge = Map("merge of parts", _merged(partials, output), output)
+        return self._kernels(self._epilogue(each), partials, parts, share) + schedule_step(merge, self.target)
 
     def _epilogue(self, output: Tensor) -> Body:
-        """A row's columns as they are stored."""
+        """Return what stores a row's columns."""
         held = Held.product(FLOAT32, output.sizes)
         return apply(CONVERT, output.data_type, output.sizes, portable=True, input=held)
 
-    def _attend(self, epilogue: Body, output: Tensor, parts: int, share: int) -> Step:
+    def _kernels(self, epilogue: Body, output: Tensor, parts: int, share: int) -> Steps:
         attention, tile = self.attention, self.tile
         row_tiles, column_tiles = tile.groups(attention.rows, -(-attention.output.sizes[-1] // UNIT))
         blocks = -(-attention.keys // tile.block)
@@ -244,21 +132,26 @@ class _Planner:
         key = self._operand(attention.key, "keys", True, row_tiles * column_tiles)
         value = self._value(row_tiles)
         epilogue, output = pack_output(epilogue, output)
-        return Attend(
+        units = value.sizes[-1]
+        down, across = tile.groups(attention.rows, units)
+        total = across * down * attention.batches * parts
+        kernel = ScheduledAttend(
             f"attention{' in parts' if parts > 1 else ''}",
+            Launch(tile.workgroup, 1, fold(total, self.target), total),
+            output,
             query,
             key,
             value,
             attention.score,
             attention.visible,
             epilogue,
-            output,
             attention.is_plain,
             tile,
-            value.sizes[-1],
+            units,
             parts,
             share,
         )
+        return self.before + Steps((kernel,))
 
     def _operand(self, source: Source, what: str, in_units: bool, reuse: int) -> Operand:
         """Queries or keys: element by element, or laid out anew in units of four rows or keys."""
@@ -289,7 +182,7 @@ class _Planner:
             body: Body = identity(replace(source, view=View.RAW))
         else:
             body = apply(CONVERT, FLOAT32, place.sizes, portable=True, input=source)
-        self.before.append(Map(f"lay out {what}", body, place))
+        self.before += schedule_step(Map(f"lay out {what}", body, place), self.target)
 
 
 def _merged(partials: Tensor, output: Tensor) -> Body:

@@ -1,4 +1,4 @@
-"""Reductions: which schedule, in which units, in how many steps."""
+"""Reductions: which schedule, in which units, in how many kernels."""
 
 from __future__ import annotations
 
@@ -7,110 +7,132 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.collapse import merge_dimensions
+from dmlgpu.kernels.collapse import merge_tensor, merge_tree, row_groups
 from dmlgpu.kernels.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
-from dmlgpu.kernels.sources import leaves
-from dmlgpu.plan import Constants, Reduce, ReduceSchedule, Source, Tensor, View
+from dmlgpu.kernels.sources import computed, fold_views, is_elementwise, leaves
+from dmlgpu.plan import Reduce, Reduction, Source, Tensor, View
+from dmlgpu.schedule.launch import Launch, group_launch, loop_launch, map_launch
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import ReduceSchedule, ScheduledReduce, Steps
+from dmlgpu.schedule.walk import Walk, choose_walk
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 
-
-@dataclass(frozen=True)
-class Reduction:
-    """A reduction as an operator describes it.
-
-    Attributes:
-        file: the shader with ``acc_t``, ``lift``, ``merge``, ``finish``.
-        accumulator, lanes: type and count of the numbers that an accumulator consists of.
-        portable: as for ``plan.Body``.
-        constants: values for the shader.
-        ordered: the numbers of the elements of a row matter (ARGMIN); else a row is read as it lies in memory.
-    """
-
-    file: str
-    accumulator: DataType
-    lanes: int
-    portable: bool
-    constants: Constants = ()
-    ordered: bool = False
+SHORT = 4
+"""Units of a row so short that one invocation takes several rows, as in a map."""
 
 
-def reduce_steps(
-    reduction: Reduction, source: Tensor, axes: Sequence[int], output: Tensor, target: Target
-) -> tuple[Reduce, ...]:
-    """Return the steps that reduce a tensor in memory along axes.
+@schedule_step.register
+def _reduce(step: Reduce, target: Target) -> Steps:
+    """One kernel where a row is short enough for its schedule, two where it is not: partial results, then theirs."""
+    if step.reduction.longest is not None:
+        target = limited(target, 4 * step.reduction.longest)
+    if step.iterations and target.loop_limit is not None:
+        target = replace(target, loop_limit=target.loop_limit // (step.iterations + 1))
+    source = fold_views(step.source)
+    axes, output = step.axes, step.output
+    if is_elementwise(source):
+        source, axes, output = canonical(source, axes, output, ordered=step.reduction.ordered)
+    return canonical_reduce(replace(step, source=source, axes=axes, output=output), target)
 
-    One step where a row is short enough for its schedule, two where it is not: partial results, then their reduction.
-    """
-    merged = canonical(source, axes, output, ordered=reduction.ordered)
-    return canonical_steps(reduction, *merged, target)
+
+def limited(target: Target, loop_limit: int) -> Target:
+    """Return the target as one whose loops are no longer than that: what is scheduled for it walks no further."""
+    return replace(target, loop_limit=min(loop_limit, target.loop_limit or loop_limit))
 
 
-def canonical_steps(
-    reduction: Reduction, source: Source, axes: tuple[int, ...], output: Tensor, target: Target
-) -> tuple[Reduce, ...]:
-    """As ``reduce_steps``, along the last dimensions, already merged, of a tensor that may be virtual."""
-    units = _choose_units(_Problem(reduction, axes, output, target), source)
-    first = Reduce(
-        units.schedule.value,
-        reduction.file,
-        source.data_type,
-        units.source,
-        axes,
-        units.output,
-        units.schedule,
-        constants=reduction.constants,
-        portable=reduction.portable,
-        across=units.across,
-        width=units.width,
-    )
+def canonical_reduce(step: Reduce, target: Target) -> Steps:
+    """Schedule a reduction along the last dimensions, already merged, of a source whose views are folded."""
+    reduction, output = step.reduction, step.output
+    units = _choose_units(_Problem(reduction, step.axes, output, target), step.source)
+    if output.lanes > 1 and units.across is not None and units.parts == 1:
+        # A result of several numbers is stored by an invocation that takes its row alone.
+        units = replace(units, source=step.source, output=output, across=None, width=1)
+    first = _Kernel(step, units.source, units.output, units.schedule)
     if units.parts == 1:
-        return (first,)
+        return Steps((first.scheduled(target, units),))
     partials = _partials(reduction, output, units)
     schedule = choose_schedule(math.prod(output.sizes), units.parts, target, outer=units.across is not None)
-    second = Reduce(
-        f"{schedule.value} of partials",
-        reduction.file,
-        source.data_type,
-        partials,
-        axes,
-        output,
-        schedule,
-        of_partials=True,
-        constants=reduction.constants,
-        portable=reduction.portable,
-    )
-    partial = ReduceSchedule.PARTIAL
-    first = replace(first, label=partial.value, output=partials, schedule=partial, together=units.together)
-    return first, second
+    second = _Kernel(step, partials, output, schedule, of_partials=True)
+    first = replace(first, output=partials, schedule=ReduceSchedule.PARTIAL)
+    return Steps((first.scheduled(target, units), second.scheduled(target)))
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """One of the kernels of a reduction."""
+
+    step: Reduce
+    source: Source
+    output: Tensor
+    schedule: ReduceSchedule
+    of_partials: bool = False
+
+    def scheduled(self, target: Target, units: _Units | None = None) -> ScheduledReduce:
+        """Return the kernel with its walk and its launch."""
+        step, across = self.step, None if units is None else units.across
+        if units is not None and across is not None:
+            walk = choose_walk(self._walkers(across, -(-self.source.sizes[across] // units.width)))
+            launch = loop_launch(walk.count, target)
+        else:
+            walk = choose_walk(self.output)
+            launch = self._launch(walk, target)
+        label = f"{self.schedule.value}{' of partials' if self.of_partials else ''}"
+        return ScheduledReduce(
+            f"{step.label} {label}".strip(),
+            launch,
+            self.output,
+            step.reduction.file,
+            step.source.data_type,
+            computed(self.source),
+            step.axes,
+            self.schedule,
+            walk,
+            self.of_partials,
+            step.reduction.constants,
+            step.reduction.portable,
+            across,
+            1 if units is None else units.width,
+            units.together if units is not None and self.schedule is ReduceSchedule.PARTIAL else 0,
+        )
+
+    def _launch(self, walk: Walk, target: Target) -> Launch:
+        items = walk.items(self.output)
+        if self.schedule is ReduceSchedule.TREE:
+            return group_launch(items, target)
+        axes = self.step.axes
+        count = self.source.sizes[-1] if self.of_partials else math.prod(self.source.sizes[axis] for axis in axes)
+        return (map_launch if count <= SHORT and not walk.by_words else loop_launch)(items, target)
+
+    def _walkers(self, across: int, count: int) -> Tensor:
+        """Return the walks as units of a tensor: those of neighbouring rows side by side, those of a row far apart."""
+        sizes = (*self.output.sizes[:across], count, *self.output.sizes[across + 1 :])
+        others = (dimension for dimension in range(len(self.source.sizes)) if dimension != across)
+        partials = range(len(self.source.sizes), len(sizes))
+        strides, reach = [0] * len(sizes), 1
+        for dimension in (across, *reversed(tuple(others)), *partials):
+            strides[dimension], reach = reach, reach * sizes[dimension]
+        return Tensor(self.output.binding, DataType.UINT32, sizes, tuple(strides))
 
 
 def canonical(
-    source: Tensor, axes: Sequence[int], output: Tensor, *, ordered: bool = True
-) -> tuple[Tensor, tuple[int, ...], Tensor]:
-    """The same reduction with merged dimensions: kept ones first, reduced ones last.
+    source: Source, axes: Sequence[int], output: Tensor, *, ordered: bool = True
+) -> tuple[Source, tuple[int, ...], Tensor]:
+    """Return the same reduction of an element-wise tree with merged dimensions: kept ones first, reduced ones last.
 
     Args:
         ordered: the row-major order over the axes, and so the numbers that ARGMIN gives, stay as they are. Else the
             axes come in the order in which they lie in memory, so that more of them merge.
     """
     reduced = sorted(axes)
-    kept = [dimension for dimension in range(source.rank) if dimension not in reduced]
-    if not ordered:
+    if not ordered and isinstance(source, Tensor):
         reduced.sort(key=lambda axis: -abs(source.strides[axis]))
-
-    def pick(values: Sequence[int], dimensions: Sequence[int]) -> tuple[int, ...]:
-        return tuple(values[dimension] for dimension in dimensions)
-
-    kept_sizes, (kept_strides, output_strides) = merge_dimensions(
-        pick(source.sizes, kept), pick(source.strides, kept), pick(output.strides, kept)
-    )
-    row_sizes, (row_strides,) = merge_dimensions(pick(source.sizes, reduced), pick(source.strides, reduced))
-    ones = (1,) * len(row_sizes)
+    kept, rows = row_groups(source.sizes, reduced, list(leaves(source)), [output])
+    merged = merge_tensor(output, kept)
     return (
-        replace(source, sizes=kept_sizes + row_sizes, strides=kept_strides + row_strides),
-        tuple(range(len(kept_sizes), len(kept_sizes) + len(row_sizes))),
-        replace(output, sizes=kept_sizes + ones, strides=output_strides + (0,) * len(ones)),
+        merge_tree(source, kept + rows),
+        tuple(range(len(kept), len(kept) + len(rows))),
+        replace(merged, sizes=merged.sizes + (1,) * len(rows), strides=merged.strides + (0,) * len(rows)),
     )
 
 

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from dmlgpu.kernels.convolution import Convolution, implicit_gemm_steps
-from dmlgpu.kernels.convolution_schedules import IMPLICIT_GEMM, convolution_steps
 from dmlgpu.kernels.sources import AnySource, rewrite, stepped
-from dmlgpu.kernels.windows import Axis, Windows
-from dmlgpu.plan import Body, Element, Held, Map, Source, Steps, Tensor, constants
+from dmlgpu.plan import Body, Convolution, Convolve, Element, Held, Map, Source, constants
+from dmlgpu.schedule.convolution import IMPLICIT_GEMM, implicit_gemm
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import Steps
 from dmlgpu.target import Target
+from dmlgpu.windows import Axis, Windows
 
 SPREAD, ZERO = "layout/slice_grad", "layout/zero"
 
@@ -95,38 +96,39 @@ def _parts(axis: Axis) -> Iterator[Part]:
 # ---- steps
 
 
-def transposed_steps(transposed: Convolution, epilogue: Body, output: Tensor, target: Target) -> Steps:
-    """The steps that compute a transposed convolution.
+def transposed_steps(step: Convolve, target: Target, convolve: Callable[[Convolve, Target], Steps]) -> Steps:
+    """Schedule a transposed convolution.
 
     Args:
-        transposed: its filter in the order in which it scatters, not reversed; its windows slide over the output, from
-            as many positions as the input has elements.
-        epilogue, output, target: as for ``convolution_steps``.
+        step: its windows slide over the output, from as many positions as the input has elements.
+        convolve: what schedules a plain convolution.
 
     Raises:
         InvalidArgument: for an unknown name of a schedule, or of one that does not fit.
     """
+    transposed = step.convolution
     count = math.prod(min(axis.stride, axis.spatial) for axis in transposed.windows)
     if count > MOST_PHASES:
-        return convolution_steps(_spread_out(transposed), epilogue, output, target)
+        return convolve(replace(step, convolution=_spread_out(transposed), transposed=False), target)
     if count == 1:
         (phase,) = phases(transposed.windows)
-        return convolution_steps(_convolution(transposed, phase), epilogue, output, target)
-    return _in_phases(transposed, epilogue, output, target)
+        return convolve(replace(step, convolution=_convolution(transposed, phase), transposed=False), target)
+    return _in_phases(step, target)
 
 
-def _in_phases(transposed: Convolution, epilogue: Body, output: Tensor, target: Target) -> Steps:
-    """Each phase as a matrix product of its own."""
+def _in_phases(step: Convolve, target: Target) -> Steps:
+    """Return each phase as a matrix product of its own."""
     if target.schedule == IMPLICIT_GEMM:
         target = replace(target, schedule="")
-    found, empty = Steps(()), Steps(())
-    for phase in phases(transposed.windows):
-        body, place = _part_of(epilogue, phase), _part_of(output, phase)
+    found, empty = Steps(), Steps()
+    for phase in phases(step.convolution.windows):
+        body, place = _part_of(step.epilogue, phase), _part_of(step.output, phase)
         if phase.is_empty:
-            empty += Steps((Map("nothing to sum", _without_sum(body), place, keeps_neighbours=True),))
+            nothing = Map("nothing to sum", _without_sum(body), place, keeps_neighbours=True)
+            empty += schedule_step(nothing, target)
         else:
-            part = _convolution(transposed, phase)
-            found += implicit_gemm_steps(part, body, place, target, keeps_neighbours=True)
+            part = Convolve(step.label, _convolution(step.convolution, phase), body, place)
+            found += implicit_gemm(part, target, keeps_neighbours=True)
     return found + empty
 
 

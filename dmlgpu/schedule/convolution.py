@@ -1,61 +1,26 @@
-"""Convolutions: what is summed, and how it becomes a matrix product.
+"""Convolutions as matrix products, with the windows as a virtual operand.
 
-Whatever an operator describes (either direction, either mode, any layout) becomes a ``Convolution``, a plain forward
-cross-correlation with its groups as a dimension of their own:
-
-    output[n, g, o, position..] = epilogue(sum over c, place.. of
-        input[n, g, c, position * stride + place * dilation - start ..] * filter[g, o, c, place..])
-
-``implicit_gemm_steps`` plans it as a matrix product with the windows as a virtual operand. A window of one place that
-never leaves the input is no window at all: the operand is a view of the input. Other schedules, and what picks among
-them, are in ``convolution_schedules``.
+A window of one place that never leaves the input is no window at all: the operand is a view of the input. Other
+schedules, and what picks among them, are in ``convolution_choice``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from dmlgpu.enums import DataType
-from dmlgpu.kernels import gemm_schedules
-from dmlgpu.kernels.gemm import Product, Space, contract_steps
 from dmlgpu.kernels.packing import running_dimension
 from dmlgpu.kernels.sources import is_elementwise, leaves, permuted, rewrite, stepped
-from dmlgpu.kernels.windows import Windows, positions_of, taken
-from dmlgpu.plan import Body, Source, Steps, Tensor
+from dmlgpu.kernels.windows import taken
+from dmlgpu.plan import Contract, Convolution, Convolve, Product, Sizes, Source, Space, Tensor
+from dmlgpu.schedule import gemm_choice
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import Steps
 from dmlgpu.target import Target
+from dmlgpu.windows import positions_of
 
-Sizes = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Convolution:
-    """What is summed (see the module).
-
-    Attributes:
-        input: {batch, groups, channels per group, spatial..}: a ``Tensor`` with any strides, an element-wise tree
-            (integers less their zero points), or an element body (the input of a transposed convolution spread out).
-        filter: {groups, outputs per group, channels per group, window..}: a ``Tensor``, whose strides along the window
-            are negative where it is flipped, or an element-wise tree.
-        windows: one axis per spatial dimension (1 to 3). ``start`` may be negative: then the first elements are unused.
-        accumulator: FLOAT32 (also for halves) or INT32.
-        filter_owned: the filter depends on nothing but OWNED_BY_DML inputs.
-    """
-
-    input: Source
-    filter: Source
-    windows: Windows
-    accumulator: DataType
-    filter_owned: bool = False
-
-    @property
-    def output_sizes(self) -> Sizes:
-        """{batch, groups, outputs per group, positions..}."""
-        return (*self.input.sizes[:2], self.filter.sizes[1], *positions_of(self.windows))
-
-
-# ---- as a matrix product
+IMPLICIT_GEMM = "implicit-gemm"
 
 OUTPUT = 2
 """The dimension of the result along which the outputs of a group lie."""
@@ -67,22 +32,16 @@ FEW_POSITIONS = 4
 """Positions below which outputs make better columns."""
 
 
-def implicit_gemm_steps(
-    convolution: Convolution,
-    epilogue: Body,
-    output: Tensor,
-    target: Target,
-    *,
-    keeps_neighbours: bool = False,
-) -> Steps:
-    """As ``convolution_schedules.convolution_steps``: a product, per group, of the filter and what the windows see.
+def implicit_gemm(step: Convolve, target: Target, *, keeps_neighbours: bool = False) -> Steps:
+    """Schedule a convolution as a product, per group, of the filter and what the windows see.
 
     The positions of all images are its columns, or, where memory runs along the outputs (NHWC), its rows. What the
     windows see is not laid out in memory: that would take as many times the input's memory as the window has places.
     """
-    product, order = _product(convolution, _has_outputs_last(output), _has_channels_last(convolution, target))
-    body, place = permuted(epilogue, order), permuted(output, order)
-    return contract_steps(product, body, place, target, keeps_neighbours=keeps_neighbours)
+    outputs_last, channels_last = _has_outputs_last(step.output), _has_channels_last(step.convolution, target)
+    product, order = _product(step.convolution, outputs_last, channels_last)
+    epilogue, output = permuted(step.epilogue, order), permuted(step.output, order)
+    return schedule_step(Contract(step.label, product, epilogue, output, keeps_neighbours), target)
 
 
 def _has_outputs_last(output: Tensor) -> bool:
@@ -97,7 +56,7 @@ def _has_channels_last(convolution: Convolution, target: Target) -> bool:
     Only the first inner dimension is split, so that a sum that is too long for an invocation starts with the channels.
     """
     runs = any(running_dimension(tensor) == CHANNEL for tensor in leaves(convolution.input))
-    return runs and math.prod(convolution.filter.sizes[2:]) <= gemm_schedules.longest(target)
+    return runs and math.prod(convolution.filter.sizes[2:]) <= gemm_choice.longest(target)
 
 
 def _product(convolution: Convolution, outputs_last: bool, channels_last: bool) -> tuple[Product, Sizes]:

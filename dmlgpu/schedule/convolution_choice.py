@@ -4,8 +4,8 @@
 |---|---|
 | ``implicit-gemm`` | a matrix product with the windows as a virtual operand, by the schedule that suits the product |
 | ``small``, ``register``, ``shared``, ``...-split`` | the same, by this schedule of matrix products |
-| ``depthwise`` | one input channel per group: nothing to sum but the window (kernels/depthwise.py) |
-| ``winograd-2``, ``winograd-4`` | windows of 3 x 3 in tiles of 2 x 2 or 4 x 4 positions (kernels/winograd.py) |
+| ``depthwise`` | one input channel per group: nothing to sum but the window (depthwise.py) |
+| ``winograd-2``, ``winograd-4`` | windows of 3 x 3 in tiles of 2 x 2 or 4 x 4 positions (winograd.py) |
 """
 
 from __future__ import annotations
@@ -13,21 +13,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.kernels import gemm_schedules
-from dmlgpu.kernels.convolution import Convolution, implicit_gemm_steps
-from dmlgpu.kernels.depthwise import depthwise_fits, depthwise_steps
-from dmlgpu.kernels.winograd import winograd_fits, winograd_pays, winograd_steps
-from dmlgpu.plan import Body, Steps, Tensor
+from dmlgpu.plan import Convolution, Convolve
+from dmlgpu.schedule import gemm_choice
+from dmlgpu.schedule.convolution import IMPLICIT_GEMM, implicit_gemm
+from dmlgpu.schedule.depthwise import depthwise_fits, depthwise_steps
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import Steps
+from dmlgpu.schedule.transposed import transposed_steps
+from dmlgpu.schedule.winograd import winograd_fits, winograd_pays, winograd_steps
 from dmlgpu.target import Target
 
-IMPLICIT_GEMM, DEPTHWISE = "implicit-gemm", "depthwise"
+DEPTHWISE = "depthwise"
 WINOGRAD = {"winograd-2": 2, "winograd-4": 4}
 """Outputs of a tile, along each dimension, by name."""
 
 FASTER_WINOGRAD = "winograd-4"
 """The other is less than half as fast, but loses fewer digits."""
 
-NAMES = (IMPLICIT_GEMM, DEPTHWISE, *WINOGRAD, *gemm_schedules.NAMES)
+NAMES = (IMPLICIT_GEMM, DEPTHWISE, *WINOGRAD, *gemm_choice.NAMES)
 """The names that ``Target.schedule`` may have."""
 
 
@@ -60,23 +63,16 @@ def _suited(convolution: Convolution, target: Target) -> str:
     return FASTER_WINOGRAD if winograd_pays(convolution, target, WINOGRAD[FASTER_WINOGRAD]) else IMPLICIT_GEMM
 
 
-def convolution_steps(convolution: Convolution, epilogue: Body, output: Tensor, target: Target) -> Steps:
-    """The steps that compute a convolution.
-
-    Args:
-        convolution: what is summed.
-        epilogue: an element-wise tree over {batch, groups, outputs per group, positions..}, with a leaf ``Held`` of the
-            type of the accumulator that stands for the sum.
-        output: where the result goes: a view of the same sizes.
-        target: the adapter; its ``schedule`` overrides the choice.
-
-    Raises:
-        InvalidArgument: for an unknown name of a schedule, or of one that does not fit the convolution.
-    """
+@schedule_step.register
+def _convolve(step: Convolve, target: Target) -> Steps:
+    """Compute a convolution by the schedule that suits it, or by that which ``Target.schedule`` names."""
+    if step.transposed:
+        return transposed_steps(step, target, _convolve)
+    convolution, epilogue, output = step.convolution, step.epilogue, step.output
     name = choose(convolution, target)
-    inner = replace(target, schedule=name if name in gemm_schedules.NAMES else "")
+    inner = replace(target, schedule=name if name in gemm_choice.NAMES else "")
     if name == DEPTHWISE:
         return depthwise_steps(convolution, epilogue, output, target)
     if name in WINOGRAD:
         return winograd_steps(convolution, epilogue, output, inner, WINOGRAD[name])
-    return implicit_gemm_steps(convolution, epilogue, output, inner)
+    return implicit_gemm(step, inner)

@@ -13,27 +13,16 @@ take more iterations than the driver allows. ``Target.schedule`` names one of th
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dmlgpu.errors import InvalidArgument
+from dmlgpu.kernels.packing import UNIT
+from dmlgpu.schedule.steps import ProductSchedule, ProductTile
 from dmlgpu.target import Profile, Target
 
-UNIT = 4
-"""Neighbouring elements that kernels take at once where they lie side by side."""
-
-
-class Schedule(enum.StrEnum):
-    """How the invocations share the work of a product."""
-
-    SMALL = "small"
-    REGISTER = "register"
-    SHARED = "shared"
-
-
 SPLIT = "-split"
-NAMES = tuple(schedule + suffix for suffix in ("", SPLIT) for schedule in Schedule)
+NAMES = tuple(schedule + suffix for suffix in ("", SPLIT) for schedule in ProductSchedule)
 """The names that ``Target.schedule`` may have."""
 
 
@@ -63,37 +52,11 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Tile:
-    """What a workgroup computes.
-
-    Attributes:
-        rows, units: outputs of one invocation: rows by units of four columns.
-        across, down: invocations of a workgroup along columns and rows.
-        depth: steps along the inner dimension that are in workgroup memory at a time (``shared``).
-    """
-
-    rows: int = 1
-    units: int = 1
-    across: int = 1
-    down: int = 1
-    depth: int = 0
-
-    @property
-    def workgroup(self) -> int:
-        """Invocations of a workgroup."""
-        return self.across * self.down
-
-    def groups(self, shape: Shape) -> tuple[int, int]:
-        """Workgroups along columns and rows of one product."""
-        return -(-shape.columns // (self.across * self.units * UNIT)), -(-shape.rows // (self.down * self.rows))
-
-
-@dataclass(frozen=True)
 class Choice:
     """A schedule, its tile, and into how many parts sums are split (1: not at all)."""
 
-    schedule: Schedule
-    tile: Tile
+    schedule: ProductSchedule
+    tile: ProductTile
     parts: int = 1
 
     @property
@@ -128,7 +91,7 @@ def choose(shape: Shape, target: Target, name: str = "") -> Choice:
     name = name or target.schedule
     if name and name not in NAMES:
         raise InvalidArgument(f"matrix products have no schedule {name!r}; there are {', '.join(NAMES)}")
-    schedule = Schedule(name.removesuffix(SPLIT)) if name else _suited(shape, target)
+    schedule = ProductSchedule(name.removesuffix(SPLIT)) if name else _suited(shape, target)
     tile = _TILES[schedule](shape, target)
     needed = -(-shape.inner // longest(target))
     if name.endswith(SPLIT):
@@ -142,23 +105,23 @@ def longest(target: Target) -> int:
     return 1 << 20 if target.loop_limit is None else target.loop_limit // 2
 
 
-def _suited(shape: Shape, target: Target) -> Schedule:
+def _suited(shape: Shape, target: Target) -> ProductSchedule:
     on_cpu = target.profile is Profile.CPU
     if shape.work <= (LITTLE_WORK_ON_CPU if on_cpu else LITTLE_WORK):
-        return Schedule.SMALL
+        return ProductSchedule.SMALL
     if on_cpu and shape.rows == 1 and shape.along:
-        return Schedule.SMALL
+        return ProductSchedule.SMALL
     if on_cpu or min(shape.rows, shape.columns) < NARROW:
-        return Schedule.REGISTER
-    return Schedule.SHARED
+        return ProductSchedule.REGISTER
+    return ProductSchedule.SHARED
 
 
-def _useful_parts(shape: Shape, schedule: Schedule, tile: Tile, target: Target) -> int:
+def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, target: Target) -> int:
     """Parts that fill the adapter where there are too few outputs to do so."""
-    if schedule is Schedule.SMALL:
+    if schedule is ProductSchedule.SMALL:
         filled, at_hand = (256 if target.profile is Profile.CPU else 1 << 14), shape.outputs
     else:
-        across, down = tile.groups(shape)
+        across, down = tile.groups(shape.rows, shape.columns)
         filled, at_hand = (16 if target.profile is Profile.CPU else 128), across * down * shape.batch
     return max(1, min(filled // at_hand, _most_parts(shape)))
 
@@ -168,8 +131,8 @@ def _most_parts(shape: Shape) -> int:
     return max(1, min(shape.inner // FEWEST_STEPS, MOST_PARTS))
 
 
-def _single(shape: Shape, target: Target) -> Tile:
-    return Tile()
+def _single(shape: Shape, target: Target) -> ProductTile:
+    return ProductTile()
 
 
 @dataclass(frozen=True)
@@ -187,14 +150,16 @@ class _Registers:
     groups: int
     costs: Mapping[tuple[int, int], float]
 
-    def tile(self, rows: int, units: int, shape: Shape) -> Tile:
+    def tile(self, rows: int, units: int, shape: Shape) -> ProductTile:
         """Invocations lie side by side as far as there are columns: then all read the same rows at once."""
         across = _power_of_two(-(-shape.columns // (units * UNIT)), self.invocations)
-        return Tile(rows, units, across, min(self.invocations // across, _power_of_two(-(-shape.rows // rows), 64)))
+        return ProductTile(
+            rows, units, across, min(self.invocations // across, _power_of_two(-(-shape.rows // rows), 64))
+        )
 
-    def cost(self, tile: Tile, shape: Shape) -> float:
+    def cost(self, tile: ProductTile, shape: Shape) -> float:
         """Time for a product, empty parts of tiles and idle processors included."""
-        across, down = tile.groups(shape)
+        across, down = tile.groups(shape.rows, shape.columns)
         area = across * tile.across * tile.units * down * tile.down * tile.rows
         idle = max(1.0, self.groups / (across * down * shape.batch * _most_parts(shape)))
         return area * idle * self.costs[tile.rows, tile.units]
@@ -222,7 +187,7 @@ MUCH_WORK = 1 << 26
 """Multiplications from which on it pays to compile the largest tiles."""
 
 
-def _in_registers(shape: Shape, target: Target) -> Tile:
+def _in_registers(shape: Shape, target: Target) -> ProductTile:
     """The tile that promises to be fastest."""
     on_cpu = _ON_CPU if shape.work < MUCH_WORK else _ON_CPU_AT_LENGTH
     kind = on_cpu if target.profile is Profile.CPU else _ON_GPU
@@ -234,19 +199,19 @@ MANY_GROUPS = 256
 """Workgroups from which on large tiles leave no processor idle."""
 
 
-def _in_workgroup_memory(shape: Shape, target: Target) -> Tile:
+def _in_workgroup_memory(shape: Shape, target: Target) -> ProductTile:
     """Eight by eight outputs per invocation where enough workgroups are left, else four by four."""
     side = 16 if target.max_workgroup_invocations >= 256 else 8
-    large, small = Tile(8, 2, side, side, 16), Tile(4, 1, side, side, 16)
-    across, down = large.groups(shape)
+    large, small = ProductTile(8, 2, side, side, 16), ProductTile(4, 1, side, side, 16)
+    across, down = large.groups(shape.rows, shape.columns)
     fits = 4 * UNIT * large.depth * side * (large.units + large.rows // UNIT) <= target.max_workgroup_storage
     return large if fits and across * down * shape.batch >= MANY_GROUPS else small
 
 
 _TILES = {
-    Schedule.SMALL: _single,
-    Schedule.REGISTER: _in_registers,
-    Schedule.SHARED: _in_workgroup_memory,
+    ProductSchedule.SMALL: _single,
+    ProductSchedule.REGISTER: _in_registers,
+    ProductSchedule.SHARED: _in_workgroup_memory,
 }
 
 

@@ -8,16 +8,20 @@ read it, so that the output may lie in the input's place.
 
 from __future__ import annotations
 
-import enum
 import math
 from dataclasses import dataclass, replace
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
-from dmlgpu.kernels.grid import Launch, row_launch
 from dmlgpu.kernels.packing import pack_tensor, packs_tensor
-from dmlgpu.plan import Constants, Source, Step, Tensor
+from dmlgpu.kernels.sources import identity
+from dmlgpu.plan import Compact, Constants, Map, Scan, Scanning, Source, Tensor, View, apply, row_sizes
+from dmlgpu.schedule.launch import Launch, loop_launch, row_launch
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import ScanSchedule, ScheduledScan, Steps
+from dmlgpu.schedule.walk import choose_walk
 from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import packed_strides
 
 STORE = "schedules/scan_store"
 """What is done with each element: its accumulator finished and stored at its place in the output."""
@@ -26,99 +30,47 @@ TOTAL = "schedules/scan_total"
 """What is done with each element: nothing but merging it."""
 
 
-class ScanSchedule(enum.StrEnum):
-    """Who takes a block."""
-
-    SERIAL = "serial"  # one invocation, from one end to the other
-    TREE = "tree"  # one workgroup, tile by tile
-
-
-@dataclass(frozen=True)
-class Scanning:
-    """A scan as an operator describes it.
-
-    Attributes:
-        file: the shader with ``acc_t``, ``start``, ``lift``, ``merge`` (commutative, too) and ``finish``.
-        accumulator, lanes: type and count of the numbers that an accumulator consists of.
-        portable: as for ``plan.Body``.
-        exclusive: an element's result leaves the element itself out.
-        decreasing: lines begin at their last element.
-    """
-
-    file: str
-    accumulator: DataType
-    lanes: int
-    portable: bool
-    exclusive: bool = False
-    decreasing: bool = False
-
-
-@dataclass(frozen=True)
-class Scan(Step):
-    """Walks the lines of the source, each in blocks, merging element after element (see shaders/scanning).
-
-    All tensors have one rank of at least 2. Lines lie along ``axes``, the last dimensions, in row-major order; blocks
-    have numbers in the order in which a line is walked.
-
-    Attributes:
-        scanning: what is merged.
-        element: type of the scanned elements.
-        source: what is scanned. Tensors may be packed, along lines or (``across``) over neighbouring ones.
-        axes: the dimensions along which a line lies.
-        output: of the source's sizes and packed alike; or (TOTAL) the accumulators of all blocks: all lines along
-            the first dimension, blocks along the last one; or what ``advance`` takes it for.
-        schedule: SERIAL or TREE.
-        length: units of a block; the last one may be shorter or empty.
-        blocks: how many blocks a line consists of.
-        advance: the file that says what is done with each unit.
-        starts: the accumulators of everything before each block; None where there is but one.
-        of_totals: the elements are accumulators already.
-        across: the lanes of a unit belong to neighbouring lines (SERIAL only).
-        constants: values for ``advance``.
-    """
-
-    scanning: Scanning
-    element: DataType
-    source: Source
-    axes: tuple[int, ...]
-    output: Tensor
-    schedule: ScanSchedule
-    length: int
-    blocks: int
-    advance: str = STORE
-    starts: Tensor | None = None
-    of_totals: bool = False
-    across: bool = False
-    constants: Constants = ()
-
-    @property
-    def line_sizes(self) -> tuple[int, ...]:
-        """Sizes of the source, 1 along the lines."""
-        return tuple(1 if axis in self.axes else size for axis, size in enumerate(self.source.sizes))
-
-    @property
-    def lines(self) -> int:
-        """How many lines there are; packed ones across count as one."""
-        return math.prod(self.line_sizes)
-
-    @property
-    def units(self) -> int:
-        """Units of a line."""
-        return math.prod(self.source.sizes[axis] for axis in self.axes)
-
-
-def scan_steps(scanning: Scanning, source: Tensor, axis: int, output: Tensor, target: Target) -> tuple[Scan, ...]:
-    """The steps that scan a tensor in memory along an axis."""
-    source, output = canonical(source, axis, output)
+@schedule_step.register
+def _scan(step: Scan, target: Target) -> Steps:
+    source, output = canonical(step.source, step.axis, step.output)
     axis = source.rank - 1
     schedule = choose_schedule(source, output, target)
     source, output, across = _pack(source, output, schedule)
     lines, units = math.prod(source.sizes[:axis]), source.sizes[axis]
     length = block_length(lines, units, schedule, target)
-    whole = Scan(
-        "", scanning, source.data_type, source, (axis,), output, schedule, length, -(-units // length), across=across
+    whole = _Scan(
+        step.scanning, source.data_type, source, (axis,), output, schedule, length, -(-units // length), across=across
     )
-    return blocked(whole, target)
+    return _in_blocks(whole, target)
+
+
+@schedule_step.register
+def _compact(step: Compact, target: Target) -> Steps:
+    """A running count over all elements as one line, with an empty block after the last one, before which all are."""
+    sizes, (strides,) = merge_dimensions(step.source.sizes, step.source.strides)
+    line = replace(step.source, sizes=(1, *sizes), strides=(0, *strides))
+    axes, last, ones = tuple(range(1, line.rank)), line.rank - 1, line.rank - 2
+    schedule = choose_schedule(line, line, target)
+    lanes = next((lanes for lanes in (4, 2) if packs_tensor(line, last, lanes)), 1)
+    line = pack_tensor(line, last, lanes) if lanes > 1 else line
+    units = math.prod(line.sizes)
+    length = block_length(1, units, schedule, target)
+    whole = _Scan(
+        Scanning("scanning/cumulative_summation", DataType.UINT32, 1, portable=False),
+        DataType.UINT32,
+        replace(apply(step.predicate, DataType.UINT32, line.sizes, input=line), lanes=lanes),
+        axes,
+        replace(step.output, sizes=(1,) * ones + step.output.sizes, strides=(0,) * ones + step.output.strides),
+        schedule,
+        length,
+        -(-units // length) + 1,
+        advance=step.advance,
+        constants=step.constants,
+    )
+    totals = _block_totals(whole)
+    sizes, end = step.count.sizes, totals.units - 1
+    count = replace(totals, sizes=sizes, strides=packed_strides(sizes), view=View.RAW, offset=end)
+    return _in_blocks(whole, target, totals) + schedule_step(Map("count", identity(count), step.count), target)
 
 
 def canonical(source: Tensor, axis: int, output: Tensor) -> tuple[Tensor, Tensor]:
@@ -151,27 +103,78 @@ def _pack(source: Tensor, output: Tensor, schedule: ScanSchedule) -> tuple[Tenso
 # ---- blocks
 
 
-def blocked(whole: Scan, target: Target) -> tuple[Scan, ...]:
+@dataclass(frozen=True)
+class _Scan:
+    """A scan in blocks (see ``ScheduledScan``)."""
+
+    scanning: Scanning
+    element: DataType
+    source: Source
+    axes: tuple[int, ...]
+    output: Tensor
+    schedule: ScanSchedule
+    length: int
+    blocks: int
+    advance: str = STORE
+    starts: Tensor | None = None
+    of_totals: bool = False
+    across: bool = False
+    constants: Constants = ()
+
+    @property
+    def line_sizes(self) -> tuple[int, ...]:
+        """Sizes of the source, 1 along the lines."""
+        return row_sizes(self.source.sizes, self.axes)
+
+    def scheduled(self, label: str, target: Target) -> Steps:
+        """Return the kernel; its label gets the schedule, and what is special about it."""
+        parts = [label, self.schedule.value, "across" if self.across else "", "of totals" if self.of_totals else ""]
+        blocks = math.prod(self.line_sizes) * self.blocks
+        is_serial = self.schedule is ScanSchedule.SERIAL
+        launch = loop_launch(blocks, target) if is_serial else tree_launch(blocks, self.length, target)
+        lines = Tensor(self.output.binding, DataType.UINT32, self.line_sizes, packed_strides(self.line_sizes))
+        kernel = ScheduledScan(
+            " ".join(part for part in parts if part),
+            launch,
+            self.output,
+            self.scanning,
+            self.element,
+            self.source,
+            self.axes,
+            self.schedule,
+            choose_walk(lines),
+            self.length,
+            units_held(self.length),
+            self.blocks,
+            self.advance,
+            self.starts,
+            self.of_totals,
+            self.across,
+            self.constants,
+        )
+        return Steps((kernel,))
+
+
+def _in_blocks(whole: _Scan, target: Target, totals: Tensor | None = None) -> Steps:
     """Return a scan as it is where a line is one block; else totals of the blocks, their scan, and the scan from there
-    on."""
+    on.
+
+    Args:
+        totals: where the totals go; a tensor of their own without.
+    """
     if whole.blocks == 1:
-        return (replace(whole, label=_label(whole)),)
-    totals = block_totals(whole)
+        return whole.scheduled("", target)
+    totals = _block_totals(whole) if totals is None else totals
     first = replace(whole, output=totals, advance=TOTAL, constants=())
-    before = blocked(_scan_of_totals(whole, totals, target), target)
     last = replace(whole, starts=totals)
-    return replace(first, label=f"totals {_label(first)}"), *before, replace(last, label=f"from {_label(last)}")
+    before = _in_blocks(_scan_of_totals(whole, totals, target), target)
+    return first.scheduled("totals", target) + before + last.scheduled("from", target)
 
 
-def _label(step: Scan) -> str:
-    """The schedule, and what is special about it."""
-    parts = [step.schedule.value, "across" if step.across else "", "of totals" if step.of_totals else ""]
-    return " ".join(part for part in parts if part)
-
-
-def block_totals(whole: Scan) -> Tensor:
-    """The accumulators of the blocks: lines along the first dimension, side by side, blocks along the last one."""
-    lines = whole.lines * (abs(whole.source.lanes) if whole.across else 1)
+def _block_totals(whole: _Scan) -> Tensor:
+    """Make room for the accumulators of the blocks: lines along the first dimension, side by side, blocks along the
+    last one."""
+    lines = math.prod(whole.line_sizes) * (abs(whole.source.lanes) if whole.across else 1)
     between = (1,) * (len(whole.source.sizes) - 2)
     return Tensor.temporary(
         "totals of blocks",
@@ -182,14 +185,12 @@ def block_totals(whole: Scan) -> Tensor:
     )
 
 
-def _scan_of_totals(whole: Scan, totals: Tensor, target: Target) -> Scan:
-    """Puts what lies before each block in the place of what the block adds up to."""
+def _scan_of_totals(whole: _Scan, totals: Tensor, target: Target) -> _Scan:
+    """Return the scan that puts what lies before each block in the place of what the block adds up to."""
     scanning = replace(whole.scanning, exclusive=True, decreasing=False)
-    near = totals.strides[-1] <= NEAR
-    schedule = _schedule(whole.blocks, near, target)
+    schedule = _schedule(whole.blocks, totals.strides[-1] <= NEAR, target)
     length = block_length(totals.sizes[0], whole.blocks, schedule, target)
-    return Scan(
-        "",
+    return _Scan(
         scanning,
         whole.element,
         totals,

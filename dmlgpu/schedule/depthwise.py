@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 
-from dmlgpu.kernels.convolution import Convolution
-from dmlgpu.kernels.patches import Patch, packed_patch
-from dmlgpu.kernels.tiles import UNIT, tiles
-from dmlgpu.kernels.windows import Axis
-from dmlgpu.plan import Body, Steps, Tensor, constants, element
+from dmlgpu.kernels.packing import UNIT
+from dmlgpu.plan import Body, Convolution, Tensor, constants, element
+from dmlgpu.schedule.patches import Patch, packed_patch
+from dmlgpu.schedule.steps import Steps
+from dmlgpu.schedule.tiles import tiles
 from dmlgpu.target import Profile, Target
+from dmlgpu.windows import Axis
 
 DEPTHWISE = "convolution/depthwise"
 
@@ -66,7 +67,7 @@ def depthwise_steps(convolution: Convolution, epilogue: Body, output: Tensor, ta
     body = element(DEPTHWISE, convolution.accumulator, output.sizes, portable=True, values=values, **inputs)
     ones = (1,) * (SPATIAL + len(looped))
     tile = (*ones, rows, columns) if rows else (*ones, columns)
-    return Steps((tiles("depthwise", body, tile, epilogue, output),))
+    return tiles("depthwise", body, tile, epilogue, output, target=target)
 
 
 def _columns(positions: int, target: Target) -> int:

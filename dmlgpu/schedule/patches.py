@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dmlgpu.kernels.packing import pack_source, packs_source
-from dmlgpu.kernels.windows import Axis
+from dmlgpu.kernels.packing import UNIT, pack_source, packs_source
 from dmlgpu.plan import Source
+from dmlgpu.windows import Axis
 
-UNIT = 4
 LANES = "xyzw"
 
 

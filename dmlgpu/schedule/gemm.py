@@ -1,31 +1,13 @@
-"""Matrix products: planning a ``Contract`` step, for GEMM, its integer relatives, and convolutions.
+"""Matrix products: in which schedule, in which units, in how many kernels.
 
-What is computed is a ``Product``:
-
-    output[batch.., row.., column..] =
-        epilogue(sum over inner.. of a[batch.., row.., inner..] * b[batch.., inner.., column..])
-
-Each of the four groups of dimensions (``Space``) may have any number of dimensions, so that, say, a convolution's inner
-ones can be channel, window row and window column; rows, columns and inner must have at least one. The operands are any
-``Source``: a tensor in memory with any strides (0 where it does not depend on a batch dimension), an element-wise tree
-(integers less their zero points), or an ``element`` body that changes coordinates (the windows of an image). They are
-converted to ``accumulator`` (FLOAT32, INT32 or UINT32), in which the products are summed; element-wise trees over
-integers end in that type themselves.
-
-The epilogue is an element-wise tree over the output's sizes with one leaf ``Held.product(accumulator, sizes)``, which
-stands for the sum: scaling, a bias, an activation (``operators.fused.activated``), requantisation. Its result is stored
-through the output's own strides; elements smaller than a word never tear their neighbours.
-
-``contract_steps(product, epilogue, output, target)`` plans it all and returns ``Steps``, parts of a ``Plan``:
-
-1. ``choose`` (gemm_schedules) picks schedule, tile and parts from the sizes and the target alone; ``schedule=`` or
-   ``Target.schedule`` overrides it by name.
+1. ``choose`` (gemm_choice) picks schedule, tile and parts from the sizes and the target alone; ``Target.schedule``
+   overrides it by name.
 2. Rows and columns trade places where memory runs along rows (element-wise sources only).
-3. Each operand gets a ``Form``: read in units of four along its own dimension (ACROSS), along the inner one (ALONG), or
-   element by element (SINGLE).
-4. Where a tile in registers would read or convert the elements of an operand again and again, the operand is first laid
-   out anew (``relaid``), in units of four along its own dimension: by the initialisation, in a persistent tensor, if it
-   is OWNED_BY_DML; else in a temporary tensor before each product.
+3. Each operand gets a ``Form``: read in units of four along its own dimension (ACROSS), along the inner one (ALONG),
+   or element by element (SINGLE).
+4. Where a tile in registers would read or convert the elements of an operand again and again, it is first laid out anew
+   (``_relaid``), in units of four along its own dimension: by the initialisation, in a persistent tensor, if it is
+   OWNED_BY_DML; else in a temporary tensor before each product.
 5. With parts, the sums go to a temporary tensor, and a map adds them up and computes the epilogue.
 
 Sums run over at most ``CHUNK`` products before they are added to a total, so that the rounding error of long ones does
@@ -34,30 +16,34 @@ not grow with their length.
 
 from __future__ import annotations
 
-import enum
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.gemm_schedules import UNIT, Choice, Schedule, Shape, Tile, choose
-from dmlgpu.kernels.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
-from dmlgpu.kernels.sources import identity, leaves, nodes, permuted, rewrite
+from dmlgpu.kernels.packing import UNIT, pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
+from dmlgpu.kernels.sources import CONVERT, identity, leaves, nodes, permuted, rewrite
 from dmlgpu.plan import (
     Apply,
     Body,
+    Contract,
     Element,
     Held,
     Map,
+    Product,
+    Sizes,
     Source,
-    Step,
-    Steps,
+    Space,
     Tensor,
     View,
     apply,
     constants,
     element,
 )
+from dmlgpu.schedule.gemm_choice import Choice, Shape, choose
+from dmlgpu.schedule.launch import Launch, fold, loop_launch
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import Form, Operand, ProductSchedule, ScheduledContract, ScheduledMap, Steps
+from dmlgpu.schedule.walk import choose_walk
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 
@@ -66,172 +52,39 @@ CHUNK = 1024
 
 SMALL = "schedules/gemm_small"
 MERGE = "schedules/gemm_merge"
-CONVERT = "elementwise/cast"
-
-Sizes = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Space:
-    """The sizes of the four groups of dimensions of a product."""
-
-    batch: Sizes
-    rows: Sizes
-    columns: Sizes
-    inner: Sizes
-
-    @property
-    def shape(self) -> Shape:
-        """How many elements each group has."""
-        batch, rows, columns, inner = map(math.prod, (self.batch, self.rows, self.columns, self.inner))
-        return Shape(batch, rows, columns, inner)
-
-    @property
-    def output(self) -> Sizes:
-        """The sizes of the output."""
-        return self.batch + self.rows + self.columns
+@schedule_step.register
+def _contract(step: Contract, target: Target) -> Steps:
+    step = _oriented(step)
+    shape = replace(shape_of(step.product.space), along=_packs_along(step.product))
+    return _Planner(step, choose(shape, target), target).steps()
 
 
-@dataclass(frozen=True)
-class Product:
-    """What is summed (see the module).
-
-    Attributes:
-        a, b: the operands, over the dimensions (batch, rows, inner) and (batch, inner, columns).
-        accumulator: FLOAT32, INT32 or UINT32.
-        a_owned, b_owned: the operand depends on nothing but OWNED_BY_DML inputs.
-        a_stays, b_stays: the operand is read where it lies, never laid out anew.
-    """
-
-    space: Space
-    a: Source
-    b: Source
-    accumulator: DataType
-    a_owned: bool = False
-    b_owned: bool = False
-    a_stays: bool = False
-    b_stays: bool = False
-
-
-class Form(enum.StrEnum):
-    """How a kernel reads an operand."""
-
-    ACROSS = "across"  # units along the last of its own dimensions: rows of a, columns of b
-    ALONG = "along"  # units along the last inner dimension
-    SINGLE = "single"  # elements
-
-
-@dataclass(frozen=True)
-class Operand:
-    """An operand as a kernel reads it.
-
-    Attributes:
-        source: packed as the form says.
-        batch, own: sizes in elements of its batch dimensions and of its own ones (rows or columns).
-        own_first: whether its own dimensions come before the inner ones.
-    """
-
-    source: Source
-    form: Form
-    batch: Sizes
-    own: Sizes
-    own_first: bool
-
-    @property
-    def own_at(self) -> int:
-        """Its first own dimension."""
-        return len(self.batch) if self.own_first else len(self.source.sizes) - len(self.own)
-
-    @property
-    def inner_at(self) -> int:
-        """Its first inner dimension."""
-        return len(self.batch) + len(self.own) * self.own_first
-
-
-@dataclass(frozen=True)
-class Contract(Step):
-    """Sums of products under one of the tiled schedules, and what is made of them.
-
-    Attributes:
-        space: in elements.
-        epilogue, output: packed in units of four along the last dimension, or not at all. With parts the output has one
-            more dimension, the first.
-        parts: into how many the sums are split, along the first inner dimension.
-        share: steps along the first inner dimension of each part.
-        keeps_neighbours: as for ``Map``.
-    """
-
-    space: Space
-    a: Operand
-    b: Operand
-    accumulator: DataType
-    epilogue: Body
-    output: Tensor
-    schedule: Schedule
-    tile: Tile
-    parts: int
-    share: int
-    keeps_neighbours: bool = False
-
-    @property
-    def chunk(self) -> int:
-        """Steps along the first inner dimension after which a sum is added to a total; 0 for never."""
-        return chunk_of(self.space.inner, self.share)
+def shape_of(space: Space) -> Shape:
+    """Return how many elements each of the four groups of dimensions has."""
+    batch, rows, columns, inner = map(math.prod, (space.batch, space.rows, space.columns, space.inner))
+    return Shape(batch, rows, columns, inner)
 
 
 def chunk_of(inner: Sizes, share: int) -> int:
-    """Steps along the first inner dimension that ``CHUNK`` products take; 0 where a sum has no more than these."""
+    """Return the steps along the first inner dimension that ``CHUNK`` products take; 0 where a sum has no more."""
     rest = math.prod(inner[1:])
     return 0 if share * rest <= CHUNK else max(1, CHUNK // rest)
-
-
-def contract_steps(
-    product: Product,
-    epilogue: Body,
-    output: Tensor,
-    target: Target,
-    *,
-    schedule: str = "",
-    keeps_neighbours: bool = False,
-) -> Steps:
-    """The steps that compute a product.
-
-    Args:
-        product: the operands.
-        epilogue: an element-wise tree over the output's sizes, with a leaf ``Held``.
-        output: where the result goes.
-        target: the adapter.
-        schedule: the name of a schedule, to override the choice.
-        keeps_neighbours: the output is part of a tensor, as for ``Map``.
-
-    Raises:
-        InvalidArgument: for an unknown name of a schedule.
-    """
-    product, epilogue, output = oriented(product, epilogue, output)
-    choice = choose(replace(product.space.shape, along=_packs_along(product)), target, schedule)
-    planner = _Planner(product, choice, target)
-    found = planner.steps(epilogue, output)
-    return replace(found, steps=tuple(_keeping(step, output) for step in found.steps)) if keeps_neighbours else found
-
-
-def _keeping(step: Step, output: Tensor) -> Step:
-    """A step that, if it writes the output, leaves alone what lies between and beside its elements."""
-    writes = isinstance(step, Contract | Map) and step.output.binding == output.binding
-    return replace(step, keeps_neighbours=True) if writes else step  # type: ignore[call-arg]
 
 
 # ---- rows and columns
 
 
-def oriented(product: Product, epilogue: Body, output: Tensor) -> tuple[Product, Body, Tensor]:
-    """The same product with memory running along the columns of the output, if it runs along either.
+def _oriented(step: Contract) -> Contract:
+    """Return the same product with memory running along the columns of the output, if it runs along either.
 
     Also a product of very few columns and many rows is turned round.
     """
-    trees = (product.a, product.b, epilogue)
-    if not all(_is_elementwise(tree) for tree in trees) or not _is_turned(product.space, output):
-        return product, epilogue, output
-    space = product.space
+    product, space = step.product, step.product.space
+    trees = (product.a, product.b, step.epilogue)
+    if not all(_is_elementwise(tree) for tree in trees) or not _is_turned(space, step.output):
+        return step
     batch, rows, columns, inner = (len(group) for group in (space.batch, space.rows, space.columns, space.inner))
     turned = Product(
         Space(space.batch, space.columns, space.rows, space.inner),
@@ -244,7 +97,8 @@ def oriented(product: Product, epilogue: Body, output: Tensor) -> tuple[Product,
         product.a_stays,
     )
     order = _order(batch, rows, columns)
-    return turned, permuted(epilogue, order), permuted(output, order)
+    epilogue, output = permuted(step.epilogue, order), permuted(step.output, order)
+    return replace(step, product=turned, epilogue=epilogue, output=output)
 
 
 FEW_COLUMNS = 4
@@ -252,7 +106,7 @@ MANY_ROWS = 16
 
 
 def _is_turned(space: Space, output: Tensor) -> bool:
-    shape, running = space.shape, running_dimension(output)
+    shape, running = shape_of(space), running_dimension(output)
     if running is not None:
         first_row, first_column = len(space.batch), len(space.batch) + len(space.rows)
         if first_row <= running < first_column:
@@ -285,66 +139,91 @@ LEAST_REUSE_OF_PANELS = 256
 class _Planner:
     """The steps of one product, under a schedule that is chosen already."""
 
-    def __init__(self, product: Product, choice: Choice, target: Target):
-        self.product, self.space, self.choice, self.target = product, product.space, choice, target
-        self.before: list[Step] = []
-        self.initialization: list[Step] = []
+    def __init__(self, step: Contract, choice: Choice, target: Target):
+        self.step, self.product, self.space = step, step.product, step.product.space
+        self.choice, self.target = choice, target
+        self.shape = shape_of(self.space)
+        self.before, self.initialization = Steps(), Steps()
 
-    def steps(self, epilogue: Body, output: Tensor) -> Steps:
-        """All steps."""
+    def steps(self) -> Steps:
+        """Return all kernels: what is laid out anew, the product, and the sum of its parts."""
+        step, accumulator = self.step, self.product.accumulator
         share, parts = self._shares()
         if parts == 1:
-            last = [self._contract(epilogue, output, share, parts)]
+            last = self._contract(step.epilogue, step.output, share, parts, keeps_neighbours=step.keeps_neighbours)
         else:
-            sizes = (parts, *output.sizes)
-            partials = Tensor.temporary("partial sums", self.product.accumulator, sizes)
-            sums = apply(
-                CONVERT,
-                self.product.accumulator,
-                output.sizes,
-                portable=True,
-                input=Held.product(self.product.accumulator, output.sizes),
-            )
-            last = [
-                self._contract(sums, partials, share, parts),
-                Map("sum of parts", _with_sum(epilogue, _merged(partials)), output),
-            ]
-        return Steps((*self.before, *last), tuple(self.initialization))
+            partials = Tensor.temporary("partial sums", accumulator, (parts, *step.output.sizes))
+            held = Held.product(accumulator, step.output.sizes)
+            sums = apply(CONVERT, accumulator, step.output.sizes, portable=True, input=held)
+            total = _with_sum(step.epilogue, _merged(partials))
+            merge = Map("sum of parts", total, step.output, step.keeps_neighbours)
+            last = self._contract(sums, partials, share, parts) + schedule_step(merge, self.target)
+        return self.before + self.initialization.as_initialization + last
 
     def _shares(self) -> tuple[int, int]:
-        """Steps along the first inner dimension of each part, in whole slabs, and the number of parts."""
+        """Return the steps along the first inner dimension of each part, in whole slabs, and the number of parts."""
         size = self.space.inner[0]
         whole = max(self.choice.tile.depth, 2 * UNIT) if len(self.space.inner) == 1 else 1
         share = -(-size // self.choice.parts)
         share = min(size, -(-share // whole) * whole)
         return share, -(-size // share)
 
-    def _contract(self, epilogue: Body, output: Tensor, share: int, parts: int) -> Step:
-        product, choice = self.product, self.choice
+    def _contract(
+        self, epilogue: Body, output: Tensor, share: int, parts: int, *, keeps_neighbours: bool = False
+    ) -> Steps:
+        product, choice, target = self.product, self.choice, self.target
         a = self._operand(product.a, self.space.rows, True, product.a_owned)
         b = self._operand(product.b, self.space.columns, False, product.b_owned)
-        if choice.schedule is Schedule.SMALL and a.form is not b.form:
-            a, b = (
-                replace(operand, source=source, form=Form.SINGLE)
-                for operand, source in ((a, product.a), (b, product.b))
-            )
-        epilogue, output = (
-            pack_output(epilogue, output) if choice.schedule is not Schedule.SMALL else (epilogue, output)
-        )
         label = f"{choice.schedule}{' split' if parts > 1 else ''}"
-        return Contract(
+        if choice.schedule is ProductSchedule.SMALL:
+            if a.form is not b.form:
+                a, b = (
+                    replace(operand, source=source, form=Form.SINGLE)
+                    for operand, source in ((a, product.a), (b, product.b))
+                )
+            body = self._small_body((a, b), epilogue, output, share=share, parts=parts)
+            walk = choose_walk(output, keeps_neighbours)
+            return Steps((ScheduledMap(label, loop_launch(walk.items(output), target), output, body, walk),))
+        epilogue, output = pack_output(epilogue, output)
+        across, down = choice.tile.groups(self.shape.rows, self.shape.columns)
+        total = across * down * self.shape.batch * parts
+        launch = Launch(choice.tile.workgroup, 1, fold(total, target), total)
+        chunk = chunk_of(self.space.inner, share)
+        kernel = ScheduledContract(
             label,
+            launch,
+            output,
             self.space,
             a,
             b,
             product.accumulator,
             epilogue,
-            output,
             choice.schedule,
             choice.tile,
             parts,
             share,
+            chunk,
         )
+        return Steps((kernel,))
+
+    def _small_body(
+        self, operands: tuple[Operand, Operand], epilogue: Body, output: Tensor, *, share: int, parts: int
+    ) -> Body:
+        """Return the whole of a ``small`` product as one tree: each output sums its products by itself."""
+        a, b = operands
+        values = constants(
+            batch=len(self.space.batch),
+            rows=len(self.space.rows),
+            inner=self.space.inner,
+            step=UNIT if a.form is Form.ALONG else 1,
+            parts=parts,
+            share=share,
+            chunk=chunk_of(self.space.inner, share),
+        )
+        inputs = {"a": a.source, "b": b.source}
+        accumulator = self.product.accumulator
+        total = element(SMALL, accumulator, output.sizes, portable=True, values=values, **inputs)
+        return _with_sum(epilogue, total)
 
     def _operand(self, source: Source, own: Sizes, own_first: bool, owned: bool) -> Operand:
         """An operand in the best form that the schedule reads, laid out anew if that pays."""
@@ -358,9 +237,9 @@ class _Planner:
     def _forms(self, is_a: bool) -> tuple[Form, ...]:
         """The forms in which the schedule can read an operand, the best first."""
         match self.choice.schedule:
-            case Schedule.SMALL:
+            case ProductSchedule.SMALL:
                 return (Form.ALONG,)
-            case Schedule.REGISTER if is_a:
+            case ProductSchedule.REGISTER if is_a:
                 return (Form.ACROSS,) if self.choice.tile.rows % UNIT == 0 else ()
             case _:
                 return (Form.ACROSS, Form.ALONG)
@@ -369,8 +248,8 @@ class _Planner:
 
     def _is_worth_relaying(self, operand: Operand, form: Form, owned: bool) -> bool:
         """Only tiles in registers gain: the others read each element few times, or convert it once per slab."""
-        is_a, shape, tile = operand.own_first, self.space.shape, self.choice.tile
-        if self.choice.schedule is not Schedule.REGISTER or (is_a and tile.rows % UNIT):
+        is_a, shape, tile = operand.own_first, self.shape, self.choice.tile
+        if self.choice.schedule is not ProductSchedule.REGISTER or (is_a and tile.rows % UNIT):
             return False
         if self.product.a_stays if is_a else self.product.b_stays:
             return False
@@ -413,8 +292,12 @@ class _Planner:
             )
 
         written = over(operand.own, own_strides if panels > 1 else packed_strides(operand.own), batch)
-        step = Map(f"lay out {'a' if operand.own_first else 'b'}", self._copied(operand, written), written)
-        (self.initialization if owned else self.before).append(step)
+        label = f"lay out {'a' if operand.own_first else 'b'}"
+        copied = schedule_step(Map(label, self._copied(operand, written), written), self.target)
+        if owned:
+            self.initialization += copied
+        else:
+            self.before += copied
         return replace(operand, source=over((panels, width), own_strides, operand.batch), own=(panels, width))
 
     def _panels(self, operand: Operand) -> tuple[int, int]:
@@ -532,29 +415,3 @@ def _merged(partials: Tensor) -> Body:
 def _with_sum(epilogue: Body, total: Body) -> Body:
     """An epilogue on sums that a body computes."""
     return rewrite(epilogue, lambda node: total if isinstance(node, Held) else node)
-
-
-def small_body(step: Contract) -> Body:
-    """The whole of a ``small`` step as one tree: each output sums its products by itself."""
-    values = constants(
-        batch=len(step.space.batch),
-        rows=len(step.space.rows),
-        inner=step.space.inner,
-        step=UNIT if step.a.form is Form.ALONG else 1,
-        parts=step.parts,
-        share=step.share,
-        chunk=step.chunk,
-    )
-    inputs = {"a": step.a.source, "b": step.b.source}
-    total = element(SMALL, step.accumulator, step.output.sizes, portable=True, values=values, **inputs)
-    return _with_sum(step.epilogue, total)
-
-
-def spread(number: str, sizes: Sequence[int]) -> list[str]:
-    """WGSL expressions of the coordinates, over dimensions of these sizes, of a running number."""
-    found, rest = [], 1
-    for position in reversed(range(len(sizes))):
-        text = number if rest == 1 else f"{number} / {rest}u"
-        found.append(text if position == 0 else f"({text}) % {sizes[position]}u")
-        rest *= sizes[position]
-    return found[::-1]

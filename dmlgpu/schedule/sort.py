@@ -1,10 +1,7 @@
-"""The first elements of every line along an axis in sorted order, or all of them.
+"""The first elements of every line along an axis in sorted order, or all of them, as records of rank and position.
 
-Elements are sorted as *records*: their rank, an unsigned number that compares as they do, and their place on the axis.
-No two records are equal, so the result depends neither on the order of invocations nor on a sort being stable.
-
-    Sort -> Merge -> Merge -> ...                                        all elements: tiles, then ever longer runs
-    Sort (best) -> Sort -> Merge ... -> Candidates -> Sort -> Merge ...  few of many elements
+    sort -> merge -> merge -> ...                                        all elements: tiles, then ever longer runs
+    sort (best) -> sort -> merge ... -> candidates -> sort -> merge ...  few of many elements
 
 Where few of many are asked for, most of them are never sorted: a line is seen as groups, the best record of each group
 is found, and these are sorted. The first k elements of the line lie in the k groups whose best come first; what those
@@ -13,154 +10,114 @@ groups hold is sorted then. Every loop is short, whatever the length of a line.
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dmlgpu.enums import DataType
+from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.collapse import merge_dimensions
-from dmlgpu.plan import Role, Step, Tensor, View
+from dmlgpu.plan import Sort, Tensor, View, record_lanes
+from dmlgpu.schedule.launch import Launch, fold, item_launch, loop_launch
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import Scheduled, ScheduledCandidates, ScheduledMerge, ScheduledSort, SortSchedule, Steps
+from dmlgpu.schedule.walk import Walk, choose_walk
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 
-# ---- steps: records are tensors of two or four words per unit
+SHARE = 16
+"""Records of a merged run that one invocation takes: enough to make up for the bisection before."""
 
 
-class SortSchedule(enum.StrEnum):
-    """What an invocation or a workgroup does with its part of a line."""
-
-    BEST = "best"  # one invocation finds the first record of a group, whose elements are spread evenly over the line
-    REGISTERS = "registers"  # one invocation sorts a tile by a network
-    WORKGROUP = "workgroup"  # one workgroup sorts a tile by a bitonic network
-
-
-@dataclass(frozen=True)
-class Sort(Step):
-    """Sorts the parts of every line, each for itself.
-
-    Attributes:
-        source: elements or records, lines along the last dimension.
-        output: records; the dimensions of ``source`` but the last, the parts of a line, the records kept of each.
-        schedule: how.
-        width: elements of a part.
-        decreasing: the largest element comes first.
-    """
-
-    source: Tensor
-    output: Tensor
-    schedule: SortSchedule
-    width: int
-    decreasing: bool
-
-    @property
-    def of_records(self) -> bool:
-        """Whether the source consists of records."""
-        return self.source.binding.role is Role.TEMPORARY
-
-
-@dataclass(frozen=True)
-class Candidates(Step):
-    """Makes records of all elements of the groups that some records come from.
-
-    Attributes:
-        source: elements, lines along the last dimension.
-        best: records of different groups, lines along the last dimension.
-        output: records; ``group`` of them for each of ``best``.
-        group: elements of a group.
-        decreasing: the largest element comes first.
-    """
-
-    source: Tensor
-    best: Tensor
-    output: Tensor
-    group: int
-    decreasing: bool
-
-
-@dataclass(frozen=True)
-class Merge(Step):
-    """Merges neighbouring runs of records two by two, and cuts what comes of it.
-
-    Attributes:
-        source, output: records; lines, runs of a line, records of a run.
-    """
-
-    source: Tensor
-    output: Tensor
-
-
-# ---- plans
-
-
-def sort_steps(
-    source: Tensor, axis: int, count: int, decreasing: bool, target: Target
-) -> tuple[tuple[Step, ...], Tensor]:
-    """The steps that find the first ``count`` elements along an axis (of ``MOST_IN_LINE`` at most) in sorted order.
-
-    Returns:
-        The steps, and the places of the elements: a UINT32 tensor with the source's sizes, but ``count`` along the
-        axis.
-    """
-    length = source.sizes[axis]
-    chain = _Chain(lines(source, axis), decreasing, target)
-    group = choose_group(length, count, choose_tile(length, source.data_type, target)[1])
+@schedule_step.register
+def _sort(step: Sort, target: Target) -> Steps:
+    length, count = step.source.sizes[step.axis], step.output.sizes[-1]
+    if length > MOST_IN_LINE:
+        raise NotSupported(f"sorts axes of at most {MOST_IN_LINE:,} elements, got {length:,}")
+    chain = _Chain(lines(step.source, step.axis), step.decreasing, target)
+    group = choose_group(length, count, choose_tile(length, step.source.data_type, target)[1])
     if group == 1:
         chain.sort(chain.source, count)
     else:
         chain.find_best(group)
         chain.sort(_as_line(chain.last), count)
         chain.sort(chain.candidates(group), count)
-    sizes = tuple(count if dimension == axis else size for dimension, size in enumerate(source.sizes))
-    return tuple(chain.steps), _places(chain.last, sizes, axis)
+    *before, last = chain.steps
+    return Steps((*before, replace(last, output=replace(last.output, binding=step.output.binding))))
 
 
 class _Chain:
-    """Steps of which each reads the records of the one before."""
+    """Kernels of which each reads the records of the one before."""
 
     def __init__(self, source: Tensor, decreasing: bool, target: Target):
         self.source, self.decreasing, self.target = source, decreasing, target
-        self.steps: list[Step] = []
+        self.steps: list[Scheduled] = []
         self.last = source
 
     def _records(self, *sizes: int) -> Tensor:
-        """Make room for the records of the next step."""
+        """Make room for the records of the next kernel."""
         lanes = record_lanes(self.source.data_type)
         self.last = Tensor.temporary("records", DataType.UINT32, sizes, view=View.RAW, lanes=lanes)
         return self.last
 
+    def _add_sort(self, label: str, source: Tensor, output: Tensor, schedule: SortSchedule, width: int) -> None:
+        walk, of_records = _walk(source, output, schedule, width), source is not self.source
+        launch = _launch(walk, schedule, width, self.target)
+        pairs = network(width, output.sizes[-1]) if schedule is SortSchedule.REGISTERS else ()
+        self.steps.append(
+            ScheduledSort(label, launch, output, source, schedule, walk, width, self.decreasing, of_records, pairs)
+        )
+
     def find_best(self, group: int) -> None:
-        """The first record of every group."""
+        """Add the first record of every group."""
         *before, length = self.source.sizes
         output = self._records(*before, -(-length // group), 1)
-        label = f"best of {group}"
-        self.steps.append(Sort(label, self.source, output, SortSchedule.BEST, group, self.decreasing))
+        self._add_sort(f"best of {group}", self.source, output, SortSchedule.BEST, group)
 
     def candidates(self, group: int) -> Tensor:
-        """The records of all elements of the groups whose best were found."""
+        """Add the records of all elements of the groups whose best were found."""
         best = _as_line(self.last)
         *before, count = best.sizes
         output = self._records(*before, count * group)
-        label = f"groups of {group}"
-        self.steps.append(Candidates(label, self.source, best, output, group, self.decreasing))
+        walk = choose_walk(output)
+        launch = item_launch(walk.count, self.target)
+        self.steps.append(
+            ScheduledCandidates(f"groups of {group}", launch, output, self.source, best, walk, group, self.decreasing)
+        )
         return output
 
     def sort(self, source: Tensor, count: int) -> None:
-        """The first records of every line, as one run."""
+        """Add the first records of every line, as one run."""
         *before, length = source.sizes
         schedule, width = choose_tile(length, self.source.data_type, self.target)
         output = self._records(*before, -(-length // width), min(width, count))
-        label = f"tiles of {width} in {schedule}"
-        self.steps.append(Sort(label, source, output, schedule, width, self.decreasing))
+        self._add_sort(f"tiles of {width} in {schedule}", source, output, schedule, width)
         while self.last.sizes[-2] > 1:
             self._merge(count)
 
     def _merge(self, count: int) -> None:
-        """Half as many runs."""
+        """Add half as many runs."""
         given = self.last
         *before, runs, length = given.sizes
-        output = self._records(*before, -(-runs // 2), min(2 * length, count))
-        self.steps.append(Merge(f"merge to {output.sizes[-1]}", _flat(given), _flat(output)))
+        output = _flat(self._records(*before, -(-runs // 2), min(2 * length, count)))
+        lines_, merged, kept = output.sizes
+        launch = loop_launch(lines_ * merged * -(-kept // SHARE), self.target)
+        self.steps.append(ScheduledMerge(f"merge to {kept}", launch, output, _flat(given), SHARE))
+
+
+def _walk(source: Tensor, output: Tensor, schedule: SortSchedule, width: int) -> Walk:
+    """Return the walk over the parts of all lines, in the order in which the source lies in memory."""
+    *before, parts, _ = output.sizes
+    *strides, stride = source.strides
+    apart = stride if schedule is SortSchedule.BEST else stride * width
+    return choose_walk(replace(output, sizes=(*before, parts, 1), strides=(*strides, apart, 1)))
+
+
+def _launch(walk: Walk, schedule: SortSchedule, width: int, target: Target) -> Launch:
+    if schedule is not SortSchedule.WORKGROUP:
+        return loop_launch(walk.count, target)
+    workgroup = min(width // 2, 256, target.max_workgroup_invocations)
+    return Launch(workgroup, 1, fold(walk.count, target), walk.count)
 
 
 def lines(source: Tensor, axis: int) -> Tensor:
@@ -188,21 +145,7 @@ def _resized(records: Tensor, *sizes: int) -> Tensor:
     return replace(records, sizes=sizes, strides=packed_strides(sizes))
 
 
-def _places(records: Tensor, sizes: tuple[int, ...], axis: int) -> Tensor:
-    """The places in records whose lines consist of one run, under other dimensions with the lines along an axis."""
-    lanes, length = records.lanes, sizes[axis]
-    others = packed_strides([1 if dimension == axis else size for dimension, size in enumerate(sizes)])
-    strides = tuple(lanes if dimension == axis else lanes * length * one for dimension, one in enumerate(others))
-    return Tensor(records.binding, DataType.UINT32, sizes, strides, View.INDEX, offset=lanes // 2)
-
-
 # ---- choices
-
-
-def record_lanes(data_type: DataType) -> int:
-    """Words of a record: the rank in one or two, then the place; where there are four, one is unused."""
-    return 4 if data_type.bits == 64 else 2
-
 
 MOST_IN_LINE = (1 << 31) - 1
 """Places are compared as signed numbers, and the highest one stands for what lies beyond the end."""
