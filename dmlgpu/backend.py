@@ -1,4 +1,4 @@
-"""What the device layer asks of an executor. Two exist: ``dmlgpu.gpu`` (wgpu) and the NumPy reference.
+"""What the device layer asks of an executor. Two exist: ``dmlgpu.gpu`` on wgpu and ``dmlgpu.host`` on NumPy.
 
 The device layer checks every precondition before it calls an executor; an executor may trust its arguments.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.program import Program
 from dmlgpu.target import AdapterInfo, Target
 
 
@@ -97,3 +98,11 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Release the adapter."""
+
+
+@runtime_checkable
+class ShaderBackend(Backend, Protocol):
+    """An executor that runs rendered programs."""
+
+    def prepare(self, program: Program) -> Executable:
+        """Make a program ready to run."""

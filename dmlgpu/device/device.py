@@ -6,10 +6,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self, overload
 
-from dmlgpu import gpu, operators, validation
+from dmlgpu import operators, validation
 from dmlgpu.backend import Backend
 from dmlgpu.device import support
-from dmlgpu.device.adapters import Choice, choose
+from dmlgpu.device.adapters import Choice, choose, open_executor
 from dmlgpu.device.binding import BindingTable
 from dmlgpu.device.buffer import Buffer, is_integer
 from dmlgpu.device.child import DeviceChild, DmlObject, expect_child
@@ -24,8 +24,6 @@ from dmlgpu.device.features import (
     TensorDataTypeSupport,
     TensorDataTypeSupportQuery,
 )
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
-from dmlgpu.device.numpy_backend import NumPyBackend
 from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, ports_of
 from dmlgpu.device.state import DeviceState
 from dmlgpu.enums import ExecutionFlags, FeatureLevel
@@ -62,14 +60,12 @@ class Device(DmlObject):
         memory_budget: int | None = None,
         disabled_features: Sequence[str] = (),
     ):
-        info = choose(adapter)
-        backend: Backend
-        if info == NUMPY_ADAPTER:
-            backend = NumPyBackend(deterministic, memory_budget)
-        else:
-            backend = gpu.GpuBackend(
-                info, deterministic=deterministic, memory_budget=memory_budget, disabled_features=disabled_features
-            )
+        backend = open_executor(
+            choose(adapter),
+            deterministic=deterministic,
+            memory_budget=memory_budget,
+            disabled_features=disabled_features,
+        )
         self._start(backend, feature_level)
 
     @classmethod
@@ -83,7 +79,9 @@ class Device(DmlObject):
         disabled_features: Sequence[str] = (),
     ) -> Self:
         """A device over a ``wgpu.GPUDevice`` that somebody else holds and keeps; it uses the features that are on."""
-        backend = gpu.GpuBackend.from_wgpu(
+        from dmlgpu.gpu import GpuBackend  # noqa: PLC0415 - the ``numpy`` adapter does without
+
+        backend = GpuBackend.from_wgpu(
             wgpu_device, deterministic=deterministic, memory_budget=memory_budget, disabled_features=disabled_features
         )
         return cls.from_backend(backend, feature_level=feature_level)

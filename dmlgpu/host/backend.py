@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dmlgpu import reference
 from dmlgpu.backend import Range, Resources
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import OperatorNotImplemented, OutOfMemory
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
