@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,24 +15,35 @@ from numpy.typing import NDArray
 from dmlgpu.program import Program
 from dmlgpu.target import AdapterInfo, Target
 
+BufferType = TypeVar("BufferType")
+
 
 @dataclass(frozen=True)
-class Range:
-    """A byte range of an executor's buffer; ``offset`` is a multiple of 16, ``size`` of 4."""
+class Range(Generic[BufferType]):
+    """Bytes of a buffer; ``offset`` is a multiple of 16, ``size`` of 4.
 
-    buffer: Any
+    Attributes:
+        buffer: an executor's own buffer; in the device layer a ``Buffer``, in a model the name of a resource.
+    """
+
+    buffer: BufferType
     offset: int
     size: int
+
+    @property
+    def end(self) -> int:
+        """Return the offset of the first byte that follows."""
+        return self.offset + self.size
 
 
 @dataclass(frozen=True)
 class Resources:
     """What one dispatch binds: flat inputs and outputs (None where absent or owned), temporary, persistent."""
 
-    inputs: tuple[Range | None, ...]
-    outputs: tuple[Range | None, ...]
-    temporary: Range | None = None
-    persistent: Range | None = None
+    inputs: tuple[Range[Any] | None, ...]
+    outputs: tuple[Range[Any] | None, ...]
+    temporary: Range[Any] | None = None
+    persistent: Range[Any] | None = None
 
 
 Dispatch = Any

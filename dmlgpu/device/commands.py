@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dmlgpu.backend import Dispatch
-from dmlgpu.device.binding import Bindings, BindingTable, Recorded
+from dmlgpu.backend import Dispatch, Range
 from dmlgpu.device.buffer import Buffer, check_range, is_integer
 from dmlgpu.device.child import DeviceChild, as_tuple, expect_child
-from dmlgpu.device.operator import CompiledOperator, Dispatchable, OperatorInitializer, PersistentRange
+from dmlgpu.device.operator import CompiledOperator, Dispatchable, OperatorInitializer
+from dmlgpu.device.recording import Bindings, Recorded
+from dmlgpu.device.table import BindingTable
 from dmlgpu.enums import ExecutionFlags
 from dmlgpu.errors import InvalidArgument, InvalidState
 
@@ -223,7 +224,7 @@ class Queue(DeviceChild):
         state = self._state
         with state.lock:
             state.check()
-            pending: dict[CompiledOperator, PersistentRange] = {}
+            pending: dict[CompiledOperator, Range[Buffer] | None] = {}
             work: tuple[Dispatch, ...] = ()
             initializers = []
             command_lists = as_tuple("execute", "command_lists", command_lists, "command lists")
@@ -236,8 +237,8 @@ class Queue(DeviceChild):
                 work = work + batch.work if work else batch.work
             if work:
                 state.last_serial = state.call_unlocked(state.backend.submit, work)
-            for compiled, place in pending.items():
-                compiled._initialized_at = place
+            for compiled, persistent in pending.items():
+                compiled._is_initialized, compiled._persistent = True, persistent
             for command_list in command_lists:
                 command_list._serial = state.last_serial
             for initializer in initializers:
@@ -331,24 +332,26 @@ class Fence(DeviceChild):
             self._signalled.notify_all()
 
 
-def _check_step(step: Recorded, pending: dict[CompiledOperator, PersistentRange]) -> None:
+def _check_step(step: Recorded, pending: dict[CompiledOperator, Range[Buffer] | None]) -> None:
     """Check one recorded piece against the initialisations executed, and pending before it in this submission."""
-    for compiled, place in step.initializes:
-        if compiled._initialized_at is not None or compiled in pending:
+    for compiled, persistent in step.initializes:
+        if compiled.is_initialized or compiled in pending:
             raise _second_initialization(step.label, compiled)
-        pending[compiled] = place
+        pending[compiled] = persistent
     if step.needs is None:
         return
-    compiled, place = step.needs
-    initialized_at = compiled._initialized_at or pending.get(compiled)
-    if initialized_at is None:
+    compiled, bound = step.needs
+    if not compiled.is_initialized and compiled not in pending:
         raise InvalidState(
             f"{compiled.description}: executed before its initialisation; execute an initializer for it first"
         )
-    if initialized_at != place:
+    written = pending.get(compiled, compiled._persistent)
+    if bound is None or written is None:
+        return
+    if bound.buffer.identity is not written.buffer.identity or bound.offset != written.offset:
         raise InvalidState(
-            f"{compiled.description}: the persistent resource is bound at offset {place.offset}, "
-            f"its initialisation wrote another range (offset {initialized_at.offset}); it cannot be copied or moved"
+            f"{compiled.description}: the persistent resource is bound at offset {bound.offset}, "
+            f"its initialisation wrote another range (offset {written.offset}); it cannot be copied or moved"
         )
 
 

@@ -10,7 +10,6 @@ from dmlgpu import operators, validation
 from dmlgpu.backend import Backend
 from dmlgpu.device import support
 from dmlgpu.device.adapters import Choice, choose, open_executor
-from dmlgpu.device.binding import BindingTable
 from dmlgpu.device.buffer import Buffer, is_integer
 from dmlgpu.device.child import DeviceChild, DmlObject, expect_child
 from dmlgpu.device.commands import CommandList, CommandRecorder, Fence, Queue
@@ -26,6 +25,7 @@ from dmlgpu.device.features import (
 )
 from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, ports_of
 from dmlgpu.device.state import DeviceState
+from dmlgpu.device.table import BindingTable
 from dmlgpu.enums import ExecutionFlags, FeatureLevel
 from dmlgpu.errors import DmlError, InvalidArgument
 from dmlgpu.operator_desc import OperatorDesc

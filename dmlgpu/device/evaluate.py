@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.device.binding import BindingTable, BufferArrayBinding
+from dmlgpu.device.binding import BufferArrayBinding
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.device import Device, default_device
 from dmlgpu.device.operator import CompiledOperator, Port
+from dmlgpu.device.table import BindingTable
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.operator_desc import OperatorDesc
 

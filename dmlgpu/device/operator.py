@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dmlgpu.backend import Executable
+from dmlgpu.backend import Executable, Range
 from dmlgpu.device.child import DeviceChild, as_tuple, expect_child
 from dmlgpu.enums import ExecutionFlags
 from dmlgpu.errors import InvalidArgument, InvalidState
 from dmlgpu.tensor import TensorDesc
 
 if TYPE_CHECKING:
+    from dmlgpu.device.buffer import Buffer
     from dmlgpu.device.device import Device
     from dmlgpu.device.state import DeviceState
     from dmlgpu.operator_desc import OperatorDesc
@@ -56,19 +57,6 @@ class Port:
         return self.desc is not None and not self.desc.owned_by_dml
 
 
-@dataclass(frozen=True)
-class PersistentRange:
-    """Where an initialisation put the persistent resource of an operator.
-
-    Attributes:
-        memory: kept so that its identity is not given to other memory.
-    """
-
-    memory_id: int
-    offset: int
-    memory: object = field(default=None, compare=False, repr=False)
-
-
 class Operator(DeviceChild):
     """A checked operator description (DirectML: IDMLOperator); ``Device.compile_operator`` makes it executable."""
 
@@ -110,7 +98,8 @@ class CompiledOperator(DeviceChild):
         self.in_place = in_place
         self.inputs, self.outputs = inputs, outputs
         self._properties = _properties(inputs, outputs, executable)
-        self._initialized_at: PersistentRange | None = None
+        self._is_initialized = False
+        self._persistent: Range[Buffer] | None = None
 
     @property
     def binding_properties(self) -> BindingProperties:
@@ -126,7 +115,7 @@ class CompiledOperator(DeviceChild):
     @property
     def is_initialized(self) -> bool:
         """Whether its initialisation was submitted."""
-        return self._initialized_at is not None
+        return self._is_initialized
 
     @property
     def description(self) -> str:

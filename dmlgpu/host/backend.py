@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -15,22 +15,10 @@ from dmlgpu.errors import OperatorNotImplemented, OutOfMemory
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.tensor import PERSISTENT_ALIGNMENT
 
 Memory: TypeAlias = NDArray[np.uint8]
 Work: TypeAlias = Callable[[], None]
-
-PERSISTENT_STEP = 256
-"""Distance grid, in bytes, of owned tensors within a persistent resource."""
-
-
-@dataclass(frozen=True)
-class OwnedTensor:
-    """Where the persistent resource keeps an input that is handed over at initialisation."""
-
-    index: int
-    offset: int
-    size: int
 
 
 class NumPyExecutable:
@@ -42,15 +30,19 @@ class NumPyExecutable:
         self._desc = desc
         self._inputs = tuple(tensor for _, _, tensor in desc.inputs)
         self._outputs = tuple(tensor for _, _, tensor in desc.outputs)
-        self._owned, self.persistent_size = _lay_out(self._inputs)
+        self._owned: dict[int, Range[None]] = {}
+        self.persistent_size = 0
+        for index, tensor in enumerate(self._inputs):
+            if tensor is not None and tensor.owned_by_dml:
+                self._owned[index] = Range(None, self.persistent_size, tensor.byte_size)
+                self.persistent_size += -(-tensor.byte_size // PERSISTENT_ALIGNMENT) * PERSISTENT_ALIGNMENT
 
     def bind(self, resources: Resources) -> Sequence[Work]:
         """The work of one execution on these resources."""
-        sources = list(resources.inputs)
-        for owned in self._owned:
-            persistent = resources.persistent
-            assert persistent is not None
-            sources[owned.index] = Range(persistent.buffer, persistent.offset + owned.offset, owned.size)
+        sources = [
+            self._kept(index, resources) if index in self._owned else source
+            for index, source in enumerate(resources.inputs)
+        ]
 
         def execute() -> None:
             arrays = [
@@ -72,17 +64,19 @@ class NumPyExecutable:
 
     def bind_initialization(self, resources: Resources) -> Sequence[Work]:
         """The work that copies the owned inputs into the persistent resource."""
-        return tuple(self._copy(owned, resources) for owned in self._owned)
 
-    def _copy(self, owned: OwnedTensor, resources: Resources) -> Work:
-        source, persistent = resources.inputs[owned.index], resources.persistent
-        assert source is not None and persistent is not None
-        begin = persistent.offset + owned.offset
+        def copy(index: int) -> None:
+            source = resources.inputs[index]
+            assert source is not None
+            _view(self._kept(index, resources))[:] = _view(source)[: self._owned[index].size]
 
-        def copy() -> None:
-            persistent.buffer[begin : begin + owned.size] = _view(source)[: owned.size]
+        return tuple(functools.partial(copy, index) for index in self._owned)
 
-        return copy
+    def _kept(self, index: int, resources: Resources) -> Range[Memory]:
+        """Return where the persistent resource keeps an owned input."""
+        persistent, owned = resources.persistent, self._owned[index]
+        assert persistent is not None
+        return Range(persistent.buffer, persistent.offset + owned.offset, owned.size)
 
 
 class NumPyBackend:
@@ -160,16 +154,5 @@ class NumPyBackend:
         """Nothing to release."""
 
 
-def _view(source: Range) -> Memory:
-    view: Memory = source.buffer[source.offset : source.offset + source.size]
-    return view
-
-
-def _lay_out(inputs: Sequence[TensorDesc | None]) -> tuple[tuple[OwnedTensor, ...], int]:
-    """Places for the owned inputs, one after another, and the size of all."""
-    owned, end = [], 0
-    for index, tensor in enumerate(inputs):
-        if tensor is not None and tensor.owned_by_dml:
-            owned.append(OwnedTensor(index, end, tensor.byte_size))
-            end += -(-tensor.byte_size // PERSISTENT_STEP) * PERSISTENT_STEP
-    return tuple(owned), end
+def _view(source: Range[Memory]) -> Memory:
+    return source.buffer[source.offset : source.end]
