@@ -17,6 +17,9 @@ from dmlgpu.target import AdapterInfo, Target
 
 BufferType = TypeVar("BufferType")
 
+WORD_BYTES = 4
+"""Bytes of a word: sizes and offsets of whatever is written, read or copied are whole words, as WebGPU wants it."""
+
 
 @dataclass(frozen=True)
 class Range(Generic[BufferType]):
@@ -51,16 +54,20 @@ Dispatch = Any
 
 
 class Executable(Protocol):
-    """An operator made ready for one executor."""
+    """An operator made ready for one executor.
+
+    Attributes:
+        temporary_size, persistent_size: bytes of these resources, whole words; 0 where none is needed.
+    """
 
     temporary_size: int
     persistent_size: int
 
     def bind(self, resources: Resources) -> Sequence[Dispatch]:
-        """The work of one execution on these resources."""
+        """Return the work of one execution on these resources."""
 
     def bind_initialization(self, resources: Resources) -> Sequence[Dispatch]:
-        """The work that fills ``resources.persistent`` from the owned ones of ``resources.inputs``."""
+        """Return the work that fills ``resources.persistent`` from the owned ones of ``resources.inputs``."""
 
 
 class Backend(Protocol):
@@ -70,7 +77,7 @@ class Backend(Protocol):
     target: Target
 
     def check(self, desc: Any) -> None:
-        """Whether ``compile`` can succeed, found out without touching the device: lower and render, compile nothing.
+        """Find out without touching the device whether ``compile`` can succeed: lower and render, compile nothing.
 
         The device layer calls this, with a valid description, when an operator is created and for feature queries.
 
@@ -93,19 +100,19 @@ class Backend(Protocol):
         """Put bytes (offset and length multiples of 4) into a buffer, after all submitted work."""
 
     def read(self, buffer: Any, offset: int, size: int) -> NDArray[np.uint8]:
-        """The bytes of a buffer (offset and size multiples of 4), once all submitted work is done."""
+        """Return the bytes of a buffer (offset and size multiples of 4), once all submitted work is done."""
 
     def copy(self, source: Any, source_offset: int, destination: Any, destination_offset: int, size: int) -> Dispatch:
-        """A copy between buffers as a unit of work."""
+        """Return a copy between buffers as a unit of work."""
 
     def submit(self, work: Sequence[Dispatch]) -> int:
-        """Run units of work in order; returns a serial number for ``is_done`` and ``wait``. Thread-safe."""
+        """Run units of work in order and return a serial number for ``is_done`` and ``wait``. Thread-safe."""
 
     def is_done(self, serial: int) -> bool:
-        """Whether a submission has finished."""
+        """Return whether a submission has finished."""
 
     def wait(self, serial: int, timeout: float | None = None) -> bool:
-        """Wait for a submission; False when ``timeout`` seconds pass first."""
+        """Wait for a submission; return False when ``timeout`` seconds pass first."""
 
     def close(self) -> None:
         """Release the adapter."""

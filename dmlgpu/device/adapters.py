@@ -92,7 +92,7 @@ def open_executor(
 
 
 def _gpu() -> ModuleType | None:
-    """Load the executor on wgpu, and with it the driver library; None where wgpu is not installed."""
+    """Return the executor on wgpu, whose import loads the driver library; None where wgpu is not installed."""
     try:
         from dmlgpu import gpu  # noqa: PLC0415 - the ``numpy`` adapter does without
     except ModuleNotFoundError as missing:

@@ -1,4 +1,4 @@
-"""What may be bound where (DirectML: the binding descriptions, and the rules of IDMLBindingTable)."""
+"""What callers bind, checked (DirectML: the binding descriptions, and the rules of IDMLBindingTable)."""
 
 from __future__ import annotations
 
@@ -49,20 +49,14 @@ class BufferArrayBinding:
 
     def __post_init__(self) -> None:
         bindings = as_tuple("BufferArrayBinding", "bindings", self.bindings, "bindings")
-        object.__setattr__(self, "bindings", tuple(map(_as_binding, bindings)))
+        for one in bindings:
+            if one is not None and not isinstance(one, BufferBinding | Buffer):
+                raise InvalidArgument(f"a binding must be a BufferBinding, a Buffer or None, got {type(one).__name__}")
+        object.__setattr__(self, "bindings", bindings)
 
 
 Bindable: TypeAlias = BufferBinding | Buffer | None
 """One resource or none; a bare buffer means the whole of it."""
-
-
-def _as_binding(given: object) -> BufferBinding | None:
-    """A BufferBinding for whatever stands for one."""
-    if given is None or isinstance(given, BufferBinding):
-        return given
-    if isinstance(given, Buffer):
-        return BufferBinding(given)
-    raise InvalidArgument(f"a binding must be a BufferBinding, a Buffer or None, got {type(given).__name__}")
 
 
 Ranges: TypeAlias = tuple[Range[Buffer] | None, ...]

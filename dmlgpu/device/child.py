@@ -38,7 +38,7 @@ class DmlObject:
             self._private_data[key] = data
 
     def get_private_data(self, key: Hashable) -> Any:
-        """What ``set_private_data`` keeps under the key, or None (IDMLObject::GetPrivateData)."""
+        """Return what ``set_private_data`` keeps under the key, or None (IDMLObject::GetPrivateData)."""
         return self._private_data.get(key)
 
     @property
@@ -64,7 +64,7 @@ class DeviceChild(DmlObject):
 
 
 def as_tuple(caller: str, argument: str, values: Any, what: str) -> tuple[Any, ...]:
-    """The values of a sequence.
+    """Return the values of a sequence.
 
     Args:
         caller, argument: as messages name them.

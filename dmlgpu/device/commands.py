@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dmlgpu.backend import Dispatch, Range
+from dmlgpu.backend import WORD_BYTES, Dispatch, Range
 from dmlgpu.device.buffer import Buffer, check_range, is_integer
 from dmlgpu.device.child import DeviceChild, as_tuple, expect_child
 from dmlgpu.device.operator import CompiledOperator, Dispatchable, OperatorInitializer
@@ -38,7 +38,7 @@ class Batch:
 
     @classmethod
     def of(cls, entries: Sequence[Recorded]) -> Batch:
-        """The batch of recorded pieces."""
+        """Put recorded pieces together."""
         return cls(tuple(unit for entry in entries for unit in entry.work), tuple(dict.fromkeys(entries)))
 
     def check_buffers(self, epoch: int) -> None:
@@ -118,8 +118,8 @@ class CommandList(DeviceChild):
             buffer.check_usable(caller, argument)
             check_range(f"{caller}: {argument}", buffer, offset, size)
             for what, value in ((f"{argument}_offset", offset), ("size", size)):
-                if value % 4:
-                    raise InvalidArgument(f"{caller}: {what} must be a multiple of 4, got {value}")
+                if value % WORD_BYTES:
+                    raise InvalidArgument(f"{caller}: {what} must be a multiple of {WORD_BYTES}, got {value}")
         if destination.identity is source.identity:
             raise InvalidArgument(
                 f"{caller}: one buffer cannot be both source and destination, got {source.description}"
@@ -144,7 +144,7 @@ class CommandList(DeviceChild):
         self._entries.append(recorded)
 
     def _ready(self) -> Batch:
-        """The list's work; volatile bindings are read now."""
+        """Return the list's work; volatile bindings are read now."""
         if self._batch is not None:
             return self._batch
         return Batch.of([entry.recorded() if isinstance(entry, Bindings) else entry for entry in self._entries])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self, overload
 
 from dmlgpu import operators, validation
-from dmlgpu.backend import Backend
+from dmlgpu.backend import WORD_BYTES, Backend
 from dmlgpu.device import support
 from dmlgpu.device.adapters import Choice, choose, open_executor
 from dmlgpu.device.buffer import Buffer, is_integer
@@ -23,7 +23,7 @@ from dmlgpu.device.features import (
     TensorDataTypeSupport,
     TensorDataTypeSupportQuery,
 )
-from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, ports_of
+from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, ports
 from dmlgpu.device.state import DeviceState
 from dmlgpu.device.table import BindingTable
 from dmlgpu.enums import ExecutionFlags, FeatureLevel
@@ -78,7 +78,7 @@ class Device(DmlObject):
         memory_budget: int | None = None,
         disabled_features: Sequence[str] = (),
     ) -> Self:
-        """A device over a ``wgpu.GPUDevice`` that somebody else holds and keeps; it uses the features that are on."""
+        """Make a device over a ``wgpu.GPUDevice`` that somebody else keeps; it uses the features that are on."""
         from dmlgpu.gpu import GpuBackend  # noqa: PLC0415 - the ``numpy`` adapter does without
 
         backend = GpuBackend.from_wgpu(
@@ -88,7 +88,7 @@ class Device(DmlObject):
 
     @classmethod
     def from_backend(cls, backend: Backend, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> Self:
-        """A device over an executor of one's own (see ``dmlgpu.backend``)."""
+        """Make a device over an executor of one's own (see ``dmlgpu.backend``)."""
         device = cls.__new__(cls)
         device._start(backend, feature_level)
         return device
@@ -155,7 +155,7 @@ class Device(DmlObject):
         self._state.remove(reason)
 
     def evict(self, objects: Sequence[DeviceChild]) -> None:
-        """Accepted and without effect: wgpu moves no single object out of memory (IDMLDevice::Evict).
+        """Check the objects and do nothing: wgpu moves no single object out of memory (IDMLDevice::Evict).
 
         Raises:
             InvalidArgument: an object that is not pageable, or another device's.
@@ -163,7 +163,7 @@ class Device(DmlObject):
         self._check_pageable("evict", objects)
 
     def make_resident(self, objects: Sequence[DeviceChild]) -> None:
-        """Accepted and without effect: objects always are (IDMLDevice::MakeResident). Raises as ``evict``."""
+        """Check the objects and do nothing: they always are (IDMLDevice::MakeResident). Raises as ``evict``."""
         self._check_pageable("make_resident", objects)
 
     def _check_pageable(self, method: str, objects: Sequence[DeviceChild]) -> None:
@@ -215,24 +215,21 @@ class Device(DmlObject):
         flags = _as_flags(flags)
         desc, backend = operator.desc, self._state.backend
         half = bool(flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
-        executable = self._state.call(backend.compile, desc, half)
-        in_place = loader.operator(desc.operator).in_place
-        inputs, outputs = ports_of(desc)
         compiled = CompiledOperator(
             self,
             self._state,
             title=desc.operator,
-            inputs=inputs,
-            outputs=outputs,
-            executable=executable,
+            inputs=ports(desc.inputs, "input"),
+            outputs=ports(desc.outputs, "output"),
+            executable=self._state.call(backend.compile, desc, half),
             flags=flags,
-            in_place=in_place,
+            in_place=loader.operator(desc.operator).in_place,
         )
         compiled.name = operator.name
         return compiled
 
     def create_operator_initializer(self, operators: Sequence[CompiledOperator] = ()) -> OperatorInitializer:
-        """What initialises compiled operators (IDMLDevice::CreateOperatorInitializer); without any it does nothing.
+        """Make what initialises compiled operators (IDMLDevice::CreateOperatorInitializer); without any it does nothing.
 
         Raises:
             InvalidArgument: another device's operator, or one twice.
@@ -241,7 +238,7 @@ class Device(DmlObject):
         return OperatorInitializer(self, self._state, operators)
 
     def create_binding_table(self, dispatchable: Dispatchable | None = None) -> BindingTable:
-        """A table that binds buffers to a dispatchable (IDMLDevice::CreateBindingTable); None makes an empty one.
+        """Make a table that binds buffers to a dispatchable (IDMLDevice::CreateBindingTable), or to none yet.
 
         Raises:
             InvalidArgument: another device's dispatchable.
@@ -252,22 +249,22 @@ class Device(DmlObject):
     # ---- work and memory --------------------------------------------------------------------------------------------
 
     def create_command_recorder(self) -> CommandRecorder:
-        """What writes dispatches into command lists (IDMLDevice::CreateCommandRecorder)."""
+        """Make what writes dispatches into command lists (IDMLDevice::CreateCommandRecorder)."""
         self._state.check()
         return CommandRecorder(self, self._state)
 
     def create_command_list(self) -> CommandList:
-        """An open, empty command list."""
+        """Make an open, empty command list."""
         self._state.check()
         return CommandList(self, self._state)
 
     def create_fence(self, initial_value: int = 0) -> Fence:
-        """A fence that has reached ``initial_value``."""
+        """Make a fence that has reached ``initial_value``."""
         self._state.check()
         return Fence(self, self._state, initial_value)
 
     def create_buffer(self, size: int, name: str | None = None) -> Buffer:
-        """Memory of ``size`` bytes, zeroed.
+        """Allocate ``size`` bytes, zeroed.
 
         Args:
             size: bytes, a positive multiple of 4.
@@ -278,13 +275,15 @@ class Device(DmlObject):
             OutOfMemory: beyond the adapter's limits or the device's memory budget.
         """
         self._state.check()
-        if not is_integer(size) or size <= 0 or size % 4:
-            raise InvalidArgument(f"create_buffer: size must be a positive multiple of 4 bytes, got {size!r}")
+        if not is_integer(size) or size <= 0 or size % WORD_BYTES:
+            raise InvalidArgument(
+                f"create_buffer: size must be a positive multiple of {WORD_BYTES} bytes, got {size!r}"
+            )
         memory = self._state.call(self._state.backend.create_buffer, size, name or "unnamed")
         return Buffer(self, self._state, size=size, memory=memory, identity=memory, name=name)
 
     def wrap_buffer(self, wgpu_buffer: Any, name: str | None = None) -> Buffer:
-        """A buffer over a wgpu buffer of the same wgpu device; see ``Buffer.from_wgpu``."""
+        """Make a buffer over a wgpu buffer of the same wgpu device; see ``Buffer.from_wgpu``."""
         self._state.check()
         wrap = getattr(self._state.backend, "wrap_buffer", None)
         if wrap is None:
@@ -302,7 +301,7 @@ class Device(DmlObject):
     def check_feature_support(self, query: OperatorSupportQuery) -> OperatorSupport: ...
 
     def check_feature_support(self, query: Query) -> Answer:
-        """What the device can do (IDMLDevice::CheckFeatureSupport).
+        """Answer what the device can do (IDMLDevice::CheckFeatureSupport).
 
         Raises:
             InvalidArgument: no query, an operator or field that does not exist, an empty list of levels.
@@ -311,7 +310,7 @@ class Device(DmlObject):
         return support.answer(query, self._feature_level, self._refusal, operators.implemented())
 
     def _refusal(self, desc: OperatorDesc) -> DmlError | None:
-        """With which exception a description would be refused, or None."""
+        """Return the exception with which a description would be refused, or None."""
         try:
             self._check_desc(desc)
         except DmlError as refused:
@@ -331,7 +330,7 @@ _default: Device | None = None
 
 
 def default_device() -> Device:
-    """The device that is used where none is given: one per process, a new one after its removal.
+    """Return the device that is used where none is given: one per process, a new one after its removal.
 
     The environment variable DMLGPU_ADAPTER chooses its adapter, see ``adapters.choose``.
     """

@@ -97,7 +97,9 @@ class CompiledOperator(DeviceChild):
         self._title, self._executable, self._flags = title, executable, flags
         self.in_place = in_place
         self.inputs, self.outputs = inputs, outputs
-        self._properties = _properties(inputs, outputs, executable)
+        temporary, persistent = executable.temporary_size, executable.persistent_size
+        tensors = sum(port.bound_at_execution for port in inputs + outputs)
+        self._properties = BindingProperties(tensors + (temporary > 0) + (persistent > 0), temporary, persistent)
         self._is_initialized = False
         self._persistent: Range[Buffer] | None = None
 
@@ -176,19 +178,9 @@ class OperatorInitializer(DeviceChild):
 Dispatchable = CompiledOperator | OperatorInitializer
 
 
-def ports_of(desc: OperatorDesc) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-    """The inputs and outputs of an operator, flat, in struct order."""
-    return _ports(desc.inputs, "input"), _ports(desc.outputs, "output")
-
-
-def _ports(tensors: Sequence[tuple[str, int | None, TensorDesc | None]], kind: str) -> tuple[Port, ...]:
+def ports(tensors: Sequence[tuple[str, int | None, TensorDesc | None]], kind: str) -> tuple[Port, ...]:
+    """Return the inputs or the outputs of a description, flat, in struct order; ``kind`` is what messages call them."""
     return tuple(
-        Port(f"{field if place is None else f'{field}[{place}]'} ({kind} {index})", desc)
-        for index, (field, place, desc) in enumerate(tensors)
+        Port(f"{field if element is None else f'{field}[{element}]'} ({kind} {index})", desc)
+        for index, (field, element, desc) in enumerate(tensors)
     )
-
-
-def _properties(inputs: tuple[Port, ...], outputs: tuple[Port, ...], executable: Executable) -> BindingProperties:
-    temporary, persistent = executable.temporary_size, executable.persistent_size
-    tensors = sum(port.bound_at_execution for port in inputs + outputs)
-    return BindingProperties(tensors + (temporary > 0) + (persistent > 0), temporary, persistent)

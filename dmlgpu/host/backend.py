@@ -38,7 +38,7 @@ class NumPyExecutable:
                 self.persistent_size += -(-tensor.byte_size // PERSISTENT_ALIGNMENT) * PERSISTENT_ALIGNMENT
 
     def bind(self, resources: Resources) -> Sequence[Work]:
-        """The work of one execution on these resources."""
+        """Return the work of one execution on these resources."""
         sources = [
             self._kept(index, resources) if index in self._owned else source
             for index, source in enumerate(resources.inputs)
@@ -63,7 +63,7 @@ class NumPyExecutable:
         return (execute,)
 
     def bind_initialization(self, resources: Resources) -> Sequence[Work]:
-        """The work that copies the owned inputs into the persistent resource."""
+        """Return the work that copies the owned inputs into the persistent resource."""
 
         def copy(index: int) -> None:
             source = resources.inputs[index]
@@ -98,7 +98,7 @@ class NumPyBackend:
         return NumPyExecutable(desc)
 
     def create_buffer(self, size: int, label: str) -> Memory:
-        """Zeroed memory, aligned for every data type.
+        """Allocate zeroed memory, aligned for every data type.
 
         Raises:
             OutOfMemory: beyond the memory budget, or when the host has no more.
@@ -124,11 +124,11 @@ class NumPyBackend:
         buffer[offset : offset + data.size] = data
 
     def read(self, buffer: Memory, offset: int, size: int) -> Memory:
-        """A copy of a buffer's bytes."""
+        """Return a copy of a buffer's bytes."""
         return buffer[offset : offset + size].copy()
 
     def copy(self, source: Memory, source_offset: int, destination: Memory, destination_offset: int, size: int) -> Work:
-        """A copy between buffers as a unit of work."""
+        """Return a copy between buffers as a unit of work."""
 
         def copy() -> None:
             destination[destination_offset : destination_offset + size] = source[source_offset : source_offset + size]
@@ -136,22 +136,22 @@ class NumPyBackend:
         return copy
 
     def submit(self, work: Sequence[Work]) -> int:
-        """Run units of work in order, now."""
+        """Run units of work in order, now, and return their serial number."""
         for unit in work:
             unit()
         self._serial += 1
         return self._serial
 
     def is_done(self, serial: int) -> bool:
-        """Always: work is done when ``submit`` returns."""
+        """Return True: work is done when ``submit`` returns."""
         return True
 
     def wait(self, serial: int, timeout: float | None = None) -> bool:
-        """Always at once."""
+        """Return True at once."""
         return True
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
 
 def _view(source: Range[Memory]) -> Memory:

@@ -153,7 +153,7 @@ class _Execution:
     def _scratch(self, size: int) -> Buffer | None:
         if size == 0:
             return None
-        self.own_buffers.append(self.device.create_buffer(-(-size // 4) * 4))
+        self.own_buffers.append(self.device.create_buffer(size))
         return self.own_buffers[-1]
 
     def _bind_temporary(self, table: BindingTable, size: int) -> None:
