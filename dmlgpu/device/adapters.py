@@ -70,7 +70,7 @@ def why_no_gpu() -> str:
 
 
 def open_executor(
-    info: AdapterInfo, *, deterministic: bool, memory_budget: int | None, disabled_features: Sequence[str]
+    info: AdapterInfo, deterministic: bool, memory_budget: int | None, disabled_features: Sequence[str]
 ) -> Backend:
     """Make the executor of an adapter; ``Device`` describes the arguments.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from dmlgpu.errors import InvalidArgument
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class DmlObject:
     """A named object that carries private data (DirectML: IDMLObject)."""
 
-    _kind: ClassVar[str] = "object"
+    _kind = "object"
+    """What messages call it, before its name."""
 
     def __init__(self, name: str | None = None):
         self._name = name

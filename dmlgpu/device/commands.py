@@ -162,7 +162,7 @@ class CommandRecorder(DeviceChild):
         executed. Whether the operator is initialised is checked when the list is executed.
 
         Raises:
-            BindingError: a binding is missing, or ranges meet that may not.
+            BindingError: a binding is missing, or ranges overlap that may not.
             InvalidArgument: another device's object, or a table of another dispatchable.
             InvalidState: a closed list, a released buffer, or a second initialisation.
         """
@@ -229,7 +229,11 @@ class Queue(DeviceChild):
             initializers = []
             command_lists = as_tuple("execute", "command_lists", command_lists, "command lists")
             for index, command_list in enumerate(command_lists):
-                batch = self._check_list(index, command_list)
+                expect_child("execute", f"command_lists[{index}]", command_list, CommandList, state)
+                if command_list._open:
+                    raise InvalidState(f"{command_list.description}: executed while it is open; close it first")
+                batch = command_list._ready()
+                batch.check_buffers(state.release_epoch)
                 for step in batch.steps:
                     _check_step(step, pending)
                     if step.initializer is not None:
@@ -254,14 +258,6 @@ class Queue(DeviceChild):
         with self._state.lock:
             self._state.check()
             fence._signal(value, self._state.last_serial)
-
-    def _check_list(self, index: int, command_list: CommandList) -> Batch:
-        expect_child("execute", f"command_lists[{index}]", command_list, CommandList, self._state)
-        if command_list._open:
-            raise InvalidState(f"{command_list.description}: executed while it is open; close it first")
-        batch = command_list._ready()
-        batch.check_buffers(self._state.release_epoch)
-        return batch
 
 
 class Fence(DeviceChild):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self, overload
+from typing import Any, Self, overload
 
 from dmlgpu import operators, validation
 from dmlgpu.backend import WORD_BYTES, Backend
@@ -49,7 +49,7 @@ class Device(DmlObject):
         NotSupported: the driver gives no device.
     """
 
-    _kind: ClassVar[str] = "device"
+    _kind = "device"
 
     def __init__(
         self,
@@ -60,12 +60,7 @@ class Device(DmlObject):
         memory_budget: int | None = None,
         disabled_features: Sequence[str] = (),
     ):
-        backend = open_executor(
-            choose(adapter),
-            deterministic=deterministic,
-            memory_budget=memory_budget,
-            disabled_features=disabled_features,
-        )
+        backend = open_executor(choose(adapter), deterministic, memory_budget, disabled_features)
         self._start(backend, feature_level)
 
     @classmethod
@@ -229,7 +224,7 @@ class Device(DmlObject):
         return compiled
 
     def create_operator_initializer(self, operators: Sequence[CompiledOperator] = ()) -> OperatorInitializer:
-        """Make what initialises compiled operators (IDMLDevice::CreateOperatorInitializer); without any it does nothing.
+        """Make what initialises compiled operators (IDMLDevice::CreateOperatorInitializer).
 
         Raises:
             InvalidArgument: another device's operator, or one twice.

@@ -62,17 +62,12 @@ class Operator(DeviceChild):
 
     def __init__(self, device: Device, state: DeviceState, desc: OperatorDesc):
         super().__init__(device, state)
-        self._desc = desc
+        self._desc, self._kind = desc, desc.operator
 
     @property
     def desc(self) -> OperatorDesc:
         """The description that the operator was created from."""
         return self._desc
-
-    @property
-    def description(self) -> str:
-        """The operator as messages name it."""
-        return f"{self._desc.operator} {self._name!r}" if self._name else self._desc.operator
 
 
 class CompiledOperator(DeviceChild):
@@ -94,7 +89,7 @@ class CompiledOperator(DeviceChild):
         in_place: bool = False,
     ):
         super().__init__(device, state)
-        self._title, self._executable, self._flags = title, executable, flags
+        self._kind, self._executable, self._flags = title, executable, flags
         self.in_place = in_place
         self.inputs, self.outputs = inputs, outputs
         temporary, persistent = executable.temporary_size, executable.persistent_size
@@ -118,11 +113,6 @@ class CompiledOperator(DeviceChild):
     def is_initialized(self) -> bool:
         """Whether its initialisation was submitted."""
         return self._is_initialized
-
-    @property
-    def description(self) -> str:
-        """The operator as messages name it."""
-        return f"{self._title} {self._name!r}" if self._name else self._title
 
 
 class OperatorInitializer(DeviceChild):
