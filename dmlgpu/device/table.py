@@ -119,10 +119,11 @@ class BindingTable(DeviceChild):
         if target is None:
             raise InvalidState(f"{self.description}: an empty table binds nothing; reset it to a dispatchable first")
         target.check_operators()
-        given = () if bindings is None else as_tuple(f"bind_{what}", "bindings", bindings, "bindings")
-        if not _are_equal(target.given.get(what), given):
-            setattr(target, what, resolve(target.dispatchable, given))
-            target.given[what], target.cached = given, None
+        if not isinstance(bindings, tuple):
+            bindings = () if bindings is None else as_tuple(f"bind_{what}", "bindings", bindings, "bindings")
+        if not _are_equal(target.given.get(what), bindings):
+            setattr(target, what, resolve(target.dispatchable, bindings))
+            target.given[what], target.cached = bindings, None
 
 
 def _are_equal(old: tuple[object, ...] | None, new: tuple[object, ...]) -> bool:

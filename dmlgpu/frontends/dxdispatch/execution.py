@@ -202,7 +202,7 @@ class _Execution:
 
 @contextlib.contextmanager
 def _located(path: str, fields: Node | None = None) -> Iterator[None]:
-    """Put the place in the model in front of what the device complains about."""
+    """Put the path in the model in front of what the device complains about."""
     try:
         yield
     except InvalidDescription as error:
