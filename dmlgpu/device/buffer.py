@@ -65,7 +65,6 @@ class Buffer(DeviceChild):
 
     @property
     def description(self) -> str:
-        """The buffer as messages name it."""
         return f"buffer {self._name!r}" if self._name else f"buffer of {self._size} bytes"
 
     def write(self, data: Any, offset: int = 0) -> None:

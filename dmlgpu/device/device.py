@@ -127,12 +127,10 @@ class Device(DmlObject):
 
     @property
     def description(self) -> str:
-        """The device as messages name it."""
         return self._state.label
 
     @property
     def name(self) -> str | None:
-        """Name that shows up in errors."""
         return self._name
 
     @name.setter

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import reference
-from dmlgpu.backend import Range, Resources
+from dmlgpu.backend import Backend, Executable, Range, Resources
 from dmlgpu.errors import OperatorNotImplemented, OutOfMemory
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import PERSISTENT_ALIGNMENT
+from dmlgpu.tensor import PERSISTENT_ALIGNMENT, TensorDesc
 
 Memory: TypeAlias = NDArray[np.uint8]
 Work: TypeAlias = Callable[[], None]
 
 
-class NumPyExecutable:
+class NumPyExecutable(Executable):
     """One operator, computed by the reference; owned inputs lie in the persistent resource as they were given."""
 
     temporary_size = 0
@@ -38,24 +38,15 @@ class NumPyExecutable:
                 self.persistent_size += -(-tensor.byte_size // PERSISTENT_ALIGNMENT) * PERSISTENT_ALIGNMENT
 
     def bind(self, resources: Resources) -> Sequence[Work]:
-        """Return the work of one execution on these resources."""
         sources = [
             self._kept(index, resources) if index in self._owned else source
             for index, source in enumerate(resources.inputs)
         ]
 
         def execute() -> None:
-            arrays = [
-                None if tensor is None or source is None else tensor.decode(_view(source))
-                for tensor, source in zip(self._inputs, sources, strict=True)
-            ]
-            before = None
-            if reference.keeps_outputs(self._desc.operator):
-                before = [
-                    None if tensor is None or target is None else tensor.decode(_view(target))
-                    for tensor, target in zip(self._outputs, resources.outputs, strict=True)
-                ]
-            results = reference.evaluate(self._desc, arrays, before)
+            keeps = reference.keeps_outputs(self._desc.operator)
+            before = _decoded(self._outputs, resources.outputs) if keeps else None
+            results = reference.evaluate(self._desc, _decoded(self._inputs, sources), before)
             for tensor, target, result in zip(self._outputs, resources.outputs, results, strict=True):
                 if tensor is not None and target is not None:
                     _view(target)[: tensor.byte_size] = tensor.encode(result)
@@ -63,8 +54,6 @@ class NumPyExecutable:
         return (execute,)
 
     def bind_initialization(self, resources: Resources) -> Sequence[Work]:
-        """Return the work that copies the owned inputs into the persistent resource."""
-
         def copy(index: int) -> None:
             source = resources.inputs[index]
             assert source is not None
@@ -79,7 +68,7 @@ class NumPyExecutable:
         return Range(persistent.buffer, persistent.offset + owned.offset, owned.size)
 
 
-class NumPyBackend:
+class NumPyBackend(Backend):
     """An executor on host memory. Work is done by the time ``submit`` returns."""
 
     def __init__(self, deterministic: bool = False, memory_budget: int | None = None):
@@ -120,38 +109,38 @@ class NumPyBackend:
         self._allocated -= buffer.size
 
     def write(self, buffer: Memory, offset: int, data: Memory) -> None:
-        """Put bytes into a buffer."""
         buffer[offset : offset + data.size] = data
 
     def read(self, buffer: Memory, offset: int, size: int) -> Memory:
-        """Return a copy of a buffer's bytes."""
         return buffer[offset : offset + size].copy()
 
     def copy(self, source: Memory, source_offset: int, destination: Memory, destination_offset: int, size: int) -> Work:
-        """Return a copy between buffers as a unit of work."""
-
         def copy() -> None:
             destination[destination_offset : destination_offset + size] = source[source_offset : source_offset + size]
 
         return copy
 
     def submit(self, work: Sequence[Work]) -> int:
-        """Run units of work in order, now, and return their serial number."""
         for unit in work:
             unit()
         self._serial += 1
         return self._serial
 
     def is_done(self, serial: int) -> bool:
-        """Return True: work is done when ``submit`` returns."""
         return True
 
     def wait(self, serial: int, timeout: float | None = None) -> bool:
-        """Return True at once."""
         return True
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
+
+
+def _decoded(tensors: Sequence[TensorDesc | None], ranges: Sequence[Range[Memory] | None]) -> list[NDArray[Any] | None]:
+    return [
+        None if tensor is None or one is None else tensor.decode(_view(one))
+        for tensor, one in zip(tensors, ranges, strict=True)
+    ]
 
 
 def _view(source: Range[Memory]) -> Memory:
