@@ -52,10 +52,11 @@ class DmlObject:
 
 
 class DeviceChild(DmlObject):
-    """An object of one device (DirectML: IDMLDeviceChild)."""
+    """An object of one device (DirectML: IDMLDeviceChild). Making one on a removed device raises DeviceRemoved."""
 
     def __init__(self, device: Device, state: DeviceState, name: str | None = None):
         super().__init__(name)
+        state.check()
         self._device, self._state = device, state
 
     @property

@@ -227,7 +227,6 @@ class Device(DmlObject):
         Raises:
             InvalidArgument: another device's operator, or one twice.
         """
-        self._state.check()
         return OperatorInitializer(self, self._state, operators)
 
     def create_binding_table(self, dispatchable: Dispatchable | None = None) -> BindingTable:
@@ -236,24 +235,20 @@ class Device(DmlObject):
         Raises:
             InvalidArgument: another device's dispatchable.
         """
-        self._state.check()
         return BindingTable(self, self._state, dispatchable)
 
     # ---- work and memory --------------------------------------------------------------------------------------------
 
     def create_command_recorder(self) -> CommandRecorder:
         """Make what writes dispatches into command lists (IDMLDevice::CreateCommandRecorder)."""
-        self._state.check()
         return CommandRecorder(self, self._state)
 
     def create_command_list(self) -> CommandList:
         """Make an open, empty command list."""
-        self._state.check()
         return CommandList(self, self._state)
 
     def create_fence(self, initial_value: int = 0) -> Fence:
         """Make a fence that has reached ``initial_value``."""
-        self._state.check()
         return Fence(self, self._state, initial_value)
 
     def create_buffer(self, size: int, name: str | None = None) -> Buffer:
