@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dmlgpu.cli.adapter import choose_adapter
 from dmlgpu.conformance.places import Found, Place, everywhere, here, of_drivers
-from dmlgpu.device.adapters import adapters
+from dmlgpu.device.adapters import adapters, why_no_gpu
 from dmlgpu.errors import AdapterNotFound, InvalidArgument
 
 ALL = "all"
@@ -66,5 +66,5 @@ def matching(wanted: str, known: Sequence[Place]) -> Sequence[Place]:
     else:
         matches = [place for place in known if wanted.lower() in f"{place.label}\n{place.info}".lower()]
     if not matches:
-        raise AdapterNotFound(wanted, [str(place.info) for place in known])
+        raise AdapterNotFound(wanted, [str(place.info) for place in known], why_no_gpu())
     return matches

@@ -10,7 +10,7 @@ from dmlgpu.conformance.places import Place
 from dmlgpu.conformance.records import Run, comparison_facts, facts
 from dmlgpu.conformance.report import Report
 from dmlgpu.conformance.suites import DEFAULT
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 
 GOOD = Outcome("argmin-a", Status.PASS, "exact", 0.0, 0.0, elements=4, digest="11", seconds=0.5)
 CLOSE = Outcome("cast-a", Status.PASS, "2 ULP", 1.5, 0.1, elements=4, digest="22")

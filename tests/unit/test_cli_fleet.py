@@ -21,8 +21,8 @@ from dmlgpu.conformance.fleet.roll import Member
 from dmlgpu.conformance.outcome import Outcome, Status
 from dmlgpu.conformance.records import Run, machine, read_runs
 from dmlgpu.conformance.session import Job, run_session
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import AdapterNotFound
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit.conformance_suite import MANY
 from tests.unit.fleet_cluster import Cluster, cluster, numpy
 

@@ -15,8 +15,8 @@ from dmlgpu.conformance.places import Found, Place
 from dmlgpu.conformance.records import read_comparisons, read_runs
 from dmlgpu.conformance.session import Job
 from dmlgpu.device.adapters import adapters
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import AdapterNotFound
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit import conformance_suite
 from tests.unit.rigged_suite import VARIABLE, RiggedSuite
 

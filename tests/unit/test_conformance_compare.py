@@ -10,8 +10,8 @@ from dmlgpu.cli.main import main
 from dmlgpu.conformance.compare import Kind, changes, pairs
 from dmlgpu.conformance.outcome import Outcome, Status
 from dmlgpu.conformance.records import Run, write_run
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import InvalidArgument
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 
 GOOD = Outcome("a", Status.PASS, max_ulp=1.0, digest="11")
 BAD = replace(GOOD, status=Status.FAIL, max_ulp=9.0)

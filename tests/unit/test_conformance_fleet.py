@@ -26,8 +26,8 @@ from dmlgpu.conformance.places import Found, Place
 from dmlgpu.conformance.records import machine
 from dmlgpu.conformance.session import Job
 from dmlgpu.conformance.suites import list_digest
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import InvalidArgument
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit.conformance_suite import MANY
 from tests.unit.fleet_cluster import Cluster, cluster, numpy
 

@@ -32,8 +32,8 @@ from dmlgpu.conformance.session import Job
 from dmlgpu.conformance.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Ulp
 from dmlgpu.conformance.unjudged import unjudged
 from dmlgpu.device.adapters import adapters
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import InvalidArgument, ModelError
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit import conformance_suite
 from tests.unit.rigged_suite import NAMES, VARIABLE, RiggedSuite
 

@@ -21,8 +21,8 @@ from dmlgpu.conformance.places import (
     of_drivers,
 )
 from dmlgpu.device.adapters import adapters
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import InvalidArgument
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.target import AdapterInfo
 
 MADE_UP = """

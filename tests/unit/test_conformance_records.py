@@ -10,8 +10,8 @@ import pytest
 from dmlgpu.conformance.outcome import Outcome, Status
 from dmlgpu.conformance.records import facts, read_runs, shader_digest, write_run
 from dmlgpu.conformance.suites import list_digest, matches, select, suite_by_name
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import InvalidArgument, ModelError
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 
 OUTCOMES = (
     Outcome("argmin-a", Status.PASS, "exact", 0.0, 0.0, elements=4, digest="ab"),

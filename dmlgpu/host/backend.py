@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import reference
-from dmlgpu.backend import Range, Resources
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
+from dmlgpu.backend import Backend, Executable, Range, Resources
 from dmlgpu.errors import OperatorNotImplemented, OutOfMemory
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.tensor import PERSISTENT_ALIGNMENT, TensorDesc
 
 Memory: TypeAlias = NDArray[np.uint8]
 Work: TypeAlias = Callable[[], None]
 
-PERSISTENT_STEP = 256
-"""Distance grid, in bytes, of owned tensors within a persistent resource."""
 
-
-@dataclass(frozen=True)
-class OwnedTensor:
-    """Where the persistent resource keeps an input that is handed over at initialisation."""
-
-    index: int
-    offset: int
-    size: int
-
-
-class NumPyExecutable:
+class NumPyExecutable(Executable):
     """One operator, computed by the reference; owned inputs lie in the persistent resource as they were given."""
 
     temporary_size = 0
@@ -42,28 +30,23 @@ class NumPyExecutable:
         self._desc = desc
         self._inputs = tuple(tensor for _, _, tensor in desc.inputs)
         self._outputs = tuple(tensor for _, _, tensor in desc.outputs)
-        self._owned, self.persistent_size = _lay_out(self._inputs)
+        self._owned: dict[int, Range[None]] = {}
+        self.persistent_size = 0
+        for index, tensor in enumerate(self._inputs):
+            if tensor is not None and tensor.owned_by_dml:
+                self._owned[index] = Range(None, self.persistent_size, tensor.byte_size)
+                self.persistent_size += -(-tensor.byte_size // PERSISTENT_ALIGNMENT) * PERSISTENT_ALIGNMENT
 
     def bind(self, resources: Resources) -> Sequence[Work]:
-        """The work of one execution on these resources."""
-        sources = list(resources.inputs)
-        for owned in self._owned:
-            persistent = resources.persistent
-            assert persistent is not None
-            sources[owned.index] = Range(persistent.buffer, persistent.offset + owned.offset, owned.size)
+        sources = [
+            self._kept(index, resources) if index in self._owned else source
+            for index, source in enumerate(resources.inputs)
+        ]
 
         def execute() -> None:
-            arrays = [
-                None if tensor is None or source is None else tensor.decode(_view(source))
-                for tensor, source in zip(self._inputs, sources, strict=True)
-            ]
-            before = None
-            if reference.keeps_outputs(self._desc.operator):
-                before = [
-                    None if tensor is None or target is None else tensor.decode(_view(target))
-                    for tensor, target in zip(self._outputs, resources.outputs, strict=True)
-                ]
-            results = reference.evaluate(self._desc, arrays, before)
+            keeps = reference.keeps_outputs(self._desc.operator)
+            before = _decoded(self._outputs, resources.outputs) if keeps else None
+            results = reference.evaluate(self._desc, _decoded(self._inputs, sources), before)
             for tensor, target, result in zip(self._outputs, resources.outputs, results, strict=True):
                 if tensor is not None and target is not None:
                     _view(target)[: tensor.byte_size] = tensor.encode(result)
@@ -71,21 +54,21 @@ class NumPyExecutable:
         return (execute,)
 
     def bind_initialization(self, resources: Resources) -> Sequence[Work]:
-        """The work that copies the owned inputs into the persistent resource."""
-        return tuple(self._copy(owned, resources) for owned in self._owned)
+        def copy(index: int) -> None:
+            source = resources.inputs[index]
+            assert source is not None
+            _view(self._kept(index, resources))[:] = _view(source)[: self._owned[index].size]
 
-    def _copy(self, owned: OwnedTensor, resources: Resources) -> Work:
-        source, persistent = resources.inputs[owned.index], resources.persistent
-        assert source is not None and persistent is not None
-        begin = persistent.offset + owned.offset
+        return tuple(functools.partial(copy, index) for index in self._owned)
 
-        def copy() -> None:
-            persistent.buffer[begin : begin + owned.size] = _view(source)[: owned.size]
-
-        return copy
+    def _kept(self, index: int, resources: Resources) -> Range[Memory]:
+        """Return where the persistent resource keeps an owned input."""
+        persistent, owned = resources.persistent, self._owned[index]
+        assert persistent is not None
+        return Range(persistent.buffer, persistent.offset + owned.offset, owned.size)
 
 
-class NumPyBackend:
+class NumPyBackend(Backend):
     """An executor on host memory. Work is done by the time ``submit`` returns."""
 
     def __init__(self, deterministic: bool = False, memory_budget: int | None = None):
@@ -104,7 +87,7 @@ class NumPyBackend:
         return NumPyExecutable(desc)
 
     def create_buffer(self, size: int, label: str) -> Memory:
-        """Zeroed memory, aligned for every data type.
+        """Allocate zeroed memory, aligned for every data type.
 
         Raises:
             OutOfMemory: beyond the memory budget, or when the host has no more.
@@ -126,50 +109,39 @@ class NumPyBackend:
         self._allocated -= buffer.size
 
     def write(self, buffer: Memory, offset: int, data: Memory) -> None:
-        """Put bytes into a buffer."""
         buffer[offset : offset + data.size] = data
 
     def read(self, buffer: Memory, offset: int, size: int) -> Memory:
-        """A copy of a buffer's bytes."""
         return buffer[offset : offset + size].copy()
 
     def copy(self, source: Memory, source_offset: int, destination: Memory, destination_offset: int, size: int) -> Work:
-        """A copy between buffers as a unit of work."""
-
         def copy() -> None:
             destination[destination_offset : destination_offset + size] = source[source_offset : source_offset + size]
 
         return copy
 
     def submit(self, work: Sequence[Work]) -> int:
-        """Run units of work in order, now."""
         for unit in work:
             unit()
         self._serial += 1
         return self._serial
 
     def is_done(self, serial: int) -> bool:
-        """Always: work is done when ``submit`` returns."""
         return True
 
     def wait(self, serial: int, timeout: float | None = None) -> bool:
-        """Always at once."""
         return True
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
 
-def _view(source: Range) -> Memory:
-    view: Memory = source.buffer[source.offset : source.offset + source.size]
-    return view
+def _decoded(tensors: Sequence[TensorDesc | None], ranges: Sequence[Range[Memory] | None]) -> list[NDArray[Any] | None]:
+    return [
+        None if tensor is None or one is None else tensor.decode(_view(one))
+        for tensor, one in zip(tensors, ranges, strict=True)
+    ]
 
 
-def _lay_out(inputs: Sequence[TensorDesc | None]) -> tuple[tuple[OwnedTensor, ...], int]:
-    """Places for the owned inputs, one after another, and the size of all."""
-    owned, end = [], 0
-    for index, tensor in enumerate(inputs):
-        if tensor is not None and tensor.owned_by_dml:
-            owned.append(OwnedTensor(index, end, tensor.byte_size))
-            end += -(-tensor.byte_size // PERSISTENT_STEP) * PERSISTENT_STEP
-    return tuple(owned), end
+def _view(source: Range[Memory]) -> Memory:
+    return source.buffer[source.offset : source.end]
