@@ -19,7 +19,7 @@ from dmlgpu.tensor import packed_strides
 LEAD = 2
 """Batch and channel come before the spatial dimensions."""
 
-SUM = Reduction("reduction/reduce_sum_float", DataType.FLOAT32, 2, words=True)
+SUM = Reduction("reduction/reduce_sum_float", DataType.FLOAT32, 2, portable=True)
 
 
 def _windows(desc: Any, spatial: tuple[int, ...]) -> Windows:
@@ -85,7 +85,6 @@ class Unfold(Lowering):
 
     @classmethod
     def check(cls, desc: descs.Unfold) -> None:
-        """Attributes, and the sizes of the columns."""
         _check(desc, "input_tensor")
         expected = cls.output_sizes(desc)["output_tensor"]
         check_sizes(desc, "output_tensor", expected, "batch, channels * places of the window, positions")
@@ -107,7 +106,6 @@ class Fold(Lowering):
 
     @classmethod
     def check(cls, desc: descs.Fold) -> None:
-        """Attributes, and the sizes of the columns."""
         _check(desc, "output_tensor")
         (batch, channels, *spatial) = desc.output_tensor.sizes
         windows = _windows(desc, tuple(spatial))
@@ -122,5 +120,5 @@ class Fold(Lowering):
         axes = tuple(range(output.rank, shares.rank))
         ones, zeros = (1,) * len(axes), (0,) * len(axes)
         given = replace(output, sizes=output.sizes + ones, strides=output.strides + zeros)
-        steps, temporaries = canonical_steps(SUM, shares, axes, given, target)
-        return Plan(desc.operator, steps, temporaries)
+        steps = canonical_steps(SUM, shares, axes, given, target)
+        return Plan(desc.operator, steps)

@@ -21,20 +21,33 @@ class Lowering:
 
     Class attributes:
         desc: the description that this class lowers.
-        shaders: the files below ``shaders/`` that hold the operator's bodies; empty where it upgrades to another.
+        folder: the folder below ``shaders/`` of the operator's own body; by default its module's name.
+        shaders: the files below ``shaders/`` that hold the operator's bodies; by default the one in ``folder`` that has
+            the operator's name, and none where it upgrades to another.
+        newer: the description of the next operator of its line, to which an older operator upgrades. Where the older
+            one says nothing itself, the newer one's checks and output sizes hold.
+        filled: the fields that the newer description has beyond the older one, with the values that mean the same.
     """
 
     desc: ClassVar[type[OperatorDesc]]
+    folder: ClassVar[str] = ""
     shaders: ClassVar[tuple[str, ...]] = ()
+    newer: ClassVar[type[OperatorDesc] | None] = None
+    filled: ClassVar[Mapping[str, Any]] = {}
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         if "desc" in cls.__dict__:
             _LOWERINGS[cls.desc.operator] = cls
+            if cls.newer is None and not cls.shaders:
+                folder = cls.folder or cls.__module__.rpartition(".")[-1]
+                cls.shaders = (f"{folder}/{cls.desc.operator.lower()}",)
 
     @classmethod
     def check(cls, desc: Any) -> None:
         """Raise InvalidDescription for relations that the catalog's tables cannot express."""
+        if cls.newer is not None:
+            lowering(cls.newer.operator).check(desc)
 
     @classmethod
     def check_level(cls, desc: Any, level: FeatureLevel) -> None:
@@ -42,22 +55,22 @@ class Lowering:
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The sizes that the output tensors must have, by field; only those that follow from the inputs."""
-        return {}
+        """Return the sizes that output tensors must have, by field: those of them that follow from the inputs."""
+        return {} if cls.newer is None else lowering(cls.newer.operator).output_sizes(desc)
 
     @classmethod
     def upgrade(cls, desc: Any) -> OperatorDesc | None:
-        """The same work as a newer operator's description, or None."""
-        return None
+        """Return the same work as a newer operator's description, or None where this is the newest of its line."""
+        return None if cls.newer is None else cls.newer(**desc.values, **cls.filled)
 
     @classmethod
     def moves(cls, desc: Any) -> tuple[Move, ...]:
-        """The parts of the outputs that are nothing but elements of the inputs; none where everything is computed."""
+        """Return the parts of the outputs that are only elements of the inputs; none where everything is computed."""
         return ()
 
     @classmethod
     def lower(cls, desc: Any, target: Target) -> Plan:
-        """The operator's plan."""
+        """Return the operator's plan."""
         raise NotImplementedError
 
 

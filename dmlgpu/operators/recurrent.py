@@ -59,7 +59,6 @@ class _Recurrent(Lowering):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Sizes of all tensors; how many activations there are; that there is an output."""
         _, _, sequences, inputs = desc.input_tensor.sizes
         directions, hidden = len(BACKWARD[desc.direction]), desc.recurrence_tensor.sizes[3]
         states = (1, directions, sequences, hidden)
@@ -92,7 +91,6 @@ class _Recurrent(Lowering):
 
     @classmethod
     def check_level(cls, desc: Any, level: FeatureLevel) -> None:
-        """Attribute values of the activations that only later levels allow."""
         for number, inner in enumerate(desc.activation_descs):
             try:
                 lowering(inner.operator).check_level(inner, level)
@@ -111,7 +109,6 @@ class _Recurrent(Lowering):
 
     @classmethod
     def lower(cls, desc: Any, target: Target) -> Plan:
-        """All steps, one after the other."""
         return unrolled(cls.layer(desc), cls.cell, cls.singles, target)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -28,13 +27,12 @@ from dmlgpu.kernels.resampling import (
 from dmlgpu.kernels.sources import identity
 from dmlgpu.kernels.upsampling import find_upsample
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Binding, Body, Map, Plan, Role, Step, Tensor, View, apply
+from dmlgpu.plan import Body, Map, Plan, Step, Tensor, View, apply
 from dmlgpu.target import Target
-from dmlgpu.tensor import packed_strides
 
 FLOAT32 = DataType.FLOAT32
 ROUNDED = "resampling/rounded"
-SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, words=True)
+SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
 
 CENTER = 0.5
 """How far the middle of a pixel lies behind its start."""
@@ -112,25 +110,17 @@ class _Passes:
     result: Tensor
     target: Target
     steps: list[Step] = field(default_factory=list)
-    temporaries: list[int] = field(default_factory=list)
 
     def run(self, work: _Pass, output: Tensor | None = None) -> None:
         """A pass into the output, or into a temporary tensor."""
         body, rank = work(self.result), self.result.rank
-        made = output or self._temporary(body.sizes[:rank])
+        made = output or Tensor.temporary("pass", FLOAT32, body.sizes[:rank])
         if body.rank == rank:
             self.steps.append(Map("resample", replace(body, data_type=made.data_type), made))
         else:
             given = replace(made, sizes=(*made.sizes, 1), strides=(*made.strides, 0))
-            steps, more = canonical_steps(SUM, body, (rank,), given, self.target, temporary=len(self.temporaries))
-            self.steps += steps
-            self.temporaries += more
+            self.steps += canonical_steps(SUM, body, (rank,), given, self.target)
         self.result = made
-
-    def _temporary(self, sizes: tuple[int, ...]) -> Tensor:
-        binding = Binding(Role.TEMPORARY, len(self.temporaries))
-        self.temporaries.append(math.prod(sizes) * 4)
-        return Tensor(binding, FLOAT32, sizes, packed_strides(sizes))
 
 
 def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Tensor, target: Target) -> Plan:
@@ -142,9 +132,9 @@ def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Te
         passes.run(works[-1], output)
     else:
         passes.run(works[-1])
-        body = apply(ROUNDED, output.data_type, output.sizes, words=True, input=passes.result)
+        body = apply(ROUNDED, output.data_type, output.sizes, portable=True, input=passes.result)
         passes.steps.append(Map("round", body, output))
-    return Plan(operator, tuple(passes.steps), tuple(passes.temporaries))
+    return Plan(operator, tuple(passes.steps))
 
 
 def _moved(desc: Any, axes: Sequence[Axis], rounding: Rounding) -> Plan:
@@ -198,7 +188,6 @@ class Resample3(Lowering):
 
     @classmethod
     def check(cls, desc: descs.Resample3) -> None:
-        """Scales and offsets for every dimension."""
         _check_numbers(desc, "input_tensor")
 
     @classmethod
@@ -216,30 +205,17 @@ class Resample2(Lowering):
     """RESAMPLE3 without antialiasing."""
 
     desc = descs.Resample2
-
-    @classmethod
-    def check(cls, desc: descs.Resample2) -> None:
-        """As RESAMPLE3."""
-        _check_numbers(desc, "input_tensor")
-
-    @classmethod
-    def upgrade(cls, desc: descs.Resample2) -> descs.Resample3:
-        """The same, not antialiased."""
-        fields = {name: getattr(desc, name) for name in desc.field_names}
-        return descs.Resample3(**fields, antialiased=False)
+    newer = descs.Resample3
+    filled: ClassVar[Mapping[str, Any]] = {"antialiased": False}
 
 
 class _RoundedUp(Lowering):
-    """What rounds halves up."""
+    """RESAMPLE3 without antialiasing, with halves rounded up."""
 
-    @classmethod
-    def check(cls, desc: Any) -> None:
-        """As RESAMPLE3."""
-        _check_numbers(desc, "input_tensor")
+    newer = descs.Resample3
 
     @classmethod
     def upgrade(cls, desc: Any) -> descs.Resample3:
-        """The same with InputPixelOffsets lowered by 0.5 for nearest neighbour."""
         return descs.Resample3(
             input_tensor=desc.input_tensor, output_tensor=desc.output_tensor, antialiased=False, **_rounded_up(desc)
         )
@@ -270,13 +246,11 @@ class Upsample2d(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: descs.Upsample2d) -> Mapping[str, tuple[int, ...]]:
-        """Height and width multiplied."""
         *lead, height, width = desc.input_tensor.sizes
         return {"output_tensor": (*lead, height * desc.scale_size.height, width * desc.scale_size.width)}
 
     @classmethod
     def check(cls, desc: descs.Upsample2d) -> None:
-        """Scales, and the sizes of the output."""
         for name in ("width", "height"):
             if getattr(desc.scale_size, name) < 1:
                 raise invalid(desc, f"scale_size.{name}", f"must be at least 1, got {getattr(desc.scale_size, name)}")
@@ -285,7 +259,6 @@ class Upsample2d(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.Upsample2d, target: Target) -> Plan:
-        """One map."""
         rank = desc.input_tensor.dimension_count
         is_linear = desc.interpolation_mode is InterpolationMode.LINEAR
         center = CENTER if is_linear else 0.0
@@ -329,15 +302,10 @@ class ResampleGrad(Lowering):
     """The gradient of RESAMPLE1: for nearest neighbour halves are rounded up as there."""
 
     desc = descs.ResampleGrad
-
-    @classmethod
-    def check(cls, desc: descs.ResampleGrad) -> None:
-        """As RESAMPLE_GRAD1."""
-        _check_numbers(desc, "output_gradient_tensor")
+    newer = descs.ResampleGrad1
 
     @classmethod
     def upgrade(cls, desc: descs.ResampleGrad) -> descs.ResampleGrad1:
-        """The same with InputPixelOffsets lowered by 0.5 for nearest neighbour."""
         return descs.ResampleGrad1(
             input_gradient_tensor=desc.input_gradient_tensor,
             output_gradient_tensor=desc.output_gradient_tensor,

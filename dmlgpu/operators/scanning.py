@@ -11,7 +11,7 @@ from dmlgpu import descs
 from dmlgpu.enums import AxisDirection, DataType, FeatureLevel
 from dmlgpu.kernels.collapse import merge_dimensions
 from dmlgpu.kernels.packing import pack_tensor, packs_tensor
-from dmlgpu.kernels.scan import Scan, Scanning, block_length, block_totals, blocked, choose_schedule, scan_steps
+from dmlgpu.kernels.scan import Scan, Scanning, block_length, blocked, choose_schedule, scan_steps
 from dmlgpu.kernels.sources import identity
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.plan import Map, Plan, Tensor, View, apply, constants
@@ -24,12 +24,10 @@ class _Cumulative(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The output has the input's sizes."""
         return {"output_tensor": desc.input_tensor.sizes}
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Axis and output sizes."""
         rank = desc.input_tensor.dimension_count
         if desc.axis >= rank:
             raise invalid(desc, "axis", f"must be below input_tensor's dimension count ({rank}), got {desc.axis}")
@@ -40,8 +38,8 @@ class _Cumulative(Lowering):
         """The plan of a scan."""
         scanning = replace(scanning, decreasing=desc.axis_direction is AxisDirection.DECREASING)
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        steps, temporaries = scan_steps(scanning, source, desc.axis, output, target)
-        return Plan(desc.operator, steps, temporaries)
+        steps = scan_steps(scanning, source, desc.axis, output, target)
+        return Plan(desc.operator, steps)
 
 
 class CumulativeSummation(_Cumulative):
@@ -56,7 +54,6 @@ class CumulativeSummation(_Cumulative):
 
     @classmethod
     def lower(cls, desc: descs.CumulativeSummation, target: Target) -> Plan:
-        """A scan by addition."""
         data_type, exclusive = desc.input_tensor.data_type, desc.has_exclusive_sum
         if data_type.is_float:
             return cls.plan(desc, Scanning(cls.shaders[1], DataType.FLOAT32, 2, True, exclusive), target)
@@ -75,7 +72,6 @@ class CumulativeProduct(_Cumulative):
 
     @classmethod
     def lower(cls, desc: descs.CumulativeProduct, target: Target) -> Plan:
-        """A scan by multiplication."""
         data_type, exclusive = desc.input_tensor.data_type, desc.has_exclusive_product
         if data_type.is_float:
             return cls.plan(desc, Scanning(cls.shaders[1], DataType.FLOAT32, 4, True, exclusive), target)
@@ -104,7 +100,6 @@ class NonzeroCoordinates(Lowering):
 
     @classmethod
     def check(cls, desc: descs.NonzeroCoordinates) -> None:
-        """The sizes of both outputs."""
         sizes = cls.output_sizes(desc)
         check_sizes(desc, "output_count_tensor", sizes["output_count_tensor"], "one count")
         why = "leading 1s, input_tensor's elements, coordinates"
@@ -138,13 +133,13 @@ class NonzeroCoordinates(Lowering):
         block."""
         source = input_tensor(desc, "input_tensor")
         scan = _compaction(desc, source, target)
-        steps, temporaries = blocked(scan, target)
-        total = block_totals(scan, 0)
+        steps = blocked(scan, target)
+        total = steps[0].output
         count = output_tensor(desc, "output_count_tensor", View.RAW)
         last = replace(
             total, sizes=count.sizes, strides=packed_strides(count.sizes), view=View.RAW, offset=total.units - 1
         )
-        return Plan(desc.operator, (*steps, Map("count", identity(last), count)), temporaries)
+        return Plan(desc.operator, (*steps, Map("count", identity(last), count)))
 
 
 def _compaction(desc: descs.NonzeroCoordinates, source: Tensor, target: Target) -> Scan:
@@ -160,7 +155,7 @@ def _compaction(desc: descs.NonzeroCoordinates, source: Tensor, target: Target) 
     length = block_length(1, units, schedule, target)
     return Scan(
         "",
-        Scanning("scanning/cumulative_summation", DataType.UINT32, 1, words=False),
+        Scanning("scanning/cumulative_summation", DataType.UINT32, 1, portable=False),
         DataType.UINT32,
         found,
         axes,

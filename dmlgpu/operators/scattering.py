@@ -35,12 +35,10 @@ class ScatterElements(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: descs.ScatterElements) -> Mapping[str, tuple[int, ...]]:
-        """The output has the input's sizes."""
         return {"output_tensor": desc.input_tensor.sizes}
 
     @classmethod
     def check(cls, desc: descs.ScatterElements) -> None:
-        """Axis, and the sizes of all tensors."""
         check_axis(desc, "output_tensor")
         check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
         check_sizes_beside_axis(desc, "indices_tensor", "input_tensor")
@@ -73,12 +71,10 @@ class ScatterNd(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: descs.ScatterNd) -> Mapping[str, tuple[int, ...]]:
-        """The output has the input's sizes."""
         return {"output_tensor": desc.input_tensor.sizes}
 
     @classmethod
     def check(cls, desc: descs.ScatterNd) -> None:
-        """Dimension counts, tuple length, sizes of output and updates."""
         for name in ("input", "indices"):
             check_dimension_count(desc, name)
         check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
@@ -113,5 +109,5 @@ class ScatterNd(Lowering):
 def _plan(desc: descs.ScatterElements | descs.ScatterNd, scattering: Scattering, target: Target) -> Plan:
     """The copy, and the scatter over it."""
     copy = Map("copy", identity(input_tensor(desc, "input_tensor", View.RAW)), output_tensor(desc))
-    steps, temporaries = scatter_steps(scattering, target)
-    return Plan(desc.operator, (copy, *steps), temporaries)
+    steps = scatter_steps(scattering, target)
+    return Plan(desc.operator, (copy, *steps))

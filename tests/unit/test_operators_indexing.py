@@ -118,7 +118,7 @@ def reverse(**changes):
         ),
         (
             gather1(floats(5, 4), indices(3, 1), floats(1, 3, 5)),
-            "GATHER_ND1: output_tensor.sizes must be [1, 3, 4] (leading 1s, batch, tuple, window), got [1, 3, 5]",
+            "GATHER_ND1: output_tensor.sizes must be [1, 3, 4] (leading 1s, tuple, window), got [1, 3, 5]",
         ),
         (
             gather1(floats(5, 4, 2), indices(3, 1), floats(3, 8)),
