@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from dmlgpu.compiler import compile_operator
-from dmlgpu.conformance.cases import OPERATOR_CASES
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.errors import DmlError
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.target import Profile, Target

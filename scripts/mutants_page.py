@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dmlgpu.conformance.cases import OPERATOR_CASES
-from dmlgpu.conformance.mutation.affected import Affected
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
+from dmlgpu.conformance.mutation.coverage import Affected
 from dmlgpu.conformance.mutation.rules import RULES, mutant_by_name
 from dmlgpu.conformance.mutation.suite import PER_FILE
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.records import Run, read_runs
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import Run, read_runs
 from dmlgpu.conformance.suites.operators import OperatorSuite
 from dmlgpu.target import Target
 

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import operators, reference
-from dmlgpu.conformance.case import Case
-from dmlgpu.conformance.cases import OPERATOR_CASES
-from dmlgpu.conformance.layouts import Layout
-from dmlgpu.conformance.operator_cases import Key, OperatorCases, Types
-from dmlgpu.conformance.tolerance import EXACT
+from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.operator_cases import Key, OperatorCases, Types
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
+from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.enums import DataType
 from dmlgpu.errors import DmlError
 from dmlgpu.operator_desc import OperatorDesc, ScaleBias, Size2D

@@ -192,7 +192,7 @@ def test(
     if scheduler and pairwise:
         raise typer.BadParameter("--pairwise compares adapters of this machine, not those of a cluster")
     if scheduler:
-        passed = _verb("fleet").test(request, scheduler, patience)
+        passed = _verb("cluster").test(request, scheduler, patience)
     else:
         passed = _verb("pairwise").compare_adapters(request) if pairwise else _verb("test").test(request)
     if not passed:

@@ -12,7 +12,7 @@ from dmlgpu.device.adapters import adapters
 from dmlgpu.target import AdapterInfo
 
 if TYPE_CHECKING:
-    from dmlgpu.conformance.places import Place
+    from dmlgpu.conformance.drivers.discovery import Place
 
 _DATA_TYPES = (
     "FLOAT32",

@@ -10,13 +10,13 @@ from dmlgpu.cli import tables
 from dmlgpu.cli.places import ALL, choose_places
 from dmlgpu.cli.request import Request
 from dmlgpu.cli.test import progress
-from dmlgpu.conformance.crew import run_pairwise
-from dmlgpu.conformance.expectations import Expectation
-from dmlgpu.conformance.pairwise import Agreement, Comparison, Pair, expected_to_disagree, odd_one_out
-from dmlgpu.conformance.places import Place
-from dmlgpu.conformance.records import comparison_facts, write_comparison
+from dmlgpu.conformance.drivers.discovery import Place
+from dmlgpu.conformance.drivers.outputs import unjudged
+from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Pair, expected_to_disagree, odd_one_out
+from dmlgpu.conformance.drivers.pairwise_run import run_pairwise
 from dmlgpu.conformance.report.pairs import PairReport, difference
-from dmlgpu.conformance.unjudged import unjudged
+from dmlgpu.conformance.running.expectations import Expectation
+from dmlgpu.conformance.running.records import comparison_facts, write_comparison
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.target import AdapterInfo
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dmlgpu.cli.adapter import choose_adapter
-from dmlgpu.conformance.places import Found, Place, everywhere, here, of_drivers
+from dmlgpu.conformance.drivers.discovery import Found, Place, everywhere, here, of_drivers
 from dmlgpu.device.adapters import adapters
 from dmlgpu.errors import AdapterNotFound, InvalidArgument
 

@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
 
-from dmlgpu.conformance import expectations as known
-from dmlgpu.conformance.expectations import Expectation
-from dmlgpu.conformance.places import Place
-from dmlgpu.conformance.session import Job
-from dmlgpu.conformance.suites import DEFAULT, Suite, option, select, suite_by_name
+from dmlgpu.conformance.drivers.discovery import Place
+from dmlgpu.conformance.running import expectations as known
+from dmlgpu.conformance.running.expectations import Expectation
+from dmlgpu.conformance.running.pool import Job
+from dmlgpu.conformance.suites.registry import DEFAULT, Suite, option, select, suite_by_name
 
 
 @dataclass(frozen=True)

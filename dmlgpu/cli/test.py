@@ -11,12 +11,12 @@ from typing import TextIO
 from dmlgpu.cli import tables
 from dmlgpu.cli.places import choose_places
 from dmlgpu.cli.request import Request
-from dmlgpu.conformance.expectations import Expectation, judged
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.places import Place, in_environment
-from dmlgpu.conformance.records import facts, write_run
-from dmlgpu.conformance.session import Job, run_session
-from dmlgpu.conformance.suites import option
+from dmlgpu.conformance.drivers.discovery import Place, in_environment
+from dmlgpu.conformance.running.expectations import Expectation, judged
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.pool import Job, run_session
+from dmlgpu.conformance.running.records import facts, write_run
+from dmlgpu.conformance.suites.registry import option
 from dmlgpu.target import AdapterInfo
 
 

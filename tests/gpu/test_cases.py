@@ -9,14 +9,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dmlgpu.conformance.case import Case
-from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name, case_names
-from dmlgpu.conformance.runner import run_case
-from dmlgpu.conformance.strategies import cases_of
+from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name, case_names
+from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.device.adapters import adapters
 from dmlgpu.device.device import Device
 from dmlgpu.errors import NotSupported
 from dmlgpu.target import AdapterInfo
+from tests.strategies import cases_of
 
 DRAWN_CASES = 1
 """Cases that Hypothesis draws per operator and adapter; every one is a shader to compile."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dmlgpu import compiler, descs
-from dmlgpu.conformance.cases import OPERATOR_CASES
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.enums import DataType
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.target import Profile, Target

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dmlgpu.conformance.mutation.trials import UNCHANGED, TrialSuite
-from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.conformance.mutation.runs import UNCHANGED, TrialSuite
+from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.device.adapters import adapters
 from dmlgpu.device.device import Device
 

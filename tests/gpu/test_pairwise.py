@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dmlgpu.conformance.crew import run_pairwise
-from dmlgpu.conformance.pairwise import Agreement
-from dmlgpu.conformance.session import Job
-from dmlgpu.conformance.suites import suite_by_name
-from dmlgpu.conformance.unjudged import unjudged
+from dmlgpu.conformance.drivers.outputs import unjudged
+from dmlgpu.conformance.drivers.pairwise import Agreement
+from dmlgpu.conformance.drivers.pairwise_run import run_pairwise
+from dmlgpu.conformance.running.pool import Job
+from dmlgpu.conformance.suites.registry import suite_by_name
 from dmlgpu.device.adapters import adapters
 
 NAMES = (

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dmlgpu import descs, operators, reference
-from dmlgpu.conformance.cases import OPERATOR_CASES
-from dmlgpu.conformance.tolerance import compare
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
+from dmlgpu.conformance.cases.tolerance import compare
 from dmlgpu.enums import DataType, InterpolationMode, ReduceFunction
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.operator_desc import OperatorDesc, Size2D

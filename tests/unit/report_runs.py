@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.pairwise import Agreement, Comparison, Distance, Pair
-from dmlgpu.conformance.places import Place
-from dmlgpu.conformance.records import Run, comparison_facts, facts
-from dmlgpu.conformance.report import Report
-from dmlgpu.conformance.suites import DEFAULT
+from dmlgpu.conformance.drivers.discovery import Place
+from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Distance, Pair
+from dmlgpu.conformance.report.model import Report
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import Run, comparison_facts, facts
+from dmlgpu.conformance.suites.registry import DEFAULT
 from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 
 GOOD = Outcome("argmin-a", Status.PASS, "exact", 0.0, 0.0, elements=4, digest="11", seconds=0.5)

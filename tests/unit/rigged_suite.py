@@ -6,10 +6,10 @@ import os
 
 import numpy as np
 
-from dmlgpu.conformance.case import Array
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.pairwise import Allowance
-from dmlgpu.conformance.tolerance import EXACT, Ulp
+from dmlgpu.conformance.cases.case import Array
+from dmlgpu.conformance.cases.tolerance import EXACT, Ulp
+from dmlgpu.conformance.drivers.pairwise import Allowance
+from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DmlError, NotSupported
 

@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu import descs, reference
-from dmlgpu.conformance import cases
-from dmlgpu.conformance.case import Case
-from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name, case_names
-from dmlgpu.conformance.layouts import Layout
-from dmlgpu.conformance.operator_cases import with_owned_input
-from dmlgpu.conformance.strategies import cases_of
-from dmlgpu.conformance.tolerance import EXACT, compare
+from dmlgpu.conformance.cases import registry
+from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.operator_cases import with_owned_input
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name, case_names
+from dmlgpu.conformance.cases.tolerance import EXACT, compare
 from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.schema import loader
 from dmlgpu.tensor import TensorDesc
 from dmlgpu.validation import validate
+from tests.strategies import cases_of
 
 QUICK = case_names("quick")
 SAMPLE = QUICK[::7]
@@ -44,11 +44,11 @@ def keyed(stem):
 def test_references_operators_and_cases_are_the_same_set():
     from dmlgpu import operators
 
-    assert reference.implemented() == operators.implemented() == cases.implemented()
+    assert reference.implemented() == operators.implemented() == registry.implemented()
 
 
 def test_every_implemented_operator_is_in_the_catalog():
-    assert cases.implemented() <= set(loader.catalog())
+    assert registry.implemented() <= set(loader.catalog())
 
 
 def test_names_are_unique_and_fit_pytest():
@@ -78,7 +78,7 @@ def test_a_name_gives_the_same_case_again(name):
 
 def test_another_process_has_the_same_cases():
     code = (
-        "import zlib; from dmlgpu.conformance.cases import case_by_name, case_names; names = case_names();"
+        "import zlib; from dmlgpu.conformance.cases.registry import case_by_name, case_names; names = case_names();"
         "print(zlib.crc32(repr((names, [case_by_name(name).desc for name in names[::9]])).encode()))"
     )
     runs = [

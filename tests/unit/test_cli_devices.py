@@ -6,7 +6,7 @@ import pytest
 
 from dmlgpu.cli import devices
 from dmlgpu.cli.main import main
-from dmlgpu.conformance.places import Found, Place
+from dmlgpu.conformance.drivers.discovery import Found, Place
 from dmlgpu.enums import DataType
 from dmlgpu.target import AdapterInfo
 from tests.unit.cli_process import dmlgpu as command

@@ -10,10 +10,10 @@ import pytest
 from dmlgpu.cli.main import main
 from dmlgpu.cli.places import choose_places
 from dmlgpu.cli.test import reproduce
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.places import Found, Place
-from dmlgpu.conformance.records import read_comparisons, read_runs
-from dmlgpu.conformance.session import Job
+from dmlgpu.conformance.drivers.discovery import Found, Place
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.pool import Job
+from dmlgpu.conformance.running.records import read_comparisons, read_runs
 from dmlgpu.device.adapters import adapters
 from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import AdapterNotFound

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from dmlgpu.conformance.cases import case_names
-from dmlgpu.conformance.expectations import OWN, Expectation, judged, load
+from dmlgpu.conformance.cases.registry import case_names
 from dmlgpu.conformance.mutation.suite import MutantSuite
-from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.conformance.running.expectations import OWN, Expectation, judged, load
+from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.errors import ModelError
 from dmlgpu.target import AdapterInfo
 

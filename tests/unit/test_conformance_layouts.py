@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.conformance.layouts import EDGE_SIZES, Layout, draw_sizes, place, strides
+from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout, draw_sizes, place, strides
 from dmlgpu.enums import DataType
 from dmlgpu.tensor import element_offsets, packed_strides, span
 

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from dmlgpu import compiler
-from dmlgpu.conformance.cases import case_by_name
-from dmlgpu.conformance.mutation.affected import Affected, forget, shaders
+from dmlgpu.conformance.cases.registry import case_by_name
+from dmlgpu.conformance.mutation.coverage import Affected, forget, shaders
 from dmlgpu.conformance.mutation.rules import RULES, mutant_by_name, mutants_of, sample, shader_files
 from dmlgpu.conformance.mutation.suite import PER_FILE, MutantSuite
 from dmlgpu.errors import InvalidArgument

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dmlgpu.conformance import pairwise
-from dmlgpu.conformance.crew import Result, pair_of, run_pairwise
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.pairwise import (
+from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Ulp
+from dmlgpu.conformance.drivers import pairwise
+from dmlgpu.conformance.drivers.discovery import Place
+from dmlgpu.conformance.drivers.outputs import unjudged
+from dmlgpu.conformance.drivers.pairwise import (
     Agreement,
     Allowance,
     Comparison,
@@ -26,11 +27,17 @@ from dmlgpu.conformance.pairwise import (
     expected_to_disagree,
     odd_one_out,
 )
-from dmlgpu.conformance.places import Place
-from dmlgpu.conformance.records import comparison_facts, facts, read_comparisons, read_runs, write_comparison, write_run
-from dmlgpu.conformance.session import Job
-from dmlgpu.conformance.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Ulp
-from dmlgpu.conformance.unjudged import unjudged
+from dmlgpu.conformance.drivers.pairwise_run import Result, pair_of, run_pairwise
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.pool import Job
+from dmlgpu.conformance.running.records import (
+    comparison_facts,
+    facts,
+    read_comparisons,
+    read_runs,
+    write_comparison,
+    write_run,
+)
 from dmlgpu.device.adapters import adapters
 from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import InvalidArgument, ModelError

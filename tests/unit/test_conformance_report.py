@@ -16,16 +16,19 @@ import pytest
 from markdown_it import MarkdownIt
 
 from dmlgpu.cli.main import main
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.records import Run, write_comparison, write_run
-from dmlgpu.conformance.report import Report, as_html, as_junit, as_markdown, reproduce, write_report
 from dmlgpu.conformance.report.causes import causes
 from dmlgpu.conformance.report.charts import charts
 from dmlgpu.conformance.report.dataset import packed
 from dmlgpu.conformance.report.facts import features, limits, run_facts
+from dmlgpu.conformance.report.junit import as_junit
 from dmlgpu.conformance.report.labels import labels
-from dmlgpu.conformance.report.model import family_of, ulp_text
+from dmlgpu.conformance.report.markdown import as_markdown
+from dmlgpu.conformance.report.model import Report, family_of, reproduce, ulp_text
+from dmlgpu.conformance.report.page import as_html
 from dmlgpu.conformance.report.pairs import PairReport, difference
+from dmlgpu.conformance.report.writing import write_report
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import Run, write_comparison, write_run
 from dmlgpu.errors import InvalidArgument
 from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, REFUSED, compared, measured, mixed, run
 

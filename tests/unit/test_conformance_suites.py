@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from dmlgpu import reference
-from dmlgpu.conformance import case as case_module
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.suites import DEFAULT, OWN, select, suite_by_name
+from dmlgpu.conformance.cases import case as case_module
+from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.suites.halves import HalvesSuite, all_halves
 from dmlgpu.conformance.suites.operators import OperatorSuite
+from dmlgpu.conformance.suites.registry import DEFAULT, OWN, select, suite_by_name
 from dmlgpu.conformance.suites.special_values import (
     KINDS,
     NOT_NUMBERS,

@@ -12,8 +12,8 @@ from scipy import special
 from benchmarks.accuracy import table
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS, Function
 from dmlgpu.conformance.accuracy.measure import Measured
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.records import Run
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import Run
 from dmlgpu.conformance.suites import sizes
 from dmlgpu.conformance.suites.accuracy import AccuracySuite, outcome
 from dmlgpu.conformance.suites.sizes import WORKS, SizeSuite, run_work

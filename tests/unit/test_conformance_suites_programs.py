@@ -8,13 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dmlgpu.conformance import programs
-from dmlgpu.conformance.outcome import Status
-from dmlgpu.conformance.programs import Place, Program, Step, expected, judge
-from dmlgpu.conformance.suites import chains
+from dmlgpu.conformance.running.outcome import Status
+from dmlgpu.conformance.suites import chains, programs
 from dmlgpu.conformance.suites.chains import ChainSuite, Key, Memory
+from dmlgpu.conformance.suites.dispatch_generator import LARGEST
 from dmlgpu.conformance.suites.hazards import FEWEST_ELEMENTS, HAZARDS, HazardSuite
-from dmlgpu.conformance.weaving import LARGEST
+from dmlgpu.conformance.suites.programs import Place, Program, Step, expected, judge
 from dmlgpu.descs import ElementWiseAdd
 from dmlgpu.device.device import Device
 from dmlgpu.enums import DataType

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from dmlgpu import compiler, descs, operators, wgsl
-from dmlgpu.conformance.cases import case_by_name, case_names
+from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.enums import AxisDirection, ConvolutionDirection, ConvolutionMode, DataType, ReduceFunction
 from dmlgpu.errors import NotSupported
 from dmlgpu.operator_desc import ScaleBias

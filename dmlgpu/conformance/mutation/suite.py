@@ -18,11 +18,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dmlgpu.conformance.mutation.affected import Affected
+from dmlgpu.conformance.mutation.coverage import Affected
 from dmlgpu.conformance.mutation.rules import Mutant, mutant_by_name, mutants_of, sample, shader_files
-from dmlgpu.conformance.mutation.trials import SEPARATOR, UNCHANGED
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.session import Job, Worker
+from dmlgpu.conformance.mutation.runs import SEPARATOR, UNCHANGED
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.pool import Job, Worker
 from dmlgpu.conformance.suites.accuracy import AccuracySuite
 from dmlgpu.conformance.suites.hazards import HazardSuite
 from dmlgpu.conformance.suites.operators import OperatorSuite

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from dmlgpu.conformance.outcome import Outcome, Status
 from dmlgpu.conformance.report.model import Report, kind_of
+from dmlgpu.conformance.running.outcome import Outcome, Status
 
 
 @dataclass(frozen=True)

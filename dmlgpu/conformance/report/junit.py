@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from xml.etree import ElementTree
 
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.records import Run
 from dmlgpu.conformance.report.model import Report, reproduce, ulp_text
 from dmlgpu.conformance.report.pairs import PairReport, difference
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import Run
 
 _ERRORS = (Status.CRASH, Status.TIME_OUT, Status.DEVICE_LOST)
 """What ended before there was anything to compare."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dmlgpu import operators, schema
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.pairwise import Comparison
-from dmlgpu.conformance.places import in_environment
-from dmlgpu.conformance.records import Run
+from dmlgpu.conformance.drivers.discovery import in_environment
+from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.report.labels import Label, labels
-from dmlgpu.conformance.suites import DEFAULT, option
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.suites.registry import DEFAULT, option
 
 
 @dataclass(frozen=True)

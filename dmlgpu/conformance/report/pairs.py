@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from dmlgpu.conformance.pairwise import Agreement, Comparison, Pair
+from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Pair
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS
 from dmlgpu.conformance.accuracy.inputs import PER_EXPONENT
 from dmlgpu.conformance.accuracy.measure import Measured, measure
-from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.device.device import Device
 from dmlgpu.errors import InvalidArgument, NotSupported
 from dmlgpu.gpu import GpuBackend

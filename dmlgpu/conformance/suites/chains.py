@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmlgpu.conformance.case import Array
-from dmlgpu.conformance.programs import Place, Program, ProgramSuite, Step
-from dmlgpu.conformance.weaving import LARGEST, MOST_ELEMENTS, Link, Sizes, Value, Weaver
+from dmlgpu.conformance.cases.case import Array
+from dmlgpu.conformance.suites.dispatch_generator import LARGEST, MOST_ELEMENTS, Link, Sizes, Value, Weaver
+from dmlgpu.conformance.suites.programs import Place, Program, ProgramSuite, Step
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.schema import loader

@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS
-from dmlgpu.conformance.case import Case
-from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name
-from dmlgpu.conformance.layouts import Layout
-from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, Types
+from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.suites.operators import CaseSuite
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import descs
-from dmlgpu.conformance.programs import Place, Program, ProgramSuite, Step
-from dmlgpu.conformance.values import any_bits
+from dmlgpu.conformance.cases.contents import any_bits
+from dmlgpu.conformance.suites.programs import Place, Program, ProgramSuite, Step
 from dmlgpu.enums import AxisDirection, DataType
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.tensor import TensorDesc

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from dmlgpu.conformance.case import Case
-from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.runner import run_case
+from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DmlError, InvalidArgument, NotSupported
 
-QUICK = Path(__file__).with_name("quick.txt")
+QUICK = Path(__file__).parents[1].joinpath("cases", "quick.txt")
 """Names of cases, a line each, as ``scripts/choose_quick.py`` chose them."""
 
-QUICK_FAULTS = Path(__file__).with_name("quick_faults.txt")
+QUICK_FAULTS = Path(__file__).parents[1].joinpath("cases", "quick_faults.txt")
 """Names of cases that notice faults in shaders (``--suite mutants``) which none of the chosen ones does."""
 
 FEW = 4

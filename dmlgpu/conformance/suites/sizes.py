@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import descs
-from dmlgpu.conformance.case import Array
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.tolerance import EXACT, Verdict, compare
+from dmlgpu.conformance.cases.case import Array
+from dmlgpu.conformance.cases.tolerance import EXACT, Verdict, compare
+from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.device import Device
 from dmlgpu.device.operator import CompiledOperator

@@ -16,12 +16,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from dmlgpu.conformance.case import Array, Arrays, Case
-from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name
-from dmlgpu.conformance.operator_cases import OperatorCases
+from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.contents import any_bits, specials
+from dmlgpu.conformance.cases.operator_cases import OperatorCases
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
+from dmlgpu.conformance.cases.tolerance import Accumulated, as_bits
 from dmlgpu.conformance.suites.operators import CaseSuite, first, quick_names
-from dmlgpu.conformance.tolerance import Accumulated, as_bits
-from dmlgpu.conformance.values import any_bits, specials
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
 
