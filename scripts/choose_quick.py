@@ -81,7 +81,7 @@ def seconds_of(runs: Iterable[Path]) -> dict[str, float]:
 def choose(stem: str, seen: set[str], given: frozenset[str], measured: Mapping[str, float]) -> list[str]:
     """Cases of an operator beside those given; the lines that they bring are added to those seen."""
     names = OPERATOR_CASES[stem].names("quick")
-    variants = {f"{stem}-{key}": key.variant for key in OPERATOR_CASES[stem].quick_keys()}
+    variants = {f"{stem}-{key}": key.variant for key in OPERATOR_CASES[stem].standard_keys()}
     exercised = {name: Exercise.of(name, variants.get(name, ""), measured.get(name)) for name in names}
     chosen = [name for name in names if "-example" in name][:1]
     for name in given.union(chosen).intersection(names):

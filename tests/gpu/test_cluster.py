@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.conformance.cluster.cluster import Fleet
-from dmlgpu.conformance.cluster.registry import Work
+from dmlgpu.conformance.cluster.cluster import Cluster
+from dmlgpu.conformance.cluster.registry import ClusterJob
 from dmlgpu.conformance.drivers.discovery import machine_manifests
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.pool import Job, run_session
+from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.conformance.suites.registry import select, suite_by_name
 from dmlgpu.gpu import adapters
 from tests.unit.dask_cluster import cluster
@@ -47,20 +47,20 @@ def test_every_driver_gets_every_case_once(tmp_path: Path):
     names = select(suite_by_name(SUITE), "quick")
     notes: list[str] = []
     with cluster(tmp_path) as local, local.workers(first, *environments.values()) as workers:
-        fleet = Fleet(local.client, Work(Job(SUITE, 0), "quick", "", names), notes.append)
-        members = [member for member in fleet.members if member.info.backend != "NumPy"]
+        cluster_ = Cluster(local.client, ClusterJob(Job(SUITE, 0), "quick", "", names), notes.append)
+        adapters = [adapter for adapter in cluster_.adapters if adapter.info.backend != "NumPy"]
         killer = threading.Thread(target=local.kill_one_at_work, args=(workers[:2],))
         killer.start()
-        found = [(member.info, outcome) for member, outcome in fleet.run(members)]
+        found = [(adapter.info, outcome) for adapter, outcome in cluster_.run(adapters)]
         killer.join()
     assert notes == []
-    assert len(members) == len(environments)
+    assert len(adapters) == len(environments)
     assert Counter((info, outcome.case) for info, outcome in found) == Counter(
-        (member.info, name) for member in members for name in names
+        (adapter.info, name) for adapter in adapters for name in names
     )
     alone = [
-        frozenset(map(comparable, run_session(Job(SUITE, 0, environment=one), names))) for one in environments.values()
+        frozenset(map(comparable, run_cases(Job(SUITE, 0, environment=one), names))) for one in environments.values()
     ]
     assert Counter(alone) == Counter(
-        frozenset(comparable(outcome) for info, outcome in found if info == member.info) for member in members
+        frozenset(comparable(outcome) for info, outcome in found if info == adapter.info) for adapter in adapters
     )

@@ -29,12 +29,12 @@ OPTIONS = ("--no-nanny", "--no-dashboard", "--nthreads=1", "--local-directory=."
 def numpy(version: str, path: str = "") -> dict[str, str]:
     """What makes a version of the ``numpy`` adapter a worker's only one; modules at a path go before others."""
     no_driver = {"VK_DRIVER_FILES": os.devnull, "__EGL_VENDOR_LIBRARY_FILENAMES": os.devnull}
-    return {**no_driver, "RIGGED_NUMPY": version, "RIGGED_PATH": path}
+    return {**no_driver, "ALTERED_NUMPY": version, "ALTERED_PATH": path}
 
 
 RIG = """import os, sys, numpy
-numpy.__version__ = os.environ.get("RIGGED_NUMPY", numpy.__version__)
-sys.path[:0] = filter(None, [os.environ.get("RIGGED_PATH")])
+numpy.__version__ = os.environ.get("ALTERED_NUMPY", numpy.__version__)
+sys.path[:0] = filter(None, [os.environ.get("ALTERED_PATH")])
 """
 """What every Python process of a worker does first."""
 
@@ -47,7 +47,7 @@ class Worker:
     address: str
 
 
-class Cluster:
+class DaskCluster:
     """A scheduler in this process, and workers in processes of their own, started as anybody would."""
 
     def __init__(self, address: str, folder: Path):
@@ -106,10 +106,10 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
+def cluster(folder: Path) -> Iterator[DaskCluster]:
     """A cluster without workers."""
     quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
     with LocalCluster(n_workers=0, **quiet) as local:
-        found = Cluster(local.scheduler_address, folder)
+        found = DaskCluster(local.scheduler_address, folder)
         with found.client:
             yield found

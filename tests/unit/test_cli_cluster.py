@@ -17,21 +17,21 @@ from dmlgpu.cli.cluster import _chosen, _run
 from dmlgpu.cli.main import main
 from dmlgpu.cli.request import Request
 from dmlgpu.cli.side_by_side import side_by_side
-from dmlgpu.conformance.cluster.registry import Member
+from dmlgpu.conformance.cluster.registry import ClusterAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.pool import Job, run_session
+from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.conformance.running.records import Run, machine, read_runs
 from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import AdapterNotFound
 from tests.unit.conformance_suite import MANY
-from tests.unit.dask_cluster import Cluster, cluster, numpy
+from tests.unit.dask_cluster import DaskCluster, cluster, numpy
 
 GOOD = [Outcome(name, Status.PASS) for name in "abc"]
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("fleet")) as found:
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as found:
         yield found
 
 
@@ -43,7 +43,7 @@ def many(local, monkeypatch):
 
 
 def test_a_killed_worker_costs_nothing(local, many, tmp_path, capsys):
-    path = tmp_path / "fleet.jsonl"
+    path = tmp_path / "cluster.jsonl"
     with local.workers(*map(numpy, ("1.0", "1.0", "2.0"))) as workers:
         killer = threading.Thread(target=local.kill_one_at_work, args=(workers[:2],))
         killer.start()
@@ -67,10 +67,10 @@ def check_what_is_printed(printed, address: str) -> None:
     assert [row.split()[-3:] for row in rows] == [[str(len(MANY) - 2), "1", "1"]] * 2
 
 
-def check_what_is_written(runs: Sequence[Run], local: Cluster) -> None:
+def check_what_is_written(runs: Sequence[Run], local: DaskCluster) -> None:
     assert [run.is_complete for run in runs] == [True, True]
     assert [run.facts["adapter"]["driver"].partition(",")[0] for run in runs] == ["NumPy 1.0", "NumPy 2.0"]
-    alone = {one.case: one for one in run_session(Job("many", 0, environment=local.environment), MANY)}
+    alone = {one.case: one for one in run_cases(Job("many", 0, environment=local.environment), MANY)}
     for run in runs:
         assert Counter(outcome.case for outcome in run.outcomes) == Counter(MANY)
         assert all(replace(one, seconds=0.0) == replace(alone[one.case], seconds=0.0) for one in run.outcomes)
@@ -79,11 +79,11 @@ def check_what_is_written(runs: Sequence[Run], local: Cluster) -> None:
 
 def test_adapters_are_chosen_among_the_workers():
     infos = [replace(NUMPY_ADAPTER, driver=f"NumPy {version}") for version in ("1.0", "2.0", "3.0")]
-    members = [Member(f"dmlgpu-{number}", info, {}) for number, info in enumerate(infos)]
-    assert list(_chosen((), members)) == ["dmlgpu-0", "dmlgpu-1", "dmlgpu-2"]
-    assert list(_chosen(("numpy 3.0", "0"), members)) == ["dmlgpu-2", "dmlgpu-0"]
+    adapters = [ClusterAdapter(f"dmlgpu-{number}", info, {}) for number, info in enumerate(infos)]
+    assert list(_chosen((), adapters)) == ["dmlgpu-0", "dmlgpu-1", "dmlgpu-2"]
+    assert list(_chosen(("numpy 3.0", "0"), adapters)) == ["dmlgpu-2", "dmlgpu-0"]
     with pytest.raises(AdapterNotFound, match="no adapter matches 'metal'; available adapters:\n  0: NumPy: numpy"):
-        _chosen(("metal",), members)
+        _chosen(("metal",), adapters)
 
 
 def test_a_lost_case_is_no_expected_failure(tmp_path, capsys):
@@ -91,12 +91,12 @@ def test_a_lost_case_is_no_expected_failure(tmp_path, capsys):
     path.write_text('[[expected]]\ncases = "*"\nreason = "told so"\n')
     request = Request(expectations=(path,))
     vars(request)["names"] = ("a", "b")
-    member = Member("dmlgpu-0", NUMPY_ADAPTER, {})
-    outcomes = [Outcome("a", Status.CRASH), Outcome("b", Status.DEVICE_LOST, message="lost by the fleet: killed")]
-    found = SimpleNamespace(members=(member,), run=lambda members: ((member, outcome) for outcome in outcomes))
-    (counts,) = _run(found, _chosen((), found.members), request, "tcp://a:1").values()
+    adapter = ClusterAdapter("dmlgpu-0", NUMPY_ADAPTER, {})
+    outcomes = [Outcome("a", Status.CRASH), Outcome("b", Status.DEVICE_LOST, message="lost by the cluster: killed")]
+    found = SimpleNamespace(adapters=(adapter,), run=lambda adapters: ((adapter, outcome) for outcome in outcomes))
+    (counts,) = _run(found, _chosen((), found.adapters), request, "tcp://a:1").values()
     assert counts == {Status.EXPECTED_FAIL: 1, Status.DEVICE_LOST: 1}
-    assert capsys.readouterr().out.splitlines()[:2] == ["device lost on numpy: b", "  lost by the fleet: killed"]
+    assert capsys.readouterr().out.splitlines()[:2] == ["device lost on numpy: b", "  lost by the cluster: killed"]
 
 
 def test_runs_that_end_early_are_put_together(tmp_path):

@@ -17,12 +17,12 @@ from distributed import CancelledError
 
 from dmlgpu.conformance.cluster import cluster as cluster_module
 from dmlgpu.conformance.cluster import registry, worker
-from dmlgpu.conformance.cluster.cluster import Fleet, connect
-from dmlgpu.conformance.cluster.registry import Member, Work
-from dmlgpu.conformance.cluster.shards import SHARD, Share
+from dmlgpu.conformance.cluster.cluster import Cluster, connect
+from dmlgpu.conformance.cluster.registry import ClusterAdapter, ClusterJob
+from dmlgpu.conformance.cluster.shards import SHARD_SIZE, ShardQueue
 from dmlgpu.conformance.cluster.worker import Announcement, _resource, announce, differences
 from dmlgpu.conformance.drivers import discovery
-from dmlgpu.conformance.drivers.discovery import Found, Place
+from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.records import machine
@@ -30,63 +30,65 @@ from dmlgpu.conformance.suites.registry import list_digest
 from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import InvalidArgument
 from tests.unit.conformance_suite import MANY
-from tests.unit.dask_cluster import Cluster, cluster, numpy
+from tests.unit.dask_cluster import DaskCluster, cluster, numpy
 
 GOOD = [Outcome(name, Status.PASS) for name in "abc"]
 
 # ---- the books of one adapter ---------------------------------------------------------------------------------------
 
 
-def taken(share: Share) -> list[tuple[str, ...]]:
-    return list(iter(share.next, None))
+def waiting(queue: ShardQueue) -> list[tuple[str, ...]]:
+    return list(iter(queue.next, None))
 
 
 def test_cases_are_shared_out_in_order():
-    assert taken(Share("abcde", size=2)) == [("a", "b"), ("c", "d"), ("e",)]
+    assert waiting(ShardQueue("abcde", size=2)) == [("a", "b"), ("c", "d"), ("e",)]
 
 
 def test_an_outcome_counts_once():
-    share = Share("abc", size=3)
-    shard = share.next()
-    assert list(share.complete(shard, GOOD)) == GOOD
-    assert list(share.complete(shard, [Outcome("a", Status.FAIL), *GOOD])) == []
-    assert not share.missing
+    queue = ShardQueue("abc", size=3)
+    shard = queue.next()
+    assert list(queue.complete(shard, GOOD)) == GOOD
+    assert list(queue.complete(shard, [Outcome("a", Status.FAIL), *GOOD])) == []
+    assert not queue.missing
 
 
 def test_a_shard_that_comes_back_goes_first_without_what_came_in():
-    share = Share("abcd", size=2)
-    shard = share.next()
-    share.put_back(shard)
-    assert list(share.complete(("a",), GOOD[:1])) == GOOD[:1]
-    assert taken(share) == [("b",), ("c", "d")]
+    queue = ShardQueue("abcd", size=2)
+    shard = queue.next()
+    queue.put_back(shard)
+    assert list(queue.complete(("a",), GOOD[:1])) == GOOD[:1]
+    assert waiting(queue) == [("b",), ("c", "d")]
 
 
 def test_a_failed_shard_is_tried_case_by_case():
-    share = Share("abc", size=3)
-    assert list(share.fail(share.next(), "killed")) == []
-    assert taken(share) == [("a",), ("b",), ("c",)]
-    assert list(share.complete(("a",), GOOD[:1])) == GOOD[:1]
-    assert list(share.fail(("b",), "killed")) == [Outcome("b", Status.DEVICE_LOST, message="lost by the fleet: killed")]
-    assert list(share.missing) == ["c"]
+    queue = ShardQueue("abc", size=3)
+    assert list(queue.fail(queue.next(), "killed")) == []
+    assert waiting(queue) == [("a",), ("b",), ("c",)]
+    assert list(queue.complete(("a",), GOOD[:1])) == GOOD[:1]
+    assert list(queue.fail(("b",), "killed")) == [
+        Outcome("b", Status.DEVICE_LOST, message="lost by the cluster: killed")
+    ]
+    assert list(queue.missing) == ["c"]
 
 
 def test_a_result_that_lacks_cases_is_a_failure():
-    share = Share("ab", size=2)
-    assert list(share.complete(share.next(), GOOD[:1])) == GOOD[:1]
-    assert taken(share) == [("b",)]
-    (lost,) = share.complete(("b",), GOOD[:1])
+    queue = ShardQueue("ab", size=2)
+    assert list(queue.complete(queue.next(), GOOD[:1])) == GOOD[:1]
+    assert waiting(queue) == [("b",)]
+    (lost,) = queue.complete(("b",), GOOD[:1])
     assert (lost.case, lost.status) == ("b", Status.DEVICE_LOST)
 
 
 def test_what_is_given_up_is_said():
-    share = Share("abc", size=2)
-    list(share.complete(share.next(), GOOD[:2]))
-    assert list(share.give_up("gone")) == [Outcome("c", Status.DEVICE_LOST, message="lost by the fleet: gone")]
-    assert share.next() is None and not share.missing
+    queue = ShardQueue("abc", size=2)
+    list(queue.complete(queue.next(), GOOD[:2]))
+    assert list(queue.give_up("gone")) == [Outcome("c", Status.DEVICE_LOST, message="lost by the cluster: gone")]
+    assert queue.next() is None and not queue.missing
 
 
-def work(names: tuple[str, ...] = MANY, patience: float = 60.0) -> Work:
-    return Work(Job("many", 0), "quick", "", names, patience=patience)
+def job(names: tuple[str, ...] = MANY, patience: float = 60.0) -> ClusterJob:
+    return ClusterJob(Job("many", 0), "quick", "", names, patience=patience)
 
 
 # ---- one adapter's shards on their way ------------------------------------------------------------------------------
@@ -133,62 +135,62 @@ def client() -> Client:
 
 
 @pytest.fixture
-def lane(client: Client) -> cluster_module._Lane:
-    return cluster_module._Lane(client, work(patience=60.0), Member("dmlgpu-0", NUMPY_ADAPTER, {}))
+def run(client: Client) -> cluster_module._AdapterRun:
+    return cluster_module._AdapterRun(client, job(patience=60.0), ClusterAdapter("dmlgpu-0", NUMPY_ADAPTER, {}))
 
 
-def test_a_worker_has_one_shard_ahead(lane, client):
-    assert list(lane.advance(1)) == []
-    assert client.shards == [MANY[:SHARD], MANY[SHARD:]]
+def test_a_worker_has_one_shard_ahead(run, client):
+    assert list(run.poll(1)) == []
+    assert client.shards == [MANY[:SHARD_SIZE], MANY[SHARD_SIZE:]]
     client.futures[1].finish()
-    assert [outcome.case for outcome in lane.advance(1)] == list(MANY[SHARD:])
+    assert [outcome.case for outcome in run.poll(1)] == list(MANY[SHARD_SIZE:])
     assert [future.is_released for future in client.futures] == [False, True]
 
 
-def test_shards_of_lost_workers_go_out_again_when_another_comes(lane, client):
-    for strength in (1, 0, 0, 1):
-        assert list(lane.advance(strength)) == []
+def test_shards_of_lost_workers_go_out_again_when_another_comes(run, client):
+    for capacity in (1, 0, 0, 1):
+        assert list(run.poll(capacity)) == []
     assert [future.is_released for future in client.futures] == [True, True, False, False]
     assert sorted(client.shards[2:]) == sorted(client.shards[:2])
 
 
-def test_after_some_time_without_workers_cases_are_lost(lane, client, monkeypatch):
+def test_after_some_time_without_workers_cases_are_lost(run, client, monkeypatch):
     now = iter([10.0, 69.0, 70.0])
     monkeypatch.setattr(cluster_module.time, "monotonic", lambda: next(now))
-    list(lane.advance(1))
+    list(run.poll(1))
     client.futures[0].finish()
-    assert len(list(lane.advance(0))) == SHARD
-    assert list(lane.advance(0)) == []
-    lost = list(lane.advance(0))
-    why = "lost by the fleet: no worker with this adapter was left, nor came within 60 s"
-    assert lost == [Outcome(name, Status.DEVICE_LOST, message=why) for name in MANY[SHARD:]]
-    assert not lane.share.missing
+    assert len(list(run.poll(0))) == SHARD_SIZE
+    assert list(run.poll(0)) == []
+    lost = list(run.poll(0))
+    why = "lost by the cluster: no worker with this adapter was left, nor came within 60 s"
+    assert lost == [Outcome(name, Status.DEVICE_LOST, message=why) for name in MANY[SHARD_SIZE:]]
+    assert not run.queue.missing
 
 
-def test_a_result_that_was_lost_with_its_worker_is_waited_for(lane, client):
-    list(lane.advance(1))
+def test_a_result_that_was_lost_with_its_worker_is_waited_for(run, client):
+    list(run.poll(1))
     client.futures[0].finish(TimeoutError("no answer"))
-    assert list(lane.advance(1)) == []
+    assert list(run.poll(1)) == []
     client.futures[0].finish()
-    assert len(list(lane.advance(1))) == SHARD
+    assert len(list(run.poll(1))) == SHARD_SIZE
     assert len(client.shards) == 2
 
 
 @pytest.mark.parametrize("error", [RuntimeError("killed"), TimeoutError("within the task")])
-def test_a_case_that_costs_workers_is_lost_alone(lane, client, error):
-    list(lane.advance(1))
+def test_a_case_that_costs_workers_is_lost_alone(run, client, error):
+    list(run.poll(1))
     client.futures[1].finish(error, "error")
-    assert list(lane.advance(1)) == []
-    assert client.shards[2:] == [(MANY[SHARD],)]
+    assert list(run.poll(1)) == []
+    assert client.shards[2:] == [(MANY[SHARD_SIZE],)]
     client.futures[2].finish(error, "error")
-    (lost,) = lane.advance(1)
-    assert lost == Outcome(MANY[SHARD], Status.DEVICE_LOST, message=f"lost by the fleet: {error}")
+    (lost,) = run.poll(1)
+    assert lost == Outcome(MANY[SHARD_SIZE], Status.DEVICE_LOST, message=f"lost by the cluster: {error}")
 
 
-def test_a_cancelled_shard_goes_out_again(lane, client):
-    list(lane.advance(1))
+def test_a_cancelled_shard_goes_out_again(run, client):
+    list(run.poll(1))
     client.futures[0].finish(CancelledError(), "cancelled")
-    assert list(lane.advance(1)) == []
+    assert list(run.poll(1)) == []
     assert client.shards[2] == client.shards[0]
 
 
@@ -255,35 +257,35 @@ class Asked:
 
 
 def test_a_worker_that_comes_late_is_asked_once_and_gets_cases(monkeypatch):
-    client, notes = Asked(monkeypatch), []
-    late = registry.Roll(client, work(), notes.append)
-    assert not late.strength()["dmlgpu-0"] and not late.strength()["dmlgpu-0"]
+    client, warnings = Asked(monkeypatch), []
+    late = registry.WorkerRegistry(client, job(), warnings.append)
+    assert not late.capacity()["dmlgpu-0"] and not late.capacity()["dmlgpu-0"]
     client.resources = {"dmlgpu-0": 2}
     client.answer()
-    assert [late.strength()["dmlgpu-0"] for _ in range(2)] == [2, 2]
-    assert (len(client.futures), client.futures[0].is_released, notes) == (1, True, [])
+    assert [late.capacity()["dmlgpu-0"] for _ in range(2)] == [2, 2]
+    assert (len(client.futures), client.futures[0].is_released, warnings) == (1, True, [])
 
 
 def test_a_worker_that_was_started_again_is_asked_again(monkeypatch):
     client = Asked(monkeypatch)
-    late = registry.Roll(client, work(), print)
-    late.strength()
+    late = registry.WorkerRegistry(client, job(), print)
+    late.capacity()
     client.resources = {"dmlgpu-0": 1}
     client.answer()
-    assert late.strength()["dmlgpu-0"] == 1
+    assert late.capacity()["dmlgpu-0"] == 1
     client.resources = {}
-    assert not late.strength()["dmlgpu-0"]
+    assert not late.capacity()["dmlgpu-0"]
     assert len(client.futures) == 2
 
 
 def test_a_late_worker_that_differs_gets_no_cases(monkeypatch):
-    client, notes = Asked(monkeypatch), []
-    late = registry.Roll(client, work(), notes.append)
-    late.strength()
+    client, warnings = Asked(monkeypatch), []
+    late = registry.WorkerRegistry(client, job(), warnings.append)
+    late.capacity()
     client.resources = {"dmlgpu-0": 1}
     client.answer(wgpu="0.0.1")
-    assert not late.strength()["dmlgpu-0"] and not late.strength()["dmlgpu-0"]
-    assert notes == [f"tcp://b:2 gets no cases: wgpu 0.0.1 there, {machine()['wgpu']} here"]
+    assert not late.capacity()["dmlgpu-0"] and not late.capacity()["dmlgpu-0"]
+    assert warnings == [f"tcp://b:2 gets no cases: wgpu 0.0.1 there, {machine()['wgpu']} here"]
     assert len(client.futures) == 1
 
 
@@ -291,10 +293,10 @@ def test_a_late_worker_that_differs_gets_no_cases(monkeypatch):
 
 
 def test_two_equal_cards_are_taken_in_turn(monkeypatch):
-    cards = [Place(NUMPY_ADAPTER, number) for number in (0, 1)]
+    cards = [LocatedAdapter(NUMPY_ADAPTER, number) for number in (0, 1)]
     offered: list[dict[str, int]] = []
-    monkeypatch.setattr(worker, "_found", lambda: Found(tuple(cards), ("a driver crashed",)))
-    monkeypatch.setattr(worker, "_offer", lambda worker, counts: offered.append(dict(counts)))
+    monkeypatch.setattr(worker, "_found", lambda: Discovery(tuple(cards), ("a driver crashed",)))
+    monkeypatch.setattr(worker, "_set_resources", lambda worker, counts: offered.append(dict(counts)))
     monkeypatch.setattr(worker, "get_worker", lambda: None)
     monkeypatch.setattr(worker, "suite_by_name", lambda name: name)
     monkeypatch.setattr(worker, "select", lambda *selection: selection)
@@ -303,9 +305,9 @@ def test_two_equal_cards_are_taken_in_turn(monkeypatch):
     assert offered == [{name: 2}]
     assert (answer.adapters[name], answer.problems) == (NUMPY_ADAPTER, ("a driver crashed",))
     assert answer.cases == list_digest(["many", "quick", "slow-1"])
-    with worker.taken(name) as one, worker.taken(name) as other:
+    with worker.reserved(name) as one, worker.reserved(name) as other:
         assert [one, other] == cards
-    with pytest.raises(LookupError, match="this worker has not announced dmlgpu-0"), worker.taken("dmlgpu-0"):
+    with pytest.raises(LookupError, match="this worker has not announced dmlgpu-0"), worker.reserved("dmlgpu-0"):
         pass
 
 
@@ -314,8 +316,8 @@ def test_a_worker_has_the_drivers_of_its_environment_or_all(variable, found, mon
     for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, "a.json")
-    monkeypatch.setattr(discovery, "own", lambda: "own")
-    monkeypatch.setattr(discovery, "everywhere", lambda: "all")
+    monkeypatch.setattr(discovery, "process_drivers", lambda: "own")
+    monkeypatch.setattr(discovery, "all_drivers", lambda: "all")
     assert worker._found() == found
 
 
@@ -323,16 +325,16 @@ def test_a_worker_has_the_drivers_of_its_environment_or_all(variable, found, mon
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("fleet")) as found:
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as found:
         yield found
 
 
-def muster(local: Cluster, asked: Work | None = None, notes: list[str] | None = None) -> Fleet:
-    return Fleet(local.client, asked or work(), ([] if notes is None else notes).append)
+def query_all(local: DaskCluster, asked: ClusterJob | None = None, warnings: list[str] | None = None) -> Cluster:
+    return Cluster(local.client, asked or job(), ([] if warnings is None else warnings).append)
 
 
-def rigged_wgpu(folder: Path) -> str:
+def altered_wgpu(folder: Path) -> str:
     """A folder that makes a process believe that it has an old wgpu."""
     metadata = folder / "wgpu-0.0.1.dist-info"
     metadata.mkdir()
@@ -349,15 +351,15 @@ def test_no_scheduler_is_refused(address, monkeypatch):
 
 def test_a_cluster_without_workers_is_refused(local):
     with pytest.raises(InvalidArgument, match=r"the cluster at tcp://\S+ has no workers"):
-        muster(local)
+        query_all(local)
 
 
 def test_workers_that_differ_are_refused(local, tmp_path):
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "dmlgpu.py").write_text("raise ModuleNotFoundError(\"No module named 'dmlgpu'\")\n")
-    environments = [numpy("1.0", path) for path in (rigged_wgpu(tmp_path), str(tmp_path / "none"))]
+    environments = [numpy("1.0", path) for path in (altered_wgpu(tmp_path), str(tmp_path / "none"))]
     with local.workers(*environments) as (old, bare), pytest.raises(InvalidArgument) as error:
-        muster(local)
+        query_all(local)
     first, *others = str(error.value).splitlines()
     assert first == "these workers cannot run the same cases:"
     assert sorted(others) == sorted(
@@ -371,9 +373,9 @@ def test_workers_that_differ_are_refused(local, tmp_path):
 def test_another_worker_takes_over(local):
     with contextlib.ExitStack() as stack:
         (first,) = stack.enter_context(local.workers(numpy("3.0")))
-        crowd = muster(local)
+        crowd = query_all(local)
         found = []
-        for _, outcome in crowd.run(crowd.members):
+        for _, outcome in crowd.run(crowd.adapters):
             if not found:
                 first.process.kill()
                 stack.enter_context(local.workers(numpy("3.0")))

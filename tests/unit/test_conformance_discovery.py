@@ -12,12 +12,12 @@ import pytest
 from dmlgpu.conformance.drivers import discovery
 from dmlgpu.conformance.drivers.discovery import (
     DRIVER_VARIABLES,
-    Place,
-    everywhere,
-    here,
+    LocatedAdapter,
+    all_drivers,
     in_environment,
-    labelled,
     of_drivers,
+    process_adapters,
+    with_labels,
 )
 from dmlgpu.conformance.drivers.manifests import machine_manifests, manifests_at
 from dmlgpu.device.adapters import adapters
@@ -73,9 +73,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_adapter_is_found_once(folder, monkeypatch):
     monkeypatch.setattr(discovery, "machine_manifests", lambda: (folder / "mesa25.json", folder / "crash.json"))
-    found = everywhere([folder / "mesa26.json", folder / "empty.json"])
+    found = all_drivers([folder / "mesa26.json", folder / "empty.json"])
     mesa26 = (("VK_DRIVER_FILES", str(folder / "mesa26.json")), ("__EGL_VENDOR_LIBRARY_FILENAMES", os.devnull))
-    assert [(place.label, place.info.driver, place.number, place.environment) for place in found.places] == [
+    assert [(one.label, one.info.driver, one.number, one.environment) for one in found.adapters] == [
         ("llvmpipe Vulkan 25.0.7", "Mesa 25.0.7", 0, ()),
         ("llvmpipe OpenGL", "Mesa 25.0.7", 1, ()),
         ("llvmpipe Vulkan 26.1.6", "Mesa 26.1.6", 1, mesa26),
@@ -86,7 +86,7 @@ def test_every_adapter_is_found_once(folder, monkeypatch):
         f"{crash}: the process ended with exit code 3\nno such device",
         f"{folder / 'empty.json'}: the driver has no adapter",
     )
-    assert found.places[0].info == AdapterInfo(
+    assert found.adapters[0].info == AdapterInfo(
         "llvmpipe (LLVM 15)", "Vulkan", "cpu", "Mesa", "Mesa 25.0.7", ("shader-f16",), {"a": 1}
     )
 
@@ -94,9 +94,9 @@ def test_every_adapter_is_found_once(folder, monkeypatch):
 def test_a_driver_that_crashes_takes_no_other_adapter_with_it(folder, monkeypatch):
     monkeypatch.setenv("VK_DRIVER_FILES", str(folder / "crash.json"))
     monkeypatch.setattr(discovery, "machine_manifests", tuple)
-    found = everywhere()
-    assert [place.label for place in found.places] == ["llvmpipe OpenGL", "numpy"]
-    assert [place.environment for place in found.places] == [(("VK_DRIVER_FILES", os.devnull),)] * 2
+    found = all_drivers()
+    assert [one.label for one in found.adapters] == ["llvmpipe OpenGL", "numpy"]
+    assert [one.environment for one in found.adapters] == [(("VK_DRIVER_FILES", os.devnull),)] * 2
     (problem,) = found.problems
     assert problem.startswith("this process's drivers: the adapters could not be listed: the process ended with")
 
@@ -104,13 +104,13 @@ def test_a_driver_that_crashes_takes_no_other_adapter_with_it(folder, monkeypatc
 def test_a_driver_that_hangs_is_given_up(folder, monkeypatch):
     monkeypatch.setattr(discovery, "LISTING_LIMIT", 0.5)
     found = of_drivers([folder / "hang.json"])
-    assert found.places == ()
+    assert found.adapters == ()
     assert found.problems == (f"{folder / 'hang.json'}: the adapters were not listed within 0.5 s",)
 
 
 def test_equal_cards_stay_apart(folder):
     found = of_drivers([folder / "cards.json"])
-    assert [(place.label, place.number) for place in found.places] == [
+    assert [(one.label, one.number) for one in found.adapters] == [
         ("Card Vulkan 1.2 #1", 0),
         ("Card Vulkan 1.2 #2", 1),
     ]
@@ -118,17 +118,19 @@ def test_equal_cards_stay_apart(folder):
 
 def test_this_process():
     known = adapters()
-    assert [(place.info, place.number) for place in here()] == list(zip(known, range(len(known)), strict=True))
-    assert len({place.label for place in here()}) == len(known)
+    assert [(one.info, one.number) for one in process_adapters()] == list(zip(known, range(len(known)), strict=True))
+    assert len({one.label for one in process_adapters()}) == len(known)
 
 
 def test_what_brings_this_process_its_drivers_comes_along(monkeypatch):
     adapters()
     for name in DRIVER_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    assert here()[-1].environment == ()
+    assert process_adapters()[-1].environment == ()
     monkeypatch.setenv("VK_DRIVER_FILES", "a.json")
-    assert here()[-1] == Place(NUMPY_ADAPTER, len(adapters()) - 1, (("VK_DRIVER_FILES", "a.json"),), "numpy")
+    assert process_adapters()[-1] == LocatedAdapter(
+        NUMPY_ADAPTER, len(adapters()) - 1, (("VK_DRIVER_FILES", "a.json"),), "numpy"
+    )
 
 
 # ---- manifests
@@ -186,7 +188,7 @@ def test_labels_say_no_more_than_it_takes():
 
 
 def _labels(*infos: AdapterInfo) -> list[str]:
-    return [str(place) for place in labelled(Place(info, 0) for info in infos)]
+    return [str(one) for one in with_labels(LocatedAdapter(info, 0) for info in infos)]
 
 
 def test_a_command_carries_what_brings_the_driver():

@@ -11,7 +11,7 @@ import pytest
 
 from dmlgpu.conformance.running import pool
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.pool import Job, Worker, run_again_and_again, run_session
+from dmlgpu.conformance.running.pool import Job, WorkerProcess, run_cases, run_repeatedly
 from dmlgpu.device.adapters import adapters
 from tests.unit import conformance_suite
 
@@ -28,7 +28,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 @pytest.fixture(scope="module")
 def outcomes(job: Job) -> dict[str, Outcome]:
     """All cases, one after the other; none that hangs is a child's first, which may take longer."""
-    worker = Worker(job)
+    worker = WorkerProcess(job)
     with contextlib.closing(worker):
         return {name: worker.run(name) for name in conformance_suite.NAMES}
 
@@ -61,7 +61,7 @@ def test_outcomes_say_why(outcomes):
 def test_a_child_is_replaced_after_many_cases(job, monkeypatch):
     monkeypatch.setattr(pool, "CASES_PER_CHILD", 2)
     started = []
-    with contextlib.closing(Worker(job)) as worker:
+    with contextlib.closing(WorkerProcess(job)) as worker:
         monkeypatch.setattr(worker, "_start", lambda start=worker._start: (started.append(1), start())[1])
         assert [worker.run("good-1").status for _ in range(5)] == [Status.PASS] * 5
     assert len(started) == 3
@@ -72,14 +72,14 @@ def test_a_hang_ends_at_the_limit(outcomes):
 
 
 def test_a_stopped_session_leaves_no_child(job):
-    session = run_session(replace(job, time_limit=1000.0), ["good-1", "hang-1"])
+    session = run_cases(replace(job, time_limit=1000.0), ["good-1", "hang-1"])
     assert next(session).case == "good-1"
     start = time.monotonic()
     session.close()
     assert time.monotonic() - start < 100
 
 
-class Scripted(Worker):
+class Scripted(WorkerProcess):
     """Answers as told."""
 
     def __init__(self, repeat: int, *answers: Outcome):
@@ -106,12 +106,12 @@ BAD = Outcome("a", Status.FAIL, max_ulp=9.0, digest="22")
 )
 def test_flaky_cases(repeat, answers, status, left):
     worker = Scripted(repeat, *answers)
-    assert run_again_and_again(worker, "a").status is status
+    assert run_repeatedly(worker, "a").status is status
     assert len(worker.answers) == left
 
 
 def test_a_flaky_case_shows_both_runs():
-    outcome = run_again_and_again(Scripted(1, BAD, GOOD), "a")
+    outcome = run_repeatedly(Scripted(1, BAD, GOOD), "a")
     assert outcome.message == "run 1: fail, 9 ULP, bits 22; run 2: pass, 1 ULP, bits 11"
     assert outcome.max_ulp == 9.0
 

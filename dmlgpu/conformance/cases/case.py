@@ -34,7 +34,7 @@ class Case:
         tolerance: how far the result may lie from the expected one.
         fill: makes one array per flat input from a generator.
         documented: the result that DirectML's page prints, instead of the reference's; anything for absent outputs.
-        rivals: further right results, where the order of invocations decides; a deterministic device has none.
+        alternatives: further right results, where the order of invocations decides; a deterministic device has none.
         magnitude: sum of absolute values per output element, for ``Accumulated``; a tuple of such
             arrays for several outputs.
         in_place: flat input whose buffer the output shares, or None.
@@ -46,7 +46,7 @@ class Case:
     fill: Fill = field(repr=False, compare=False)
     tolerance: Tolerance = EXACT
     documented: tuple[Array, ...] | None = field(default=None, repr=False, compare=False)
-    rivals: Callable[[Arrays], tuple[Array, ...]] | None = field(default=None, repr=False, compare=False)
+    alternatives: Callable[[Arrays], tuple[Array, ...]] | None = field(default=None, repr=False, compare=False)
     magnitude: Callable[[Arrays], Bound | tuple[Bound, ...]] | None = field(default=None, repr=False, compare=False)
     in_place: int | None = None
     needs: str | None = None
@@ -85,8 +85,8 @@ class Case:
     def outcomes(self, inputs: Arrays, *, deterministic: bool = False) -> tuple[tuple[Array, ...], ...]:
         """All right results, the preferred one first. Each element may come from any of them."""
         results = [self.expected(inputs)]
-        if self.rivals is not None and not deterministic:
-            results.append(self.rivals(inputs))
+        if self.alternatives is not None and not deterministic:
+            results.append(self.alternatives(inputs))
         if self.tolerance.flush_to_zero:
             flushed = tuple(None if array is None else flush(array) for array in inputs)
             if any(new is not old for new, old in zip(flushed, inputs, strict=True)):

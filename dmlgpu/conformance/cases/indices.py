@@ -39,11 +39,11 @@ class IndexingCases(OperatorCases):
 def draw_indices(
     rng: np.random.Generator, index_type: DataType, extents: Array, sizes: tuple[int, ...], variant: str
 ) -> Array:
-    """Random indices into dimensions of these extents, which broadcast; by variant ``disguised``."""
-    return disguised(rng, index_type, rng.integers(0, extents, sizes, np.int64), extents, variant)
+    """Random indices into dimensions of these extents, which broadcast; changed by ``with_variant``."""
+    return with_variant(rng, index_type, rng.integers(0, extents, sizes, np.int64), extents, variant)
 
 
-def disguised(rng: np.random.Generator, index_type: DataType, values: Array, extents: Array, variant: str) -> Array:
+def with_variant(rng: np.random.Generator, index_type: DataType, values: Array, extents: Array, variant: str) -> Array:
     """Indices of a type. By variant some count from the end, or are replaced by some that lie outside."""
     sizes = values.shape
     if variant in (NEGATIVE, OUTSIDE) and index_type.is_signed:

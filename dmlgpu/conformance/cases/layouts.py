@@ -32,7 +32,7 @@ class Layout(enum.StrEnum):
     MIXED = "mixed"  # each tensor draws its own
 
 
-def place(
+def draw_tensor(
     data_type: DataType, sizes: Sequence[int], layout: Layout, rng: np.random.Generator, *, output: bool = False
 ) -> TensorDesc:
     """A tensor description with the given layout. Outputs never get strides that overlap."""

@@ -24,7 +24,7 @@ import numpy as np
 
 from dmlgpu import enums
 from dmlgpu.conformance.cases.case import Array, Case
-from dmlgpu.conformance.cases.layouts import Layout, draw_sizes, place
+from dmlgpu.conformance.cases.layouts import Layout, draw_sizes, draw_tensor
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT
 from dmlgpu.enums import DataType, TensorFlags
 from dmlgpu.errors import InvalidArgument
@@ -71,14 +71,14 @@ class OperatorCases(ABC):
 
     Attributes:
         desc_class: its description.
-        quick_count: how many of its keys the quick profile takes.
+        standard_count: how many of its keys the quick profile takes.
         candidates: among how many keys the next one that it takes is chosen. More cover everything with fewer keys.
         large_sizes: sizes that only the full profile runs, above 65,535 workgroups.
         long_sizes: sizes of long axes, in both profiles.
     """
 
     desc_class: ClassVar[type[OperatorDesc]]
-    quick_count: ClassVar[int] = 60
+    standard_count: ClassVar[int] = 60
     candidates: ClassVar[int] = 24
     large_sizes: ClassVar[SizesList] = ((65537, 129),)
     long_sizes: ClassVar[SizesList] = ()
@@ -128,7 +128,7 @@ class OperatorCases(ABC):
         """
         if profile not in ("quick", "full"):
             raise InvalidArgument(f"profile must be 'quick' or 'full', got {profile!r}")
-        keys = list(self.quick_keys() if profile == "quick" else self.full_keys())
+        keys = list(self.standard_keys() if profile == "quick" else self.full_keys())
         examples = [
             f"{self.stem}-example{number}"
             for number, example in enumerate(self.schema.examples, start=1)
@@ -162,7 +162,7 @@ class OperatorCases(ABC):
 
     def full_keys(self) -> Iterator[Key]:
         """What the full profile runs: the quick keys, every combination, random ones, large ones."""
-        yield from self.quick_keys()
+        yield from self.standard_keys()
         yield from self.combinations()
         yield from (self._draw(seed) for seed in range(1, self.random_count + 1))
         # Ties are rare in FLOAT32, so the first large case tells a wrong place from a right one.
@@ -172,7 +172,7 @@ class OperatorCases(ABC):
             choices = floats if floats and not number else self.types
             yield Key(choices[by_chance.integers(len(choices))], sizes, Layout.PACKED)
 
-    def quick_keys(self) -> Iterator[Key]:
+    def standard_keys(self) -> Iterator[Key]:
         """What the quick profile runs: a selection that covers every property of the combinations, and long axes."""
         yield from self._selection
         yield from (
@@ -182,7 +182,7 @@ class OperatorCases(ABC):
     @functools.cached_property
     def _selection(self) -> tuple[Key, ...]:
         """Combinations that cover every property; the first few of them cover most."""
-        return tuple(itertools.islice(_covering(list(self.combinations()), self.candidates), self.quick_count))
+        return tuple(itertools.islice(_covering(list(self.combinations()), self.candidates), self.standard_count))
 
     def _cycle(self) -> Iterator[Types]:
         return itertools.cycle(self.types)
@@ -278,12 +278,12 @@ def cases(desc_class: type[OperatorDesc]) -> Callable[[Cases], Cases]:
     return register
 
 
-def place_all(
+def draw_tensors(
     key: Key, rng: np.random.Generator, *tensors: tuple[DataType, Iterable[int], bool]
 ) -> tuple[TensorDesc, ...]:
     """Tensor descriptions in the key's layout, for (type, sizes, whether it is an output) each."""
     return tuple(
-        place(data_type, tuple(int(size) for size in sizes), key.layout, rng, output=output)
+        draw_tensor(data_type, tuple(int(size) for size in sizes), key.layout, rng, output=output)
         for data_type, sizes, output in tensors
     )
 

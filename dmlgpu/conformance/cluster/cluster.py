@@ -10,8 +10,8 @@ from distributed import CancelledError, Client, Future, wait
 from distributed.comm import parse_address
 from distributed.comm.registry import get_backend
 
-from dmlgpu.conformance.cluster.registry import RESULT_LIMIT, Member, Roll, Work
-from dmlgpu.conformance.cluster.shards import Shard, Share
+from dmlgpu.conformance.cluster.registry import RESULT_LIMIT, ClusterAdapter, ClusterJob, WorkerRegistry
+from dmlgpu.conformance.cluster.shards import Shard, ShardQueue
 from dmlgpu.conformance.cluster.worker import run_shard
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.errors import InvalidArgument
@@ -19,11 +19,11 @@ from dmlgpu.errors import InvalidArgument
 CONNECT_LIMIT = 10.0
 """Seconds for a scheduler to answer."""
 
-TICK = 0.5
+POLL_INTERVAL = 0.5
 """Seconds between two looks at the cluster, at most."""
 
-AHEAD = 2
-"""Shards per place on a worker: one that runs, one that is there when it ends."""
+SHARDS_PER_SLOT = 2
+"""Shards per slot of a worker: one that runs, one that is there when it ends."""
 
 
 def connect(address: str) -> Client:
@@ -39,30 +39,30 @@ def connect(address: str) -> Client:
         raise InvalidArgument(f"no Dask scheduler answers at {address!r}: {error}") from error
 
 
-class _Lane:
-    """One adapter's shards on their way."""
+class _AdapterRun:
+    """The shards of one adapter, of which some run."""
 
-    def __init__(self, client: Client, work: Work, member: Member):
-        self.member, self.share = member, Share(work.names)
+    def __init__(self, client: Client, job: ClusterJob, adapter: ClusterAdapter):
+        self.adapter, self.queue = adapter, ShardQueue(job.names)
         self.running: dict[Future, Shard] = {}
-        self._client, self._work = client, work
+        self._client, self._job = client, job
         self._lost_at: float | None = None
 
-    def advance(self, strength: int) -> Iterator[Outcome]:
-        """Take what came, hand out as much as the workers that have the adapter can use."""
+    def poll(self, capacity: int) -> Iterator[Outcome]:
+        """Take what came, submit as much as the workers that have the adapter can use."""
         for future in [future for future in self.running if future.done()]:
             yield from self._collect(future)
-        if strength:
+        if capacity:
             self._lost_at = None
-            self._hand_out(AHEAD * strength)
+            self._submit(SHARDS_PER_SLOT * capacity)
         else:
             yield from self._wait_for_workers()
 
-    def withdraw(self) -> None:
+    def cancel(self) -> None:
         """Let the cluster forget what it has not done."""
         for future, shard in self.running.items():
             future.release()
-            self.share.put_back(shard)
+            self.queue.put_back(shard)
         self.running.clear()
 
     def _collect(self, future: Future) -> Iterator[Outcome]:
@@ -70,72 +70,72 @@ class _Lane:
         try:
             outcomes = future.result(RESULT_LIMIT)
         except CancelledError:  # somebody restarted the cluster, or the connection broke
-            self.share.put_back(shard)
+            self.queue.put_back(shard)
         except Exception as error:
             if isinstance(error, TimeoutError) and future.status != "error":
                 return  # the result was lost with the worker where it lay: Dask runs the shard again
             # Every worker that ran it was lost, or it could start no child.
-            yield from self.share.fail(shard, str(error))
+            yield from self.queue.fail(shard, str(error))
         else:
-            yield from self.share.complete(shard, outcomes)
+            yield from self.queue.complete(shard, outcomes)
         del self.running[future]
         future.release()
 
-    def _hand_out(self, most: int) -> None:
-        while len(self.running) < most and (shard := self.share.next()):
-            task = (run_shard, self._work.job, self.member.resource, shard, self._work.processes)
-            # Not pure, so with a name of its own: a shard handed out again is not taken for the one that was lost.
-            self.running[self._client.submit(*task, resources={self.member.resource: 1}, pure=False)] = shard
+    def _submit(self, most: int) -> None:
+        while len(self.running) < most and (shard := self.queue.next()):
+            task = (run_shard, self._job.job, self.adapter.resource, shard, self._job.processes)
+            # Not pure, so with a name of its own: a shard submitted again is not taken for the one that was lost.
+            self.running[self._client.submit(*task, resources={self.adapter.resource: 1}, pure=False)] = shard
 
     def _wait_for_workers(self) -> Iterator[Outcome]:
         # Dask would keep the shards, yet hand none of them to a worker that announces the adapter after it has come.
-        self.withdraw()
+        self.cancel()
         now = time.monotonic()
         self._lost_at = now if self._lost_at is None else self._lost_at
-        if now - self._lost_at >= self._work.patience:
-            yield from self.share.give_up(
-                f"no worker with this adapter was left, nor came within {self._work.patience:g} s"
+        if now - self._lost_at >= self._job.patience:
+            yield from self.queue.give_up(
+                f"no worker with this adapter was left, nor came within {self._job.patience:g} s"
             )
 
 
-class Fleet:
+class Cluster:
     """The adapters of a cluster's workers."""
 
-    def __init__(self, client: Client, work: Work, note: Callable[[str], None]):
+    def __init__(self, client: Client, job: ClusterJob, warn: Callable[[str], None]):
         """Ask the workers what they have.
 
         Args:
             client: the connection.
-            work: what is to be run.
-            note: gets texts about workers that have problems, while others go on.
+            job: what is to be run.
+            warn: gets texts about workers that have problems, while others go on.
 
         Raises:
             InvalidArgument: when there is no worker, or one whose software differs from this machine's.
         """
-        self._client, self._work = client, work
-        self._roll = Roll(client, work, note)
-        self.members = self._roll.muster()
+        self._client, self._job = client, job
+        self._registry = WorkerRegistry(client, job, warn)
+        self.adapters = self._registry.query_all()
 
-    def run(self, members: Sequence[Member]) -> Iterator[tuple[Member, Outcome]]:
+    def run(self, adapters: Sequence[ClusterAdapter]) -> Iterator[tuple[ClusterAdapter, Outcome]]:
         """Run all cases on each of some adapters; outcomes come as shards end, one for each adapter and case.
 
         A caller that stops early takes back what has not begun.
         """
-        lanes = [_Lane(self._client, self._work, member) for member in members]
+        runs = [_AdapterRun(self._client, self._job, adapter) for adapter in adapters]
         try:
-            while any(lane.share.missing for lane in lanes):
-                strength = self._roll.strength()
-                for lane in lanes:
-                    yield from ((lane.member, one) for one in lane.advance(strength[lane.member.resource]))
-                self._pause([future for lane in lanes for future in lane.running])
+            while any(run.queue.missing for run in runs):
+                capacity = self._registry.capacity()
+                for run in runs:
+                    yield from ((run.adapter, one) for one in run.poll(capacity[run.adapter.resource]))
+                self._pause([future for run in runs for future in run.running])
         finally:
-            for lane in lanes:
-                lane.withdraw()
+            for run in runs:
+                run.cancel()
 
     def _pause(self, futures: Sequence[Future]) -> None:
         """Until one of them is done, or it is time to look at the workers again."""
         if not futures:
-            time.sleep(TICK)
+            time.sleep(POLL_INTERVAL)
             return
         with self._client.as_current(), contextlib.suppress(TimeoutError, CancelledError):
-            wait(futures, timeout=TICK, return_when="FIRST_COMPLETED")
+            wait(futures, timeout=POLL_INTERVAL, return_when="FIRST_COMPLETED")

@@ -1,4 +1,4 @@
-"""Who is there: the workers of a cluster, what they announced, and whether they can be trusted with cases."""
+"""The workers of a cluster: what they announced, and whether they can run the same cases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from distributed import Client, Future
 
-from dmlgpu.conformance.cluster.worker import Announcement, differences, question
+from dmlgpu.conformance.cluster.worker import Announcement, announce_task, differences
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.records import machine
 from dmlgpu.conformance.suites.registry import list_digest
@@ -26,7 +26,7 @@ RESULT_LIMIT = 10.0
 
 
 @dataclass(frozen=True)
-class Work:
+class ClusterJob:
     """What the workers are to do.
 
     Attributes:
@@ -46,7 +46,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Member:
+class ClusterAdapter:
     """An adapter that at least one worker has.
 
     Attributes:
@@ -72,55 +72,55 @@ def workers(client: Client) -> dict[str, Any]:
     return found
 
 
-class Roll:
+class WorkerRegistry:
     """The workers of a cluster. Those that come later are asked too, and get cases if they are like this machine."""
 
-    def __init__(self, client: Client, work: Work, note: Callable[[str], None]):
-        self._client, self._work, self._note = client, work, note
+    def __init__(self, client: Client, job: ClusterJob, warn: Callable[[str], None]):
+        self._client, self._job, self._warn = client, job, warn
         self._address = client.scheduler.address
-        self._own, self._cases = machine(), list_digest(work.names)
+        self._own, self._cases = machine(), list_digest(job.names)
         self._present: dict[str, dict[str, float]] = {}  # resources by address
         self._known: dict[str, Future | Announcement | str] = {}  # a text says why there are no cases
 
-    def muster(self) -> tuple[Member, ...]:
+    def query_all(self) -> tuple[ClusterAdapter, ...]:
         """Ask all workers that are there; each distinct adapter once.
 
         Raises:
             InvalidArgument: when there is no worker, or one that could not run the same cases.
         """
-        self._look()
+        self._refresh()
         if not self._known:
             raise InvalidArgument(f"the cluster at {self._address} has no workers")
         end = time.monotonic() + ANSWER_LIMIT
-        while self._silent() and time.monotonic() < end:
+        while self._pending() and time.monotonic() < end:
             time.sleep(0.1)
-            self._look()
+            self._refresh()
         refused = [f"{address}: {why}" for address, why in self._known.items() if isinstance(why, str)]
         if refused:
             raise InvalidArgument("\n  ".join(["these workers cannot run the same cases:", *refused]))
-        for address in self._silent():
-            self._note(f"{address} did not say within {ANSWER_LIMIT:g} s which adapters it has")
+        for address in self._pending():
+            self._warn(f"{address} did not say within {ANSWER_LIMIT:g} s which adapters it has")
         if not self._answers():
             raise InvalidArgument(f"no worker of the cluster at {self._address} says which adapters it has")
-        return self._members()
+        return self._adapters()
 
-    def _members(self) -> tuple[Member, ...]:
-        found: dict[str, Member] = {}
+    def _adapters(self) -> tuple[ClusterAdapter, ...]:
+        found: dict[str, ClusterAdapter] = {}
         for answer in self._answers().values():
             for name, info in answer.adapters.items():
-                found.setdefault(name, Member(name, info, answer.machine))
-        return tuple(sorted(found.values(), key=lambda member: str(member.info)))
+                found.setdefault(name, ClusterAdapter(name, info, answer.machine))
+        return tuple(sorted(found.values(), key=lambda adapter: str(adapter.info)))
 
-    def strength(self) -> Counter[str]:
+    def capacity(self) -> Counter[str]:
         """How many shards the workers that are there now can run at once, by resource; newcomers are asked."""
-        for address in self._look():
-            self._note(f"{address} gets no cases: {self._known[address]}")
+        for address in self._refresh():
+            self._warn(f"{address} gets no cases: {self._known[address]}")
         found: Counter[str] = Counter()
         for address, answer in self._answers().items():
             found.update({name: int(self._present[address].get(name, 0)) for name in answer.adapters})
         return found
 
-    def _look(self) -> list[str]:
+    def _refresh(self) -> list[str]:
         """Ask who has come, forget who has gone, take what was answered; whom that leaves without cases."""
         self._present = {address: facts["resources"] for address, facts in workers(self._client).items()}
         self._known = {address: state for address, state in self._known.items() if address in self._present}
@@ -138,11 +138,11 @@ class Roll:
     def _answers(self) -> dict[str, Announcement]:
         return {address: state for address, state in self._known.items() if isinstance(state, Announcement)}
 
-    def _silent(self) -> list[str]:
+    def _pending(self) -> list[str]:
         return [address for address, state in self._known.items() if isinstance(state, Future)]
 
     def _ask(self, address: str) -> Future:
-        ask = question(self._work.job.suite, self._work.profile, self._work.pattern)
+        ask = announce_task(self._job.job.suite, self._job.profile, self._job.pattern)
         return self._client.submit(ask, key=f"announce-{uuid.uuid4()}", workers=[address], allow_other_workers=False)
 
     def _answer(self, address: str, future: Future) -> Announcement | str:
@@ -152,8 +152,8 @@ class Roll:
         except Exception as error:  # whatever another version, or none, of dmlgpu raises
             return f"{type(error).__name__}: {error}"
         for problem in answer.problems:
-            self._note(f"{address}: {problem}")
+            self._warn(f"{address}: {problem}")
         differing = ", ".join(differences(self._own, answer.machine))
         if not differing and answer.cases != self._cases:
-            differing = f"it has other cases in the suite {self._work.job.suite!r}"
+            differing = f"it has other cases in the suite {self._job.job.suite!r}"
         return differing or answer

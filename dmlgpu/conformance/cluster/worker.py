@@ -16,9 +16,9 @@ from distributed import Worker, get_worker
 from distributed.utils import sync
 
 from dmlgpu.conformance.drivers import discovery
-from dmlgpu.conformance.drivers.discovery import Found, Place, info_from_json
+from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter, info_from_json
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.pool import Job, run_session
+from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.conformance.running.records import machine
 from dmlgpu.conformance.suites.registry import list_digest, select, suite_by_name
 from dmlgpu.target import AdapterInfo
@@ -27,10 +27,10 @@ SCHEDULER_LIMIT = 30.0
 """Seconds for the scheduler to take note of resources."""
 
 _DRIVER_FILES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
-_SAME = ("dmlgpu", "commit", "shaders", "wgpu", "python")
+_COMPARED = ("dmlgpu", "commit", "shaders", "wgpu", "python")
 _IDENTITY = ("backend", "name", "vendor", "driver")
 
-_idle: dict[str, queue.SimpleQueue[Place]] = {}
+_idle: dict[str, queue.SimpleQueue[LocatedAdapter]] = {}
 """This worker's adapters that no shard runs on, by the resources that they were announced as."""
 
 
@@ -70,16 +70,16 @@ def announce(suite: str, profile: str, pattern: str) -> dict[str, Any]:
     """
     here, cases = machine(), list_digest(select(suite_by_name(suite), profile, pattern))
     found = _found()
-    named = [(_resource(place.info, here), place) for place in found.places]
+    named = [(_resource(one.info, here), one) for one in found.adapters]
     _idle.update({name: queue.SimpleQueue() for name, _ in named})
-    for name, place in named:
-        _idle[name].put(place)
-    _offer(get_worker(), Counter(name for name, _ in named))
-    adapters = {name: asdict(place.info) for name, place in named}
+    for name, one in named:
+        _idle[name].put(one)
+    _set_resources(get_worker(), Counter(name for name, _ in named))
+    adapters = {name: asdict(one.info) for name, one in named}
     return {"machine": here, "cases": cases, "adapters": adapters, "problems": found.problems}
 
 
-def question(suite: str, profile: str, pattern: str) -> Callable[[], dict[str, Any]]:
+def announce_task(suite: str, profile: str, pattern: str) -> Callable[[], dict[str, Any]]:
     """``announce`` for a worker that may have another dmlgpu, or none."""
 
     # Being no module's own, it is sent as it is, not by name: Dask drops a worker that cannot import what it is sent.
@@ -91,14 +91,14 @@ def question(suite: str, profile: str, pattern: str) -> Callable[[], dict[str, A
     return ask
 
 
-def _found() -> Found:
+def _found() -> Discovery:
     """The adapters of the drivers that the worker's environment chooses; where it chooses none, of all drivers."""
     chosen = any(os.environ.get(name) for name in _DRIVER_FILES)
-    return discovery.own() if chosen else discovery.everywhere()
+    return discovery.process_drivers() if chosen else discovery.all_drivers()
 
 
 @contextlib.contextmanager
-def taken(name: str) -> Iterator[Place]:
+def reserved(name: str) -> Iterator[LocatedAdapter]:
     """An adapter that this worker announced under a name, for the caller alone.
 
     Raises:
@@ -107,11 +107,11 @@ def taken(name: str) -> Iterator[Place]:
     if name not in _idle:
         raise LookupError(f"this worker has not announced {name}")
     idle = _idle[name]
-    place = idle.get()
+    adapter = idle.get()
     try:
-        yield place
+        yield adapter
     finally:
-        idle.put(place)
+        idle.put(adapter)
 
 
 def run_shard(job: Job, resource: str, names: Sequence[str], workers: int) -> tuple[Outcome, ...]:
@@ -125,9 +125,9 @@ def run_shard(job: Job, resource: str, names: Sequence[str], workers: int) -> tu
     Raises:
         LookupError: when this worker has not announced the adapter.
     """
-    with taken(resource) as place:
-        there = replace(job, adapter=place.number, environment=dict(place.environment))
-        return tuple(run_session(there, names, workers))
+    with reserved(resource) as adapter:
+        there = replace(job, adapter=adapter.number, environment=dict(adapter.environment))
+        return tuple(run_cases(there, names, workers))
 
 
 def _resource(info: AdapterInfo, here: Mapping[str, str]) -> str:
@@ -136,11 +136,11 @@ def _resource(info: AdapterInfo, here: Mapping[str, str]) -> str:
     Limits are left out: some depend on how much memory the machine has.
     """
     adapter = [asdict(info)[name] for name in _IDENTITY]
-    software = [_comparable(name, here[name]) for name in _SAME if name != "commit"]
+    software = [_comparable(name, here[name]) for name in _COMPARED if name != "commit"]
     return f"dmlgpu-{hashlib.sha256(json.dumps([adapter, software]).encode()).hexdigest()[:16]}"
 
 
-def _offer(worker: Worker, counts: Mapping[str, int]) -> None:
+def _set_resources(worker: Worker, counts: Mapping[str, int]) -> None:
     sync(worker.loop, worker.set_resources, callback_timeout=SCHEDULER_LIMIT, **counts)
 
 
@@ -149,7 +149,7 @@ def differences(own: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[str,
 
     A commit is only known of a checkout.
     """
-    pairs = ((name, _comparable(name, own[name]), _comparable(name, theirs[name])) for name in _SAME)
+    pairs = ((name, _comparable(name, own[name]), _comparable(name, theirs[name])) for name in _COMPARED)
     return tuple(
         f"{name} {there} there, {here} here"
         for name, here, there in pairs

@@ -1,4 +1,4 @@
-"""Where cases can run: the adapters that this process reaches, and those of every other driver of the machine.
+"""The adapters on which cases can run: those that this process reaches, and those of every other driver of the machine.
 
 The Vulkan loader offers all drivers of its search path at once, never two versions of one, and none from elsewhere. So
 each driver's manifest gets an environment, which the children that run cases there are given; a driver that crashes or
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dmlgpu.conformance.drivers.manifests import MANIFEST_VARIABLES, machine_manifests, manifests_at
-from dmlgpu.conformance.running.child_process import how_it_ended, own_output
+from dmlgpu.conformance.running.child_process import describe_exit, reserved_stdout
 from dmlgpu.device.adapters import adapters
 from dmlgpu.target import AdapterInfo
 
@@ -50,12 +50,12 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
 @dataclass(frozen=True)
-class Place:
+class LocatedAdapter:
     """An adapter, and the environment that brings its driver.
 
     Attributes:
         info: the adapter.
-        number: its place among ``dmlgpu.adapters()`` in that environment.
+        number: its index in ``dmlgpu.adapters()`` in that environment.
         environment: variables that a process needs beside this process's to see it.
         label: a short name, unlike any other of the same list.
     """
@@ -70,15 +70,15 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What looking around brought.
+class Discovery:
+    """What a search found.
 
     Attributes:
-        places: each adapter once.
+        adapters: each once.
         problems: what could not be listed, a text each.
     """
 
-    places: tuple[Place, ...]
+    adapters: tuple[LocatedAdapter, ...]
     problems: tuple[str, ...] = ()
 
 
@@ -87,21 +87,21 @@ def in_environment(command: str, environment: Mapping[str, str]) -> str:
     return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environment.items()), command])
 
 
-# ---- looking around -------------------------------------------------------------------------------------------------
+# ---- finding adapters ------------------------------------------------------------------------------------------------
 
 
-def here() -> tuple[Place, ...]:
+def process_adapters() -> tuple[LocatedAdapter, ...]:
     """The adapters that this process reaches."""
     environment = _own_environment()
-    return labelled(Place(info, number, environment) for number, info in enumerate(adapters()))
+    return with_labels(LocatedAdapter(info, number, environment) for number, info in enumerate(adapters()))
 
 
-def own() -> Found:
+def process_drivers() -> Discovery:
     """The adapters that this process would reach, listed by a child: a driver that crashes there costs a message."""
     return _found([_Source(OWN_DRIVERS, _own_environment())], ())
 
 
-def everywhere(paths: Sequence[Path] = ()) -> Found:
+def all_drivers(paths: Sequence[Path] = ()) -> Discovery:
     """This process's adapters and those of every driver of the machine; on Windows and macOS only the former.
 
     Args:
@@ -116,7 +116,7 @@ def everywhere(paths: Sequence[Path] = ()) -> Found:
     return _found([first, without_vulkan, *map(_driver, machine_manifests())], paths)
 
 
-def of_drivers(paths: Sequence[Path]) -> Found:
+def of_drivers(paths: Sequence[Path]) -> Discovery:
     """The adapters of some Vulkan drivers, and no others.
 
     Args:
@@ -133,7 +133,7 @@ def _own_environment() -> Environment:
     return tuple((name, os.environ[name]) for name in DRIVER_VARIABLES if name in os.environ)
 
 
-# ---- asking drivers -------------------------------------------------------------------------------------------------
+# ---- asking drivers --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -151,35 +151,35 @@ def _driver(manifest: Path) -> _Source:
     return _Source(str(manifest), environment, only_vulkan=True)
 
 
-def _found(sources: Sequence[_Source], paths: Sequence[Path]) -> Found:
+def _found(sources: Sequence[_Source], paths: Sequence[Path]) -> Discovery:
     """What some sources and the drivers at some paths bring."""
     wanted = {path: tuple(map(_driver, manifests_at(path))) for path in paths}
     every = tuple(dict.fromkeys((*sources, *(source for drivers in wanted.values() for source in drivers))))
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        answers = dict(zip(every, pool.map(_ask, every), strict=True))
+        answers = dict(zip(every, pool.map(_listed, every), strict=True))
     problems = [answer for answer in answers.values() if isinstance(answer, str)]
     # Most drivers of a machine have no card there; only those that somebody named must bring something.
     useless = [path for path, drivers in wanted.items() if not any(answers[driver] for driver in drivers)]
     lists = [answer for answer in answers.values() if not isinstance(answer, str)]
-    return Found(_merged(lists), (*problems, *(f"{path}: the driver has no adapter" for path in useless)))
+    return Discovery(_merged(lists), (*problems, *(f"{path}: the driver has no adapter" for path in useless)))
 
 
-def _merged(lists: Iterable[Sequence[Place]]) -> tuple[Place, ...]:
+def _merged(lists: Iterable[Sequence[LocatedAdapter]]) -> tuple[LocatedAdapter, ...]:
     """Each adapter once, as the first list shows it; numpy last. Two equal cards stay two."""
     known: set[tuple[str, ...]] = set()
-    places: list[Place] = []
+    merged: list[LocatedAdapter] = []
     for found in lists:
-        fresh = [place for place in found if _identity(place.info) not in known]
-        places += fresh
-        known |= {_identity(place.info) for place in fresh}
-    return labelled(sorted(places, key=lambda place: place.info.backend == "NumPy"))
+        fresh = [one for one in found if _identity(one.info) not in known]
+        merged += fresh
+        known |= {_identity(one.info) for one in fresh}
+    return with_labels(sorted(merged, key=lambda one: one.info.backend == "NumPy"))
 
 
 def _identity(info: AdapterInfo) -> tuple[str, ...]:
     return info.backend, info.name, info.vendor, info.driver
 
 
-def _ask(source: _Source) -> tuple[Place, ...] | str:
+def _listed(source: _Source) -> tuple[LocatedAdapter, ...] | str:
     """A source's adapters, listed in a process of its own; or what went wrong."""
     try:
         done = subprocess.run(
@@ -193,11 +193,11 @@ def _ask(source: _Source) -> tuple[Place, ...] | str:
     except subprocess.TimeoutExpired:
         return f"{source.name}: the adapters were not listed within {LISTING_LIMIT:g} s"
     if done.returncode:
-        ended = how_it_ended(done.returncode, done.stderr.decode(errors="replace"))
+        ended = describe_exit(done.returncode, done.stderr.decode(errors="replace"))
         return f"{source.name}: the adapters could not be listed: {ended}"
     infos = [info_from_json(record) for record in json.loads(done.stdout)]
-    places = (Place(info, number, source.environment) for number, info in enumerate(infos))
-    return tuple(place for place in places if place.info.backend == "Vulkan" or not source.only_vulkan)
+    found = (LocatedAdapter(info, number, source.environment) for number, info in enumerate(infos))
+    return tuple(one for one in found if one.info.backend == "Vulkan" or not source.only_vulkan)
 
 
 def info_from_json(record: Mapping[str, Any]) -> AdapterInfo:
@@ -207,27 +207,27 @@ def info_from_json(record: Mapping[str, Any]) -> AdapterInfo:
 
 def main() -> int:
     """The command."""
-    with own_output() as output:
+    with reserved_stdout() as output:
         json.dump([asdict(info) for info in adapters()], output)
     return 0
 
 
-# ---- labels ---------------------------------------------------------------------------------------------------------
+# ---- labels --------------------------------------------------------------------------------------------------------
 
 
-def labelled(places: Iterable[Place]) -> tuple[Place, ...]:
-    """The places with labels: ``llvmpipe Vulkan``; where that is not enough, with a version, then with a number."""
-    found = tuple(places)
-    names = _told_apart([_name(place.info) for place in found], lambda index: _version(found[index].info))
+def with_labels(adapters_: Iterable[LocatedAdapter]) -> tuple[LocatedAdapter, ...]:
+    """The adapters with labels: ``llvmpipe Vulkan``; where that is not enough, with a version, then with a number."""
+    found = tuple(adapters_)
+    names = _disambiguated([_name(one.info) for one in found], lambda index: _version(found[index].info))
     counts: Counter[str] = Counter()
     numbered = []
     for name in names:
         counts[name] += 1
         numbered.append(f"{name} #{counts[name]}" if names.count(name) > 1 else name)
-    return tuple(replace(place, label=name) for place, name in zip(found, numbered, strict=True))
+    return tuple(replace(one, label=name) for one, name in zip(found, numbered, strict=True))
 
 
-def _told_apart(names: Sequence[str], more: Callable[[int], str]) -> list[str]:
+def _disambiguated(names: Sequence[str], more: Callable[[int], str]) -> list[str]:
     """Names that occur twice get more."""
     return [f"{name} {more(index)}".strip() if names.count(name) > 1 else name for index, name in enumerate(names)]
 

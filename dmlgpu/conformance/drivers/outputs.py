@@ -10,14 +10,14 @@ import numpy as np
 from dmlgpu.conformance.cases.case import Array, Case
 from dmlgpu.conformance.cases.tolerance import Bound
 from dmlgpu.conformance.drivers.pairwise import Allowance
-from dmlgpu.conformance.running.runner import outputs_of, undisputed_inputs
+from dmlgpu.conformance.running.runner import inputs_without_subnormals, outputs_of
 from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DmlError, InvalidArgument, NotSupported
 
 
 @runtime_checkable
-class Unjudged(Protocol):
+class OutputSuite(Protocol):
     """What a suite offers for its cases to be compared between adapters."""
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
@@ -28,31 +28,31 @@ class Unjudged(Protocol):
 
 
 @runtime_checkable
-class SuiteOfCases(Protocol):
+class SuiteWithCases(Protocol):
     """A suite that hands out the cases that its names spell."""
 
     def case(self, name: str) -> Case:
         """The case with a name."""
 
 
-def unjudged(suite: Suite, name: str) -> Unjudged:
+def as_output_suite(suite: Suite, name: str) -> OutputSuite:
     """A suite, by its name, as one that can be run without the reference.
 
     Raises:
         InvalidArgument: when it cannot.
     """
-    if isinstance(suite, Unjudged):
+    if isinstance(suite, OutputSuite):
         return suite
-    if isinstance(suite, SuiteOfCases):
-        return UnjudgedCases(suite)
+    if isinstance(suite, SuiteWithCases):
+        return CaseOutputs(suite)
     raise InvalidArgument(f"the suite {name!r} cannot be run without the reference: it does not hand out outputs")
 
 
 @dataclass(frozen=True)
-class UnjudgedCases:
+class CaseOutputs:
     """The cases of a suite."""
 
-    suite: SuiteOfCases
+    suite: SuiteWithCases
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
         """What a device computes.
@@ -76,7 +76,7 @@ class UnjudgedCases:
 
         def measure() -> tuple[Bound | None, ...]:
             with np.errstate(all="ignore"):
-                found = case.magnitudes(undisputed_inputs(case))
+                found = case.magnitudes(inputs_without_subnormals(case))
             return tuple(one for one, slot in zip(found, case.desc.outputs, strict=True) if slot.tensor is not None)
 
-        return Allowance(case.tolerance, measure, case.rivals is None)
+        return Allowance(case.tolerance, measure, case.alternatives is None)

@@ -2,7 +2,7 @@
 
 Two results agree where some expected result would let both be right: so they may be twice as far from each other as
 each from the truth, and moved data and integers have the same bits. Subnormal inputs, which adapters may take for zero,
-are zeros in the first place; outputs start with other contents on each adapter, so that what none of them writes
+are zeros from the beginning; outputs start with other contents on each adapter, so that what none of them writes
 differs.
 """
 
@@ -70,7 +70,7 @@ class Distance:
     values: tuple[str, ...] = ()
     allowed: float = 0.0
 
-    def and_also(self, other: Distance) -> Distance:
+    def combined_with(self, other: Distance) -> Distance:
         """Of both together."""
         worse = max(self, other, key=lambda one: (one.wrong > 0, one.max_ulp))
         return replace(
@@ -96,7 +96,7 @@ def distance(a: Sequence[Array], b: Sequence[Array], allowance: Allowance) -> Di
         for number, (*arrays, magnitude) in enumerate(zip(a, b, magnitudes, strict=True))
         for start in range(0, arrays[0].size, BLOCK)
     )
-    return functools.reduce(Distance.and_also, found, Distance(0))
+    return functools.reduce(Distance.combined_with, found, Distance(0))
 
 
 def _distance_of_block(
@@ -114,13 +114,13 @@ def _distance_of_block(
     finite = apart[np.isfinite(apart)]
     # Wrong elements with equal values (a NaN's payload, a zero's sign) count as worse than right ones.
     worst = int(np.where(right, apart, apart + 1 + finite.max(initial=0)).argmax())
-    place = np.unravel_index(start + worst, arrays[0].shape)
+    position = np.unravel_index(start + worst, arrays[0].shape)
     return Distance(
         a.size,
         differing,
         int((~right).sum()),
         float(apart[worst]),
-        (number, *map(int, place)),
+        (number, *map(int, position)),
         (str(a[worst]), str(b[worst])),
         float((tolerance.bound(a, magnitude) + tolerance.bound(b, magnitude))[worst]),
     )
@@ -171,7 +171,7 @@ class Pair:
 
     Attributes:
         case: its name.
-        places: the labels of the two.
+        adapters: the labels of the two.
         agreement: what came of it.
         tolerance: the class of the bound.
         distance: how far they lie apart; None where one has no result.
@@ -179,7 +179,7 @@ class Pair:
     """
 
     case: str
-    places: tuple[str, str]
+    adapters: tuple[str, str]
     agreement: Agreement
     tolerance: str = ""
     distance: Distance | None = None
@@ -202,8 +202,8 @@ class Pair:
             KeyError, TypeError, ValueError: when it is something else.
         """
         values: dict[str, Any] = {**record, "agreement": Agreement(record["agreement"])}
-        first, second = record["places"]
-        values["places"] = (first, second)
+        first, second = record["adapters"]
+        values["adapters"] = (first, second)
         if "distance" in values:
             read = values["distance"]
             lists = {name: tuple(read.get(name, ())) for name in ("worst", "values")}
@@ -220,21 +220,21 @@ def expected_to_disagree(pair: Pair, reason: str) -> Pair:
     return pair if pair.agreement.is_good else replace(pair, agreement=Agreement.EXPECTED, message=reason)
 
 
-def odd_one_out(pairs: Iterable[Pair]) -> str:
-    """The place with which no other agrees while these agree among themselves, of one case; "" where there is none.
+def outlier(pairs: Iterable[Pair]) -> str:
+    """The adapter with which no other agrees while these agree among themselves, of one case; "" where there is none.
 
-    It takes three places; those that refuse the case don't count.
+    It takes three adapters; those that refuse the case don't count.
     """
     counted = [pair for pair in pairs if pair.agreement not in (Agreement.REFUSED, Agreement.UNDECIDED)]
-    for place in dict.fromkeys(place for pair in counted for place in pair.places):
-        its = [pair for pair in counted if place in pair.places]
-        others = [pair for pair in counted if place not in pair.places]
+    for adapter in dict.fromkeys(adapter for pair in counted for adapter in pair.adapters):
+        its = [pair for pair in counted if adapter in pair.adapters]
+        others = [pair for pair in counted if adapter not in pair.adapters]
         if (
             others
             and all(pair.agreement is Agreement.AGREE for pair in others)
             and not any(pair.agreement is Agreement.AGREE for pair in its)
         ):
-            return place
+            return adapter
     return ""
 
 
@@ -261,18 +261,18 @@ class Comparison:
         return {case: tuple(pairs) for case, pairs in found.items()}
 
     @functools.cached_property
-    def by_places(self) -> Mapping[tuple[str, str], tuple[Pair, ...]]:
-        """What came of comparing each two places."""
+    def by_adapters(self) -> Mapping[tuple[str, str], tuple[Pair, ...]]:
+        """What came of comparing each two adapters."""
         found: dict[tuple[str, str], list[Pair]] = {}
         for pair in self.pairs:
-            found.setdefault(pair.places, []).append(pair)
-        return {places: tuple(pairs) for places, pairs in found.items()}
+            found.setdefault(pair.adapters, []).append(pair)
+        return {labels: tuple(pairs) for labels, pairs in found.items()}
 
     @property
-    def disputed(self) -> tuple[tuple[str, str, tuple[Pair, ...]], ...]:
+    def disagreements(self) -> tuple[tuple[str, str, tuple[Pair, ...]], ...]:
         """The cases on which adapters disagree, who differs from the others ("" if nobody alone does), the pairs."""
         return tuple(
-            (case, odd_one_out(pairs), pairs)
+            (case, outlier(pairs), pairs)
             for case, pairs in self.by_case.items()
             if not all(pair.agreement.is_good for pair in pairs)
         )

@@ -12,54 +12,56 @@ from pathlib import Path
 import numpy as np
 
 from dmlgpu.conformance.cases.case import Array
-from dmlgpu.conformance.drivers.outputs import Unjudged
+from dmlgpu.conformance.drivers.outputs import OutputSuite
 from dmlgpu.conformance.drivers.pairwise import Agreement, Allowance, Distance, Pair, distance
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.pool import Job, Worker, run_again_and_again, share_out
+from dmlgpu.conformance.running.pool import Job, WorkerProcess, map_unordered, run_repeatedly
 from dmlgpu.conformance.running.runner import POISON
 from dmlgpu.errors import InvalidArgument
 
 
 def run_pairwise(
-    jobs: Mapping[str, Job], suite: Unjudged, names: Sequence[str], workers: int = 1
+    jobs: Mapping[str, Job], suite: OutputSuite, names: Sequence[str], workers: int = 1
 ) -> Iterator[tuple[Pair, ...]]:
     """Compare adapters case by case, several cases at once; each case's pairs come when they are there.
 
     A caller that stops early, or an exception in it, ends the children.
 
     Args:
-        jobs: per place, by its label, what its children run.
+        jobs: per adapter, by its label, what its children run.
         suite: that of the jobs.
         names: the cases.
-        workers: how many cases are run at a time, each on one place after the other.
+        workers: how many cases are run at a time, each on one adapter after the other.
     """
-    return share_out([Crew(jobs, suite) for _ in range(min(workers, len(names)))], names, Crew.run)
+    return map_unordered(
+        [AdapterProcesses(jobs, suite) for _ in range(min(workers, len(names)))], names, AdapterProcesses.run
+    )
 
 
-class Crew:
-    """A child per place. What they compute lies in a temporary folder until it is compared."""
+class AdapterProcesses:
+    """A child process per adapter. What they compute lies in a temporary folder until it is compared."""
 
-    def __init__(self, jobs: Mapping[str, Job], suite: Unjudged):
+    def __init__(self, jobs: Mapping[str, Job], suite: OutputSuite):
         self._suite, self._labels = suite, tuple(jobs)
         self._folder = Path(tempfile.mkdtemp(prefix="dmlgpu-"))
         self._folders = [self._folder / str(number) for number in range(len(jobs))]
         for folder in self._folders:
             folder.mkdir()
-        # Outputs start different on each place, so that what none of them writes differs.
+        # Outputs start different on each adapter, so that what none of them writes differs.
         self._workers = [
-            Worker(job, str(folder), str(POISON + number & 0xFF))
+            WorkerProcess(job, str(folder), str(POISON + number & 0xFF))
             for number, (job, folder) in enumerate(zip(jobs.values(), self._folders, strict=True))
         ]
 
     def run(self, name: str) -> tuple[Pair, ...]:
-        """Run a case everywhere and compare each two."""
+        """Run a case on all adapters and compare each two."""
         results = [
-            Result(label, run_again_and_again(worker, name), folder)
+            AdapterResult(label, run_repeatedly(worker, name), folder)
             for label, worker, folder in zip(self._labels, self._workers, self._folders, strict=True)
         ]
         are_two = sum(result.outcome.status is Status.PASS for result in results) > 1
         allowance = self._suite.allowance(name) if are_two else None
-        pairs = tuple(pair_of(one, other, allowance) for one, other in itertools.combinations(results, 2))
+        pairs = tuple(compare_results(one, other, allowance) for one, other in itertools.combinations(results, 2))
         for path in self._folder.glob("*/*.npy"):
             path.unlink()
         return pairs
@@ -77,8 +79,8 @@ class Crew:
 
 
 @dataclass(frozen=True)
-class Result:
-    """What a place made of a case: its label, the outcome, which passes where there are outputs, and their folder."""
+class AdapterResult:
+    """A case on one adapter: its label, the outcome, which passes where there are outputs, and their folder."""
 
     label: str
     outcome: Outcome
@@ -97,7 +99,7 @@ class Result:
         return "" if status is Status.PASS else f"{self.label}: {status}: {message}"
 
 
-def pair_of(one: Result, other: Result, allowance: Allowance | None) -> Pair:
+def compare_results(one: AdapterResult, other: AdapterResult, allowance: Allowance | None) -> Pair:
     """Two results compared, as far as they are there; the allowance is needed where both are."""
     tolerance = "" if allowance is None else str(allowance.tolerance)
     pair = Pair(one.outcome.case, (one.label, other.label), Agreement.AGREE, tolerance)

@@ -41,7 +41,7 @@ def function_of(name: str) -> Function | None:
     return next((function for function in FUNCTIONS if function.name == name.partition("-")[0]), None)
 
 
-def forget() -> None:
+def clear_caches() -> None:
     """Make rendering start anew: what is kept from the shader files is no longer true."""
     for kept in (compiler.compile_operator, linker.library, linker.calls):
         kept.cache_clear()
@@ -67,7 +67,7 @@ def _shaders_of(desc: OperatorDesc, target: Target) -> tuple[str, ...]:
     return tuple(kernel.wgsl for kernel in (*program.kernels, *program.initialization))
 
 
-class Affected:
+class KernelCoverage:
     """The cases of a list, on a target, by what they are made of.
 
     Args:
@@ -83,16 +83,16 @@ class Affected:
             if profile is Profile.CPU or function_of(name) is None
         }
 
-    def by(self, mutant: Mutant) -> Iterator[tuple[Profile, str]]:
+    def cases_of(self, mutant: Mutant) -> Iterator[tuple[Profile, str]]:
         """What a mutant may change."""
         if mutant.file.startswith("lib/"):
             word = re.compile(rf"\b{_declaration(mutant)}\b")
-            yield from (place for place, text in self._texts.items() if word.search(text))
+            yield from (key for key, text in self._texts.items() if word.search(text))
             return
         files = _including(mutant.file)
-        for place, text in self._texts.items():
+        for key, text in self._texts.items():
             if not files.isdisjoint(_RENDERED.findall(text)):
-                yield place
+                yield key
 
 
 def _declaration(mutant: Mutant) -> str:

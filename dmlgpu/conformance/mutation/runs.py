@@ -1,6 +1,6 @@
-"""The suite ``mutant_trials``: one mutant, one case. It passes where nobody notices the fault.
+"""The suite ``mutant_runs``: one mutant, one case. It passes where nobody notices the fault.
 
-A trial is named ``MUTANT|PROFILE|CASE``. It runs in a process of its own (see ``suite.py``): mutants hang and crash.
+A run is named ``MUTANT|PROFILE|CASE``. It runs in a process of its own (see ``suite.py``): mutants hang and crash.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlgpu import gpu
 from dmlgpu.conformance.cases.case import Case
-from dmlgpu.conformance.mutation.coverage import HAZARDS, case_of, forget, function_of, shaders
+from dmlgpu.conformance.mutation.coverage import HAZARDS, case_of, clear_caches, function_of, shaders
 from dmlgpu.conformance.mutation.rules import mutant_by_name
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.runner import run_case
@@ -26,7 +26,7 @@ SEPARATOR = "|"
 UNCHANGED = "the kernels are the same"
 
 
-class TrialSuite:
+class MutantRunSuite:
     """Any case with any mutant."""
 
     profiles = ("quick",)
@@ -34,7 +34,7 @@ class TrialSuite:
     def __init__(self) -> None:
         self._devices: dict[Profile, Device] = {}
         self._cases: dict[str, Case] = {}
-        self._sound: dict[tuple[str, Profile], tuple[str, ...]] = {}
+        self._originals: dict[tuple[str, Profile], tuple[str, ...]] = {}
         self._mutant = ""
 
     def names(self, profile: str) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ class TrialSuite:
         return ()
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a trial."""
+        """Whether a name spells a run."""
         return name.count(SEPARATOR) == 2
 
     def run(self, name: str, device: Device) -> Outcome:
@@ -53,9 +53,9 @@ class TrialSuite:
         """
         mutant, profile, case = name.split(SEPARATOR)
         faulty = self._device(device, Profile(profile))
-        sound = self._sound_shaders(case, faulty)
+        sound = self._original_shaders(case, faulty)
         if mutant != self._mutant:
-            forget()
+            clear_caches()
             self._mutant = mutant
         found = mutant_by_name(mutant)
         with templates.replaced(found.file, found.text):
@@ -64,15 +64,15 @@ class TrialSuite:
                     return Outcome(name, Status.PASS, message=UNCHANGED)
             except Exception as error:  # whatever a faulty template does
                 return Outcome(name, Status.NOT_SUPPORTED, message=f"{type(error).__name__}: {error}")
-            return self._noticed(name, case, faulty)
+            return self._run_case(name, case, faulty)
 
-    def _noticed(self, name: str, case: str, faulty: Device) -> Outcome:
+    def _run_case(self, name: str, case: str, faulty: Device) -> Outcome:
         try:
             if function_of(case) is not None:
                 return replace(AccuracySuite().run(case, faulty), case=name)
             if HAZARDS.has(case):
                 return replace(HAZARDS.run(case, faulty), case=name)
-            verdict = run_case(self._kept(case), faulty)
+            verdict = run_case(self._with_reference(case), faulty)
         except ShaderError as error:
             return Outcome(name, Status.NOT_SUPPORTED, message=str(error))
         return Outcome(name, Status.PASS if verdict.ok else Status.FAIL, message=str(verdict))
@@ -85,7 +85,7 @@ class TrialSuite:
             self._devices[profile] = Device.from_backend(backend)
         return self._devices[profile]
 
-    def _kept(self, name: str) -> Case:
+    def _with_reference(self, name: str) -> Case:
         """The case with its reference's results: computed once, compared often."""
         if name not in self._cases:
             case = case_of(name)
@@ -93,12 +93,12 @@ class TrialSuite:
                 self._cases[name] = replace(case, documented=case.expected(case.inputs()))
         return self._cases[name]
 
-    def _sound_shaders(self, case: str, device: Device) -> tuple[str, ...]:
+    def _original_shaders(self, case: str, device: Device) -> tuple[str, ...]:
         """The kernels of a case without a mutant."""
         target = device.backend.target.exact
-        place = case, target.profile
-        if place not in self._sound:
-            forget()
-            self._sound[place] = shaders(case, target)
-            forget()
-        return self._sound[place]
+        key = case, target.profile
+        if key not in self._originals:
+            clear_caches()
+            self._originals[key] = shaders(case, target)
+            clear_caches()
+        return self._originals[key]

@@ -91,7 +91,7 @@ def pairs(before: Sequence[Run], after: Sequence[Run]) -> tuple[tuple[Run, Run],
     left = list(before)
     for key in (_with_driver, _name):
         for number, run in enumerate(after):
-            old = next((place for place, one in enumerate(left) if key(one) == key(run)), None)
+            old = next((index for index, one in enumerate(left) if key(one) == key(run)), None)
             if number not in matched and old is not None:
                 matched[number] = left.pop(old)
     if not matched:

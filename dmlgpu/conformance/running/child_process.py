@@ -1,4 +1,4 @@
-"""What child processes and those who start them share: an output of their own, and how an end is told."""
+"""What child processes and those who start them share: a reserved standard output, and how an exit is described."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import TextIO
 PARENT_INTERVAL = 1.0
 """Seconds between two looks at whether the parent is still there."""
 
-TAIL = 5
+LAST_LINES = 5
 """Lines of what a child printed before it crashed that are kept."""
 
 
 @contextlib.contextmanager
-def own_output() -> Iterator[TextIO]:
+def reserved_stdout() -> Iterator[TextIO]:
     """Standard output, for the caller alone: what drivers print there from now on goes to standard error."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as output:
         os.dup2(2, 1)
         yield output
 
 
-def end_with_parent(interval: float = PARENT_INTERVAL) -> None:
+def exit_with_parent(interval: float = PARENT_INTERVAL) -> None:
     """End this process when its parent is gone, even one that was killed while a case hangs here.
 
     Windows does not show it: there a child that is left behind ends with the case.
@@ -39,7 +39,7 @@ def end_with_parent(interval: float = PARENT_INTERVAL) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def how_it_ended(code: int, printed: str) -> str:
+def describe_exit(code: int, printed: str) -> str:
     """A crash in words: the exit code, or the signal where it is negative, and the last lines of what was printed."""
     ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-    return "\n".join([f"the process ended with {ended}", *printed.splitlines()[-TAIL:]])
+    return "\n".join([f"the process ended with {ended}", *printed.splitlines()[-LAST_LINES:]])

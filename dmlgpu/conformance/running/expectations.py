@@ -17,7 +17,7 @@ from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.errors import ModelError
 from dmlgpu.target import AdapterInfo
 
-OWN = (Path(__file__).with_name("expectations.toml"), Path(__file__).parents[1] / "mutation" / "survivors.toml")
+BUILT_IN = (Path(__file__).with_name("expectations.toml"), Path(__file__).parents[1] / "mutation" / "survivors.toml")
 """What dmlgpu knows: failures of adapters, and faults in shaders that change no result."""
 
 _TEXTS = ("backend", "vendor", "adapter", "driver", "reason", "link")
@@ -96,8 +96,8 @@ def _expectation(where: str, entry: Mapping[str, Any]) -> Expectation:
     return Expectation(cases=tuple(cases), **texts)
 
 
-def judged(outcome: Outcome, info: AdapterInfo, expectations: Iterable[Expectation]) -> Outcome:
-    """An outcome in the light of what was expected."""
+def with_expectation(outcome: Outcome, info: AdapterInfo, expectations: Iterable[Expectation]) -> Outcome:
+    """The outcome, marked where a failure was expected."""
     found = next((entry for entry in expectations if entry.applies(outcome.case, info)), None)
     if found is None:
         return outcome

@@ -126,7 +126,7 @@ class Outcome:
         values |= {name: tuple(values[name]) for name in ("worst", "inputs") if name in values}
         values |= {name: float(values[name]) for name in ("max_ulp", "mean_ulp", "bound", "seconds") if name in values}
         if "curve" in values:
-            values["curve"] = tuple((float(place), float(distance)) for place, distance in values["curve"])
+            values["curve"] = tuple((float(exponent), float(distance)) for exponent, distance in values["curve"])
         return cls(**values)
 
 

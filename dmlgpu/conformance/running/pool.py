@@ -1,4 +1,4 @@
-"""Running many cases in child processes: what hangs or crashes costs one case, is recorded, and the run goes on."""
+"""A pool of child processes that run cases: what hangs or crashes costs one case, is recorded, and the run goes on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from dmlgpu.conformance.running.child_process import how_it_ended
+from dmlgpu.conformance.running.child_process import describe_exit
 from dmlgpu.conformance.running.outcome import Outcome, Status
 
 CASES_PER_CHILD = 250
@@ -44,7 +44,7 @@ class Job:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-class Worker:
+class WorkerProcess:
     """A child process that answers with outcomes. It is started at the first case, and anew after each loss.
 
     Args:
@@ -126,7 +126,7 @@ class Worker:
         self._errors.seek(0)
         printed = self._errors.read().decode(errors="replace")
         self._stop()
-        return Outcome(name, Status.CRASH, message=how_it_ended(code, printed))
+        return Outcome(name, Status.CRASH, message=describe_exit(code, printed))
 
     def _stop(self) -> None:
         if self._process is not None:
@@ -148,7 +148,7 @@ def _listen(process: subprocess.Popen[str], answers: queue.SimpleQueue[str]) -> 
     answers.put("")
 
 
-def run_again_and_again(worker: Worker, name: str) -> Outcome:
+def run_repeatedly(worker: WorkerProcess, name: str) -> Outcome:
     """Run a case as often as the job says, twice if it fails; flaky where two runs differ."""
     first = worker.run(name)
     times = max(worker.job.repeat, 2 if first.status.is_failure else 1)
@@ -166,15 +166,15 @@ def _summary(outcome: Outcome) -> str:
     return f"{outcome.status}{distance}{f', bits {outcome.digest}' if outcome.digest else ''}"
 
 
-def run_session(job: Job, names: Sequence[str], workers: int = 1) -> Iterator[Outcome]:
+def run_cases(job: Job, names: Sequence[str], workers: int = 1) -> Iterator[Outcome]:
     """Run cases in several children at once; outcomes come in the order in which they end.
 
     A caller that stops early, or an exception in it, ends the children.
     """
-    return share_out([Worker(job) for _ in range(min(workers, len(names)))], names, run_again_and_again)
+    return map_unordered([WorkerProcess(job) for _ in range(min(workers, len(names)))], names, run_repeatedly)
 
 
-class Hand(Protocol):
+class PoolWorker(Protocol):
     """Something that does one case at a time, in children of its own."""
 
     def interrupt(self) -> None:
@@ -184,36 +184,36 @@ class Hand(Protocol):
         """End the children."""
 
 
-AnyHand = TypeVar("AnyHand", bound=Hand)
+AnyWorker = TypeVar("AnyWorker", bound=PoolWorker)
 Result = TypeVar("Result")
 
 
-def share_out(
-    hands: Sequence[AnyHand], names: Sequence[str], work: Callable[[AnyHand, str], Result]
+def map_unordered(
+    workers: Sequence[AnyWorker], names: Sequence[str], work: Callable[[AnyWorker, str], Result]
 ) -> Iterator[Result]:
-    """Have cases done by several hands at once; results come in the order in which they end.
+    """Map a function over cases with several workers at once; results come in the order in which they end.
 
     A caller that stops early, or an exception in it, ends the children.
     """
-    idle: queue.SimpleQueue[AnyHand] = queue.SimpleQueue()
-    for hand in hands:
-        idle.put(hand)
+    idle: queue.SimpleQueue[AnyWorker] = queue.SimpleQueue()
+    for worker in workers:
+        idle.put(worker)
 
     def run(name: str) -> Result:
-        hand = idle.get()
+        worker = idle.get()
         try:
-            return work(hand, name)
+            return work(worker, name)
         finally:
-            idle.put(hand)
+            idle.put(worker)
 
-    pool = ThreadPoolExecutor(len(hands))
+    pool = ThreadPoolExecutor(len(workers))
     try:
         for future in as_completed([pool.submit(run, name) for name in names]):
             yield future.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        for hand in hands:
-            hand.interrupt()
+        for worker in workers:
+            worker.interrupt()
         pool.shutdown()
-        for hand in hands:
-            hand.close()
+        for worker in workers:
+            worker.close()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import dmlgpu
-from dmlgpu.conformance.drivers.discovery import Environment, Place
+from dmlgpu.conformance.drivers.discovery import Environment, LocatedAdapter
 from dmlgpu.conformance.drivers.pairwise import Comparison, Pair
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.suites.registry import list_digest
@@ -76,20 +76,25 @@ def facts(
 
 
 def comparison_facts(
-    places: Sequence[Place], command: Sequence[str], *, suite: str, profile: str, pattern: str, names: tuple[str, ...]
+    adapters: Sequence[LocatedAdapter],
+    command: Sequence[str],
+    *,
+    suite: str,
+    profile: str,
+    pattern: str,
+    names: tuple[str, ...],
 ) -> dict[str, Any]:
     """What a comparison of adapters is about to do, and with what.
 
     Args:
-        places: the adapters; they are written down by their labels.
+        adapters: they are written down by their labels.
         command: compares them again, on the cases that ``-k`` names.
         suite, profile, pattern, names: which cases.
     """
     compared = {
-        place.label: {**asdict(place.info), "number": place.number, "environment": dict(place.environment)}
-        for place in places
+        one.label: {**asdict(one.info), "number": one.number, "environment": dict(one.environment)} for one in adapters
     }
-    header = {"format": FORMAT, **machine(), "places": compared, "command": list(command)}
+    header = {"format": FORMAT, **machine(), "adapters": compared, "command": list(command)}
     return {**header, **_selection(suite, profile, pattern, names)}
 
 

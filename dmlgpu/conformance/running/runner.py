@@ -32,7 +32,7 @@ TAIL = 64
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _BoundTensor:
     """A tensor in its buffer."""
 
     slot: TensorSlot
@@ -42,7 +42,9 @@ class _Placed:
     content: Bytes
 
     @classmethod
-    def place(cls, device: Device, slot: TensorSlot, array: Array | None, offset: int, poison: int = POISON) -> _Placed:
+    def create(
+        cls, device: Device, slot: TensorSlot, array: Array | None, offset: int, poison: int = POISON
+    ) -> _BoundTensor:
         """Create the buffer and fill it: sentinels, and the array, or poison where there is none."""
         assert slot.tensor is not None
         size = slot.tensor.byte_size
@@ -60,7 +62,7 @@ class _Placed:
         """The tensor's bytes among those of the buffer."""
         return content[self.offset : self.offset + self.tensor.byte_size]
 
-    def strayed(self, content: Bytes) -> str:
+    def out_of_bounds(self, content: Bytes) -> str:
         """What happened to the sentinels, or ""."""
         changed = content != self.content
         changed[self.offset : self.offset + self.tensor.byte_size] = False
@@ -81,7 +83,7 @@ class _Execution:
     """
 
     inputs: Arrays
-    written: tuple[tuple[int, _Placed, Bytes], ...]
+    written: tuple[tuple[int, _BoundTensor, Bytes], ...]
     problems: tuple[str, ...]
 
     @property
@@ -118,13 +120,13 @@ def outputs_of(case: Case, device: Device, poison: int = POISON) -> tuple[Array,
         NotSupported: when the adapter lacks what the case needs; the message says what.
         DmlError: when bytes changed that must not.
     """
-    execution = _run(case, device, undisputed_inputs, poison)
+    execution = _run(case, device, inputs_without_subnormals, poison)
     if execution.problems:
         raise DmlError("; ".join(execution.problems))
     return execution.outputs
 
 
-def undisputed_inputs(case: Case) -> Arrays:
+def inputs_without_subnormals(case: Case) -> Arrays:
     """A case's inputs without what adapters may read as they like: subnormal numbers, where those may be flushed."""
     arrays = case.inputs()
     return tuple(map(_flushed, arrays)) if case.tolerance.flush_to_zero else arrays
@@ -134,37 +136,45 @@ def _flushed(array: Array | None) -> Array | None:
     return None if array is None else flush(array)
 
 
-def _run(case: Case, device: Device, inputs: Callable[[Case], Arrays], poison: int = POISON) -> _Execution:
+def _run(case: Case, device: Device, make_inputs: Callable[[Case], Arrays], poison: int = POISON) -> _Execution:
     """Run a case in buffers that are released again; the inputs are made when the device has taken the operator."""
     operator = device.compile_operator(device.create_operator(case.desc))
-    arrays = inputs(case)
-    placed_inputs = [
-        None if slot.tensor is None or array is None else _Placed.place(device, slot, array, _offset(case, number))
+    arrays = make_inputs(case)
+    inputs = [
+        None
+        if slot.tensor is None or array is None
+        else _BoundTensor.create(device, slot, array, _offset(case, number))
         for number, (slot, array) in enumerate(zip(case.desc.inputs, arrays, strict=True))
     ]
-    shared = None if case.in_place is None else placed_inputs[case.in_place]
-    placed_outputs = _place_outputs(device, case, len(arrays), shared, poison)
-    _execute(device, operator, placed_inputs, placed_outputs)
+    shared = None if case.in_place is None else inputs[case.in_place]
+    outputs = _create_outputs(device, case, len(arrays), shared, poison)
+    _execute(device, operator, inputs, outputs)
     written = tuple(
-        (number, placed, placed.buffer.read()) for number, placed in enumerate(placed_outputs) if placed is not None
+        (number, tensor, tensor.buffer.read()) for number, tensor in enumerate(outputs) if tensor is not None
     )
-    problems = [placed.strayed(content) for _, placed, content in written]
-    problems += [_changed(placed) for placed in placed_inputs if placed is not None and placed is not shared]
-    for placed in (*placed_inputs, *(placed_outputs if shared is None else placed_outputs[1:])):
-        if placed is not None:
-            placed.buffer.release()
+    problems = [tensor.out_of_bounds(content) for _, tensor, content in written]
+    problems += [_changed(tensor) for tensor in inputs if tensor is not None and tensor is not shared]
+    for tensor in (*inputs, *(outputs if shared is None else outputs[1:])):
+        if tensor is not None:
+            tensor.buffer.release()
     return _Execution(arrays, written, tuple(filter(None, problems)))
 
 
-def _place_outputs(device: Device, case: Case, first: int, shared: _Placed | None, poison: int) -> list[_Placed | None]:
+def _create_outputs(
+    device: Device, case: Case, first: int, shared: _BoundTensor | None, poison: int
+) -> list[_BoundTensor | None]:
     """Poisoned buffers for the outputs, numbered from ``first``; the first one of a case in place lies on an input."""
 
-    def place(number: int, slot: TensorSlot) -> _Placed | None:
+    def create(number: int, slot: TensorSlot) -> _BoundTensor | None:
         if shared is not None and number == 0:
             return replace(shared, slot=slot)
-        return None if slot.tensor is None else _Placed.place(device, slot, None, _offset(case, first + number), poison)
+        return (
+            None
+            if slot.tensor is None
+            else _BoundTensor.create(device, slot, None, _offset(case, first + number), poison)
+        )
 
-    return [place(number, slot) for number, slot in enumerate(case.desc.outputs)]
+    return [create(number, slot) for number, slot in enumerate(case.desc.outputs)]
 
 
 def _offset(case: Case, number: int) -> int:
@@ -173,7 +183,7 @@ def _offset(case: Case, number: int) -> int:
 
 
 def _execute(
-    device: Device, operator: Any, inputs: Sequence[_Placed | None], outputs: Sequence[_Placed | None]
+    device: Device, operator: Any, inputs: Sequence[_BoundTensor | None], outputs: Sequence[_BoundTensor | None]
 ) -> None:
     """Initialise the operator, run it once, wait for the end."""
     commands = device.create_command_list()
@@ -181,8 +191,8 @@ def _execute(
     persistent = operator.binding_properties.persistent_resource_size
     held = device.create_buffer(persistent, name="persistent") if persistent else None
     initializer = device.create_operator_initializer([operator])
-    owned = [placed if placed is not None and placed.tensor.owned_by_dml else None for placed in inputs]
-    bound = [None if placed is None or placed.tensor.owned_by_dml else placed.binding for placed in inputs]
+    owned = [tensor if tensor is not None and tensor.tensor.owned_by_dml else None for tensor in inputs]
+    bound = [None if tensor is None or tensor.tensor.owned_by_dml else tensor.binding for tensor in inputs]
 
     def record(dispatchable: Any, table_inputs: Any, table_outputs: Any, persistent_resource: Any) -> None:
         table = device.create_binding_table(dispatchable)
@@ -196,9 +206,9 @@ def _execute(
             table.bind_persistent_resource(persistent_resource)
         device.create_command_recorder().record_dispatch(commands, dispatchable, table)
 
-    handed_over = BufferArrayBinding([None if placed is None else placed.binding for placed in owned])
+    handed_over = BufferArrayBinding([None if tensor is None else tensor.binding for tensor in owned])
     record(initializer, [handed_over if any(owned) else None], [held], None)
-    record(operator, bound, [None if placed is None else placed.binding for placed in outputs], held)
+    record(operator, bound, [None if tensor is None else tensor.binding for tensor in outputs], held)
     commands.close()
     device.queue.execute([commands])
     fence = device.create_fence()
@@ -208,16 +218,16 @@ def _execute(
         buffer.release()
 
 
-def _changed(placed: _Placed) -> str:
+def _changed(tensor: _BoundTensor) -> str:
     """Whether an input's buffer was written to."""
-    changed = placed.buffer.read() != placed.content
-    return f"{placed.slot.label}: {int(changed.sum())} bytes of the input were changed" if changed.any() else ""
+    changed = tensor.buffer.read() != tensor.content
+    return f"{tensor.slot.label}: {int(changed.sum())} bytes of the input were changed" if changed.any() else ""
 
 
 def _compare(
     case: Case,
     arrays: Sequence[Array | None],
-    written: Sequence[tuple[int, _Placed, Bytes]],
+    written: Sequence[tuple[int, _BoundTensor, Bytes]],
     *,
     deterministic: bool,
 ) -> list[Verdict]:
@@ -231,14 +241,14 @@ def _compare(
         expected = _nearest([outcome[number] for outcome in outcomes], got, case.tolerance, magnitudes[number])
         verdict = compare(expected, got, case.tolerance, magnitudes[number])
         verdict = replace(verdict, inputs=_elements(arrays, got.shape, verdict.worst))
-        verdicts.append(verdict if verdict.ok else _explain(verdict, output, expected, got))
+        verdicts.append(verdict if verdict.ok else _with_unwritten(verdict, output, expected, got))
     return verdicts
 
 
-def _elements(arrays: Sequence[Array | None], shape: tuple[int, ...], place: tuple[int, ...]) -> tuple[Any, ...]:
-    """What lies at a place of the output, if there is one, in the inputs of its shape."""
+def _elements(arrays: Sequence[Array | None], shape: tuple[int, ...], position: tuple[int, ...]) -> tuple[Any, ...]:
+    """What lies at a position of the output, if there is one, in the inputs of its shape."""
     alike = (array for array in arrays if array is not None and array.shape == shape)
-    return tuple(array[place] for array in alike) if place else ()
+    return tuple(array[position] for array in alike) if position else ()
 
 
 def digest(outputs: Sequence[Array]) -> str:
@@ -260,7 +270,7 @@ def _nearest(outcomes: Sequence[Array], got: Array, tolerance: Tolerance, magnit
     return expected
 
 
-def _explain(verdict: Verdict, output: _Placed, expected: Array, got: Array) -> Verdict:
+def _with_unwritten(verdict: Verdict, output: _BoundTensor, expected: Array, got: Array) -> Verdict:
     """The verdict, saying how many elements still hold the poison."""
     if verdict.problem:
         return verdict

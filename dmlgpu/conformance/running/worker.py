@@ -3,8 +3,8 @@
     python -m dmlgpu.conformance.running.worker SUITE ADAPTER [FOLDER POISON]
 
 ADAPTER is a number of ``dmlgpu devices``. Each line of standard input is a case's name; for each a line of JSON
-answers, an ``Outcome``. What drivers print to standard output goes to standard error. With a folder, nothing is judged:
-a case's outputs are left there as files of NumPy's, computed in memory whose bytes were POISON.
+answers, an ``Outcome``. What drivers print to standard output goes to standard error. With a folder, nothing is
+compared: a case's outputs are left there as files of NumPy's, computed in memory whose bytes were POISON.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Protocol, TextIO
 
 import numpy as np
 
-from dmlgpu.conformance.drivers.outputs import Unjudged, unjudged
-from dmlgpu.conformance.running.child_process import end_with_parent, own_output
+from dmlgpu.conformance.drivers.outputs import OutputSuite, as_output_suite
+from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_stdout
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.runner import digest
 from dmlgpu.conformance.suites.registry import suite_by_name
@@ -27,7 +27,7 @@ from dmlgpu.device.device import Device
 from dmlgpu.errors import DeviceRemoved, DmlError, NotSupported
 
 
-class Runs(Protocol):
+class RunsCases(Protocol):
     """Something that runs cases: a suite, or what only keeps their outputs."""
 
     def run(self, name: str, device: Device) -> Outcome:
@@ -35,10 +35,10 @@ class Runs(Protocol):
 
 
 @dataclass(frozen=True)
-class Keeper:
+class OutputWriter:
     """Leaves a case's outputs in a folder, as ``0.npy`` and so on, instead of judging them."""
 
-    suite: Unjudged
+    suite: OutputSuite
     folder: Path
     poison: int
 
@@ -54,7 +54,7 @@ class Keeper:
         return Outcome(name, Status.PASS, elements=count, digest=found, seconds=seconds)
 
 
-def run(suite: Runs, name: str, device: Device) -> Outcome:
+def run(suite: RunsCases, name: str, device: Device) -> Outcome:
     """Run a case, whatever it raises."""
     try:
         return suite.run(name, device)
@@ -68,12 +68,12 @@ def run(suite: Runs, name: str, device: Device) -> Outcome:
         return Outcome(name, Status.FAIL, message=f"{type(error).__name__}: {error}")
 
 
-def answer(suite: Runs, adapter: int, questions: TextIO, answers: TextIO) -> None:
-    """Answer until the questions end, or the device is lost."""
+def serve(suite: RunsCases, adapter: int, requests: TextIO, responses: TextIO) -> None:
+    """Answer requests until they end, or the device is lost."""
     device = Device(adapter)
-    for line in questions:
+    for line in requests:
         outcome = run(suite, line.strip(), device)
-        print(json.dumps(outcome.to_json()), file=answers, flush=True)
+        print(json.dumps(outcome.to_json()), file=responses, flush=True)
         if outcome.status is Status.DEVICE_LOST:
             return
     device.remove()
@@ -81,12 +81,12 @@ def answer(suite: Runs, adapter: int, questions: TextIO, answers: TextIO) -> Non
 
 def main() -> int:
     """The command."""
-    name, adapter, *keeping = sys.argv[1:]
-    end_with_parent()
-    with own_output() as answers:
+    name, adapter, *writing = sys.argv[1:]
+    exit_with_parent()
+    with reserved_stdout() as responses:
         suite = suite_by_name(name)
-        runs = Keeper(unjudged(suite, name), Path(keeping[0]), int(keeping[1])) if keeping else suite
-        answer(runs, int(adapter), sys.stdin, answers)
+        runner = OutputWriter(as_output_suite(suite, name), Path(writing[0]), int(writing[1])) if writing else suite
+        serve(runner, int(adapter), sys.stdin, responses)
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from dmlgpu.conformance.cases.case import Array
-from dmlgpu.conformance.drivers.outputs import SuiteOfCases, Unjudged, unjudged
+from dmlgpu.conformance.drivers.outputs import OutputSuite, SuiteWithCases, as_output_suite
 from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.suites.accuracy import AccuracySuite
@@ -20,7 +20,7 @@ from dmlgpu.device.device import Device
 from dmlgpu.errors import InvalidArgument, NotSupported
 
 
-class OwnSuite:
+class CombinedSuite:
     """The cases of several suites, whose names differ."""
 
     profiles = ("quick", "standard", "full")
@@ -51,16 +51,16 @@ class OwnSuite:
         return self._part(name).run(name, device)
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
-        """What a device computes (see ``Unjudged``).
+        """What a device computes (see ``OutputSuite``).
 
         Raises:
             NotSupported: for a case that only judges; and whatever its suite raises.
         """
-        return self._unjudged(name).outputs(name, device, poison)
+        return self._output_suite(name).outputs(name, device, poison)
 
     def allowance(self, name: str) -> Allowance:
         """How far a case's outputs may lie from the truth."""
-        return self._unjudged(name).allowance(name)
+        return self._output_suite(name).allowance(name)
 
     def _part(self, name: str) -> Suite:
         for part in self.parts:
@@ -68,8 +68,8 @@ class OwnSuite:
                 return part
         raise InvalidArgument(f"{name!r} names no case")
 
-    def _unjudged(self, name: str) -> Unjudged:
+    def _output_suite(self, name: str) -> OutputSuite:
         part = self._part(name)
-        if not isinstance(part, Unjudged | SuiteOfCases):
+        if not isinstance(part, OutputSuite | SuiteWithCases):
             raise NotSupported(f"{name!r} is compared with what is true only, not between adapters")
-        return unjudged(part, name)
+        return as_output_suite(part, name)

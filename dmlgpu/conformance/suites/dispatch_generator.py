@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import descs
-from dmlgpu.conformance.suites.programs import Place
+from dmlgpu.conformance.suites.programs import Location
 from dmlgpu.enums import DataType, MatrixTransform, PaddingMode, ReduceFunction
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc
@@ -28,24 +28,24 @@ class Value:
     """A tensor that later dispatches may read.
 
     Attributes:
-        place: where it lies, packed.
+        location: where it lies, packed.
         sizes: rows and columns.
         most: the largest number that it may hold.
     """
 
-    place: Place
+    location: Location
     sizes: Sizes
     most: int
 
 
 @dataclass(frozen=True)
-class Link:
+class Dispatch:
     """A dispatch to be: its description, what it reads, and the largest number that it may make."""
 
     desc: OperatorDesc
     reads: tuple[Value, ...]
     most: int
-    indices: Place | None = None
+    indices: Location | None = None
 
     @property
     def sizes(self) -> Sizes:
@@ -61,7 +61,7 @@ def _tensor(data_type: DataType, sizes: Sizes, strides: Sizes | None = None) -> 
 
 
 @dataclass
-class Weaver:
+class DispatchGenerator:
     """Draws dispatches over the values that are there.
 
     Attributes:
@@ -73,15 +73,15 @@ class Weaver:
 
     data_type: DataType
     rng: np.random.Generator
-    indices: Place
+    indices: Location
     values: list[Value] = field(default_factory=list)
 
-    def draw(self) -> Link:
+    def draw(self) -> Dispatch:
         """The next dispatch: of a random kind, or one that makes numbers smaller."""
         for _ in range(8):
-            link = _KINDS[self.rng.integers(len(_KINDS))](self)
-            if link is not None and link.most <= LARGEST[self.data_type] and self._fits(link.sizes):
-                return link
+            dispatch = _KINDS[self.rng.integers(len(_KINDS))](self)
+            if dispatch is not None and dispatch.most <= LARGEST[self.data_type] and self._fits(dispatch.sizes):
+                return dispatch
         return self.clip()
 
     def _fits(self, sizes: Sizes) -> bool:
@@ -99,19 +99,19 @@ class Weaver:
         found = [value for value in self.values if condition(value)]
         return found[self.rng.integers(len(found))] if found else None
 
-    def clip(self) -> Link:
+    def clip(self) -> Dispatch:
         """Between -4 and 4."""
         value = self.one()
         desc = descs.ElementWiseClip(**self._unary(value), scale_bias=None, min=-4.0, max=4.0)
-        return Link(desc, (value,), 4)
+        return Dispatch(desc, (value,), 4)
 
-    def sign(self) -> Link:
+    def sign(self) -> Dispatch:
         """Absolute values or negative ones."""
         value = self.one()
         kind: Any = (descs.ElementWiseAbs, descs.ElementWiseNegate)[self.rng.integers(2)]
-        return Link(kind(**self._unary(value)), (value,), value.most)
+        return Dispatch(kind(**self._unary(value)), (value,), value.most)
 
-    def pair(self) -> Link:
+    def pair(self) -> Dispatch:
         """Sums, products, extremes of two values, one of which may be one row for all."""
         a = self.one()
         b = self.other(lambda value: value.sizes in (a.sizes, (1, a.sizes[1])))
@@ -124,9 +124,9 @@ class Weaver:
             output_tensor=_tensor(self.data_type, a.sizes),
         )
         most = a.most * b.most if kind is descs.ElementWiseMultiply else a.most + b.most
-        return Link(desc, (a, b), most)
+        return Dispatch(desc, (a, b), most)
 
-    def transpose(self) -> Link:
+    def transpose(self) -> Dispatch:
         """A copy of a transposed view."""
         value = self.one()
         rows, columns = value.sizes
@@ -134,9 +134,9 @@ class Weaver:
         desc = descs.ElementWiseIdentity(
             input_tensor=source, output_tensor=_tensor(self.data_type, (columns, rows)), scale_bias=None
         )
-        return Link(desc, (value,), value.most)
+        return Dispatch(desc, (value,), value.most)
 
-    def slice(self) -> Link | None:
+    def slice(self) -> Dispatch | None:
         """Every second row, from the first or the second on; or four columns."""
         value = self.one()
         rows, columns = value.sizes
@@ -152,9 +152,9 @@ class Weaver:
             input_window_sizes=(2 * (rows // 2) - first[0], columns) if by_rows else window,
             input_window_strides=(2 if by_rows else 1, 1),
         )
-        return Link(desc, (value,), value.most)
+        return Dispatch(desc, (value,), value.most)
 
-    def pad(self) -> Link:
+    def pad(self) -> Dispatch:
         """Four more rows of ones, above or below."""
         value = self.one()
         rows, columns = value.sizes
@@ -168,9 +168,9 @@ class Weaver:
             start_padding=start,
             end_padding=(4 - start[0], 0),
         )
-        return Link(desc, (value,), max(value.most, 1))
+        return Dispatch(desc, (value,), max(value.most, 1))
 
-    def join(self) -> Link:
+    def join(self) -> Dispatch:
         """Two values, one below the other."""
         a = self.one()
         b = self.other(lambda value: value.sizes[1] == a.sizes[1])
@@ -180,9 +180,9 @@ class Weaver:
             output_tensor=_tensor(self.data_type, (a.sizes[0] + b.sizes[0], a.sizes[1])),
             axis=0,
         )
-        return Link(desc, (a, b), max(a.most, b.most))
+        return Dispatch(desc, (a, b), max(a.most, b.most))
 
-    def reduce(self) -> Link:
+    def reduce(self) -> Dispatch:
         """Sums or extremes of columns."""
         value = self.one()
         rows, columns = value.sizes
@@ -193,9 +193,9 @@ class Weaver:
             output_tensor=_tensor(self.data_type, (1, columns)),
             axes=(0,),
         )
-        return Link(desc, (value,), value.most * (rows if function is ReduceFunction.SUM else 1))
+        return Dispatch(desc, (value,), value.most * (rows if function is ReduceFunction.SUM else 1))
 
-    def gather(self) -> Link | None:
+    def gather(self) -> Dispatch | None:
         """Four of a value's first rows."""
         value = self.one()
         if value.sizes[0] < 4:
@@ -207,9 +207,9 @@ class Weaver:
             axis=0,
             index_dimensions=1,
         )
-        return Link(desc, (value,), value.most, self.indices)
+        return Dispatch(desc, (value,), value.most, self.indices)
 
-    def multiply_matrices(self) -> Link | None:
+    def multiply_matrices(self) -> Dispatch | None:
         """A product of two matrices, the second one transposed."""
         a = self.one()
         b = self.other(lambda value: value.sizes[0] > 1 and value.sizes[1] == a.sizes[1])
@@ -224,7 +224,7 @@ class Weaver:
             alpha=1.0,
             beta=0.0,
         )
-        return Link(desc, (a, b), a.most * b.most * a.sizes[1])
+        return Dispatch(desc, (a, b), a.most * b.most * a.sizes[1])
 
     def _unary(self, value: Value) -> dict[str, TensorDesc]:
         tensor = _tensor(self.data_type, value.sizes)
@@ -238,16 +238,16 @@ _PAIRS = (
     descs.ElementWiseMax,
     descs.ElementWiseMin,
 )
-_KINDS: tuple[Callable[[Weaver], Link | None], ...] = (
-    Weaver.clip,
-    Weaver.sign,
-    Weaver.pair,
-    Weaver.pair,
-    Weaver.transpose,
-    Weaver.slice,
-    Weaver.pad,
-    Weaver.join,
-    Weaver.reduce,
-    Weaver.gather,
-    Weaver.multiply_matrices,
+_KINDS: tuple[Callable[[DispatchGenerator], Dispatch | None], ...] = (
+    DispatchGenerator.clip,
+    DispatchGenerator.sign,
+    DispatchGenerator.pair,
+    DispatchGenerator.pair,
+    DispatchGenerator.transpose,
+    DispatchGenerator.slice,
+    DispatchGenerator.pad,
+    DispatchGenerator.join,
+    DispatchGenerator.reduce,
+    DispatchGenerator.gather,
+    DispatchGenerator.multiply_matrices,
 )

@@ -27,7 +27,7 @@ PARAMETER_SETS = {"quick": 1, "standard": 3, "full": 12}
 
 
 def is_unary(cases: OperatorCases) -> bool:
-    """Whether an operator computes each element from the one at the same place; CAST does, rows of SOFTMAX do not."""
+    """Whether an operator computes each element from one element; CAST does, rows of SOFTMAX do not."""
     schema = cases.schema
     is_elementwise = cases.stem.startswith(("element_wise_", "activation_", "cast")) and "max" not in cases.stem
     return is_elementwise and [field.kind for field in schema.tensor_fields] == ["input", "output"]

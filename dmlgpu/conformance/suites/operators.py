@@ -105,6 +105,6 @@ def compared(case: Case, device: Device) -> Outcome:
             raise DmlError(f"every adapter must run it, but: {refusal}") from refusal
         message = str(refusal)
         return Outcome(case.name, Status.NOT_SUPPORTED, tolerance, message=message, missing=case.needs)
-    if case.rivals is not None:
+    if case.alternatives is not None:
         verdict = replace(verdict, digest="")  # the order of invocations may decide, from run to run anew
     return Outcome.of_verdict(case.name, tolerance, verdict, time.perf_counter() - start)

@@ -34,14 +34,14 @@ EQUAL = Ulp(0)
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where a tensor lies: the number of a buffer, and an offset in bytes, a multiple of 16."""
 
     buffer: int
     offset: int = 0
 
 
-Bound: TypeAlias = tuple[TensorDesc, Place]
+LocatedTensor: TypeAlias = tuple[TensorDesc, Location]
 
 
 @dataclass(frozen=True)
@@ -54,22 +54,22 @@ class Step:
     """
 
     desc: OperatorDesc
-    inputs: tuple[Place, ...]
-    outputs: tuple[Place, ...]
+    inputs: tuple[Location, ...]
+    outputs: tuple[Location, ...]
 
     @property
-    def sources(self) -> tuple[Bound | None, ...]:
-        """Description and place of each flat input, None where an optional one is absent."""
+    def sources(self) -> tuple[LocatedTensor | None, ...]:
+        """Description and location of each flat input, None where an optional one is absent."""
         return _bound(self.desc.inputs, self.inputs)
 
     @property
-    def targets(self) -> tuple[Bound | None, ...]:
+    def targets(self) -> tuple[LocatedTensor | None, ...]:
         """The same of each flat output."""
         return _bound(self.desc.outputs, self.outputs)
 
 
-def _bound(slots: Sequence[TensorSlot], places: Sequence[Place]) -> tuple[Bound | None, ...]:
-    remaining = iter(places)
+def _bound(slots: Sequence[TensorSlot], locations: Sequence[Location]) -> tuple[LocatedTensor | None, ...]:
+    remaining = iter(locations)
     return tuple(None if slot.tensor is None else (slot.tensor, next(remaining)) for slot in slots)
 
 
@@ -106,15 +106,15 @@ def expected(program: Program) -> tuple[Array, ...]:
     for step in program.order:
         arrays = [None if one is None else one[0].decode(_bytes(memory, *one)) for one in step.sources]
         results = iter(reference.evaluate(step.desc, arrays))
-        for desc, place in filter(None, step.targets):
-            _bytes(memory, desc, place)[:] = desc.encode(next(results))
+        for desc, location in filter(None, step.targets):
+            _bytes(memory, desc, location)[:] = desc.encode(next(results))
     return memory
 
 
-def _bytes(memory: Sequence[Array], desc: TensorDesc, place: Place) -> Array:
+def _bytes(memory: Sequence[Array], desc: TensorDesc, location: Location) -> Array:
     """A tensor's bytes in the buffers' memory."""
-    raw: Array = memory[place.buffer].view(np.uint8)
-    return raw[place.offset : place.offset + desc.byte_size]
+    raw: Array = memory[location.buffer].view(np.uint8)
+    return raw[location.offset : location.offset + desc.byte_size]
 
 
 def executed(program: Program, device: Device) -> tuple[Array, ...]:
@@ -133,17 +133,17 @@ def executed(program: Program, device: Device) -> tuple[Array, ...]:
     for number, content in enumerate(program.buffers):
         buffers.append(device.create_buffer(content.nbytes, name=f"buffer {number}"))
         buffers[-1].write(content)
-    recording = _Recording(device, program, buffers)
-    lists = [recording.record(steps) for steps in program.lists]
+    recorder_ = _Recorder(device, program, buffers)
+    lists = [recorder_.record(steps) for steps in program.lists]
     for numbers in program.submissions:
         device.queue.execute([lists[number] for number in numbers])
     found = tuple(buffer.read().view(content.dtype) for buffer, content in zip(buffers, program.buffers, strict=True))
-    for buffer in (*buffers, *recording.resources):
+    for buffer in (*buffers, *recorder_.resources):
         buffer.release()
     return found
 
 
-class _Recording:
+class _Recorder:
     """A program's operators, compiled and initialised, and the memory that they share."""
 
     def __init__(self, device: Device, program: Program, buffers: Sequence[Buffer]):
@@ -191,14 +191,14 @@ class _Recording:
         if desc in self.persistent:
             table.bind_persistent_resource(self.persistent[desc])
 
-    def _bindings(self, bound: Sequence[Bound | None]) -> list[BufferBinding | None]:
+    def _bindings(self, bound: Sequence[LocatedTensor | None]) -> list[BufferBinding | None]:
         return [
             None if one is None else BufferBinding(self.buffers[one[1].buffer], one[1].offset, one[0].byte_size)
             for one in bound
         ]
 
 
-def judge(program: Program, device: Device) -> Verdict:
+def run_program(program: Program, device: Device) -> Verdict:
     """Compare what a device leaves in the buffers with what is expected.
 
     Returns:
@@ -212,18 +212,18 @@ def judge(program: Program, device: Device) -> Verdict:
     worst = max(range(len(verdicts)), key=lambda number: verdicts[number].wrong)
     verdict = verdicts[worst]
     if not verdict.ok:
-        verdict = replace(verdict, problem=_blame(program, worst, verdict.worst[0]))
+        verdict = replace(verdict, problem=_last_writer(program, worst, verdict.worst[0]))
     digest = hashlib.sha256(b"".join(as_bits(array).tobytes() for array in found)).hexdigest()[:16]
     return replace(verdict, digest=digest)
 
 
-def _blame(program: Program, buffer: int, element: int) -> str:
+def _last_writer(program: Program, buffer: int, element: int) -> str:
     """Which dispatch left what lies at an element."""
     position = element * program.buffers[buffer].itemsize
     text = f"buffer {buffer} must be unchanged"
     for number, step in enumerate(program.order):
-        for desc, place in filter(None, step.targets):
-            if place.buffer == buffer and 0 <= position - place.offset < desc.byte_size:
+        for desc, location in filter(None, step.targets):
+            if location.buffer == buffer and 0 <= position - location.offset < desc.byte_size:
                 text = f"buffer {buffer}, last written by dispatch {number}, {step.desc.operator}"
     return text
 
@@ -250,7 +250,7 @@ class ProgramSuite(ABC):
     def run(self, name: str, device: Device) -> Outcome:
         """Compare what the adapter leaves in all buffers with what the reference does, dispatch by dispatch."""
         start = time.perf_counter()
-        verdict = judge(self.program(name), device)
+        verdict = run_program(self.program(name), device)
         return Outcome.of_verdict(name, str(EQUAL), verdict, time.perf_counter() - start)
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:

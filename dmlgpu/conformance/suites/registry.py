@@ -22,10 +22,10 @@ from dmlgpu.errors import InvalidArgument
 GROUP = "dmlgpu.suites"
 DEFAULT = "dmlgpu"
 """All of the following together."""
-OWN = tuple(
-    EntryPoint(name, f"dmlgpu.conformance.suites.{place}", GROUP)
-    for name, place in (
-        (DEFAULT, "combined:OwnSuite"),
+BUILT_IN = tuple(
+    EntryPoint(name, f"dmlgpu.conformance.suites.{target}", GROUP)
+    for name, target in (
+        (DEFAULT, "combined:CombinedSuite"),
         ("operators", "operators:OperatorSuite"),
         ("values", "special_values:SpecialValueSuite"),
         ("halves", "halves:HalvesSuite"),
@@ -39,7 +39,7 @@ OWN = tuple(
 
 MUTANTS = (
     EntryPoint("mutants", "dmlgpu.conformance.mutation.suite:MutantSuite", GROUP),
-    EntryPoint("mutant_trials", "dmlgpu.conformance.mutation.runs:TrialSuite", GROUP),
+    EntryPoint("mutant_runs", "dmlgpu.conformance.mutation.runs:MutantRunSuite", GROUP),
 )
 """Faults in the shaders, which the other suites must notice."""
 
@@ -67,14 +67,14 @@ def suite_by_name(name: str) -> Suite:
     Raises:
         InvalidArgument: when there is none of that name; the message lists those that exist.
     """
-    found = {entry.name: entry for entry in (*entry_points(group=GROUP), *OWN, *MUTANTS)}
+    found = {entry.name: entry for entry in (*entry_points(group=GROUP), *BUILT_IN, *MUTANTS)}
     if name not in found:
         raise InvalidArgument(f"there is no suite {name!r}; there are {', '.join(sorted(found))}")
     suite: Suite = found[name].load()()
     return suite
 
 
-def option(name: str) -> list[str]:
+def suite_option(name: str) -> list[str]:
     """What names a suite on the command line: nothing for the default, which holds the operators' cases too."""
     return [] if name in (DEFAULT, "operators") else ["--suite", name]
 

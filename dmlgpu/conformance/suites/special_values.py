@@ -99,7 +99,7 @@ def with_special_values(case: Case, name: str) -> Case:
         return tuple(
             array
             if array is None or slot.tensor is None or slot.field in NOT_NUMBERS
-            else _strewn(contents, slot.tensor.data_type, array, share, kind)
+            else _with_special_values(contents, slot.tensor.data_type, array, share, kind)
             for slot, array in slots
         )
 
@@ -115,7 +115,9 @@ def _numbers(array: Array | None) -> Array | None:
     return np.where(np.isfinite(array), array, array.dtype.type(0))
 
 
-def _strewn(rng: np.random.Generator, data_type: DataType, array: Array, share: float, kind: Kind) -> Array:
+def _with_special_values(
+    rng: np.random.Generator, data_type: DataType, array: Array, share: float, kind: Kind
+) -> Array:
     """The array with some of its elements replaced."""
     chosen = rng.choice(special_values(data_type, kind), array.shape)
     if kind is Kind.ALL and data_type.bits >= 8:  # 4-bit integers come in bytes

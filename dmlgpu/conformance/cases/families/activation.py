@@ -19,7 +19,7 @@ from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, mixed, numbers
 from dmlgpu.conformance.cases.families.functions import SPECIAL, accuracy, within
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp, flush
 from dmlgpu.enums import DataType, FeatureLevel
 
@@ -38,7 +38,7 @@ class _ActivationCases(OperatorCases):
         ranges: what each attribute is drawn from.
     """
 
-    quick_count = 16
+    standard_count = 16
     ulps: ClassVar[float] = 2
     interval: ClassVar[tuple[float, float]] = (-6.0, 6.0)
     ranges: ClassVar[Ranges] = {}
@@ -73,7 +73,7 @@ class _ActivationCases(OperatorCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         data_type, sizes = key.types[0], key.sizes
-        source, output = place_all(key, rng, (data_type, sizes, False), (data_type, sizes, True))
+        source, output = draw_tensors(key, rng, (data_type, sizes, False), (data_type, sizes, True))
         attributes = self.draw_attributes(rng)
         desc = self.desc_class(input_tensor=source, output_tensor=output, **attributes)
 
@@ -100,8 +100,8 @@ def _with_bends(rng: np.random.Generator, array: Array, attributes: Attributes) 
     """The numbers with some at plus or minus the attributes: there activations change their manner."""
     if not attributes or array.dtype.kind != "f":
         return array
-    bends = np.array([sign * value for value in attributes.values() for sign in (1, -1)], array.dtype)
-    return np.where(rng.random(array.shape) < 0.1, rng.choice(bends, array.shape), array)
+    critical_points = np.array([sign * value for value in attributes.values() for sign in (1, -1)], array.dtype)
+    return np.where(rng.random(array.shape) < 0.1, rng.choice(critical_points, array.shape), array)
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class IdentityCases(_ActivationCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         data_type = key.types[0]
-        source, output = place_all(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
+        source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
         desc = descs.ActivationIdentity(input_tensor=source, output_tensor=output)
         return Case(name, desc, lambda contents: (any_bits(contents, data_type, key.sizes),), EXACT)
 
@@ -245,7 +245,7 @@ class ParametricSoftplusCases(_SummedCases):
 class ReluCases(_ActivationCases):
     """ACTIVATION_RELU: floats keep their bits, -0 becomes 0."""
 
-    quick_count = 48
+    standard_count = 48
 
     def allowed(self, data_type: DataType) -> Tolerance:
         """No error."""
@@ -319,7 +319,7 @@ class ThresholdedReluCases(_ActivationCases):
 class ShrinkCases(_ActivationCases):
     """ACTIVATION_SHRINK: one sum, which FLOAT16 rounds twice."""
 
-    quick_count = 24
+    standard_count = 24
     ulps = 1
     ranges: ClassVar[Ranges] = {"bias": (-3.0, 3.0), "threshold": (-1.0, 3.0)}
 
@@ -334,7 +334,7 @@ class GeluCases(_ActivationCases):
 class _PairCases(OperatorCases):
     """An activation of two tensors: the input, and one more. Floats are rounded once."""
 
-    quick_count = 48
+    standard_count = 48
     fields: ClassVar[tuple[str, str, str]]
 
     @property
@@ -351,7 +351,7 @@ class _PairCases(OperatorCases):
         """The case of a key."""
         data_type, sizes = key.types[0], key.sizes
         places = [(data_type, sizes, is_output) for is_output in (False, False, True)]
-        desc = self.desc_class(**dict(zip(self.fields, place_all(key, rng, *places), strict=True)))
+        desc = self.desc_class(**dict(zip(self.fields, draw_tensors(key, rng, *places), strict=True)))
         draw = mixed if key.variant == SPECIAL else numbers
 
         def fill(contents: np.random.Generator) -> Arrays:
@@ -376,7 +376,7 @@ class ParameterizedReluCases(_PairCases):
                 return (np.where(x >= 0, x, flush(slope) * flush(x)),)
 
         case = super().build(key, name, rng)
-        return replace(case, rivals=flushed_product) if key.types[0] is DataType.FLOAT32 else case
+        return replace(case, alternatives=flushed_product) if key.types[0] is DataType.FLOAT32 else case
 
 
 @cases(descs.ActivationReluGrad)

@@ -14,7 +14,7 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import few, mixed, numbers, specials
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
 from dmlgpu.enums import DataType, FeatureLevel, RoundingMode
 from dmlgpu.operator_desc import OperatorDesc, ScaleBias
@@ -32,11 +32,11 @@ CROSSED = "crossed"
 class VariedCases(OperatorCases):
     """Operators whose variants matter for every type."""
 
-    quick_count = 32
+    standard_count = 32
 
-    def quick_keys(self) -> Iterator[Key]:
+    def standard_keys(self) -> Iterator[Key]:
         """A covering selection, then one key for every special variant of every type."""
-        yield from super().quick_keys()
+        yield from super().standard_keys()
         first: dict[tuple[Types, str], Key] = {}
         for key in self.combinations():
             if key.variant != PLAIN and key.variant in self.variants(key.types):
@@ -85,13 +85,13 @@ class ElementWiseCases(VariedCases):
         """The case of a key."""
         data_type = key.types[0]
         fields = [field.python_name for field in self.schema.tensor_fields]
-        placed = place_all(
+        tensors = draw_tensors(
             key, rng, *((data_type, key.sizes, field.kind == "output") for field in self.schema.tensor_fields)
         )
         attributes = self.attributes(key, rng)
         if key.variant == SCALED:
             attributes["scale_bias"] = ScaleBias(float(rng.choice([-2.0, 0.5, 1.0])), float(rng.integers(-8, 9)) / 4)
-        desc = self.desc_class(**dict(zip(fields, placed, strict=True)), **attributes)
+        desc = self.desc_class(**dict(zip(fields, tensors, strict=True)), **attributes)
         tolerance = self.tolerance_of_floats if data_type.is_float else EXACT
         return Case(name, desc, lambda contents: self.draw(key, contents), tolerance)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.layouts import EDGE_SIZES, place
+from dmlgpu.conformance.cases.layouts import EDGE_SIZES, draw_tensor
 from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 from dmlgpu.enums import DataType
@@ -138,7 +138,7 @@ def _place(key: Key, rng: np.random.Generator, field: str, sizes: Sizes) -> Tens
     ones = 0 if field.startswith("stacked") else int(rng.integers(0, 6 - max(len(sizes), 1)))
     integers = field in ("mask_tensor", "past_sequence_lengths_tensor")
     data_type = DataType.INT32 if integers else key.types[0]
-    return place(data_type, (1,) * ones + sizes, key.layout, rng, output=field.startswith("output"))
+    return draw_tensor(data_type, (1,) * ones + sizes, key.layout, rng, output=field.startswith("output"))
 
 
 def _fill(rng: np.random.Generator, key: Key, drawn: _Drawn, field: str, tensor: TensorDesc) -> Array:
@@ -182,7 +182,7 @@ def _magnitudes(desc: Any, inputs: Arrays, drawn: _Drawn) -> tuple[Bound, ...]:
 class _AttentionCases(OperatorCases):
     """Few queries and keys, of every source."""
 
-    quick_count = 16
+    standard_count = 16
     candidates = 400
     ranks = (4,)
     long_sizes: ClassVar[SizesList] = ((1, 1, 2, 4), (1, 1, 3, 5))

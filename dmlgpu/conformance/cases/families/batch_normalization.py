@@ -55,10 +55,10 @@ class BatchNormalizationCases(NormalizationCases):
         """The case of a key."""
         fields = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
         inputs = {"input_tensor": key.sizes} | {field: _sizes_of(key, rng) for field in fields}
-        placed = self.place(key, rng, inputs, {"output_tensor": key.sizes})
+        tensors = self.describe(key, rng, inputs, {"output_tensor": key.sizes})
         epsilon = self.epsilon(rng)
         activation = ACTIVATIONS[rng.integers(len(ACTIVATIONS))] if key.variant == FUSED else None
-        desc = self.desc_class(**placed, spatial=bool(rng.integers(2)), epsilon=epsilon, fused_activation=activation)
+        desc = self.desc_class(**tensors, spatial=bool(rng.integers(2)), epsilon=epsilon, fused_activation=activation)
 
         def fill(contents: np.random.Generator) -> Arrays:
             special = key.variant == SPECIAL
@@ -93,10 +93,10 @@ class BatchNormalizationTrainingCases(NormalizationCases):
         if rng.integers(2):
             inputs["fused_add_tensor"] = key.sizes
         outputs = {"output_tensor": key.sizes, "output_mean_tensor": small, "output_variance_tensor": small}
-        placed = self.place(key, rng, inputs, outputs)
+        tensors = self.describe(key, rng, inputs, outputs)
         epsilon = self.epsilon(rng)
         activation = ACTIVATIONS[rng.integers(len(ACTIVATIONS))] if key.variant == FUSED else None
-        desc = self.desc_class(**placed, epsilon=epsilon, fused_activation=activation)
+        desc = self.desc_class(**tensors, epsilon=epsilon, fused_activation=activation)
 
         def fill(contents: np.random.Generator) -> Arrays:
             x = elements(contents, key, key.sizes)
@@ -134,7 +134,7 @@ class _Operands(NamedTuple):
 class _GradientCases(NormalizationCases):
     """What both gradients share."""
 
-    quick_count: ClassVar[int] = 24
+    standard_count: ClassVar[int] = 24
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (20011, 3))
 
     def variants(self, types: Types) -> tuple[str, ...]:
@@ -148,9 +148,9 @@ class _GradientCases(NormalizationCases):
         inputs |= dict.fromkeys(("mean_tensor", "variance_tensor", "scale_tensor"), small)
         outputs = {"output_gradient_tensor": key.sizes}
         outputs |= dict.fromkeys(("output_scale_gradient_tensor", "output_bias_gradient_tensor"), small)
-        placed = self.place(key, rng, inputs, outputs)
+        tensors = self.describe(key, rng, inputs, outputs)
         epsilon = self.epsilon(rng)
-        desc = self.desc_class(**placed, epsilon=epsilon)
+        desc = self.desc_class(**tensors, epsilon=epsilon)
         axes = tuple(axis for axis, size in enumerate(small) if size == 1)
 
         def fill(contents: np.random.Generator) -> Arrays:

@@ -9,14 +9,14 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits
-from dmlgpu.conformance.cases.operator_cases import Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import Key, OperatorCases, Types, cases, draw_tensors
 from dmlgpu.enums import FeatureLevel
 
 
 class _BitCases(OperatorCases):
     """Random bits of one type."""
 
-    quick_count = 44
+    standard_count = 44
 
     @property
     def types(self) -> tuple[Types, ...]:
@@ -31,8 +31,8 @@ class _BitCases(OperatorCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         fields = self.schema.tensor_fields
-        placed = place_all(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
-        desc = self.desc_class(**dict(zip((field.python_name for field in fields), placed, strict=True)))
+        tensors = draw_tensors(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
+        desc = self.desc_class(**dict(zip((field.python_name for field in fields), tensors, strict=True)))
         return Case(name, desc, lambda contents: self.draw(key, contents, len(desc.inputs)))
 
 
@@ -81,7 +81,7 @@ class BitShiftRightCases(_ShiftCases):
 class BitCountCases(OperatorCases):
     """ELEMENT_WISE_BIT_COUNT: every type, and both types of the count."""
 
-    quick_count = 40
+    standard_count = 40
 
     @property
     def types(self) -> tuple[Types, ...]:
@@ -91,6 +91,6 @@ class BitCountCases(OperatorCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
-        source, output = place_all(key, rng, *((t, key.sizes, i == 1) for i, t in enumerate(key.types)))
+        source, output = draw_tensors(key, rng, *((t, key.sizes, i == 1) for i, t in enumerate(key.types)))
         desc = descs.ElementWiseBitCount(input_tensor=source, output_tensor=output)
         return Case(name, desc, lambda contents: (any_bits(contents, key.types[0], key.sizes),))

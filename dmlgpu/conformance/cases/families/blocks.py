@@ -9,7 +9,7 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.families.layout import MovingCases, moving_case
-from dmlgpu.conformance.cases.operator_cases import Key, SizesList, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import Key, SizesList, Types, cases, draw_tensors
 from dmlgpu.enums import DepthSpaceOrder
 
 DEPTH_FIRST = "depth"  # DEPTH_COLUMN_ROW
@@ -20,7 +20,7 @@ _ORDERS = {DEPTH_FIRST: DepthSpaceOrder.DEPTH_COLUMN_ROW, COLUMN_FIRST: DepthSpa
 class _BlockCases(MovingCases):
     """Blocks of 1 to 4; the key has batches, channels of the side of space, rows and columns of the side of depth."""
 
-    quick_count = 16
+    standard_count = 16
     ranks = (4,)
     large_sizes: ClassVar[SizesList] = ((1, 5, 257, 513),)
     to_depth: ClassVar[bool]
@@ -32,7 +32,7 @@ class _BlockCases(MovingCases):
         space = (batch, channels, height * block, width * block)
         depth = (batch, channels * block * block, height, width)
         given, made = (space, depth) if self.to_depth else (depth, space)
-        source, output = place_all(key, rng, (key.types[0], given, False), (key.types[0], made, True))
+        source, output = draw_tensors(key, rng, (key.types[0], given, False), (key.types[0], made, True))
         fields: dict[str, Any] = {"input_tensor": source, "output_tensor": output, "block_size": block}
         if "order" in {field.python_name for field in self.schema.python_fields}:
             fields["order"] = _ORDERS.get(key.variant, DepthSpaceOrder.COLUMN_ROW_DEPTH)
@@ -42,7 +42,7 @@ class _BlockCases(MovingCases):
 class _OrderedBlockCases(_BlockCases):
     """Both orders."""
 
-    quick_count = 28
+    standard_count = 28
 
     def variants(self, types: Types) -> tuple[str, ...]:
         """What can be special about a case."""

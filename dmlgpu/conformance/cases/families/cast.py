@@ -11,7 +11,7 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, conversion_edges, numbers
-from dmlgpu.conformance.cases.operator_cases import Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import Key, OperatorCases, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT
 from dmlgpu.enums import FeatureLevel
 
@@ -20,11 +20,11 @@ from dmlgpu.enums import FeatureLevel
 class CastCases(OperatorCases):
     """CAST: all pairs of types, on random bits, ordinary numbers and every edge of the conversion."""
 
-    quick_count = 40
+    standard_count = 40
 
-    def quick_keys(self) -> Iterator[Key]:
+    def standard_keys(self) -> Iterator[Key]:
         """A covering selection, then one key for every pair of types."""
-        yield from super().quick_keys()
+        yield from super().standard_keys()
         keys = list(self.combinations())
         order = np.random.default_rng(len(keys)).permutation(len(keys))
         yield from {keys[i].types: keys[i] for i in order}.values()
@@ -38,7 +38,7 @@ class CastCases(OperatorCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         source_type, target_type = key.types
-        source, output = place_all(key, rng, (source_type, key.sizes, False), (target_type, key.sizes, True))
+        source, output = draw_tensors(key, rng, (source_type, key.sizes, False), (target_type, key.sizes, True))
 
         def fill(contents: np.random.Generator) -> Arrays:
             edges = contents.permutation(conversion_edges(source_type, target_type))

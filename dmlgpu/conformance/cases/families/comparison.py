@@ -11,7 +11,7 @@ from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers
 from dmlgpu.conformance.cases.families.arithmetic import SPECIAL, VariedCases, of_both_signs
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, draw_tensors
 from dmlgpu.enums import DataType, FeatureLevel, IsInfinityMode
 
 
@@ -31,7 +31,7 @@ class _RelationCases(VariedCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         data_type, truth = key.types
-        a, b, output = place_all(
+        a, b, output = draw_tensors(
             key, rng, (data_type, key.sizes, False), (data_type, key.sizes, False), (truth, key.sizes, True)
         )
 
@@ -76,7 +76,7 @@ def truths(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]
 class _LogicalCases(OperatorCases):
     """Truth values of one type."""
 
-    quick_count = 20
+    standard_count = 20
 
     @property
     def types(self) -> tuple[Types, ...]:
@@ -87,8 +87,8 @@ class _LogicalCases(OperatorCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         fields = self.schema.tensor_fields
-        placed = place_all(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
-        desc = self.desc_class(**dict(zip((field.python_name for field in fields), placed, strict=True)))
+        tensors = draw_tensors(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
+        desc = self.desc_class(**dict(zip((field.python_name for field in fields), tensors, strict=True)))
 
         def fill(contents: np.random.Generator) -> Arrays:
             return tuple(truths(contents, key.types[0], key.sizes) for _ in desc.inputs)
@@ -136,7 +136,7 @@ class _ClassCases(VariedCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         data_type, truth = key.types
-        source, output = place_all(key, rng, (data_type, key.sizes, False), (truth, key.sizes, True))
+        source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (truth, key.sizes, True))
         draw = of_both_signs if key.variant == SPECIAL else any_bits
         desc = self.desc_class(input_tensor=source, output_tensor=output, **self.attributes(rng))
         return Case(name, desc, lambda contents: (draw(contents, data_type, key.sizes),))
@@ -160,7 +160,7 @@ class IsInfinityCases(_ClassCases):
 class IfCases(OperatorCases):
     """ELEMENT_WISE_IF: bits of every type."""
 
-    quick_count = 40
+    standard_count = 40
 
     @property
     def types(self) -> tuple[Types, ...]:
@@ -171,7 +171,7 @@ class IfCases(OperatorCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         data_type, sizes = key.types[0], key.sizes
-        condition, a, b, output = place_all(
+        condition, a, b, output = draw_tensors(
             key,
             rng,
             (DataType.UINT8, sizes, False),

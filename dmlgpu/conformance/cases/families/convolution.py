@@ -28,7 +28,7 @@ from dmlgpu.conformance.cases.families.matrix import (
     scales,
 )
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Transformed, ulp
 from dmlgpu.conformance.cases.winograd import transformed_magnitude
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel
@@ -134,7 +134,7 @@ def _draw(key: Key, rng: np.random.Generator) -> _Geometry:
 class _ConvolutionCases(OperatorCases):
     """{N, C, spatial..}."""
 
-    quick_count = 25
+    standard_count = 25
     long_sizes: ClassVar[SizesList] = ((1, 16, 14, 14), (2, 33, 7, 9))
     large_sizes: ClassVar[SizesList] = ((2, 3, 301, 303),)
 
@@ -146,7 +146,7 @@ class _ConvolutionCases(OperatorCases):
 class ConvolutionCases(_ConvolutionCases):
     """CONVOLUTION."""
 
-    quick_count = 36
+    standard_count = 36
     ranks = (3, 4, 5)
 
     @property
@@ -159,9 +159,9 @@ class ConvolutionCases(_ConvolutionCases):
         """What can be special about a case."""
         return (PLAIN, BARE, FUSED, BACKWARD, GROUPED, DEPTHWISE, DENSE, SPECIAL)
 
-    def quick_keys(self) -> Iterator[Key]:
+    def standard_keys(self) -> Iterator[Key]:
         """Also some with as many channels as make transforms pay."""
-        yield from super().quick_keys()
+        yield from super().standard_keys()
         layouts = (Layout.PACKED, Layout.PERMUTED, Layout.PADDED)
         yield from (
             Key(types, DENSE_SIZES, layout, DENSE) for types, layout in zip(self._cycle(), layouts, strict=False)
@@ -173,7 +173,7 @@ class ConvolutionCases(_ConvolutionCases):
         (data_type,), channels, outputs = key.types, key.sizes[1], drawn.groups * drawn.outputs
         backward = key.variant == BACKWARD
         filters = (channels, drawn.outputs) if backward else (outputs, channels // drawn.groups)
-        source, weights, bias, output = place_all(
+        source, weights, bias, output = draw_tensors(
             key,
             rng,
             (data_type, key.sizes, False),
@@ -307,8 +307,10 @@ class _IntegerCases(_ConvolutionCases):
         """The case of a key."""
         drawn, types = _draw(key, rng), self.types_of(key)
         sizes = self._sizes(key, drawn, rng)
-        placed = place_all(key, rng, *((types[field], sizes[field], field == "output_tensor") for field in types))
-        tensors: dict[str, TensorDesc | None] = dict(zip(types, placed, strict=True))
+        drawn_tensors = draw_tensors(
+            key, rng, *((types[field], sizes[field], field == "output_tensor") for field in types)
+        )
+        tensors: dict[str, TensorDesc | None] = dict(zip(types, drawn_tensors, strict=True))
         if key.variant == BARE:
             tensors |= {field: None for field in types if field.endswith("zero_point_tensor") or field == "bias_tensor"}
         desc = self.desc_class(**tensors, **drawn.fields, group_count=drawn.groups)

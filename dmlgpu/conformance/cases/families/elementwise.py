@@ -7,7 +7,7 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, numbers
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
 from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.operator_desc import ScaleBias
@@ -35,7 +35,7 @@ class IdentityCases(OperatorCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         data_type = key.types[0]
-        source, output = place_all(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
+        source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
         if key.variant != SCALED:
             desc = descs.ElementWiseIdentity(input_tensor=source, output_tensor=output)
             return Case(name, desc, lambda contents: (any_bits(contents, data_type, key.sizes),))

@@ -12,7 +12,7 @@ from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import numbers, specials
 from dmlgpu.conformance.cases.families.arithmetic import SPECIAL, VariedCases
 from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
 from dmlgpu.enums import FeatureLevel
 
@@ -51,7 +51,7 @@ class FillValueConstantCases(_FillCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
-        (output,) = place_all(key, rng, (key.types[0], key.sizes, True))
+        (output,) = draw_tensors(key, rng, (key.types[0], key.sizes, True))
         desc = descs.FillValueConstant(output_tensor=output, value_data_type=key.types[0], value=self.number(key, rng))
         return Case(name, desc, _no_inputs, EXACT)
 
@@ -63,7 +63,7 @@ class FillValueSequenceCases(_FillCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         (data_type,) = key.types
-        (output,) = place_all(key, rng, (data_type, key.sizes, True))
+        (output,) = draw_tensors(key, rng, (data_type, key.sizes, True))
         start, delta = self.number(key, rng), self.number(key, rng)
         desc = descs.FillValueSequence(
             output_tensor=output, value_data_type=data_type, value_start=start, value_delta=delta

@@ -10,7 +10,7 @@ import numpy as np
 from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, numbers
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.windows import Windows, positions_of, sizes_of, windows_over
@@ -23,7 +23,7 @@ PADDED = "padding"  # much padding; whole windows may lie in it
 class _FoldingCases(OperatorCases):
     """Windows over {N, C, spatial..}; the key has the sizes of the image."""
 
-    quick_count = 40
+    standard_count = 40
     ranks = (3, 4, 5, 6, 7, 8)
     large_sizes: ClassVar[SizesList] = ((2, 3, 513, 515),)
 
@@ -70,7 +70,7 @@ class UnfoldCases(_FoldingCases):
         """The case of a key."""
         windows, fields = self.windows(key, rng)
         (data_type,) = key.types
-        source, output = place_all(
+        source, output = draw_tensors(
             key, rng, (data_type, key.sizes, False), (data_type, self.columns(key, windows), True)
         )
         desc = descs.Unfold(input_tensor=source, output_tensor=output, **fields)
@@ -86,7 +86,7 @@ class FoldCases(_FoldingCases):
         windows, fields = self.windows(key, rng)
         (data_type,) = key.types
         columns = self.columns(key, windows)
-        source, output = place_all(key, rng, (data_type, columns, False), (data_type, key.sizes, True))
+        source, output = draw_tensors(key, rng, (data_type, columns, False), (data_type, key.sizes, True))
         desc = descs.Fold(input_tensor=source, output_tensor=output, **fields)
 
         def magnitude(inputs: Arrays) -> Bound:

@@ -16,7 +16,7 @@ from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import mixed, numbers
 from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import INPLACE, PLAIN, Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import INPLACE, PLAIN, Key, OperatorCases, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Tolerance, Ulp
 from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.operator_desc import ScaleBias
@@ -64,7 +64,7 @@ class _FunctionCases(OperatorCases):
         interval: where half of the inputs lie.
     """
 
-    quick_count = 16
+    standard_count = 16
     ulps: ClassVar[float] = 2
     interval: ClassVar[Interval] = (-4.0, 4.0)
 
@@ -85,7 +85,7 @@ class _FunctionCases(OperatorCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         data_type, sizes = key.types[0], key.sizes
-        source, output = place_all(key, rng, (data_type, sizes, False), (data_type, sizes, True))
+        source, output = draw_tensors(key, rng, (data_type, sizes, False), (data_type, sizes, True))
         scaling = scale_bias(rng) if key.variant == SCALED else None
         attributes = self.attributes(rng)
         desc = self.desc_class(input_tensor=source, output_tensor=output, scale_bias=scaling, **attributes)
@@ -202,7 +202,7 @@ class AtanhCases(_FunctionCases):
 class ConstantPowCases(_FunctionCases):
     """ELEMENT_WISE_CONSTANT_POW: exponents whole, halves, any, and special."""
 
-    quick_count = 24
+    standard_count = 24
     ulps = 4
     interval = (0.0, 4.0)
 
@@ -216,7 +216,7 @@ class ConstantPowCases(_FunctionCases):
 class AtanYxCases(OperatorCases):
     """ELEMENT_WISE_ATAN_YX: also where both are zeros, whose signs choose the angle."""
 
-    quick_count = 16
+    standard_count = 16
 
     @property
     def types(self) -> tuple[Types, ...]:
@@ -232,7 +232,7 @@ class AtanYxCases(OperatorCases):
         """The case of a key."""
         data_type, sizes = key.types[0], key.sizes
         places = [(data_type, sizes, is_output) for is_output in (False, False, True)]
-        a, b, output = place_all(key, rng, *places)
+        a, b, output = draw_tensors(key, rng, *places)
         draw = mixed if key.variant == SPECIAL else numbers
         desc = descs.ElementWiseAtanYx(a_tensor=a, b_tensor=b, output_tensor=output)
         return Case(
@@ -251,7 +251,7 @@ class PowCases(OperatorCases):
     truncated rightly.
     """
 
-    quick_count = 64
+    standard_count = 64
 
     @property
     def types(self) -> tuple[Types, ...]:
@@ -271,7 +271,7 @@ class PowCases(OperatorCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         base, exponent = key.types
-        source, power, output = place_all(
+        source, power, output = draw_tensors(
             key, rng, (base, key.sizes, False), (exponent, key.sizes, False), (base, key.sizes, True)
         )
         scaling = scale_bias(rng) if key.variant == SCALED else None

@@ -1,4 +1,4 @@
-"""Cases of the operators that read at places given by an index tensor, or by one of lengths."""
+"""Cases of the operators that read at positions given by an index tensor, or by one of lengths."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.conformance.cases.indices import OUTSIDE, IndexingCases, draw_indices, draw_outside, draw_sizes_within
-from dmlgpu.conformance.cases.operator_cases import Key, SizesList, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import Key, SizesList, cases, draw_tensors
 
 SMALL_OUTPUT = 8192
 """Elements that a gather's output rarely exceeds."""
@@ -24,7 +24,7 @@ class GatherNd1Cases(IndexingCases):
     """GATHER_ND1: tuples of every length, batches, leading dimensions of size 1 that do not count."""
 
     batches = True
-    quick_count = 50
+    standard_count = 50
     large_sizes: ClassVar[SizesList] = ((65537, 65), (20011, 64, 3))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
@@ -43,7 +43,7 @@ class GatherNd1Cases(IndexingCases):
         indices = (1,) * (rank - index_rank) + source[:batch] + free + (tuple_size,)
         output = source[:batch] + free + window
         data_type, index_type = key.types
-        tensors = place_all(
+        tensors = draw_tensors(
             key,
             rng,
             (data_type, key.sizes, False),
@@ -73,7 +73,7 @@ class GatherNdCases(GatherNd1Cases):
     """GATHER_ND: as GATHER_ND1, without batches."""
 
     batches = False
-    quick_count = 30
+    standard_count = 30
     large_sizes: ClassVar[SizesList] = ()
 
 
@@ -81,7 +81,7 @@ class GatherNdCases(GatherNd1Cases):
 class GatherCases(IndexingCases):
     """GATHER: every axis, index dimensions from none to all, leading 1s that the output drops."""
 
-    quick_count = 40
+    standard_count = 40
     long_sizes: ClassVar[SizesList] = ((300, 130),)  # rows that are copied whole
     large_sizes: ClassVar[SizesList] = ((65537, 65), (20011, 64, 3))
 
@@ -100,7 +100,7 @@ class GatherCases(IndexingCases):
         picked = key.sizes[:axis] + free + key.sizes[axis + 1 :]
         data_type, index_type = key.types
         indices_sizes = (1,) * (rank - count) + free
-        source, indices, output = place_all(
+        source, indices, output = draw_tensors(
             key,
             rng,
             (data_type, key.sizes, False),
@@ -124,7 +124,7 @@ class GatherCases(IndexingCases):
 class GatherElementsCases(IndexingCases):
     """GATHER_ELEMENTS: more and fewer indices along the axis than elements."""
 
-    quick_count = 40
+    standard_count = 40
     large_sizes: ClassVar[SizesList] = ((65537, 65),)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
@@ -133,7 +133,7 @@ class GatherElementsCases(IndexingCases):
         extent = key.sizes[axis]
         picked = (*key.sizes[:axis], int(rng.integers(1, extent + 4)), *key.sizes[axis + 1 :])
         data_type, index_type = key.types
-        source, indices, output = place_all(
+        source, indices, output = draw_tensors(
             key, rng, (data_type, key.sizes, False), (index_type, picked, False), (data_type, picked, True)
         )
 
@@ -150,7 +150,7 @@ class ReverseSubsequencesCases(IndexingCases):
     """REVERSE_SUBSEQUENCES: lengths from 0 to the whole line, or (OUTSIDE) beyond it."""
 
     type_fields = ("InputTensor", "SequenceLengthsTensor")
-    quick_count = 40
+    standard_count = 40
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
@@ -158,7 +158,7 @@ class ReverseSubsequencesCases(IndexingCases):
         extent = key.sizes[axis]
         lines = (*key.sizes[:axis], 1, *key.sizes[axis + 1 :])
         data_type, length_type = key.types
-        source, lengths, output = place_all(
+        source, lengths, output = draw_tensors(
             key, rng, (data_type, key.sizes, False), (length_type, lines, False), (data_type, key.sizes, True)
         )
 

@@ -7,7 +7,7 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.families.layout import ROWS, MovingCases, moving_case
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, Types, cases, draw_tensors
 from dmlgpu.tensor import TensorDesc
 
 SLIM = "slim"  # many pieces of few elements, so that small types meet within words
@@ -35,7 +35,7 @@ class _PiecesCases(MovingCases):
             return [extent if dimension == axis else size for dimension, size in enumerate(key.sizes)]
 
         extents = [(key.types[0], sizes(piece), output) for piece in pieces]
-        whole, *parts = place_all(key, rng, (key.types[0], sizes(sum(pieces)), not output), *extents)
+        whole, *parts = draw_tensors(key, rng, (key.types[0], sizes(sum(pieces)), not output), *extents)
         return whole, tuple(parts)
 
 

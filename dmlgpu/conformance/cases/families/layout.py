@@ -9,7 +9,7 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.contents import any_bits
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.enums import FeatureLevel
 from dmlgpu.operator_desc import OperatorDesc
@@ -24,7 +24,7 @@ INNER = "inner"  # only the last dimension changes
 class MovingCases(OperatorCases):
     """Random bits in every type, moved."""
 
-    quick_count = 32
+    standard_count = 32
 
     @property
     def types(self) -> tuple[Types, ...]:
@@ -88,7 +88,7 @@ class Slice1Cases(WindowCases):
         """The case of a key."""
         windows = draw_window(key, rng)
         reach = draw_taken(key, rng, windows)
-        source, output = place_all(key, rng, (key.types[0], key.sizes, False), (key.types[0], reach, True))
+        source, output = draw_tensors(key, rng, (key.types[0], key.sizes, False), (key.types[0], reach, True))
         offsets, sizes, strides = zip(*windows, strict=True)
         desc = descs.Slice1(
             input_tensor=source,
@@ -114,7 +114,7 @@ class SliceCases(WindowCases):
         """The case of a key."""
         windows = [(offset, 1 + (size - 1) // abs(step), abs(step)) for offset, size, step in draw_window(key, rng)]
         offsets, sizes, strides = zip(*windows, strict=True)
-        source, output = place_all(key, rng, (key.types[0], key.sizes, False), (key.types[0], sizes, True))
+        source, output = draw_tensors(key, rng, (key.types[0], key.sizes, False), (key.types[0], sizes, True))
         desc = descs.Slice(input_tensor=source, output_tensor=output, offsets=offsets, sizes=sizes, strides=strides)
         return moving_case(name, desc)
 
@@ -142,5 +142,5 @@ class TileCases(MovingCases):
         repeated = some_dimensions(key, rng)
         repeats = tuple(int(rng.integers(1, 5)) if axis in repeated else 1 for axis in range(len(key.sizes)))
         sizes = [size * count for size, count in zip(key.sizes, repeats, strict=True)]
-        source, output = place_all(key, rng, (key.types[0], key.sizes, False), (key.types[0], sizes, True))
+        source, output = draw_tensors(key, rng, (key.types[0], key.sizes, False), (key.types[0], sizes, True))
         return moving_case(name, descs.Tile(input_tensor=source, output_tensor=output, repeats=repeats))

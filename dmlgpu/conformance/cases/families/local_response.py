@@ -22,7 +22,7 @@ WIDE = "wide"  # regions wider than the tensor
 class _LocalResponseCases(NormalizationCases):
     """Regions of any size; numbers of which every part of the formula matters."""
 
-    quick_count: ClassVar[int] = 24
+    standard_count: ClassVar[int] = 24
     large_sizes: ClassVar[SizesList] = ((3, 5, 200, 300),)
     inputs: ClassVar[tuple[str, ...]]
     output: ClassVar[str]
@@ -34,12 +34,12 @@ class _LocalResponseCases(NormalizationCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         sizes = four(key.sizes)
-        placed = self.place(key, rng, dict.fromkeys(self.inputs, sizes), {self.output: sizes})
+        tensors = self.describe(key, rng, dict.fromkeys(self.inputs, sizes), {self.output: sizes})
         crossed = key.variant == CROSSED or (key.variant == WIDE and bool(rng.integers(2)))
         local = int(rng.integers(1, 8)) if key.variant != WIDE else int(rng.choice([64, 1000, 2**32 - 1]))
         beta = float(rng.choice([0.5, 0.75, 1.0, 2.0]))
         attributes = {"local_size": local, "alpha": 0.25 * min(local, 1000), "beta": beta, "bias": 1.5}
-        desc = self.desc_class(**placed, cross_channel=crossed, **attributes)
+        desc = self.desc_class(**tensors, cross_channel=crossed, **attributes)
 
         def fill(contents: np.random.Generator) -> Arrays:
             return tuple(elements(contents, key, sizes) for _ in self.inputs)

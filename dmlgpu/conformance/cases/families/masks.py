@@ -12,7 +12,7 @@ from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, mixed
 from dmlgpu.conformance.cases.indices import IndexingCases, draw_indices
 from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.enums import DataType, FeatureLevel
 
@@ -26,7 +26,7 @@ class OneHotCases(IndexingCases):
     """ONE_HOT: values along any dimension, among others that are not used."""
 
     type_fields = ("ValuesTensor", "IndicesTensor")
-    quick_count = 40
+    standard_count = 40
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
@@ -36,7 +36,7 @@ class OneHotCases(IndexingCases):
         values_sizes = rng.integers(1, 3, rank)
         values_sizes[rng.integers(rank)] = rng.integers(2, 4)
         data_type, index_type = key.types
-        indices, values, output = place_all(
+        indices, values, output = draw_tensors(
             key, rng, (index_type, lines, False), (data_type, values_sizes, False), (data_type, key.sizes, True)
         )
 
@@ -51,7 +51,7 @@ class OneHotCases(IndexingCases):
 class _MatrixCases(OperatorCases):
     """Matrices of any type, one or a stack of them."""
 
-    quick_count = 40
+    standard_count = 40
 
     @property
     def types(self) -> tuple[Types, ...]:
@@ -89,7 +89,7 @@ class DiagonalMatrix1Cases(_MatrixCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         (data_type,), sizes = key.types, _matrix_sizes(key.sizes)
-        source, output = place_all(key, rng, (data_type, sizes, False), (data_type, sizes, True))
+        source, output = draw_tensors(key, rng, (data_type, sizes, False), (data_type, sizes, True))
         bounds = sorted((_bound(rng, sizes, key.variant), _bound(rng, sizes, key.variant)))
         if key.variant == INVERTED:
             bounds.reverse()
@@ -109,7 +109,7 @@ class DiagonalMatrix1Cases(_MatrixCases):
 class DiagonalMatrixCases(_MatrixCases):
     """DIAGONAL_MATRIX: numbers of which other types only hold a part."""
 
-    quick_count = 30
+    standard_count = 30
 
     def variants(self, types: Types) -> tuple[str, ...]:
         """What can be special about a case."""
@@ -122,7 +122,7 @@ class DiagonalMatrixCases(_MatrixCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         (data_type,), sizes = key.types, _matrix_sizes(key.sizes)
-        (output,) = place_all(key, rng, (data_type, sizes, True))
+        (output,) = draw_tensors(key, rng, (data_type, sizes, True))
         desc = descs.DiagonalMatrix(
             output_tensor=output, offset=_bound(rng, sizes, key.variant), value=_number(rng, DataType.FLOAT32)
         )

@@ -16,7 +16,7 @@ import numpy as np
 from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, ulp
 from dmlgpu.enums import DataType, FeatureLevel, MatrixTransform
 from dmlgpu.operator_desc import OperatorDesc
@@ -44,7 +44,7 @@ def columns_of(key: Key, rng: np.random.Generator) -> int:
 class _MatrixCases(OperatorCases):
     """Matrices, and batches of them."""
 
-    quick_count = 40
+    standard_count = 40
     ranks = (2, 3, 4)
     long_sizes: ClassVar[SizesList] = ((3, 70001), (1, 4096), (130, 70))
     large_sizes: ClassVar[SizesList] = ((2, 301, 1027), (1023, 513))
@@ -91,7 +91,7 @@ class GemmCases(_MatrixCases):
         """The case of a key."""
         (data_type,), (*batch, rows, inner), columns = key.types, key.sizes, columns_of(key, rng)
         trans_a, trans_b = (MatrixTransform(int(which)) for which in rng.integers(0, 2, 2))
-        a, b, c, output = place_all(
+        a, b, c, output = draw_tensors(
             key,
             rng,
             (data_type, _transposed((*batch, rows, inner), trans_a), False),
@@ -224,8 +224,8 @@ class _IntegerCases(_MatrixCases):
             sizes[field] = _parameter_sizes(key, rng, rows, of_rows=True, rank=rank)
         for field in self.of_columns:
             sizes[field] = _parameter_sizes(key, rng, columns, of_rows=False, rank=rank)
-        placed = place_all(key, rng, *((types[field], sizes[field], field == "output_tensor") for field in types))
-        found: dict[str, TensorDesc | None] = dict(zip(types, placed, strict=True))
+        tensors = draw_tensors(key, rng, *((types[field], sizes[field], field == "output_tensor") for field in types))
+        found: dict[str, TensorDesc | None] = dict(zip(types, tensors, strict=True))
         if key.variant == BARE:
             found |= {field: None for field in types if field.endswith("zero_point_tensor") or field == "bias_tensor"}
         return found

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Ulp
 from dmlgpu.enums import FeatureLevel
 from dmlgpu.operator_desc import OperatorDesc
@@ -83,7 +83,7 @@ def normalized_errors(errors: Wide, factor: Wide, bias: Wide) -> Bound:
 class NormalizationCases(OperatorCases):
     """Halves and floats; random, ordinary numbers."""
 
-    quick_count: ClassVar[int] = 28
+    standard_count: ClassVar[int] = 28
     random_count: ClassVar[int] = 60
     large_sizes: ClassVar[SizesList] = ((65537, 129),)
 
@@ -93,7 +93,7 @@ class NormalizationCases(OperatorCases):
         table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
         return tuple((data_type,) for data_type in table["InputTensor"].types)
 
-    def place(
+    def describe(
         self,
         key: Key,
         rng: np.random.Generator,
@@ -104,7 +104,7 @@ class NormalizationCases(OperatorCases):
         data_type = key.types[0]
         tensors = [(data_type, sizes, False) for sizes in inputs.values()]
         tensors += [(data_type, sizes, True) for sizes in outputs.values()]
-        return dict(zip((*inputs, *outputs), place_all(key, rng, *tensors), strict=True))
+        return dict(zip((*inputs, *outputs), draw_tensors(key, rng, *tensors), strict=True))
 
     @staticmethod
     def epsilon(rng: np.random.Generator) -> float:
@@ -147,9 +147,9 @@ class _RowCases(NormalizationCases):
         present = self._parameters(key, rng)
         kept = how.axes if key.variant == LAYER else None
         inputs = {"input_tensor": sizes} | {field: statistic_sizes(sizes, rng, kept) for field in present}
-        placed = self.place(key, rng, inputs, {"output_tensor": sizes})
+        tensors = self.describe(key, rng, inputs, {"output_tensor": sizes})
         activation = ACTIVATIONS[rng.integers(len(ACTIVATIONS))] if key.variant == FUSED else None
-        desc = self.desc_class(**placed, **attributes, fused_activation=activation)
+        desc = self.desc_class(**tensors, **attributes, fused_activation=activation)
 
         def fill(contents: np.random.Generator) -> Arrays:
             x = elements(contents, key, sizes)
@@ -215,7 +215,7 @@ def _with_mean(how: _Statistics) -> dict[str, Any]:
 class MeanVarianceNormalization1Cases(_RowCases):
     """MEAN_VARIANCE_NORMALIZATION1."""
 
-    quick_count: ClassVar[int] = 20
+    standard_count: ClassVar[int] = 20
     long_sizes: ClassVar[SizesList] = ()
 
     def statistics(
@@ -230,7 +230,7 @@ class MeanVarianceNormalization1Cases(_RowCases):
 class MeanVarianceNormalizationCases(_RowCases):
     """MEAN_VARIANCE_NORMALIZATION, of four dimensions."""
 
-    quick_count: ClassVar[int] = 20
+    standard_count: ClassVar[int] = 20
     long_sizes: ClassVar[SizesList] = ()
 
     def row_sizes(self, key: Key) -> tuple[int, ...]:
@@ -263,9 +263,9 @@ class LpNormalizationCases(NormalizationCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
-        placed = self.place(key, rng, {"input_tensor": key.sizes}, {"output_tensor": key.sizes})
+        tensors = self.describe(key, rng, {"input_tensor": key.sizes}, {"output_tensor": key.sizes})
         axis = int(np.argmax(key.sizes) if math.prod(key.sizes) > 20000 else rng.integers(len(key.sizes)))
-        desc = self.desc_class(**placed, axis=axis, p=int(rng.integers(1, 3)), epsilon=self.epsilon(rng))
+        desc = self.desc_class(**tensors, axis=axis, p=int(rng.integers(1, 3)), epsilon=self.epsilon(rng))
         return Case(name, desc, lambda contents: (self._contents(contents, key, axis),), Ulp(4))
 
     @staticmethod
@@ -282,16 +282,16 @@ class LpNormalizationCases(NormalizationCases):
 class ValueScale2dCases(NormalizationCases):
     """VALUE_SCALE_2D."""
 
-    quick_count: ClassVar[int] = 16
+    standard_count: ClassVar[int] = 16
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key: one channel or three."""
         batch, _, *image = four(key.sizes)
         sizes = (batch, int(rng.choice([1, 3])), *image)
-        placed = self.place(key, rng, {"input_tensor": sizes}, {"output_tensor": sizes})
+        tensors = self.describe(key, rng, {"input_tensor": sizes}, {"output_tensor": sizes})
         bias = rng.standard_normal(sizes[1]).astype(np.float32)
         scale = float(np.float32(rng.standard_normal()))
-        desc = self.desc_class(**placed, scale=scale, bias=tuple(map(float, bias)))
+        desc = self.desc_class(**tensors, scale=scale, bias=tuple(map(float, bias)))
 
         def magnitude(arrays: Arrays) -> Bound:
             result: Bound = np.abs(scale * wide(arrays[0])) + np.abs(bias.astype(np.float64)).reshape(1, -1, 1, 1)

@@ -19,7 +19,7 @@ from dmlgpu.conformance.cases.families.layout import (
     moving_case,
     some_dimensions,
 )
-from dmlgpu.conformance.cases.operator_cases import Key, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import Key, Types, cases, draw_tensors
 from dmlgpu.enums import DataType, PaddingMode
 
 FAR = "far"  # beyond the size of the input, so that mirrors fold again
@@ -46,7 +46,7 @@ class _PaddingCases(MovingCases):
             for _ in range(2)
         ]
         sizes = tuple(map(sum, zip(key.sizes, *ends, strict=True)))
-        source, output = place_all(key, rng, (key.types[0], key.sizes, False), (key.types[0], sizes, True))
+        source, output = draw_tensors(key, rng, (key.types[0], key.sizes, False), (key.types[0], sizes, True))
         return {
             "input_tensor": source,
             "output_tensor": output,
@@ -67,7 +67,7 @@ def _draw_end(key: Key, rng: np.random.Generator, size: int) -> int:
 class Padding1Cases(_PaddingCases):
     """PADDING1: constants of any bits, but of floats only numbers."""
 
-    quick_count = 40
+    standard_count = 40
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
@@ -84,7 +84,7 @@ class Padding1Cases(_PaddingCases):
 class PaddingCases(_PaddingCases):
     """PADDING: constants that integers take truncated, saturated, or (NaN) as 0."""
 
-    quick_count = 24
+    standard_count = 24
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
@@ -104,7 +104,7 @@ class SliceGradCases(WindowCases):
         windows = draw_window(key, rng)
         taken = draw_taken(key, rng, windows)
         data_type: DataType = key.types[0]
-        source, output = place_all(key, rng, (data_type, taken, False), (data_type, key.sizes, True))
+        source, output = draw_tensors(key, rng, (data_type, taken, False), (data_type, key.sizes, True))
         offsets, sizes, strides = zip(*windows, strict=True)
         desc = descs.SliceGrad(
             input_gradient_tensor=source,

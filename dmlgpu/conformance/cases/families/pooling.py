@@ -11,8 +11,8 @@ import numpy as np
 from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers
-from dmlgpu.conformance.cases.layouts import place
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, place_all
+from dmlgpu.conformance.cases.layouts import draw_tensor
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Ulp
 from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.kernels.windows import Windows, positions_of, windows_over
@@ -35,7 +35,7 @@ Sizes = tuple[int, ...]
 class _WindowCases(OperatorCases):
     """Windows over {N, C, spatial..}; the key has the sizes of the tensor before pooling."""
 
-    quick_count = 40
+    standard_count = 40
     ranks = (4, 5)
     long_sizes: ClassVar[SizesList] = ((1, 2, 300, 301), (2, 1, 20, 31, 33))
     large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
@@ -110,7 +110,7 @@ class _AverageCases(_WindowCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         windows, fields = self.windows(key, rng)
-        source, output = place_all(
+        source, output = draw_tensors(
             key, rng, (key.types[0], key.sizes, False), (key.types[0], _pooled(key, windows), True)
         )
         desc = self.desc_class(input_tensor=source, output_tensor=output, **fields)
@@ -144,7 +144,7 @@ class AveragePooling1Cases(_AverageCases):
 class AveragePoolingCases(_AverageCases):
     """AVERAGE_POOLING."""
 
-    quick_count = 16
+    standard_count = 16
 
 
 class _NormCases(_WindowCases):
@@ -153,7 +153,7 @@ class _NormCases(_WindowCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         windows, fields = self.windows(key, rng)
-        source, output = place_all(
+        source, output = draw_tensors(
             key, rng, (key.types[0], key.sizes, False), (key.types[0], _pooled(key, windows), True)
         )
         p = int(rng.integers(1, 5))
@@ -171,7 +171,7 @@ class LpPooling1Cases(_NormCases):
 class LpPoolingCases(_NormCases):
     """LP_POOLING."""
 
-    quick_count = 16
+    standard_count = 16
 
 
 class _MaximumCases(_WindowCases):
@@ -185,10 +185,10 @@ class _MaximumCases(_WindowCases):
         """The case of a key."""
         windows, fields = self.windows(key, rng)
         pooled = _pooled(key, windows)
-        placed = [(key.types[0], key.sizes, False), (key.types[0], pooled, True)]
+        tensors = [(key.types[0], key.sizes, False), (key.types[0], pooled, True)]
         if len(key.types) > 1:
-            placed.append((key.types[1], pooled, True))
-        source, output, *indices = place_all(key, rng, *placed)
+            tensors.append((key.types[1], pooled, True))
+        source, output, *indices = draw_tensors(key, rng, *tensors)
         if indices and rng.integers(4):
             fields["output_indices_tensor"] = indices[0]
         desc = self.desc_class(input_tensor=source, output_tensor=output, **fields)
@@ -209,21 +209,21 @@ class _NumberedMaximumCases(_MaximumCases):
 class MaxPooling2Cases(_NumberedMaximumCases):
     """MAX_POOLING2."""
 
-    quick_count = 60
+    standard_count = 60
 
 
 @cases(descs.MaxPooling1)
 class MaxPooling1Cases(_NumberedMaximumCases):
     """MAX_POOLING1."""
 
-    quick_count = 24
+    standard_count = 24
 
 
 @cases(descs.MaxPooling)
 class MaxPoolingCases(_MaximumCases):
     """MAX_POOLING."""
 
-    quick_count = 30
+    standard_count = 30
 
 
 @cases(descs.AveragePoolingGrad)
@@ -234,7 +234,7 @@ class AveragePoolingGradCases(_WindowCases):
         """The case of a key."""
         windows, fields = self.windows(key, rng)
         pooled = _pooled(key, windows)
-        gradient, output = place_all(key, rng, (key.types[0], pooled, False), (key.types[0], key.sizes, True))
+        gradient, output = draw_tensors(key, rng, (key.types[0], pooled, False), (key.types[0], key.sizes, True))
         desc = descs.AveragePoolingGrad(input_gradient_tensor=gradient, output_gradient_tensor=output, **fields)
 
         def magnitude(inputs: Arrays) -> Bound:
@@ -257,7 +257,7 @@ class MaxPoolingGradCases(_WindowCases):
         """The case of a key."""
         windows, fields = self.windows(key, rng)
         pooled, data_type = _pooled(key, windows), key.types[0]
-        source, gradient, output = place_all(
+        source, gradient, output = draw_tensors(
             key, rng, (data_type, key.sizes, False), (data_type, pooled, False), (data_type, key.sizes, True)
         )
         desc = descs.MaxPoolingGrad(
@@ -278,7 +278,7 @@ class MaxPoolingGradCases(_WindowCases):
 class MaxUnpoolingCases(OperatorCases):
     """MAX_UNPOOLING: every index once, or several times, or beyond the output."""
 
-    quick_count = 40
+    standard_count = 40
     ranks = (4,)
     large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
 
@@ -296,9 +296,9 @@ class MaxUnpoolingCases(OperatorCases):
         """The case of a key."""
         data_type, index_type = key.types
         sizes = tuple(size + int(extra) for size, extra in zip(key.sizes, rng.integers(0, 3, 4), strict=True))
-        source, output = place_all(key, rng, (data_type, key.sizes, False), (data_type, sizes, True))
+        source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, sizes, True))
         # An index that stands for several elements would make the result depend on the order of invocations.
-        indices = place(index_type, key.sizes, key.layout, rng, output=True)
+        indices = draw_tensor(index_type, key.sizes, key.layout, rng, output=True)
         desc = descs.MaxUnpooling(input_tensor=source, indices_tensor=indices, output_tensor=output)
 
         def fill(contents: np.random.Generator) -> Arrays:
@@ -330,7 +330,7 @@ class QuantizedLinearAveragePoolingCases(_WindowCases):
         """The case of a key."""
         windows, fields = self.windows(key, rng)
         given, made = key.types
-        source, output = place_all(key, rng, (given, key.sizes, False), (made, _pooled(key, windows), True))
+        source, output = draw_tensors(key, rng, (given, key.sizes, False), (made, _pooled(key, windows), True))
         parameters: dict[str, Any] = {
             field: _parameter(key, rng, data_type)
             for field, data_type in (

@@ -11,8 +11,8 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import mixed
-from dmlgpu.conformance.cases.layouts import place
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.cases.layouts import draw_tensor
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
 from dmlgpu.enums import DataType, FeatureLevel, QuantizationType
 from dmlgpu.tensor import TensorDesc
@@ -86,7 +86,7 @@ class ElementWiseQuantizeLinearCases(_QuantizingCases):
         """The case of a key."""
         input_type, scale_type, output_type = key.types
         sizes = key.sizes
-        source, scale, zero, output = place_all(
+        source, scale, zero, output = draw_tensors(
             key, rng, *((t, sizes, False) for t in (input_type, scale_type, output_type)), (output_type, sizes, True)
         )
         bare = key.variant == BARE
@@ -126,7 +126,7 @@ class ElementWiseDequantizeLinearCases(OperatorCases):
         """The case of a key."""
         quantized, real = key.types
         sizes = key.sizes
-        source, scale, zero, output = place_all(
+        source, scale, zero, output = draw_tensors(
             key, rng, *((t, sizes, False) for t in (quantized, real, quantized)), (real, sizes, True)
         )
         bare = key.variant == BARE
@@ -164,8 +164,8 @@ class _BlockCases(OperatorCases):
     ) -> tuple[dict[str, Any], Sizes]:
         """The fields of a description, and the sizes of the scale."""
         blocks = _blocks(rng, key.sizes)
-        scale, zero = place_all(key, rng, (real, blocks, False), (quantized, blocks, False))
-        source, output = place_all(key, rng, (key.types[0], key.sizes, False), (key.types[1], key.sizes, True))
+        scale, zero = draw_tensors(key, rng, (real, blocks, False), (quantized, blocks, False))
+        source, output = draw_tensors(key, rng, (key.types[0], key.sizes, False), (key.types[1], key.sizes, True))
         bare = key.variant == BARE
         fields = {
             "input_tensor": source,
@@ -248,9 +248,9 @@ class QuantizedLinearAddCases(OperatorCases):
         one = (1,) * len(key.sizes)
         fields: dict[str, Any] = {}
         for operand, data_type in zip(("a", "b", "output"), key.types, strict=True):
-            fields[f"{operand}_tensor"] = place(data_type, key.sizes, key.layout, rng, output=operand == "output")
-            fields[f"{operand}_scale_tensor"] = place(DataType.FLOAT32, one, key.layout, rng)
-            zero = place(data_type, one, key.layout, rng)
+            fields[f"{operand}_tensor"] = draw_tensor(data_type, key.sizes, key.layout, rng, output=operand == "output")
+            fields[f"{operand}_scale_tensor"] = draw_tensor(DataType.FLOAT32, one, key.layout, rng)
+            zero = draw_tensor(data_type, one, key.layout, rng)
             fields[f"{operand}_zero_point_tensor"] = None if key.variant == BARE else zero
 
         def fill(contents: np.random.Generator) -> Arrays:
@@ -290,7 +290,7 @@ class DynamicQuantizeLinearCases(OperatorCases):
         """The case of a key."""
         real, quantized = key.types
         one = (1,) * len(key.sizes)
-        source, output, scale, zero = place_all(
+        source, output, scale, zero = draw_tensors(
             key,
             rng,
             (real, key.sizes, False),

@@ -8,7 +8,7 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.enums import DataType, RandomGeneratorType
 
@@ -22,7 +22,7 @@ UINT32 = DataType.UINT32
 class RandomGeneratorCases(OperatorCases):
     """RANDOM_GENERATOR. The sizes of a key are the output's; the states have as many dimensions."""
 
-    quick_count = 30
+    standard_count = 30
     long_sizes = ((1_000_003,), (10_000_000,))
 
     @property
@@ -37,7 +37,7 @@ class RandomGeneratorCases(OperatorCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         states = (1,) * (len(key.sizes) - 1) + (6,)
-        given, output, after = place_all(
+        given, output, after = draw_tensors(
             key, rng, (UINT32, states, False), (UINT32, key.sizes, True), (UINT32, states, True)
         )
         fields: dict[str, Any] = {"type": RandomGeneratorType.PHILOX_4X32_10, "input_state_tensor": given}

@@ -14,7 +14,7 @@ import numpy as np
 from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 from dmlgpu.enums import DataType, FeatureLevel, RecurrentNetworkDirection
 from dmlgpu.operator_desc import OperatorDesc
@@ -61,7 +61,7 @@ class _RecurrentCases(OperatorCases):
         pools: from which activations each of a direction's is drawn.
     """
 
-    quick_count = 14
+    standard_count = 14
     ranks = (3,)
     long_sizes: ClassVar[SizesList] = ((100, 1, 8), (3, 70, 5))
     large_sizes: ClassVar[SizesList] = ((40, 65, 129),)
@@ -119,7 +119,7 @@ class _RecurrentCases(OperatorCases):
             "output_sequence_tensor": (steps, *state[1:]),
         }
         fields = (*self.desc_class.input_fields, *self.desc_class.output_fields)
-        placed = place_all(
+        tensors = draw_tensors(
             key,
             rng,
             *(
@@ -132,7 +132,7 @@ class _RecurrentCases(OperatorCases):
             ),
         )
         absent = self._absent(key, rng)
-        return {field: None if field in absent else desc for field, desc in zip(fields, placed, strict=True)}
+        return {field: None if field in absent else desc for field, desc in zip(fields, tensors, strict=True)}
 
     def _absent(self, key: Key, rng: np.random.Generator) -> set[str]:
         """Optional tensors that are left out, never all outputs."""

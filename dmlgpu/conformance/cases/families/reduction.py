@@ -14,7 +14,7 @@ from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import few, mixed, numbers
 from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp
 from dmlgpu.enums import AxisDirection, DataType, FeatureLevel, ReduceFunction
 from dmlgpu.schema import SupportTable
@@ -66,7 +66,7 @@ class _PlaceCases(OperatorCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         axes = _axes(key, rng)
-        source, output = place_all(
+        source, output = draw_tensors(
             key, rng, (key.types[0], key.sizes, False), (key.types[1], _reduced(key.sizes, axes), True)
         )
         desc: Any = self.desc_class(
@@ -116,7 +116,7 @@ class ReduceCases(OperatorCases):
     A variant is a function; none leaves it to chance.
     """
 
-    quick_count = 26
+    standard_count = 26
     long_sizes = (*LONG_SIZES, (4, 20000), (20000, 4), (8, 7000), (7000, 8), (2, 300, 128))
     large_sizes = ((16_700_001,), (4_300_000, 3), (3, 1_000_003))
     packed_sizes = ((4, 20000), (20000, 4), (8, 70000), (70000, 8), (2, 300, 128), (300, 2, 128), (262144,))
@@ -141,9 +141,9 @@ class ReduceCases(OperatorCases):
         scaled = [f for f in functions if types[0].is_float and f not in PLACES]
         return (PLAIN, *(f.name.lower() for f in functions), *(f"{f.name.lower()}-{SCALED}" for f in scaled))
 
-    def quick_keys(self) -> Iterator[Key]:
+    def standard_keys(self) -> Iterator[Key]:
         """Also every function of a long float32 row, and of numbers that need scaling."""
-        yield from super().quick_keys()
+        yield from super().standard_keys()
         types = (DataType.FLOAT32,)
         for function, sizes in zip(ReduceFunction, itertools.cycle(self.packed_sizes), strict=False):
             yield Key(types, sizes, Layout.PACKED, function.name.lower())
@@ -160,7 +160,9 @@ class ReduceCases(OperatorCases):
         axes = _axes(replace(key, variant=str(rng.choice(ways))), rng)
         given = self._table(function)["OutputTensor"].types
         result = data_type if data_type in given else given[rng.integers(len(given))]
-        source, output = place_all(key, rng, (data_type, key.sizes, False), (result, _reduced(key.sizes, axes), True))
+        source, output = draw_tensors(
+            key, rng, (data_type, key.sizes, False), (result, _reduced(key.sizes, axes), True)
+        )
         desc = descs.Reduce(function=function, input_tensor=source, output_tensor=output, axes=axes)
         fill = _scaled if scaled else _operands
 

@@ -12,7 +12,7 @@ from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers
 from dmlgpu.conformance.cases.indices import OUTSIDE, draw_indices
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
 from dmlgpu.enums import DataType, FeatureLevel, InterpolationMode, ReduceFunction
 from dmlgpu.operator_desc import Size2D
@@ -59,7 +59,7 @@ def _corners(rng: np.random.Generator, key: Key, regions: int, scales: Array, *,
 class RoiPoolingCases(OperatorCases):
     """ROI_POOLING: the key has the input's sizes."""
 
-    quick_count = 26
+    standard_count = 26
     ranks = (4,)
     long_sizes: ClassVar[SizesList] = ((1, 2, 150, 151),)
     large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
@@ -78,7 +78,7 @@ class RoiPoolingCases(OperatorCases):
         (data_type,) = key.types
         regions, height, width = (int(n) for n in rng.integers(1, 8, 3))
         pooled = (regions, key.sizes[1], height, width)
-        source, roi, output = place_all(
+        source, roi, output = draw_tensors(
             key, rng, (data_type, key.sizes, False), (data_type, (1, 1, regions, 5), False), (data_type, pooled, True)
         )
         scale = float(rng.choice([1.0, 0.5, 0.0625, 0.3]))
@@ -115,7 +115,7 @@ def _image(rng: np.random.Generator, key: Key) -> Array:
 class _AlignCases(OperatorCases):
     """Sampled regions; the key has the sizes of the forward operator's input."""
 
-    quick_count = 30
+    standard_count = 30
     ranks = (4,)
     long_sizes: ClassVar[SizesList] = ((1, 2, 70, 71),)
     large_sizes: ClassVar[SizesList] = ((1, 3, 1025, 1031),)
@@ -167,8 +167,8 @@ class _AlignCases(OperatorCases):
             "output_gradient_tensor": (data_type, key.sizes, True),
             "output_roi_gradient_tensor": (data_type, roi_sizes, True),
         }
-        placed = place_all(key, rng, *(sizes[field] for field in fields))
-        return dict(zip(fields, placed, strict=True)), sampled
+        tensors = draw_tensors(key, rng, *(sizes[field] for field in fields))
+        return dict(zip(fields, tensors, strict=True)), sampled
 
     def regions(
         self, contents: np.random.Generator, key: Key, desc: Any, *, exact: bool = False
@@ -233,14 +233,14 @@ class RoiAlign1Cases(_ForwardCases):
 class RoiAlignCases(_ForwardCases):
     """ROI_ALIGN."""
 
-    quick_count = 14
+    standard_count = 14
 
 
 @cases(descs.RoiAlignGrad)
 class RoiAlignGradCases(_AlignCases):
     """ROI_ALIGN_GRAD: both gradients or one of them."""
 
-    quick_count = 20
+    standard_count = 20
 
     def variants(self, types: Types) -> tuple[str, ...]:
         """Ties in place of NaN, which would reach whole regions."""

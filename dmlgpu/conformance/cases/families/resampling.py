@@ -15,7 +15,7 @@ from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, numbers
 from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Tolerance
 from dmlgpu.enums import AxisDirection, DataType, FeatureLevel, InterpolationMode
 from dmlgpu.operator_desc import Size2D
@@ -57,7 +57,7 @@ class _Rounded(Tolerance):
 class _ResamplingCases(OperatorCases):
     """The key has the sizes of the forward operator's input."""
 
-    quick_count = 24
+    standard_count = 24
     ranks = (1, 2, 3, 4)
     long_sizes: ClassVar[SizesList] = ((70001,), (3, 1025))
     large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
@@ -159,16 +159,16 @@ class _ForwardCases(_ResamplingCases):
     packed_sizes: ClassVar[SizesList] = ((40,), (3, 16), (7, 2, 12), (2, 3, 5, 8))
     """Sizes that whole factors upsample in whole units."""
 
-    def quick_keys(self) -> Iterator[Key]:
+    def standard_keys(self) -> Iterator[Key]:
         """Also whole factors for these."""
-        yield from super().quick_keys()
+        yield from super().standard_keys()
         for sizes, (types, seed) in zip(self.packed_sizes, itertools.product(self.types, range(2)), strict=False):
             yield Key(types, sizes, Layout.PACKED, WHOLE, seed)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         fields, counts = self.fields(key, rng)
-        source, output = place_all(key, rng, (key.types[0], key.sizes, False), (key.types[0], counts, True))
+        source, output = draw_tensors(key, rng, (key.types[0], key.sizes, False), (key.types[0], counts, True))
         if self.has("antialiased"):
             fields["antialiased"] = key.variant == ANTIALIASED or (
                 key.variant in (PLAIN, TIES) and bool(rng.integers(2))
@@ -181,7 +181,7 @@ class _ForwardCases(_ResamplingCases):
 class Resample3Cases(_ForwardCases):
     """RESAMPLE3: also antialiased."""
 
-    quick_count = 28
+    standard_count = 28
 
     def variants(self, types: Types) -> tuple[str, ...]:
         """What can be special about a case."""
@@ -192,21 +192,21 @@ class Resample3Cases(_ForwardCases):
 class Resample2Cases(_ForwardCases):
     """RESAMPLE2."""
 
-    quick_count = 12
+    standard_count = 12
 
 
 @cases(descs.Resample1)
 class Resample1Cases(_ForwardCases):
     """RESAMPLE1."""
 
-    quick_count = 12
+    standard_count = 12
 
 
 @cases(descs.Resample)
 class ResampleCases(_ForwardCases):
     """RESAMPLE: pixel centres only."""
 
-    quick_count = 12
+    standard_count = 12
 
     def variants(self, types: Types) -> tuple[str, ...]:
         """What can be special about a case."""
@@ -219,7 +219,7 @@ class _GradientCases(_ResamplingCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         fields, counts = self.fields(key, rng)
-        gradient, output = place_all(key, rng, (key.types[0], counts, False), (key.types[0], key.sizes, True))
+        gradient, output = draw_tensors(key, rng, (key.types[0], counts, False), (key.types[0], key.sizes, True))
         desc = self.desc_class(input_gradient_tensor=gradient, output_gradient_tensor=output, **fields)
         return _case(key, name, desc, counts, math.prod(counts))
 
@@ -233,14 +233,14 @@ class ResampleGrad1Cases(_GradientCases):
 class ResampleGradCases(_GradientCases):
     """RESAMPLE_GRAD."""
 
-    quick_count = 24
+    standard_count = 24
 
 
 @cases(descs.Upsample2d)
 class Upsample2dCases(OperatorCases):
     """UPSAMPLE_2D."""
 
-    quick_count = 16
+    standard_count = 16
     ranks = (4, 5)
     long_sizes: ClassVar[SizesList] = ((1, 2, 65, 64), (2, 1, 3, 7, 128))
     large_sizes: ClassVar[SizesList] = ((3, 2, 513, 515),)
@@ -259,7 +259,7 @@ class Upsample2dCases(OperatorCases):
         most = 4 if math.prod(key.sizes) <= MOST else 2
         width, height = (int(rng.integers(1, most + 1)) for _ in range(2))
         counts = (*key.sizes[:-2], key.sizes[-2] * height, key.sizes[-1] * width)
-        source, output = place_all(key, rng, (key.types[0], key.sizes, False), (key.types[0], counts, True))
+        source, output = draw_tensors(key, rng, (key.types[0], key.sizes, False), (key.types[0], counts, True))
         desc = descs.Upsample2d(
             input_tensor=source,
             output_tensor=output,

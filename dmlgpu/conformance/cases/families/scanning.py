@@ -11,7 +11,7 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers, specials
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Tolerance, Ulp
 from dmlgpu.enums import AxisDirection, DataType, FeatureLevel
 
@@ -31,7 +31,7 @@ SHORT = 20000
 class _TypeOfInput(OperatorCases):
     """The input decides about the types of all tensors."""
 
-    quick_count = 40
+    standard_count = 40
 
     @property
     def types(self) -> tuple[Types, ...]:
@@ -61,7 +61,7 @@ class _CumulativeCases(_TypeOfInput):
         """The case of a key."""
         axis = _axis(key, rng)
         data_type, decreasing, exclusive = key.types[0], bool(rng.integers(2)), bool(rng.integers(2))
-        source, output = place_all(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
+        source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
         tensors = {"input_tensor": source, "output_tensor": output}
         desc: Any = self.desc_class(
             **tensors, axis=axis, axis_direction=AxisDirection(int(decreasing)), **{self.flag: exclusive}
@@ -90,7 +90,7 @@ def _axis(key: Key, rng: np.random.Generator) -> int:
     return int(np.argmax(key.sizes)) if math.prod(key.sizes) > SHORT else int(rng.integers(len(key.sizes)))
 
 
-def _strewn(rng: np.random.Generator, values: Array, others: Array, share: float) -> Array:
+def _with_special_values(rng: np.random.Generator, values: Array, others: Array, share: float) -> Array:
     """The values with others in the place of some."""
     return np.where(rng.random(values.shape) < share, rng.choice(others, values.shape), values)
 
@@ -108,7 +108,7 @@ class CumulativeSummationCases(_CumulativeCases):
         if key.variant != SPECIAL or not data_type.is_float:
             return numbers(rng, data_type, key.sizes)
         infinite = np.array([math.inf, -math.inf, math.nan], data_type.numpy)
-        return _strewn(rng, few(rng, data_type, key.sizes), infinite, 0.05)
+        return _with_special_values(rng, few(rng, data_type, key.sizes), infinite, 0.05)
 
 
 @cases(descs.CumulativeProduct)
@@ -128,7 +128,7 @@ class CumulativeProductCases(_CumulativeCases):
         if key.variant != SPECIAL:
             return values
         scaled = (values * 2.0 ** rng.integers(-10, 11, key.sizes)).astype(data_type.numpy)
-        return _strewn(rng, scaled, specials(data_type), 0.1)
+        return _with_special_values(rng, scaled, specials(data_type), 0.1)
 
 
 @cases(descs.NonzeroCoordinates)
@@ -149,7 +149,7 @@ class NonzeroCoordinatesCases(_TypeOfInput):
         fewest = rank - next((d for d, size in enumerate(key.sizes) if size > 1), rank)
         width = fewest if math.prod(key.sizes) > SHORT else int(rng.integers(max(fewest, 1), rank + 1))
         rows = (1,) * int(rng.integers(7)) + (math.prod(key.sizes), width)
-        source, count, coordinates = place_all(
+        source, count, coordinates = draw_tensors(
             key,
             rng,
             (key.types[0], key.sizes, False),

@@ -1,4 +1,4 @@
-"""Cases of the operators that write at places given by an index tensor."""
+"""Cases of the operators that write at positions given by an index tensor."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits
-from dmlgpu.conformance.cases.indices import IndexingCases, disguised, draw_sizes_within
-from dmlgpu.conformance.cases.layouts import Layout, place
-from dmlgpu.conformance.cases.operator_cases import Key, SizesList, Types, cases, place_all
+from dmlgpu.conformance.cases.indices import IndexingCases, draw_sizes_within, with_variant
+from dmlgpu.conformance.cases.layouts import Layout, draw_tensor
+from dmlgpu.conformance.cases.operator_cases import Key, SizesList, Types, cases, draw_tensors
 from dmlgpu.enums import DataType
 from dmlgpu.tensor import has_overlap
 
@@ -41,7 +41,7 @@ class ScatterElementsCases(_ScatterCases):
         count = int(rng.integers(1, (2 if key.variant == DUPLICATES else 1) * extent + 1))
         updated = (*key.sizes[:axis], count, *key.sizes[axis + 1 :])
         data_type, index_type = key.types
-        source, indices, updates, output = place_all(
+        source, indices, updates, output = draw_tensors(
             key,
             rng,
             (data_type, key.sizes, False),
@@ -50,7 +50,7 @@ class ScatterElementsCases(_ScatterCases):
             (data_type, key.sizes, True),
         )
         if count > 1 and indices.element_strides[axis] == 0:  # equal indices along the axis would be duplicates
-            indices = place(index_type, updated, Layout.PERMUTED, rng)
+            indices = draw_tensor(index_type, updated, Layout.PERMUTED, rng)
 
         def fill(contents: np.random.Generator) -> Arrays:
             found = _places(contents, index_type, updated, extent=extent, axis=axis, variant=key.variant)
@@ -75,14 +75,14 @@ def _places(
     pool = np.arange(extent).repeat(2 if variant == DUPLICATES else 1)
     lines = np.broadcast_to(pool, (*sizes[:axis], *sizes[axis + 1 :], pool.size))
     values = np.moveaxis(rng.permuted(lines, axis=-1)[..., : sizes[axis]], -1, axis)
-    return disguised(rng, index_type, values, np.array(extent), variant)
+    return with_variant(rng, index_type, values, np.array(extent), variant)
 
 
 @cases(descs.ScatterNd)
 class ScatterNdCases(_ScatterCases):
     """SCATTER_ND: tuples of every length, each block updated at most once, or (DUPLICATES) at most twice."""
 
-    quick_count = 50
+    standard_count = 50
     large_sizes: ClassVar[SizesList] = ((65537, 65), (20011, 64, 3))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
@@ -101,7 +101,7 @@ class ScatterNdCases(_ScatterCases):
         blocks = free + source_sizes[tuple_size:]
         updates_sizes = (1,) * (rank - len(blocks)) + blocks
         data_type, index_type = key.types
-        source, indices, updates, output = place_all(
+        source, indices, updates, output = draw_tensors(
             key,
             rng,
             (data_type, key.sizes, False),
@@ -110,7 +110,7 @@ class ScatterNdCases(_ScatterCases):
             (data_type, key.sizes, True),
         )
         if has_overlap(indices.sizes, indices.element_strides):  # equal tuples would be duplicates
-            indices = place(index_type, indices_sizes, Layout.PERMUTED, rng)
+            indices = draw_tensor(index_type, indices_sizes, Layout.PERMUTED, rng)
 
         def fill(contents: np.random.Generator) -> Arrays:
             extents = np.array(source_sizes[:tuple_size])
@@ -138,7 +138,7 @@ def _tuples(
     pool = np.arange(math.prod(extents)).repeat(2 if variant == DUPLICATES else 1)
     chosen = rng.permutation(pool)[: math.prod(sizes[:-1])]
     values = np.stack(np.unravel_index(chosen, extents), axis=-1).reshape(sizes)
-    return disguised(rng, index_type, values, extents, variant)
+    return with_variant(rng, index_type, values, extents, variant)
 
 
 def _with_rivals(case: Case, index_axes: tuple[int, ...], update_axes: tuple[int, ...]) -> Case:
@@ -149,9 +149,9 @@ def _with_rivals(case: Case, index_axes: tuple[int, ...], update_axes: tuple[int
         index_axes, update_axes: the dimensions that count updates, in both tensors; flipped, the order is reversed.
     """
 
-    def rivals(inputs: Arrays) -> tuple[Array, ...]:
+    def alternatives(inputs: Arrays) -> tuple[Array, ...]:
         source, indices, updates = inputs
         assert indices is not None and updates is not None
         return reference.evaluate(case.desc, (source, np.flip(indices, index_axes), np.flip(updates, update_axes)))
 
-    return replace(case, rivals=rivals)
+    return replace(case, alternatives=alternatives)

@@ -11,7 +11,7 @@ import numpy as np
 from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import few, numbers
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Tolerance, Ulp
 from dmlgpu.enums import FeatureLevel
 from dmlgpu.operator_desc import OperatorDesc
@@ -107,7 +107,7 @@ class _RowCases(OperatorCases):
     ) -> Case:
         """The case of a key whose rows lie ``along`` some axes."""
         data_type = key.types[0]
-        source, output = place_all(key, rng, (data_type, sizes, False), (data_type, sizes, True))
+        source, output = draw_tensors(key, rng, (data_type, sizes, False), (data_type, sizes, True))
         desc = self.desc_class(input_tensor=source, output_tensor=output, **fields)
         count = math.prod(sizes[axis] for axis in along)
 

@@ -11,7 +11,7 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers, specials
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, as_bits
 from dmlgpu.enums import AxisDirection, DataType, FeatureLevel
 
@@ -44,7 +44,7 @@ class _SortCases(OperatorCases):
         axis = _axis(key, rng)
         count = _count(key, key.sizes[axis], rng)
         sizes = tuple(count if dimension == axis else size for dimension, size in enumerate(key.sizes))
-        source, values, places = place_all(
+        source, values, places = draw_tensors(
             key, rng, (key.types[0], key.sizes, False), (key.types[0], sizes, True), (key.types[1], sizes, True)
         )
         fields = {"input_tensor": source, "output_value_tensor": values, "output_index_tensor": places}
@@ -77,10 +77,10 @@ def _contents(rng: np.random.Generator, key: Key) -> Array:
     data_type, sizes = key.types[0], key.sizes
     if key.variant == TIES:
         return few(rng, data_type, sizes)
-    return _strewn(rng, data_type, sizes) if key.variant == BITS else numbers(rng, data_type, sizes)
+    return _with_special_values(rng, data_type, sizes) if key.variant == BITS else numbers(rng, data_type, sizes)
 
 
-def _strewn(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
+def _with_special_values(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
     """Few numbers, special ones, any bits; a third of floats' any bits are NaN."""
     kind = rng.random(sizes)
     values = np.where(kind < 0.4, few(rng, data_type, sizes), rng.choice(specials(data_type), sizes))
@@ -95,7 +95,7 @@ def _strewn(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...
 class TopK1Cases(_SortCases):
     """TOP_K1: both directions."""
 
-    quick_count = 40
+    standard_count = 40
 
     def direction(self, rng: np.random.Generator) -> dict[str, Any]:
         """Either."""
@@ -106,6 +106,6 @@ class TopK1Cases(_SortCases):
 class TopKCases(_SortCases):
     """TOP_K."""
 
-    quick_count = 40
+    standard_count = 40
     long_sizes: ClassVar[SizesList] = ((3, 20011),)
     large_sizes: ClassVar[SizesList] = ((65537, 129),)

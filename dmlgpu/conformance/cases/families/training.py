@@ -9,7 +9,7 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import numbers
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, place_all
+from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 from dmlgpu.enums import FeatureLevel
 from dmlgpu.tensor import TensorDesc
@@ -22,7 +22,7 @@ EXTREME = "extreme"  # betas of 0, no epsilon
 class AdamOptimizerCases(OperatorCases):
     """ADAM_OPTIMIZER: early and late steps, of all types of a step; in place."""
 
-    quick_count = 40
+    standard_count = 40
 
     @property
     def types(self) -> tuple[Types, ...]:
@@ -37,7 +37,9 @@ class AdamOptimizerCases(OperatorCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""
         data_type, step_type = key.types
-        *given, x, m, v = place_all(key, rng, *[(data_type, key.sizes, False)] * 4, *[(data_type, key.sizes, True)] * 3)
+        *given, x, m, v = draw_tensors(
+            key, rng, *[(data_type, key.sizes, False)] * 4, *[(data_type, key.sizes, True)] * 3
+        )
         desc = descs.AdamOptimizer(
             input_parameters_tensor=given[0],
             input_first_moment_tensor=given[1],

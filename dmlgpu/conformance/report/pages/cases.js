@@ -1,25 +1,25 @@
 // The cases of an operator, run beside run; each unfolds into all that is known of it.
 
-function showCases(suite, operator, { place = null, run = null } = {}) {
+function showCases(suite, operator, { index = null, run = null } = {}) {
   const dialog = document.getElementById("cases");
   dialog.querySelector("h2").textContent = operator;
   const search = make("input", { type: "search", placeholder: "part of a case's name", ariaLabel: "Search cases" });
   const [status, chosen] = [make("select", { ariaLabel: "Status" }), make("select", { ariaLabel: "Adapter" })];
-  const places = suite.ranges.get(operator);
-  fillCounts(status, suite, places);
+  const indices = suite.ranges.get(operator);
+  fillCounts(status, suite, indices);
   chosen.append(option("", "any adapter"), ...suite.runs.map((one) => option(one.number, label(one))));
-  chosen.value = run === null || place !== null ? "" : String(run.number);
+  chosen.value = run === null || index !== null ? "" : String(run.number);
   const results = make("div");
-  const only = places.length === 1 ? places[0] : place;
+  const only = indices.length === 1 ? indices[0] : index;
 
   function update() {
     const wanted = { text: search.value.trim().toLowerCase(), status: status.value };
     const runs = suite.runs.filter((one) => !chosen.value || one.number === Number(chosen.value));
-    const found = places.filter((one) => fits(suite, one, runs, wanted));
-    const sorted = byRemarkability(suite, found, runs, only);
+    const found = indices.filter((one) => fits(suite, one, runs, wanted));
+    const sorted = bySeverity(suite, found, runs, only);
     const heads = ["case", ...suite.runs.map(heading)];
     const table = longTable("results", heads, sorted, (one) => caseRow(suite, one, one === only ? run : null));
-    results.replaceChildren(make("p", { className: "soft" }, `${found.length} of ${places.length} cases`), table);
+    results.replaceChildren(make("p", { className: "soft" }, `${found.length} of ${indices.length} cases`), table);
   }
 
   for (const control of [search, status, chosen]) control.addEventListener("input", update);
@@ -30,49 +30,49 @@ function showCases(suite, operator, { place = null, run = null } = {}) {
   dialog.querySelector(".body").scrollTop = 0;
 }
 
-function fillCounts(select, suite, places) {
+function fillCounts(select, suite, indices) {
   const counts = data.statuses.map((status) => {
-    const here = (place) => suite.runs.some((run) => suite.status(run, place) === status);
-    return [status.name, places.filter(here).length];
+    const here = (index) => suite.runs.some((run) => suite.status(run, index) === status);
+    return [status.name, indices.filter(here).length];
   });
   const found = counts.filter(([, count]) => count > 0);
   select.append(option("", "any status"), ...found.map(([name, count]) => option(name, `${name} (${count})`)));
 }
 
-function fits(suite, place, runs, { text, status }) {
-  if (!suite.cases[place].toLowerCase().includes(text)) return false;
+function fits(suite, index, runs, { text, status }) {
+  if (!suite.cases[index].toLowerCase().includes(text)) return false;
   return runs.some((run) => {
-    const found = suite.status(run, place);
+    const found = suite.status(run, index);
     return found !== null && (!status || found.name === status);
   });
 }
 
 // The case that was asked for, what is wrong, then the farthest off.
-function byRemarkability(suite, places, runs, first) {
-  const keys = new Map(places.map((place) => [place, remarkability(suite, place, runs, first)]));
-  return [...places].sort((one, other) => {
+function bySeverity(suite, indices, runs, first) {
+  const keys = new Map(indices.map((index) => [index, severity(suite, index, runs, first)]));
+  return [...indices].sort((one, other) => {
     const [a, b] = [keys.get(one), keys.get(other)];
     const at = a.findIndex((value, number) => value !== b[number]);
     return at < 0 ? one - other : a[at] < b[at] ? -1 : 1;
   });
 }
 
-function remarkability(suite, place, runs, first) {
-  const kinds = runs.map((run) => KINDS.indexOf(suite.status(run, place)?.kind ?? "good"));
-  const distances = runs.map((run) => distance(run.columns.max[place]) ?? 0);
-  return [place === first ? 0 : 1, Math.min(...kinds), -Math.max(...distances)];
+function severity(suite, index, runs, first) {
+  const kinds = runs.map((run) => KINDS.indexOf(suite.status(run, index)?.kind ?? "good"));
+  const distances = runs.map((run) => distance(run.columns.max[index]) ?? 0);
+  return [index === first ? 0 : 1, Math.min(...kinds), -Math.max(...distances)];
 }
 
-function caseRow(suite, place, emphasised) {
-  const name = suite.cases[place];
+function caseRow(suite, index, emphasised) {
+  const name = suite.cases[index];
   const button = make("button", { type: "button", ariaExpanded: "false" }, name);
   const row = make("tr", {}, make("th", { scope: "row" }, button));
-  for (const run of suite.runs) row.append(resultCell(suite.outcome(run, place)));
+  for (const run of suite.runs) row.append(resultCell(suite.outcome(run, index)));
   button.addEventListener("click", () => {
     const isOpen = row.classList.toggle("open");
     button.ariaExpanded = String(isOpen);
     if (!isOpen) return row.nextElementSibling.remove();
-    row.after(detailsRow(suite, place, emphasised));
+    row.after(detailsRow(suite, index, emphasised));
     history.replaceState(null, "", address(suite, name));
   });
   return row;
@@ -85,9 +85,9 @@ function resultCell(outcome) {
   return make("td", { className: outcome.status.kind }, `${data.signs[outcome.status.kind]} ${text}`);
 }
 
-function detailsRow(suite, place, emphasised) {
+function detailsRow(suite, index, emphasised) {
   const runs = [...suite.runs].sort((one, other) => (other === emphasised) - (one === emphasised));
-  const found = runs.map((run) => [run, suite.outcome(run, place)]).filter(([, outcome]) => outcome !== null);
+  const found = runs.map((run) => [run, suite.outcome(run, index)]).filter(([, outcome]) => outcome !== null);
   const cards = found.map(([run, outcome]) => outcomeCard(run, outcome, found));
   const all = make("div", { className: "outcomes" }, ...cards);
   return make("tr", { className: "more" }, make("td", { colSpan: suite.runs.length + 1, className: "more-cell" }, all));

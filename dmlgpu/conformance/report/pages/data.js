@@ -18,28 +18,28 @@ class Suite {
       this.ranges.set(operator, Array.from({ length: count }, (_, number) => first + number));
       for (let number = 0; number < count; number++) this.owners.push(operator);
     }
-    this.places = new Map(cases.map((name, place) => [name, place]));
+    this.indices = new Map(cases.map((name, index) => [name, index]));
   }
 
   // What came of a case in a run; null where it was not run.
-  outcome(run, place) {
-    if (run.columns.status[place] === null) return null;
-    const found = { case: this.cases[place] };
-    for (const [name, column] of Object.entries(run.columns)) found[name] = column[place];
+  outcome(run, index) {
+    if (run.columns.status[index] === null) return null;
+    const found = { case: this.cases[index] };
+    for (const [name, column] of Object.entries(run.columns)) found[name] = column[index];
     found.status = data.statuses[found.status];
     [found.max, found.mean] = [distance(found.max), distance(found.mean)];
     return found;
   }
 
   // What two outcomes are compared by.
-  brief({ columns }, place) {
-    const number = columns.status[place];
+  brief({ columns }, index) {
+    const number = columns.status[index];
     if (number === null) return null;
-    return { status: data.statuses[number], max: distance(columns.max[place]), bits: columns.bits[place] };
+    return { status: data.statuses[number], max: distance(columns.max[index]), bits: columns.bits[index] };
   }
 
-  status(run, place) {
-    const number = run.columns.status[place];
+  status(run, index) {
+    const number = run.columns.status[index];
     return number === null ? null : data.statuses[number];
   }
 }

@@ -45,12 +45,12 @@ function firstPair(suite) {
 
 function changesBetween(suite, before, after) {
   const found = [];
-  for (let place = 0; place < suite.cases.length; place++) {
-    const kind = change(suite.brief(before, place), suite.brief(after, place));
-    if (kind !== null) found.push({ place, kind });
+  for (let index = 0; index < suite.cases.length; index++) {
+    const kind = change(suite.brief(before, index), suite.brief(after, index));
+    if (kind !== null) found.push({ index, kind });
   }
   const order = (one) => data.changes.indexOf(one.kind);
-  return found.sort((one, other) => order(one) - order(other) || one.place - other.place);
+  return found.sort((one, other) => order(one) - order(other) || one.index - other.index);
 }
 
 function showChanges(suite, before, after) {
@@ -76,9 +76,9 @@ function showChanges(suite, before, after) {
   list(found);
 }
 
-function changeRow(suite, { place, kind }, runs) {
-  const name = suite.cases[place];
+function changeRow(suite, { index, kind }, runs) {
+  const name = suite.cases[index];
   const link = make("a", { href: address(suite, name) }, make("code", {}, name));
-  const results = runs.map((run) => resultCell(suite.outcome(run, place)));
+  const results = runs.map((run) => resultCell(suite.outcome(run, index)));
   return make("tr", {}, make("td", {}, kind), make("td", {}, link), ...results);
 }

@@ -9,11 +9,11 @@ function setUpRoutes(suites) {
   function follow() {
     const [name, rest, number] = location.hash.slice(1).split("/").map(decodeURIComponent);
     const suite = suites.find((one) => one.name === name);
-    const place = suite?.places.get(rest) ?? null;
-    const operator = suite?.ranges.has(rest) ? rest : suite?.owners[place];
+    const index = suite?.indices.get(rest) ?? null;
+    const operator = suite?.ranges.has(rest) ? rest : suite?.owners[index];
     if (operator === undefined) return dialog.close();
     const run = suite.runs.find((one) => one.number === Number(number)) ?? null;
-    showCases(suite, operator, { place: rest === operator ? null : place, run });
+    showCases(suite, operator, { index: rest === operator ? null : index, run });
   }
   dialog.querySelector(".close").addEventListener("click", () => dialog.close());
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());

@@ -64,8 +64,8 @@ function fillStatuses(select, suite) {
 function statusesByOperator(suite) {
   const found = new Map([...suite.ranges.keys()].map((operator) => [operator, new Set()]));
   for (const run of suite.runs) {
-    run.columns.status.forEach((number, place) => {
-      if (number !== null) found.get(suite.owners[place]).add(data.statuses[number].name);
+    run.columns.status.forEach((number, index) => {
+      if (number !== null) found.get(suite.owners[index]).add(data.statuses[number].name);
     });
   }
   return found;
@@ -74,5 +74,5 @@ function statusesByOperator(suite) {
 // Whether an operator's name, or that of one of its cases, has a text in it.
 function mentions(suite, operator, text) {
   if (text === "" || operator.includes(text)) return true;
-  return suite.ranges.get(operator).some((place) => suite.cases[place].toLowerCase().includes(text));
+  return suite.ranges.get(operator).some((index) => suite.cases[index].toLowerCase().includes(text));
 }

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dmlgpu.cli.adapter import choose_adapter
-from dmlgpu.conformance.drivers.discovery import Found, Place, everywhere, here, of_drivers
+from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter, all_drivers, of_drivers, process_adapters
 from dmlgpu.device.adapters import adapters
 from dmlgpu.errors import AdapterNotFound, InvalidArgument
 
 ALL = "all"
 
 
-def choose_places(wanted: Sequence[str], drivers: Sequence[str] = ()) -> tuple[Place, ...]:
+def choose_adapters(wanted: Sequence[str], drivers: Sequence[str] = ()) -> tuple[LocatedAdapter, ...]:
     """Adapters and what brings their drivers.
 
     Args:
@@ -26,16 +26,16 @@ def choose_places(wanted: Sequence[str], drivers: Sequence[str] = ()) -> tuple[P
         InvalidArgument: when there is no such driver, or the drivers bring no adapter.
     """
     if drivers:
-        known = places_of(drivers)
-        chosen = [place for one in wanted for place in matching(one, known)] if wanted else known
+        known = adapters_of(drivers)
+        chosen = [found for one in wanted for found in matching(one, known)] if wanted else known
         return tuple(dict.fromkeys(chosen))
-    known = here()
+    known = process_adapters()
     if list(wanted) == [ALL]:
         return known
     return tuple(known[adapters().index(choose_adapter(one))] for one in wanted or (None,))
 
 
-def places_of(drivers: Sequence[str]) -> tuple[Place, ...]:
+def adapters_of(drivers: Sequence[str]) -> tuple[LocatedAdapter, ...]:
     """All adapters of some drivers. What cannot be listed is said on standard error.
 
     Raises:
@@ -44,17 +44,17 @@ def places_of(drivers: Sequence[str]) -> tuple[Place, ...]:
     found = _look([Path(driver) for driver in drivers if driver != ALL], everything=ALL in drivers)
     for problem in found.problems:
         print(f"dmlgpu: {problem}", file=sys.stderr)
-    if not found.places:
+    if not found.adapters:
         raise InvalidArgument(f"--drivers {' --drivers '.join(drivers)}: there is no adapter")
-    return found.places
+    return found.adapters
 
 
-def _look(paths: Sequence[Path], *, everything: bool) -> Found:
-    return everywhere(paths) if everything else of_drivers(paths)
+def _look(paths: Sequence[Path], *, everything: bool) -> Discovery:
+    return all_drivers(paths) if everything else of_drivers(paths)
 
 
-def matching(wanted: str, known: Sequence[Place]) -> Sequence[Place]:
-    """Every place whose label or name holds a text, or the one with a number; ``all`` of them.
+def matching(wanted: str, known: Sequence[LocatedAdapter]) -> Sequence[LocatedAdapter]:
+    """Every adapter whose label or name holds a text, or the one with a number; ``all`` of them.
 
     Raises:
         AdapterNotFound: when nothing matches; the message lists all adapters.
@@ -64,7 +64,7 @@ def matching(wanted: str, known: Sequence[Place]) -> Sequence[Place]:
     if wanted.isdecimal():
         matches = list(known[int(wanted) : int(wanted) + 1])
     else:
-        matches = [place for place in known if wanted.lower() in f"{place.label}\n{place.info}".lower()]
+        matches = [one for one in known if wanted.lower() in f"{one.label}\n{one.info}".lower()]
     if not matches:
-        raise AdapterNotFound(wanted, [str(place.info) for place in known])
+        raise AdapterNotFound(wanted, [str(one.info) for one in known])
     return matches
