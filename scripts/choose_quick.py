@@ -22,12 +22,12 @@ from pathlib import Path
 import numpy as np
 
 from dmlgpu.conformance.cases.case import Array, Case
-from dmlgpu.conformance.cases.operator_cases import INPLACE, OWNED, PLAIN
+from dmlgpu.conformance.cases.keys import INPLACE, OWNED, PLAIN
+from dmlgpu.conformance.cases.profiles import QUICK, QUICK_FAULTS
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.cases.tolerance import as_bits
 from dmlgpu.conformance.mutation.coverage import PROFILES, case_of, shaders
 from dmlgpu.conformance.running.records import read_runs
-from dmlgpu.conformance.suites.operators import QUICK, QUICK_FAULTS
 from dmlgpu.target import Target
 
 TARGET = Target(name="quick", features=frozenset({"immediates", "shader-int64", "shader-f64"}))
@@ -80,7 +80,7 @@ def seconds_of(runs: Iterable[Path]) -> dict[str, float]:
 
 def choose(stem: str, seen: set[str], given: frozenset[str], measured: Mapping[str, float]) -> list[str]:
     """Cases of an operator beside those given; the lines that they bring are added to those seen."""
-    names = OPERATOR_CASES[stem].names("quick")
+    names = OPERATOR_CASES[stem].names("standard")
     variants = {f"{stem}-{key}": key.variant for key in OPERATOR_CASES[stem].standard_keys()}
     exercised = {name: Exercise.of(name, variants.get(name, ""), measured.get(name)) for name in names}
     chosen = [name for name in names if "-example" in name][:1]

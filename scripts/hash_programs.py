@@ -39,7 +39,7 @@ Programs = dict[str, dict[str, list[Kernel]]]
 def programs_of(stem: str) -> Programs:
     """The kernels of an operator's standard cases."""
     cases = OPERATOR_CASES[stem]
-    descs = {name: cases.case(name).desc for name in cases.names("quick")}
+    descs = {name: cases.case(name).desc for name in cases.names("standard")}
     return {name: {key: _kernels(desc, target) for key, target in TARGETS.items()} for name, desc in descs.items()}
 
 

@@ -10,8 +10,9 @@ import math
 from hypothesis import strategies as st
 
 from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.keys import Key
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout
-from dmlgpu.conformance.cases.operator_cases import Key, OperatorCases
+from dmlgpu.conformance.cases.operator_cases import OperatorCases
 
 EXTENTS = st.integers(1, 6) | st.sampled_from(EDGE_SIZES)
 

@@ -39,7 +39,7 @@ def compare_adapters(request: Request) -> bool:
     jobs = {adapter.label: request.job(adapter) for adapter in adapters}
     header = comparison_facts(adapters, request.pairwise_command, **request.selection)
     with request.opened() as file:
-        cases = _judged(run_pairwise(jobs, suite, names, request.workers), adapters, expected)
+        cases = _with_expected(run_pairwise(jobs, suite, names, request.workers), adapters, expected)
         if file is not None:
             cases = write_comparison(file, header, cases)
         pairs = tuple(pair for found in _reported(cases, request) for pair in found)
@@ -47,7 +47,7 @@ def compare_adapters(request: Request) -> bool:
     return all(pair.agreement.is_good for pair in pairs)
 
 
-def _judged(
+def _with_expected(
     cases: Iterable[tuple[Pair, ...]], adapters: Sequence[LocatedAdapter], expected: Sequence[Expectation]
 ) -> Iterator[tuple[Pair, ...]]:
     """The pairs, in the light of what is expected of either adapter."""

@@ -45,7 +45,7 @@ def test(request: Request) -> bool:
     with request.opened() as file:
         for adapter in adapters:
             job = request.job(adapter)
-            outcomes = _judged(run_cases(job, names, request.workers), adapter.info, expected)
+            outcomes = _with_expected(run_cases(job, names, request.workers), adapter.info, expected)
             if file is not None:
                 outcomes = write_run(
                     file, facts(adapter.info, environment=adapter.environment, **request.selection), outcomes
@@ -56,7 +56,9 @@ def test(request: Request) -> bool:
     return all(status.is_good for counts in counted.values() for status in counts)
 
 
-def _judged(outcomes: Iterable[Outcome], info: AdapterInfo, expected: Sequence[Expectation]) -> Iterator[Outcome]:
+def _with_expected(
+    outcomes: Iterable[Outcome], info: AdapterInfo, expected: Sequence[Expectation]
+) -> Iterator[Outcome]:
     return (with_expectation(outcome, info, expected) for outcome in outcomes)
 
 

@@ -37,7 +37,7 @@ def verdict(harm, name=NAME, instead=False):
     return run_case(case_by_name(name), Device.from_backend(Saboteur(harm, instead)))
 
 
-@pytest.mark.parametrize("name", case_names("quick")[::29])
+@pytest.mark.parametrize("name", case_names("standard")[::29])
 def test_a_faithful_executor_passes(name):
     result = verdict(lambda resources: None, name)
     assert result.ok, result

@@ -35,7 +35,7 @@ def few(rng: np.random.Generator, data_type: DataType, sizes: Sequence[int]) -> 
 
 
 def mixed(rng: np.random.Generator, data_type: DataType, sizes: Sequence[int]) -> Array:
-    """Ordinary numbers with the special values of the type strewn among them."""
+    """Ordinary numbers with the special values of the type among them."""
     special = specials(data_type)
     return np.where(rng.random(sizes) < 0.4, rng.choice(special, sizes), numbers(rng, data_type, sizes))
 

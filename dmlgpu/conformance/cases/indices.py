@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from dmlgpu.conformance.cases.contents import Array
-from dmlgpu.conformance.cases.operator_cases import PLAIN, OperatorCases, Types
+from dmlgpu.conformance.cases.keys import PLAIN, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.enums import DataType, FeatureLevel
 
 NEGATIVE = "negative"

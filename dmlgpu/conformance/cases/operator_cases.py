@@ -17,14 +17,16 @@ import itertools
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from dmlgpu import enums
-from dmlgpu.conformance.cases.case import Array, Case
+from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.examples import documented_examples, read_example
+from dmlgpu.conformance.cases.keys import INPLACE, OWNED, PLAIN, Combination, Key, SizesList, Types, covering
 from dmlgpu.conformance.cases.layouts import Layout, draw_sizes, draw_tensor
+from dmlgpu.conformance.cases.profiles import PROFILES, quick_names
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT
 from dmlgpu.enums import DataType, TensorFlags
 from dmlgpu.errors import InvalidArgument
@@ -32,49 +34,16 @@ from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.schema import loader
 from dmlgpu.tensor import MAX_DIMENSIONS, TensorDesc, has_overlap
 
-Types = tuple[DataType, ...]
-SizesList = tuple[tuple[int, ...], ...]
-
-PLAIN = ""
-"""Variant: nothing special."""
-OWNED = "owned"
-"""Variant: one input is OWNED_BY_DML."""
-INPLACE = "inplace"
-"""Variant: the output shares an input's buffer."""
-
-
-@dataclass(frozen=True)
-class Key:
-    """What names a case.
-
-    Attributes:
-        types: data types, in an order that the operator's cases fix.
-        sizes: sizes of the (first) input.
-        layout: how the tensors lie in memory.
-        variant: what is special, or "".
-        seed: tells cases apart that agree in all else.
-    """
-
-    types: Types
-    sizes: tuple[int, ...]
-    layout: Layout
-    variant: str = PLAIN
-    seed: int = 0
-
-    def __str__(self) -> str:
-        parts = [*(t.name.lower() for t in self.types), "x".join(map(str, self.sizes)), self.layout.value]
-        return "-".join([*parts, *([self.variant] if self.variant else []), f"s{self.seed}"])
-
 
 class OperatorCases(ABC):
     """The cases of one operator.
 
     Attributes:
         desc_class: its description.
-        standard_count: how many of its keys the quick profile takes.
-        candidates: among how many keys the next one that it takes is chosen. More cover everything with fewer keys.
+        standard_count: how many of its combinations the standard profile takes.
+        candidates: among how many the next one that it takes is chosen. More cover everything with fewer keys.
         large_sizes: sizes that only the full profile runs, above 65,535 workgroups.
-        long_sizes: sizes of long axes, in both profiles.
+        long_sizes: sizes of long axes, in the standard profile too.
     """
 
     desc_class: ClassVar[type[OperatorDesc]]
@@ -108,7 +77,7 @@ class OperatorCases(ABC):
         """The operator's name in lower case."""
         return self.desc_class.operator.lower()
 
-    @property
+    @functools.cached_property
     def schema(self) -> loader.OperatorSchema:
         """The operator's entry in the catalog."""
         return loader.operator(self.desc_class.operator)
@@ -121,19 +90,17 @@ class OperatorCases(ABC):
         return tuple(common)
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """Names of the cases of a profile, ``quick`` or ``full``; building the cases can wait.
+        """Names of the cases of a profile, one of PROFILES; building the cases can wait.
 
         Raises:
             InvalidArgument: for another profile.
         """
-        if profile not in ("quick", "full"):
-            raise InvalidArgument(f"profile must be 'quick' or 'full', got {profile!r}")
-        keys = list(self.standard_keys() if profile == "quick" else self.full_keys())
-        examples = [
-            f"{self.stem}-example{number}"
-            for number, example in enumerate(self.schema.examples, start=1)
-            if self._is_complete(example)
-        ]
+        if profile not in PROFILES:
+            raise InvalidArgument(f"profile must be one of {', '.join(PROFILES)}, got {profile!r}")
+        if profile == "quick":
+            return quick_names().get(self.stem, ())
+        keys = self.standard_keys() if profile == "standard" else self.full_keys()
+        examples = (f"{self.stem}-example{number}" for number in documented_examples(self.schema))
         return (*examples, *dict.fromkeys(f"{self.stem}-{key}" for key in keys))
 
     def case(self, name: str) -> Case:
@@ -161,9 +128,9 @@ class OperatorCases(ABC):
     # ---- Keys ------------------------------------------------------------------------------------------------------
 
     def full_keys(self) -> Iterator[Key]:
-        """What the full profile runs: the quick keys, every combination, random ones, large ones."""
+        """What the full profile runs: the standard keys, every combination, random ones, large ones."""
         yield from self.standard_keys()
-        yield from self.combinations()
+        yield from map(self.key_of, self.combinations())
         yield from (self._draw(seed) for seed in range(1, self.random_count + 1))
         # Ties are rare in FLOAT32, so the first large case tells a wrong place from a right one.
         by_chance = np.random.default_rng(zlib.crc32(self.stem.encode()))
@@ -173,7 +140,7 @@ class OperatorCases(ABC):
             yield Key(choices[by_chance.integers(len(choices))], sizes, Layout.PACKED)
 
     def standard_keys(self) -> Iterator[Key]:
-        """What the quick profile runs: a selection that covers every property of the combinations, and long axes."""
+        """What the standard profile runs: a selection that covers every property of the combinations, and long axes."""
         yield from self._selection
         yield from (
             Key(types, sizes, Layout.PACKED) for sizes, types in zip(self.long_sizes, self._cycle(), strict=False)
@@ -182,19 +149,24 @@ class OperatorCases(ABC):
     @functools.cached_property
     def _selection(self) -> tuple[Key, ...]:
         """Combinations that cover every property; the first few of them cover most."""
-        return tuple(itertools.islice(_covering(list(self.combinations()), self.candidates), self.standard_count))
+        chosen = covering(list(self.combinations()), self.candidates)
+        return tuple(self.key_of(one) for one in itertools.islice(chosen, self.standard_count))
 
     def _cycle(self) -> Iterator[Types]:
         return itertools.cycle(self.types)
 
-    def combinations(self) -> Iterator[Key]:
+    def combinations(self) -> Iterator[Combination]:
         """Every combination of types, layout and variant, with all ranks in turn."""
         ranks = itertools.cycle(self.ranks)
         for types, layout in itertools.product(self.types, Layout):
             for variant in self.allowed_variants(types, layout):
-                label = f"{self.stem}-{types}-{layout}-{variant}"
-                rng = np.random.default_rng(zlib.crc32(label.encode()))
-                yield Key(types, draw_sizes(rng, next(ranks)), layout, variant)
+                yield Combination(types, layout, variant, next(ranks))
+
+    def key_of(self, combination: Combination) -> Key:
+        """The key of a combination, with sizes drawn for its rank."""
+        types, layout, variant = combination.types, combination.layout, combination.variant
+        rng = np.random.default_rng(zlib.crc32(f"{self.stem}-{types}-{layout}-{variant}".encode()))
+        return Key(types, draw_sizes(rng, combination.rank), layout, variant)
 
     def _draw(self, seed: int) -> Key:
         rng = np.random.default_rng([zlib.crc32(self.stem.encode()), seed])
@@ -222,33 +194,12 @@ class OperatorCases(ABC):
 
     # ---- Examples of the pages -------------------------------------------------------------------------------------
 
-    def _is_complete(self, example: Any) -> bool:
-        """Whether an example shows the operator at all (BIT_XOR's page prints one of another operator)."""
-        given = example["tensors"].keys() | example.get("corrected", {}).keys()
-        return all(field.optional or field.name in given for field in self.schema.tensor_fields)
-
     def _example(self, name: str, number: int) -> Case:
-        if not 1 <= number <= len(self.schema.examples):
-            raise InvalidArgument(f"{name!r}: DirectML's page has {len(self.schema.examples)} examples")
-        example = self.schema.examples[number - 1]
-        entries = {**example["tensors"], **example.get("corrected", {})}
-        attributes = entries.pop("attributes", example["attributes"])
-        tensors = {field: _tensors(entry) for field, entry in entries.items()}
-        fields: dict[str, Any] = {}
-        for field in self.schema.python_fields:
-            if field.name in tensors:
-                fields[field.python_name] = tensors[field.name][0]
-            elif field.name in attributes:
-                fields[field.python_name] = _attribute(field.type, attributes[field.name])
-        desc = self.desc_class(**fields)
-        arrays = {
-            (field.python_name, position): array
-            for field in self.schema.tensor_fields
-            if field.name in tensors
-            for position, array in tensors[field.name][1].items()
-        }
-        inputs = tuple(arrays.get((slot.field, slot.position)) for slot in desc.inputs)
-        outputs = tuple(arrays.get((slot.field, slot.position), np.empty(0)) for slot in desc.outputs)
+        """The documented case with a number, from 1."""
+        examples = documented_examples(self.schema)
+        if number not in examples:
+            raise InvalidArgument(f"{name!r}: DirectML's page has {len(examples)} examples")
+        desc, inputs, outputs = read_example(self.desc_class, self.schema, examples[number])
         return self.documented(Case(name, desc, lambda rng: inputs, self.tolerance(desc), outputs))
 
     def tolerance(self, desc: OperatorDesc) -> Any:
@@ -288,29 +239,6 @@ def draw_tensors(
     )
 
 
-def _covering(keys: list[Key], most: int) -> Iterator[Key]:
-    """The keys in an order whose beginnings cover as many pairs (type, layout, variant, rank) as few keys can.
-
-    Greedy: of some candidates, always the one with most properties, then pairs of them, not met before. Seeded, so the
-    order never changes.
-    """
-    rng = np.random.default_rng(len(keys))
-    remaining = [keys[i] for i in rng.permutation(len(keys))]
-    met: set[tuple[Any, Any]] = set()
-    while remaining:
-        candidates = range(min(most, len(remaining)))
-        scores = [sum(100 if len(pair) == 1 else 1 for pair in _pairs(remaining[i]) - met) for i in candidates]
-        chosen = remaining.pop(max(candidates, key=scores.__getitem__))
-        met |= _pairs(chosen)
-        yield chosen
-
-
-def _pairs(key: Key) -> set[tuple[Any, ...]]:
-    """What a key covers: each of its properties, and each pair of them."""
-    facts = [*enumerate(key.types), ("layout", key.layout), ("variant", key.variant), ("rank", len(key.sizes))]
-    return {(fact,) for fact in facts} | set(itertools.combinations(facts, 2))
-
-
 def with_owned_input(case: Case, rng: np.random.Generator) -> Case:
     """The case with one of the inputs that are there handed over at initialisation."""
     slots = [slot for slot in case.desc.inputs if slot.tensor is not None]
@@ -336,32 +264,3 @@ def _in_place(case: Case, rng: np.random.Generator) -> Case:
     tensor = case.desc.inputs[index].tensor
     assert tensor is not None and not has_overlap(tensor.sizes, tensor.element_strides)
     return replace(case, desc=case.desc.replace(**{case.desc.outputs[0].field: tensor}), in_place=index)
-
-
-def _tensors(entry: Any) -> tuple[Any, dict[int | None, Array]]:
-    """The value of a tensor field as the catalog prints it, and the contents by place in the array, if it is one."""
-    if isinstance(entry, list):
-        tensors = [_tensor(one) for one in entry]
-        return tuple(desc for desc, _ in tensors), {place: array for place, (_, array) in enumerate(tensors)}
-    desc, array = _tensor(entry)
-    return desc, {None: array}
-
-
-def _tensor(entry: Any) -> tuple[TensorDesc, Array]:
-    """Description and contents of a tensor as the catalog prints it."""
-    data_type = DataType[entry["type"]]
-    strides = entry.get("strides")
-    desc = TensorDesc(data_type, tuple(entry["sizes"]), None if strides is None else tuple(strides))
-    return desc, np.array(entry["values"]).astype(data_type.numpy).reshape(desc.sizes)
-
-
-def _attribute(kind: str, value: Any) -> Any:
-    """An attribute as the catalog prints it; enumeration members are spelled in full, numbers not used are left out."""
-    if value is None:
-        return 0.0
-    if not kind.startswith("DML_"):
-        return value
-    if kind == "DML_TENSOR_DATA_TYPE":
-        return DataType[value.removeprefix("DML_TENSOR_DATA_TYPE_")]
-    name = "".join(word.capitalize() for word in kind.removeprefix("DML_").split("_"))
-    return getattr(enums, name)[value.removeprefix(f"{kind}_")]

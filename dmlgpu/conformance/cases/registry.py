@@ -24,8 +24,8 @@ def implemented() -> frozenset[str]:
     return frozenset(stem.upper() for stem in OPERATOR_CASES)
 
 
-def case_names(profile: str = "quick") -> tuple[str, ...]:
-    """Names of all cases of a profile: ``quick`` (some sixty per operator) or ``full``. The same on every call.
+def case_names(profile: str) -> tuple[str, ...]:
+    """Names of all cases of a profile, one of PROFILES. The same on every call.
 
     Raises:
         InvalidArgument: for another profile.
@@ -43,12 +43,3 @@ def case_by_name(name: str) -> Case:
     if stem not in OPERATOR_CASES:
         raise InvalidArgument(f"{name!r} names no case; cases exist for {', '.join(OPERATOR_CASES)}")
     return OPERATOR_CASES[stem].case(name)
-
-
-def all_cases(profile: str = "quick") -> tuple[Case, ...]:
-    """All cases of a profile.
-
-    Raises:
-        InvalidArgument: for an unknown profile.
-    """
-    return tuple(case_by_name(name) for name in case_names(profile))

@@ -2,36 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Wide: TypeAlias = NDArray[np.float64]
-Matrices: TypeAlias = tuple[Any, Any, Any]
-"""Of the output, the filter and the patch: m x a, a x 3, a x a."""
 
 WINDOW = 3
 
+MATRICES: Mapping[int, tuple[Any, Any, Any]] = {
+    2: (
+        [[1, 1, 1, 0], [0, 1, -1, -1]],
+        [[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]],
+        [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]],
+    ),
+    4: (
+        [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
+        [
+            [1 / 4, 0, 0],
+            [-1 / 6, -1 / 6, -1 / 6],
+            [-1 / 6, 1 / 6, -1 / 6],
+            [1 / 24, 1 / 12, 1 / 6],
+            [1 / 24, -1 / 12, 1 / 6],
+            [0, 0, 1],
+        ],
+        [
+            [4, 0, -5, 0, 1, 0],
+            [0, -4, -4, 1, 1, 0],
+            [0, 4, -4, -1, 1, 0],
+            [0, -2, -1, 2, 1, 0],
+            [0, 2, -1, -2, 1, 0],
+            [0, 4, 0, -5, 0, 1],
+        ],
+    ),
+}
+"""By tiles of m x m outputs: of output, filter and patch, as Lavin and Gray (arXiv:1509.09308) print them."""
+
 
 def transformed_magnitude(
-    images: Wide, filters: Wide, matrices: Matrices, *, start: Sequence[int], positions: Sequence[int]
+    images: Wide, filters: Wide, tile: int, *, start: Sequence[int], positions: Sequence[int]
 ) -> Wide:
     """What the absolute values come to, through all transforms.
 
     Args:
         images: {batch, groups, channels, height, width}.
         filters: {groups, outputs, channels, 3, 3}, as for a forward cross-correlation.
-        matrices: of a tile of m x m outputs.
+        tile: outputs of a tile along each dimension.
         start: padding before each spatial dimension.
         positions: sizes of the output.
 
     Returns:
         {batch, groups * outputs, *positions}.
     """
-    output, of_filter, of_patch = (np.abs(np.array(matrix, np.float64)) for matrix in matrices)
-    tile = len(output)
+    output, of_filter, of_patch = (np.abs(np.array(matrix, np.float64)) for matrix in MATRICES[tile])
     down, across = (-(-size // tile) * tile for size in positions)
     padded = _padded(np.abs(images), start, (down + WINDOW - 1, across + WINDOW - 1))
     weights = np.einsum("ik,gockl,jl->goijc", of_filter, np.abs(filters), of_filter)

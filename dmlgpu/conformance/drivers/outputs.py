@@ -1,4 +1,4 @@
-"""Cases run without being judged: what a device computes, and how far that may lie from the truth."""
+"""Cases run without the reference: what a device computes, and how far that may lie from the truth."""
 
 from __future__ import annotations
 

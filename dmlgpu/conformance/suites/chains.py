@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dmlgpu.conformance.cases.case import Array
+from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.suites.dispatch_generator import (
     LARGEST,
     MOST_ELEMENTS,
@@ -139,7 +140,7 @@ def _extend(generator: DispatchGenerator, layout: _Layout) -> Step:
 class ChainSuite(ProgramSuite):
     """Chains of every type and way to share memory; longer ones and more of them in the larger profiles."""
 
-    profiles = ("quick", "standard", "full")
+    profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
         """The names of a profile's cases."""

@@ -1,10 +1,11 @@
-"""The suite of all that dmlgpu brings to judge an adapter."""
+"""The suite of all cases that dmlgpu brings: those of the other suites together."""
 
 from __future__ import annotations
 
 from functools import cached_property
 
 from dmlgpu.conformance.cases.case import Array
+from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.drivers.outputs import OutputSuite, SuiteWithCases, as_output_suite
 from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.outcome import Outcome
@@ -23,7 +24,7 @@ from dmlgpu.errors import InvalidArgument, NotSupported
 class CombinedSuite:
     """The cases of several suites, whose names differ."""
 
-    profiles = ("quick", "standard", "full")
+    profiles = PROFILES
 
     @cached_property
     def parts(self) -> tuple[Suite, ...]:
@@ -54,7 +55,7 @@ class CombinedSuite:
         """What a device computes (see ``OutputSuite``).
 
         Raises:
-            NotSupported: for a case that only judges; and whatever its suite raises.
+            NotSupported: for a case without outputs to compare; and whatever its suite raises.
         """
         return self._output_suite(name).outputs(name, device, poison)
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS
 from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.suites.operators import CaseSuite
 from dmlgpu.enums import DataType

@@ -16,6 +16,7 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.conformance.cases.contents import any_bits
+from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.suites.programs import Location, Program, ProgramSuite, Step
 from dmlgpu.enums import AxisDirection, DataType
 from dmlgpu.errors import InvalidArgument
@@ -224,7 +225,7 @@ def _types(hazard: str) -> tuple[str, ...]:
 class HazardSuite(ProgramSuite):
     """Every hazard: of words, in the larger profiles of bytes and of tensors of other sizes, too."""
 
-    profiles = ("quick", "standard", "full")
+    profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
         """The names of a profile's cases."""

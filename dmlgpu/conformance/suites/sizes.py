@@ -16,6 +16,7 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array
+from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.cases.tolerance import EXACT, Verdict, compare
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.device.buffer import Buffer
@@ -261,7 +262,7 @@ def run_workload(workload: Workload, device: Device) -> Verdict:
 class SizeSuite:
     """Every operator of this module at every size; over 2^31 bytes in the full profile only."""
 
-    profiles = ("quick", "standard", "full")
+    profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
         """The names of a profile's cases."""

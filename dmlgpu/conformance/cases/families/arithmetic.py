@@ -14,7 +14,8 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import few, mixed, numbers, specials
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.keys import PLAIN, Combination, Key, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
 from dmlgpu.enums import DataType, FeatureLevel, RoundingMode
 from dmlgpu.operator_desc import OperatorDesc, ScaleBias
@@ -37,11 +38,11 @@ class VariedCases(OperatorCases):
     def standard_keys(self) -> Iterator[Key]:
         """A covering selection, then one key for every special variant of every type."""
         yield from super().standard_keys()
-        first: dict[tuple[Types, str], Key] = {}
-        for key in self.combinations():
-            if key.variant != PLAIN and key.variant in self.variants(key.types):
-                first.setdefault((key.types, key.variant), key)
-        yield from first.values()
+        first: dict[tuple[Types, str], Combination] = {}
+        for one in self.combinations():
+            if one.variant != PLAIN and one.variant in self.variants(one.types):
+                first.setdefault((one.types, one.variant), one)
+        yield from map(self.key_of, first.values())
 
 
 class ElementWiseCases(VariedCases):

@@ -14,8 +14,9 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES, draw_tensor
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 from dmlgpu.enums import DataType
 from dmlgpu.enums import MultiheadAttentionMaskType as MaskType

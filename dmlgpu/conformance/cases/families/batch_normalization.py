@@ -22,7 +22,8 @@ from dmlgpu.conformance.cases.families.normalization import (
     statistic_sizes,
     wide,
 )
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, SizesList, Types, cases
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
+from dmlgpu.conformance.cases.operator_cases import cases
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 
 CHANNELS = "channels"  # the statistics have the second dimension only

@@ -9,7 +9,8 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits
-from dmlgpu.conformance.cases.operator_cases import Key, OperatorCases, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.keys import Key, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.enums import FeatureLevel
 
 

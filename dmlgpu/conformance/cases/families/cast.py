@@ -11,7 +11,8 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, conversion_edges, numbers
-from dmlgpu.conformance.cases.operator_cases import Key, OperatorCases, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.keys import Key, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT
 from dmlgpu.enums import FeatureLevel
 
@@ -25,9 +26,9 @@ class CastCases(OperatorCases):
     def standard_keys(self) -> Iterator[Key]:
         """A covering selection, then one key for every pair of types."""
         yield from super().standard_keys()
-        keys = list(self.combinations())
-        order = np.random.default_rng(len(keys)).permutation(len(keys))
-        yield from {keys[i].types: keys[i] for i in order}.values()
+        found = list(self.combinations())
+        order = np.random.default_rng(len(found)).permutation(len(found))
+        yield from map(self.key_of, {found[i].types: found[i] for i in order}.values())
 
     @property
     def types(self) -> tuple[Types, ...]:

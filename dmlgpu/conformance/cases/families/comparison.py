@@ -11,7 +11,8 @@ from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers
 from dmlgpu.conformance.cases.families.arithmetic import SPECIAL, VariedCases, of_both_signs
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.enums import DataType, FeatureLevel, IsInfinityMode
 
 

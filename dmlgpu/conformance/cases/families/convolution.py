@@ -27,13 +27,13 @@ from dmlgpu.conformance.cases.families.matrix import (
     quantized_types,
     scales,
 )
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Transformed, ulp
+from dmlgpu.conformance.cases.windows import Window
 from dmlgpu.conformance.cases.winograd import transformed_magnitude
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel
-from dmlgpu.kernels.windows import positions_of, windows_over
-from dmlgpu.kernels.winograd import TRANSFORMS
 from dmlgpu.tensor import TensorDesc
 
 BACKWARD = "backward"
@@ -66,8 +66,8 @@ class _Geometry:
     outputs: int
 
     @property
-    def places(self) -> int:
-        """Places of the window."""
+    def seen(self) -> int:
+        """Elements that the window sees."""
         return math.prod(self.window)
 
 
@@ -119,9 +119,9 @@ def _draw(key: Key, rng: np.random.Generator) -> _Geometry:
     fields = {name: tuple(axis[name] for axis in axes) for name in axes[0]}
     window = fields.pop("window")
     if key.variant != BACKWARD:
-        names = {"strides": "strides", "dilations": "dilations", "start": "start_padding", "end": "end_padding"}
-        positions = positions_of(
-            windows_over(spatial, size=window, **{name: fields[field] for name, field in names.items()})
+        names = ("window", "strides", "dilations", "start_padding", "end_padding")
+        positions = tuple(
+            Window(size, *(axis[name] for name in names)).positions for size, axis in zip(spatial, axes, strict=True)
         )
     work = key.sizes[0] * key.sizes[1] * math.prod(window) * math.prod(positions)
     most = MOST_OF_DENSE if key.variant == DENSE else MOST
@@ -192,7 +192,7 @@ class ConvolutionCases(_ConvolutionCases):
             fused_activation=ACTIVATIONS[rng.integers(len(ACTIVATIONS))] if key.variant == FUSED else None,
             **{"output_padding": (0,) * len(drawn.window), **drawn.fields},
         )
-        terms = channels // drawn.groups * drawn.places
+        terms = channels // drawn.groups * drawn.seen
         tolerance = Transformed(channels // drawn.groups) if _may_be_transformed(desc) else Accumulated(terms)
         return Case(
             name,
@@ -223,9 +223,7 @@ def _transformed(desc: descs.Convolution, inputs: Arrays) -> Bound:
     if backward != (desc.mode is ConvolutionMode.CONVOLUTION):
         grouped = grouped[..., ::-1, ::-1]
     start = [2 - padding if backward else padding for padding in desc.start_padding]
-    transforms = TRANSFORMS[4]
-    matrices = (transforms.output, transforms.filter, transforms.input)
-    total = transformed_magnitude(images, grouped, matrices, start=start, positions=desc.output_tensor.sizes[2:])
+    total = transformed_magnitude(images, grouped, 4, start=start, positions=desc.output_tensor.sizes[2:])
     return total if bias is None else total + np.abs(bias)
 
 
@@ -314,7 +312,7 @@ class _IntegerCases(_ConvolutionCases):
         if key.variant == BARE:
             tensors |= {field: None for field in types if field.endswith("zero_point_tensor") or field == "bias_tensor"}
         desc = self.desc_class(**tensors, **drawn.fields, group_count=drawn.groups)
-        terms = key.sizes[1] // drawn.groups * drawn.places
+        terms = key.sizes[1] // drawn.groups * drawn.seen
 
         def fill(contents: np.random.Generator) -> Arrays:
             return tuple(

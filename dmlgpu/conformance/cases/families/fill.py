@@ -11,8 +11,9 @@ from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import numbers, specials
 from dmlgpu.conformance.cases.families.arithmetic import SPECIAL, VariedCases
+from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
 from dmlgpu.enums import FeatureLevel
 

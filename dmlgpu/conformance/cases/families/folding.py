@@ -10,10 +10,11 @@ import numpy as np
 from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, numbers
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
+from dmlgpu.conformance.cases.windows import Window, Windows, positions_of, sizes_of
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.windows import Windows, positions_of, sizes_of, windows_over
 from dmlgpu.tensor import TensorDesc
 
 DILATED = "dilated"
@@ -38,11 +39,14 @@ class _FoldingCases(OperatorCases):
 
     def windows(self, key: Key, rng: np.random.Generator) -> tuple[Windows, dict[str, Any]]:
         """How a window slides, and the fields that say so."""
-        drawn = [_draw_axis(key, rng, size) for size in key.sizes[2:]]
-        names = ("window_sizes", "strides", "dilations", "start_padding", "end_padding")
-        size, strides, dilations, start, end = (tuple(values) for values in zip(*drawn, strict=True))
-        windows = windows_over(key.sizes[2:], size=size, strides=strides, dilations=dilations, start=start, end=end)
-        return windows, dict(zip(names, (size, strides, dilations, start, end), strict=True))
+        windows = tuple(_draw_window(key, rng, size) for size in key.sizes[2:])
+        return windows, {
+            "window_sizes": sizes_of(windows),
+            "strides": tuple(window.stride for window in windows),
+            "dilations": tuple(window.dilation for window in windows),
+            "start_padding": tuple(window.start for window in windows),
+            "end_padding": tuple(window.end for window in windows),
+        }
 
     @staticmethod
     def columns(key: Key, windows: Windows) -> tuple[int, ...]:
@@ -51,15 +55,15 @@ class _FoldingCases(OperatorCases):
         return batch, channels * math.prod(sizes_of(windows)), math.prod(positions_of(windows))
 
 
-def _draw_axis(key: Key, rng: np.random.Generator, spatial: int) -> tuple[int, int, int, int, int]:
-    """Size, stride, dilation, padding at both ends."""
+def _draw_window(key: Key, rng: np.random.Generator, spatial: int) -> Window:
+    """A window with steps and padding along a dimension."""
     dilation = int(rng.integers(2, 4)) if key.variant == DILATED else 1
-    # Few places along each of many axes: columns grow with their product.
+    # Few elements along each of many axes: columns grow with their product.
     most = 4 if len(key.sizes) <= 4 else 2
     size = int(rng.integers(1, min((spatial - 1) // dilation + 1, most) + 1))
     reach = (size - 1) * dilation + 1
     start, end = map(int, rng.integers(0, (2 * reach if key.variant == PADDED else reach) + 1, 2))
-    return size, int(rng.integers(1, 4)), dilation, start, end
+    return Window(spatial, size, int(rng.integers(1, 4)), dilation, start, end)
 
 
 @cases(descs.Unfold)
@@ -79,7 +83,7 @@ class UnfoldCases(_FoldingCases):
 
 @cases(descs.Fold)
 class FoldCases(_FoldingCases):
-    """FOLD: sums of a place's shares."""
+    """FOLD: sums of an element's shares."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key."""

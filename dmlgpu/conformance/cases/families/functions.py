@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import mixed, numbers
+from dmlgpu.conformance.cases.keys import INPLACE, PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import INPLACE, PLAIN, Key, OperatorCases, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Tolerance, Ulp
 from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.operator_desc import ScaleBias

@@ -11,7 +11,8 @@ from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.conformance.cases.indices import OUTSIDE, IndexingCases, draw_indices, draw_outside, draw_sizes_within
-from dmlgpu.conformance.cases.operator_cases import Key, SizesList, cases, draw_tensors
+from dmlgpu.conformance.cases.keys import Key, SizesList
+from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors
 
 SMALL_OUTPUT = 8192
 """Elements that a gather's output rarely exceeds."""

@@ -7,7 +7,8 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.families.layout import ROWS, MovingCases, moving_case
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
+from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors
 from dmlgpu.tensor import TensorDesc
 
 SLIM = "slim"  # many pieces of few elements, so that small types meet within words

@@ -9,7 +9,8 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.contents import any_bits
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.enums import FeatureLevel
 from dmlgpu.operator_desc import OperatorDesc

@@ -10,7 +10,8 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.families.normalization import NormalizationCases, elements, four, wide
-from dmlgpu.conformance.cases.operator_cases import Key, SizesList, Types, cases
+from dmlgpu.conformance.cases.keys import Key, SizesList, Types
+from dmlgpu.conformance.cases.operator_cases import cases
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 from dmlgpu.reference import evaluate
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, ulp
 from dmlgpu.enums import DataType, FeatureLevel, MatrixTransform
 from dmlgpu.operator_desc import OperatorDesc
@@ -244,9 +245,9 @@ class _IntegerCases(_MatrixCases):
                 for slot in desc.inputs
             )
 
-        return self.judged(Case(name, desc, fill, EXACT), key)
+        return self.with_tolerance(Case(name, desc, fill, EXACT), key)
 
-    def judged(self, case: Case, key: Key) -> Case:
+    def with_tolerance(self, case: Case, key: Key) -> Case:
         """The case with its tolerance."""
         return case
 
@@ -333,7 +334,7 @@ class MatrixMultiplyIntegerToFloatCases(_IntegerCases):
         values = super().draw(key, field, tensor, rng)
         return values // (1 << 16) if bits == 32 and key.types[1] is DataType.FLOAT16 else values
 
-    def judged(self, case: Case, key: Key) -> Case:
+    def with_tolerance(self, case: Case, key: Key) -> Case:
         """The error of the sum, where it is not exact, and of four operations after it."""
         tolerance = Accumulated(1 if key.types[0].bits == 8 else key.sizes[-1])
         return Case(case.name, case.desc, case.fill, tolerance, magnitude=_dequantized_magnitude)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Ulp
 from dmlgpu.enums import FeatureLevel
 from dmlgpu.operator_desc import OperatorDesc

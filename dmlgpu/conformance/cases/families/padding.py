@@ -19,7 +19,8 @@ from dmlgpu.conformance.cases.families.layout import (
     moving_case,
     some_dimensions,
 )
-from dmlgpu.conformance.cases.operator_cases import Key, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.keys import Key, Types
+from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors
 from dmlgpu.enums import DataType, PaddingMode
 
 FAR = "far"  # beyond the size of the input, so that mirrors fold again

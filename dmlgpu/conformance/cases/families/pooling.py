@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,11 +12,12 @@ import numpy as np
 from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import draw_tensor
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Ulp
+from dmlgpu.conformance.cases.windows import Window, Windows, positions_of, sizes_of
 from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.kernels.windows import Windows, positions_of, windows_over
 from dmlgpu.tensor import TensorDesc
 
 WHOLE = "whole"  # the window covers all of the input (global pooling)
@@ -53,33 +55,31 @@ class _WindowCases(OperatorCases):
 
     def windows(self, key: Key, rng: np.random.Generator) -> tuple[Windows, dict[str, Any]]:
         """How a window slides, and the fields that say so."""
-        spatial = key.sizes[2:]
-        drawn = [_draw_axis(key, rng, size) for size in spatial]
-        size, stride, dilation, start, end = (tuple(values) for values in zip(*drawn, strict=True))
-        fields: dict[str, Any] = {"strides": stride, "window_size": size, "start_padding": start, "end_padding": end}
+        windows = tuple(_draw_window(key, rng, size) for size in key.sizes[2:])
+        fields: dict[str, Any] = {
+            "strides": tuple(window.stride for window in windows),
+            "window_size": sizes_of(windows),
+            "start_padding": tuple(window.start for window in windows),
+            "end_padding": tuple(window.end for window in windows),
+        }
         if any(field.name == "Dilations" for field in self.schema.fields):
-            fields["dilations"] = dilation
-        else:
-            dilation = (1,) * len(spatial)
+            fields["dilations"] = tuple(window.dilation for window in windows)
         if any(field.name == "IncludePadding" for field in self.schema.fields):
             fields["include_padding"] = bool(rng.integers(2))
-        windows = windows_over(spatial, size=size, strides=stride, dilations=dilation, start=start, end=end)
         return windows, fields
 
 
-def _draw_axis(key: Key, rng: np.random.Generator, spatial: int) -> tuple[int, int, int, int, int]:
-    """Size, stride, dilation, padding at both ends, such that every window sees something."""
+def _draw_window(key: Key, rng: np.random.Generator, spatial: int) -> Window:
+    """A window that sees something at every position; only the variant DILATED has dilations."""
     stride = int(rng.integers(1, 4))
     if key.variant == WHOLE or math.prod(key.sizes) > MOST:
-        return (spatial if key.variant == WHOLE or rng.integers(2) else min(spatial, 3)), stride, 1, 0, 0
+        return Window(spatial, spatial if key.variant == WHOLE or rng.integers(2) else min(spatial, 3), stride)
     dilation = int(rng.integers(2, 4)) if key.variant == DILATED else 1
     size = int(rng.integers(1, min((spatial - 1) // dilation + 1, 7) + 1))
     most = (size - 1) * dilation
     start, end = (most, most) if key.variant == PADDED else map(int, rng.integers(0, most + 1, 2))
-    (axis,) = windows_over([spatial], size=[size], strides=[stride], dilations=[dilation], start=[start], end=[end])
-    if all(axis.inside(position) for position in range(axis.positions)):
-        return size, stride, dilation, start, end
-    return size, stride, dilation, 0, 0
+    window = Window(spatial, size, stride, dilation, start, end)
+    return window if window.always_sees_input else replace(window, start=0, end=0)
 
 
 def _contents(rng: np.random.Generator, key: Key, sizes: Sizes) -> Array:
@@ -100,10 +100,6 @@ def _pooled(key: Key, windows: Windows) -> Sizes:
     return key.sizes[:2] + positions_of(windows)
 
 
-def _places(windows: Windows) -> int:
-    return math.prod(axis.size for axis in windows)
-
-
 class _AverageCases(_WindowCases):
     """Means of float numbers."""
 
@@ -114,7 +110,7 @@ class _AverageCases(_WindowCases):
             key, rng, (key.types[0], key.sizes, False), (key.types[0], _pooled(key, windows), True)
         )
         desc = self.desc_class(input_tensor=source, output_tensor=output, **fields)
-        tolerance = Accumulated(_places(windows))
+        tolerance = Accumulated(math.prod(sizes_of(windows)))
 
         def magnitude(inputs: Arrays) -> Bound:
             assert inputs[0] is not None
@@ -241,7 +237,7 @@ class AveragePoolingGradCases(_WindowCases):
             assert inputs[0] is not None
             return _of_sizes(desc, np.abs(inputs[0]))
 
-        tolerance = Accumulated(_places(windows))
+        tolerance = Accumulated(math.prod(sizes_of(windows)))
         return Case(name, desc, lambda contents: (_contents(contents, key, pooled),), tolerance, magnitude=magnitude)
 
 
@@ -271,7 +267,7 @@ class MaxPoolingGradCases(_WindowCases):
             assert inputs[1] is not None
             return _of_sizes(desc, inputs[0], np.abs(inputs[1]))
 
-        return Case(name, desc, fill, Accumulated(_places(windows)), magnitude=magnitude)
+        return Case(name, desc, fill, Accumulated(math.prod(sizes_of(windows))), magnitude=magnitude)
 
 
 @cases(descs.MaxUnpooling)

@@ -11,8 +11,9 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import mixed
+from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import draw_tensor
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
 from dmlgpu.enums import DataType, FeatureLevel, QuantizationType
 from dmlgpu.tensor import TensorDesc

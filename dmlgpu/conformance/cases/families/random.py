@@ -8,7 +8,8 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.enums import DataType, RandomGeneratorType
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 from dmlgpu.enums import DataType, FeatureLevel, RecurrentNetworkDirection
 from dmlgpu.operator_desc import OperatorDesc

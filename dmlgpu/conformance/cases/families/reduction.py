@@ -13,8 +13,9 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import few, mixed, numbers
+from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp
 from dmlgpu.enums import AxisDirection, DataType, FeatureLevel, ReduceFunction
 from dmlgpu.schema import SupportTable

@@ -12,7 +12,8 @@ from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers
 from dmlgpu.conformance.cases.indices import OUTSIDE, draw_indices
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
 from dmlgpu.enums import DataType, FeatureLevel, InterpolationMode, ReduceFunction
 from dmlgpu.operator_desc import Size2D

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, numbers
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, SizesList, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Tolerance
 from dmlgpu.enums import AxisDirection, DataType, FeatureLevel, InterpolationMode
 from dmlgpu.operator_desc import Size2D

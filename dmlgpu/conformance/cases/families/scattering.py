@@ -12,8 +12,9 @@ from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.conformance.cases.indices import IndexingCases, draw_sizes_within, with_variant
+from dmlgpu.conformance.cases.keys import Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import Layout, draw_tensor
-from dmlgpu.conformance.cases.operator_cases import Key, SizesList, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors
 from dmlgpu.enums import DataType
 from dmlgpu.tensor import has_overlap
 

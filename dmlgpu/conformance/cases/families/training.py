@@ -9,7 +9,8 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import numbers
-from dmlgpu.conformance.cases.operator_cases import PLAIN, Key, OperatorCases, Types, cases, draw_tensors
+from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 from dmlgpu.enums import FeatureLevel
 from dmlgpu.tensor import TensorDesc
