@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from dmlgpu import wgsl
-from dmlgpu.conformance.layouts import Layout
-from dmlgpu.conformance.layouts import strides as draw_strides
+from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import strides as draw_strides
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported, ShaderError
 from dmlgpu.gpu import GpuBackend
