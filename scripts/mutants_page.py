@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dmlgpu.conformance.cases import OPERATOR_CASES
-from dmlgpu.conformance.mutation.affected import Affected
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
+from dmlgpu.conformance.mutation.coverage import KernelCoverage
 from dmlgpu.conformance.mutation.rules import RULES, mutant_by_name
 from dmlgpu.conformance.mutation.suite import PER_FILE
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.records import Run, read_runs
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import Run, read_runs
 from dmlgpu.conformance.suites.operators import OperatorSuite
 from dmlgpu.target import Target
 
@@ -82,11 +82,13 @@ def page(run: Run) -> Iterator[str]:
 def mutants_per_operator(outcomes: Sequence[Outcome]) -> tuple[int, int]:
     """How many mutants, at least and in the median, an operator's kernels hold."""
     names = OperatorSuite().names("quick")
-    affected = Affected(names, Target(name="page", features=frozenset({"immediates", "shader-int64", "shader-f64"})))
+    coverage = KernelCoverage(
+        names, Target(name="page", features=frozenset({"immediates", "shader-int64", "shader-f64"}))
+    )
     found = Counter(dict.fromkeys(OPERATOR_CASES, 0))
     for outcome in outcomes:
         if outcome.status is not Status.NOT_SUPPORTED:
-            found.update({case.partition("-")[0] for _, case in affected.by(mutant_by_name(outcome.case))})
+            found.update({case.partition("-")[0] for _, case in coverage.cases_of(mutant_by_name(outcome.case))})
     counts = sorted(found.values())
     return counts[0], counts[len(counts) // 2]
 

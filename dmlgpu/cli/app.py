@@ -172,7 +172,7 @@ def test(
       dmlgpu test --drivers all --pairwise --profile full
       dmlgpu test -k gather_nd1 --profile full
       dmlgpu test -k gather_nd1-float32-uint32-2x3-packed-s0 --adapter 0
-      dmlgpu test --scheduler tcp://10.0.0.1:8786 --profile full -o fleet.jsonl
+      dmlgpu test --scheduler tcp://10.0.0.1:8786 --profile full -o cluster.jsonl
     """
     request = _verb("request").Request(
         adapters=tuple(adapter or ()),
@@ -192,7 +192,7 @@ def test(
     if scheduler and pairwise:
         raise typer.BadParameter("--pairwise compares adapters of this machine, not those of a cluster")
     if scheduler:
-        passed = _verb("fleet").test(request, scheduler, patience)
+        passed = _verb("cluster").test(request, scheduler, patience)
     else:
         passed = _verb("pairwise").compare_adapters(request) if pairwise else _verb("test").test(request)
     if not passed:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dmlgpu.cli import tables
-from dmlgpu.conformance.compare import Change, Kind, changes, pairs
-from dmlgpu.conformance.outcome import Outcome
-from dmlgpu.conformance.records import Run, read_runs
+from dmlgpu.conformance.report.changes import Change, Kind, changes, pairs
+from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.conformance.running.records import Run, read_runs
 
 
 def compare(before: Path, after: Path) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import reference
-from dmlgpu.conformance.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Tolerance, Ulp, Verdict, compare
+from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Tolerance, Ulp, Verdict, compare
 from dmlgpu.descs import ElementWiseDifferenceSquare, Reduce
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.device import Device

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dmlgpu.enums import DataType
 from dmlgpu.plan import Element, Source, constants
-from dmlgpu.windows import Sizes, Windows, positions_of, sizes_of, taps_of
+from dmlgpu.plan.windows import Sizes, Windows, positions_of, sizes_of, taps_of
 
 TAKEN = "window/taken"
 WITHIN = "window/within"

@@ -28,8 +28,8 @@ from dmlgpu.operators.parameters import (
 )
 from dmlgpu.operators.quantization import limits
 from dmlgpu.plan import Body, Held, Plan, Source, Tensor, apply, constants, steps
+from dmlgpu.plan.windows import Axis, Sizes, Windows, positions_of, windows_over
 from dmlgpu.target import Target
-from dmlgpu.windows import Axis, Sizes, Windows, positions_of, windows_over
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 CONVERT = "elementwise/cast"

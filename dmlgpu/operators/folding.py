@@ -12,9 +12,9 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.windows import covering, taken
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.plan import Map, Plan, Reduce, Reduction, Tensor, View
+from dmlgpu.plan.windows import Windows, positions_of, sizes_of, windows_over
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
-from dmlgpu.windows import Windows, positions_of, sizes_of, windows_over
 
 LEAD = 2
 """Batch and channel come before the spatial dimensions."""

@@ -33,9 +33,9 @@ from dmlgpu.plan import (
     constants,
     element,
 )
+from dmlgpu.plan.windows import Sizes, Windows, positions_of, sizes_of, windows_over
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
-from dmlgpu.windows import Sizes, Windows, positions_of, sizes_of, windows_over
 
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
 LEAD = 2

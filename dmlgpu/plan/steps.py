@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from dmlgpu.enums import DataType
 from dmlgpu.plan.sources import Body, Constants, Held, Source
 from dmlgpu.plan.tensors import Binding, Sizes, Tensor
-from dmlgpu.windows import Windows, positions_of
+from dmlgpu.plan.windows import Windows, positions_of
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from dmlgpu.kernels.packing import running_dimension
 from dmlgpu.kernels.sources import is_elementwise, leaves, permuted, rewrite, stepped
 from dmlgpu.kernels.windows import taken
 from dmlgpu.plan import Contract, Convolution, Convolve, Product, Sizes, Source, Space, Tensor
+from dmlgpu.plan.windows import positions_of
 from dmlgpu.schedule import gemm_choice
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Steps
 from dmlgpu.target import Target
-from dmlgpu.windows import positions_of
 
 IMPLICIT_GEMM = "implicit-gemm"
 

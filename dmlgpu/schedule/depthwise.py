@@ -12,11 +12,11 @@ import math
 
 from dmlgpu.kernels.packing import UNIT
 from dmlgpu.plan import Body, Convolution, Tensor, constants, element
+from dmlgpu.plan.windows import Axis
 from dmlgpu.schedule.patches import Patch, packed_patch
 from dmlgpu.schedule.steps import Steps
 from dmlgpu.schedule.tiles import tiles
 from dmlgpu.target import Profile, Target
-from dmlgpu.windows import Axis
 
 DEPTHWISE = "convolution/depthwise"
 

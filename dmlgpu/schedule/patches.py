@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dmlgpu.kernels.packing import UNIT, pack_source, packs_source
 from dmlgpu.plan import Source
-from dmlgpu.windows import Axis
+from dmlgpu.plan.windows import Axis
 
 LANES = "xyzw"
 

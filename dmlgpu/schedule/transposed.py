@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.kernels.sources import AnySource, rewrite, stepped
 from dmlgpu.plan import Body, Convolution, Convolve, Element, Held, Map, Source, constants
+from dmlgpu.plan.windows import Axis, Windows
 from dmlgpu.schedule.convolution import IMPLICIT_GEMM, implicit_gemm
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Steps
 from dmlgpu.target import Target
-from dmlgpu.windows import Axis, Windows
 
 SPREAD, ZERO = "layout/slice_grad", "layout/zero"
 

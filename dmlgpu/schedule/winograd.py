@@ -28,12 +28,12 @@ from fractions import Fraction
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import UNIT
 from dmlgpu.plan import Body, Contract, Convolution, Product, Sizes, Space, Tensor, constants, element
+from dmlgpu.plan.windows import Axis
 from dmlgpu.schedule.patches import Patch, packed_patch
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Steps
 from dmlgpu.schedule.tiles import tiles, unchanged
 from dmlgpu.target import Target
-from dmlgpu.windows import Axis
 
 FILTERS, PATCHES, RESULTS = (f"convolution/winograd_{what}" for what in ("filters", "patches", "results"))
 

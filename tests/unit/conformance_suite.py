@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DeviceRemoved, DmlError, NotSupported
 

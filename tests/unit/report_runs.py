@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.pairwise import Agreement, Comparison, Distance, Pair
-from dmlgpu.conformance.places import Place
-from dmlgpu.conformance.records import Run, comparison_facts, facts
-from dmlgpu.conformance.report import Report
-from dmlgpu.conformance.suites import DEFAULT
+from dmlgpu.conformance.drivers.discovery import LocatedAdapter
+from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Distance, Pair
+from dmlgpu.conformance.report.model import Report
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import Run, comparison_facts, facts
+from dmlgpu.conformance.suites.registry import DEFAULT
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 
 GOOD = Outcome("argmin-a", Status.PASS, "exact", 0.0, 0.0, elements=4, digest="11", seconds=0.5)
@@ -26,7 +26,7 @@ def run(*outcomes, name="this", suite=DEFAULT, **facts_of_adapter) -> Run:
 
 
 def mixed() -> Report:
-    """Two adapters, and something remarkable of each kind."""
+    """Two adapters, and something of each kind that did not pass."""
     this = run(GOOD, CLOSE, BAD, REFUSED, features=("shader-f64",), limits={"max-buffer-size": 4096})
     return Report((this, run(GOOD, CLOSE, KNOWN, CRASHED, name="that")))
 
@@ -43,7 +43,7 @@ APART = Distance(4, 2, 1, 9.0, (0, 2), ("4", "5"), 0.0)
 
 def compared() -> Comparison:
     """Three adapters, one of which differs from the others."""
-    places = [Place(replace(NUMPY_ADAPTER, name=label), 0, label=label) for label in "abc"]
+    adapters = [LocatedAdapter(replace(NUMPY_ADAPTER, name=label), 0, label=label) for label in "abc"]
     agree = [
         Pair("argmin-a", pair, Agreement.AGREE, "exact", Distance(4)) for pair in (("a", "b"), ("a", "c"), ("b", "c"))
     ]
@@ -54,5 +54,5 @@ def compared() -> Comparison:
     ]
     command = ("dmlgpu", "test", "--pairwise", "--drivers", "all")
     names = ("argmin-a", "cast-b")
-    header = comparison_facts(places, command, suite="operators", profile="quick", pattern="", names=names)
+    header = comparison_facts(adapters, command, suite="operators", profile="quick", pattern="", names=names)
     return Comparison(header, (*agree, *differ))

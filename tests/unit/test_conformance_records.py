@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.records import facts, read_runs, shader_digest, write_run
-from dmlgpu.conformance.suites import list_digest, matches, select, suite_by_name
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import facts, read_runs, shader_digest, write_run
+from dmlgpu.conformance.suites.registry import list_digest, matches, select, suite_by_name
 from dmlgpu.errors import InvalidArgument, ModelError
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 

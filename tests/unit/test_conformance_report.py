@@ -16,16 +16,19 @@ import pytest
 from markdown_it import MarkdownIt
 
 from dmlgpu.cli.main import main
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.records import Run, write_comparison, write_run
-from dmlgpu.conformance.report import Report, as_html, as_junit, as_markdown, reproduce, write_report
 from dmlgpu.conformance.report.causes import causes
 from dmlgpu.conformance.report.charts import charts
 from dmlgpu.conformance.report.dataset import packed
 from dmlgpu.conformance.report.facts import features, limits, run_facts
+from dmlgpu.conformance.report.junit import as_junit
 from dmlgpu.conformance.report.labels import labels
-from dmlgpu.conformance.report.model import family_of, ulp_text
+from dmlgpu.conformance.report.markdown import as_markdown
+from dmlgpu.conformance.report.model import Report, family_of, reproduce, ulp_text
+from dmlgpu.conformance.report.page import as_html
 from dmlgpu.conformance.report.pairs import PairReport, difference
+from dmlgpu.conformance.report.writing import write_report
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import Run, write_comparison, write_run
 from dmlgpu.errors import InvalidArgument
 from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, REFUSED, compared, measured, mixed, run
 
@@ -389,7 +392,7 @@ def test_charts_have_a_line_per_adapter():
     assert (second.function, second.bound, second.worst) == ("floor", None, 0.0)
     # 300 pixels for exponents from -1 to 3; 120 for 0 to 1.15 times 2 ULP, from above.
     assert first.path(first.lines[0]) == "0,93.9 75,67.8 300,15.7"
-    assert list(first.places) == [-1, 0, 1, 2, 3] and list(first.distances) == [0, 0.5, 1, 1.5, 2]
+    assert list(first.exponents) == [-1, 0, 1, 2, 3] and list(first.distances) == [0, 0.5, 1, 1.5, 2]
     assert first.description == "at most 2 ULP for inputs from 2^-1 to 2^3, 2 ULP allowed"
 
 
@@ -416,25 +419,25 @@ DIFFERENCE = "1 of 4 elements; the worst, at [2] of output 0: 4 and 5; 9 ULP, al
 def test_who_differs_from_the_others():
     pairs = PairReport(compared())
     assert pairs.alone == {"a": 0, "b": 1, "c": 0}
-    assert [(row.places, row.same_bits, dict(row.counts), row.max_ulp) for row in pairs.rows] == [
+    assert [(row.adapters, row.same_bits, dict(row.counts), row.max_ulp) for row in pairs.rows] == [
         (("a", "b"), 1, {"agree": 1, "disagree": 1}, 9.0),
         (("a", "c"), 1, {"agree": 2}, 1.0),
         (("b", "c"), 1, {"agree": 1, "no result": 1}, 0.0),
     ]
-    (dispute,) = pairs.disputes
-    assert (dispute.case, dispute.odd, dispute.command) == ("cast-b", "b", AGAIN)
+    (dispute,) = pairs.disagreements
+    assert (dispute.case, dispute.outlier, dispute.command) == ("cast-b", "b", AGAIN)
     assert [difference(pair) for pair in dispute.pairs] == [DIFFERENCE, "c: crash | <x>"]
 
 
 def test_comparisons_in_markdown():
-    rows, disputes = tables_of(as_markdown(Report((), (compared(),))))
+    rows, disagreements = tables_of(as_markdown(Report((), (compared(),))))
     assert rows == [
         ["pair", "same bits", "agree", "disagree", "no result", "largest distance"],
         ["a / b", "1", "1", "1", "0", "9 ULP"],
         ["a / c", "1", "2", "0", "0", "1 ULP"],
         ["b / c", "1", "1", "0", "1", "0 ULP"],
     ]
-    assert disputes[1] == ["`cast-b`", "b", f"a / b: {DIFFERENCE}<br>b / c: c: crash | &lt;x>"]
+    assert disagreements[1] == ["`cast-b`", "b", f"a / b: {DIFFERENCE}<br>b / c: c: crash | &lt;x>"]
 
 
 def test_comparisons_on_the_page():

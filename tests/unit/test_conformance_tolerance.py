@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dmlgpu.conformance.tolerance import (
+from dmlgpu.conformance.cases.tolerance import (
     CORRECTLY_ROUNDED,
     EXACT,
     Accumulated,

@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from dmlgpu.enums import DataType
+from dmlgpu.plan import Binding, Role, Tensor
 from dmlgpu.schedule.sort import (
     MOST_IN_GROUP,
     SortSchedule,
@@ -16,7 +17,6 @@ from dmlgpu.schedule.sort import (
     network,
     sort_steps,
 )
-from dmlgpu.plan import Binding, Role, Tensor
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 

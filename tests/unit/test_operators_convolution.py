@@ -10,9 +10,9 @@ import pytest
 from dmlgpu import InvalidDescription, TensorDesc, compiler, descs, operators
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel, TensorFlags
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.schedule.gemm import Contract, Form
 from dmlgpu.kernels.sources import leaves, nodes
 from dmlgpu.plan import Binding, Body, Map, Plan, Role, Tensor
+from dmlgpu.schedule.gemm import Contract, Form
 from dmlgpu.target import Profile, Target
 
 F32, F16, U8, I8, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8, DataType.INT8, DataType.INT32

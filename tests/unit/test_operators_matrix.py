@@ -10,9 +10,9 @@ import pytest
 from dmlgpu import InvalidDescription, TensorDesc, compiler, descs, operators
 from dmlgpu.enums import DataType, FeatureLevel, MatrixTransform, TensorFlags
 from dmlgpu.errors import InvalidArgument
+from dmlgpu.plan import Map, Role, Rows
 from dmlgpu.schedule.gemm import CHUNK, Contract, Form
 from dmlgpu.schedule.gemm_choice import NAMES, Schedule, Shape, choose
-from dmlgpu.plan import Map, Role, Rows
 from dmlgpu.target import Profile, Target
 
 F32, U8, I32 = DataType.FLOAT32, DataType.UINT8, DataType.INT32

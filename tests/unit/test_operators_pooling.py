@@ -5,8 +5,8 @@ import pytest
 from dmlgpu import descs, operators
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidDescription
-from dmlgpu.windows import Axis, windows_over
 from dmlgpu.plan import Map, Reduce
+from dmlgpu.plan.windows import Axis, windows_over
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.conformance.compare import changes
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.report import Report, write_report
+from dmlgpu.conformance.report.changes import changes
+from dmlgpu.conformance.report.model import Report
+from dmlgpu.conformance.report.writing import write_report
+from dmlgpu.conformance.running.outcome import Outcome, Status
 from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, KNOWN, REFUSED, measured, run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -141,7 +141,7 @@ class Measured:
         return float(self.error[counted].mean()) if counted.any() else 0.0
 
     @property
-    def place(self) -> int:
+    def worst_index(self) -> int:
         """Where the error is largest."""
         return int(self.error.argmax())
 
@@ -153,13 +153,13 @@ class Measured:
         exponents = np.maximum(np.frexp(sizes[counted])[1] - 1, -127)
         largest = np.full(256, -1.0)
         np.maximum.at(largest, exponents + 127, self.error[counted])
-        return tuple((place - 127, float(error)) for place, error in enumerate(largest) if error >= 0)
+        return tuple((biased - 127, float(error)) for biased, error in enumerate(largest) if error >= 0)
 
     @property
     def worst(self) -> str:
         """The input with the largest error."""
-        given = ", ".join(f"{float(operand[self.place])!r}" for operand in self.operands)
-        computed, true = float(self.computed[self.place]), float(self.true[self.place])
+        given = ", ".join(f"{float(operand[self.worst_index])!r}" for operand in self.operands)
+        computed, true = float(self.computed[self.worst_index]), float(self.true[self.worst_index])
         return f"{self.function.name}({given}) = {computed!r}, true {true!r}"
 
 

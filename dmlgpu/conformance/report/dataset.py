@@ -13,9 +13,9 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dmlgpu.conformance.compare import Kind
-from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.conformance.report.changes import Kind
 from dmlgpu.conformance.report.model import SIGNS, Matrix, Report, command, kind_of
+from dmlgpu.conformance.running.outcome import Outcome, Status
 
 _DIGITS = 7
 """Of distances, bounds and times: as many as a float32 has."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dmlgpu import operators, schema
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.pairwise import Comparison
-from dmlgpu.conformance.places import in_environment
-from dmlgpu.conformance.records import Run
+from dmlgpu.conformance.drivers.discovery import in_environment
+from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.report.labels import Label, labels
-from dmlgpu.conformance.suites import DEFAULT, option
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.suites.registry import DEFAULT, suite_option
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Cell:
 
     @property
     def kind(self) -> str:
-        """The most remarkable thing: ``bad``, ``known``, ``refused``, ``good``."""
+        """The worst: ``bad``, ``known``, ``refused``, ``good``."""
         return min(map(kind_of, self.counts), key=list(SIGNS).index)
 
     @property
@@ -63,7 +63,7 @@ class Cell:
 
 
 SIGNS = {"bad": "✗", "known": "!", "refused": "○", "good": "✓"}
-"""What statuses come to, the most remarkable first, and how that is marked beside its colour."""
+"""What statuses come to, the worst first, and how that is marked beside its colour."""
 
 
 def kind_of(status: Status) -> str:
@@ -146,7 +146,7 @@ class Report:
 
     def _families(self, numbers: Sequence[int]) -> tuple[Family, ...]:
         found: dict[str, list[str]] = {}
-        measured = {place[0] for place, cell in self._cells.items() if any(one.curve for one in cell.outcomes)}
+        measured = {operator for (operator, _), cell in self._cells.items() if any(one.curve for one in cell.outcomes)}
         for operator in sorted({operator for operator, number in self._cells if number in numbers}):
             name = FUNCTIONS if operator in measured else family_of(operator) or OTHERS
             found.setdefault(name, []).append(operator)
@@ -160,7 +160,7 @@ class Report:
         for number, run in enumerate(self.runs):
             for outcome in run.outcomes:
                 found.setdefault((outcome.operator, number), []).append(outcome)
-        return {place: Cell(tuple(outcomes)) for place, outcomes in found.items()}
+        return {key: Cell(tuple(outcomes)) for key, outcomes in found.items()}
 
     def cell(self, operator: str, number: int) -> Cell | None:
         """An operator in a run; None where the run has no case of it."""
@@ -177,7 +177,7 @@ class Report:
         """The whole runs."""
         return tuple(Cell(run.outcomes) for run in self.runs)
 
-    def remarkable(self) -> Iterator[tuple[int, Outcome]]:
+    def not_passed(self) -> Iterator[tuple[int, Outcome]]:
         """What did not simply pass, by name, each with the number of its run."""
         found = ((number, outcome) for number, run in enumerate(self.runs) for outcome in run.outcomes)
         yield from sorted((one for one in found if one[1].status is not Status.PASS), key=lambda one: one[1].case)
@@ -213,7 +213,7 @@ _EXPONENT_FROM = 1e7
 def command(run: Run) -> str:
     """The command that runs a case again on a run's adapter, up to the case's name."""
     adapter = f"{run.facts['adapter']['backend']}: {run.facts['adapter']['name']}"
-    text = shlex.join(["dmlgpu", "test", *option(run.facts["suite"]), "--adapter", adapter, "-k"])
+    text = shlex.join(["dmlgpu", "test", *suite_option(run.facts["suite"]), "--adapter", adapter, "-k"])
     return in_environment(text, run.facts.get("environment", {}))
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dmlgpu.conformance.outcome import Status
 from dmlgpu.conformance.report.causes import causes, of_kind
 from dmlgpu.conformance.report.charts import HEIGHT, WIDTH, Chart, Line, charts
 from dmlgpu.conformance.report.dataset import packed
@@ -14,6 +13,7 @@ from dmlgpu.conformance.report.facts import features, limits, run_facts
 from dmlgpu.conformance.report.model import SIGNS, Report, kind_of, ulp_text
 from dmlgpu.conformance.report.pairs import PairReport, difference
 from dmlgpu.conformance.report.templates import ENVIRONMENT, PAGES
+from dmlgpu.conformance.running.outcome import Status
 
 SCRIPTS = ("data.js", "elements.js", "matrix.js", "cases.js", "differences.js", "main.js")
 """In the order in which they stand in the page."""

@@ -15,7 +15,7 @@ from dmlgpu.backend import ShaderBackend
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS
 from dmlgpu.conformance.accuracy.inputs import PER_EXPONENT
 from dmlgpu.conformance.accuracy.measure import Measured, measure
-from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.device.device import Device
 from dmlgpu.errors import InvalidArgument, NotSupported
 
@@ -58,9 +58,9 @@ class AccuracySuite:
 
 def outcome(name: str, measured: Measured, seconds: float) -> Outcome:
     """A measurement as the outcome of a case."""
-    place, bound = measured.place, measured.function.bound
+    worst, bound = measured.worst_index, measured.function.bound
     wrong = int((measured.error > bound).sum())
-    true = float(measured.true[place])
+    true = float(measured.true[worst])
     return Outcome(
         name,
         Status.FAIL if wrong else Status.PASS,
@@ -69,10 +69,10 @@ def outcome(name: str, measured: Measured, seconds: float) -> Outcome:
         mean_ulp=measured.mean,
         wrong=wrong,
         elements=measured.error.size,
-        worst=(place,),
-        inputs=tuple(str(operand[place]) for operand in measured.operands),
+        worst=(worst,),
+        inputs=tuple(str(operand[worst]) for operand in measured.operands),
         expected=repr(true),
-        got=str(measured.computed[place]),
+        got=str(measured.computed[worst]),
         bound=bound * float(np.spacing(np.float32(min(abs(true), 2.0**127)))) if np.isfinite(true) else 0.0,
         message=FLUSHES if measured.flushed else "",
         seconds=seconds,
