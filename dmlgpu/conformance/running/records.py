@@ -26,7 +26,7 @@ from dmlgpu.errors import ModelError
 from dmlgpu.target import AdapterInfo
 from dmlgpu.wgsl import templates
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ outcome's curve has the largest error for every exponent.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 
@@ -65,6 +66,7 @@ def outcome(name: str, measured: Measured, seconds: float) -> Outcome:
         name,
         Status.FAIL if wrong else Status.PASS,
         f"{bound:g} ULP of the true value",
+        of_bound=measured.max / bound if bound else (math.inf if wrong else 0.0),
         max_ulp=measured.max,
         mean_ulp=measured.mean,
         wrong=wrong,
