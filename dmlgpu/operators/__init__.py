@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Collection
 
 from dmlgpu.enums import FeatureLevel
 from dmlgpu.kernels.moves import Move
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators.lowering import lowering, registered
+from dmlgpu.operators.lowering import Probe, lowering, registered
 from dmlgpu.plan import Plan
 from dmlgpu.target import Target
 
@@ -43,6 +44,16 @@ def upgrade(desc: OperatorDesc) -> OperatorDesc:
     """The description as the newest operator of its line."""
     newer = lowering(desc.operator).upgrade(desc)
     return desc if newer is None else upgrade(newer)
+
+
+def probe(operator: str, asked: Collection[str]) -> Probe:
+    """Return what an operator's smallest description needs beyond tensors of one element; nothing where none is known.
+
+    Args:
+        operator: DirectML's name.
+        asked: fields of the tensors that the description is to have.
+    """
+    return lowering(operator).probe(asked) if operator in registered() else Probe()
 
 
 def moves(desc: OperatorDesc) -> tuple[Move, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.reduce import Reduction, canonical_steps
 from dmlgpu.kernels.windows import Windows, covering, positions_of, sizes_of, taken, windows_over
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.plan import Map, Plan, Tensor, View
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
@@ -76,6 +76,10 @@ class Unfold(Lowering):
     shaders = ("window/taken",)
 
     @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(ranks={"output_tensor": 3})
+
+    @classmethod
     def output_sizes(cls, desc: descs.Unfold) -> Mapping[str, tuple[int, ...]]:
         """{N, C * places, positions}."""
         (batch, channels, *spatial) = desc.input_tensor.sizes
@@ -103,6 +107,10 @@ class Fold(Lowering):
 
     desc = descs.Fold
     shaders = ("window/covering",)
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(ranks={"input_tensor": 3})
 
     @classmethod
     def check(cls, desc: descs.Fold) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from dmlgpu.enums import FeatureLevel
@@ -14,6 +14,23 @@ from dmlgpu.plan import Plan, Role, Tensor, View
 from dmlgpu.target import Target
 
 _LOWERINGS: dict[str, type[Lowering]] = {}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What an operator's smallest description needs beyond required tensors of one element and plain attributes.
+
+    Attributes:
+        tensors: optional tensors that must be there, by field.
+        ranks: dimension counts that the tables leave open, by field.
+        sizes: sizes of the last dimensions that are not 1, by field.
+        values: attributes that are neither 0 or 1 nor the first member of their enumeration.
+    """
+
+    tensors: tuple[str, ...] = ()
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Lowering:
@@ -57,6 +74,11 @@ class Lowering:
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
         """Return the sizes that output tensors must have, by field: those of them that follow from the inputs."""
         return {} if cls.newer is None else lowering(cls.newer.operator).output_sizes(desc)
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        """Return what the smallest description with the tensors that are asked for needs besides."""
+        return Probe() if cls.newer is None else lowering(cls.newer.operator).probe(asked)
 
     @classmethod
     def upgrade(cls, desc: Any) -> OperatorDesc | None:

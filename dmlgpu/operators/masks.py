@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from dmlgpu import descs
@@ -10,7 +11,7 @@ from dmlgpu.kernels.collapse import merge_dimensions
 from dmlgpu.kernels.packing import running_dimension
 from dmlgpu.operators.bits import as_bits
 from dmlgpu.operators.indices import check_axis, check_single_along_axis, merged_around_axis
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.scalars import converted, words_of
 from dmlgpu.plan import Body, Map, Plan, Source, Tensor, View, apply, constants
 from dmlgpu.target import Target
@@ -28,6 +29,10 @@ class OneHot(Lowering):
 
     desc = descs.OneHot
     shaders = ("indexing/one_hot", "indexing/found", PLACE)
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(sizes={"values_tensor": (2,)})
 
     @classmethod
     def check(cls, desc: descs.OneHot) -> None:

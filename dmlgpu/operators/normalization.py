@@ -8,7 +8,7 @@ operators of ONNX that map on these). A row with NaN or infinity becomes NaN; sq
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from dmlgpu import descs
@@ -16,7 +16,7 @@ from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.kernels.rows import RowOperation, repeated, row_steps
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.fused import activated
-from dmlgpu.operators.lowering import Lowering, check_axes, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, Probe, check_axes, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.plan import Body, Map, Plan, Source, Stage, Tensor, apply, constants
 from dmlgpu.target import Target
 
@@ -82,6 +82,12 @@ class MeanVarianceNormalization2(Lowering):
 
     desc = descs.MeanVarianceNormalization2
     shaders = (NORMALIZE, NUMBER, "normalization/moments", "normalization/mean_square")
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        """The older ones take scale and bias both or not at all, below feature level 5_2."""
+        pair = ("scale_tensor", "bias_tensor")
+        return Probe(pair if set(pair) & set(asked) else ())
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:

@@ -9,7 +9,7 @@ quotient is infinite or NaN.)
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ from dmlgpu import descs
 from dmlgpu.enums import DataType, QuantizationType
 from dmlgpu.kernels.reduce import Reduction, reduce_steps
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators.lowering import Lowering, check_sizes, everywhere, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, everywhere, input_tensor, invalid, output_tensor
 from dmlgpu.plan import Binding, Body, Constants, Map, Plan, Role, Source, Tensor, apply, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
@@ -125,6 +125,10 @@ class _InBlocks(_Linear):
     The quantisation tensors are the scale and, for SCALE_ZERO_POINT, the zero point, of equal sizes. In each dimension
     their size divides the input's, and element i takes entry i div (input size / scale size).
     """
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(values={"quantization_type": QuantizationType.SCALE})
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
 from dmlgpu.kernels.packing import running_dimension
-from dmlgpu.operators.lowering import Lowering, check_sizes, everywhere, input_tensor, output_tensor
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, everywhere, input_tensor, output_tensor
 from dmlgpu.plan import Body, Map, Plan, Source, Tensor, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
@@ -32,6 +32,10 @@ class RandomGenerator(Lowering):
 
     desc = descs.RandomGenerator
     shaders = ("random/random_generator", "random/next_state", PLACE)
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(sizes={"input_state_tensor": (6,), "output_state_tensor": (6,)})
 
     @classmethod
     def output_sizes(cls, desc: descs.RandomGenerator) -> Mapping[str, tuple[int, ...]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType, ReduceFunction
 from dmlgpu.kernels.reduce import Reduction
 from dmlgpu.kernels.regions import Axis, Sampling, Shares, Work, element
 from dmlgpu.operators.indices import last_dimensions
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.regions import FLOAT32, INCLUDED, UINT32, check_sampling, region_inputs
 from dmlgpu.plan import Body, Map, Plan, Source, Tensor, constants
 from dmlgpu.target import Target
@@ -42,6 +43,14 @@ class RoiAlignGrad(Lowering):
 
     desc = descs.RoiAlignGrad
     shaders = (GRADIENT, REGIONS, WEIGHTS, TOUCHED, WINNER, "regions/winning", "regions/fractions", *INCLUDED)
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(
+            tensors=("input_tensor",) if "output_roi_gradient_tensor" in asked else ("output_gradient_tensor",),
+            sizes={"roi_tensor": (4,), "output_roi_gradient_tensor": (4,)},
+            values={"reduction_function": ReduceFunction.AVERAGE},
+        )
 
     @classmethod
     def check(cls, desc: descs.RoiAlignGrad) -> None:

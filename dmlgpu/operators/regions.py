@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from dmlgpu.kernels.regions import Sampling, Shares, Work, element
 from dmlgpu.kernels.resampling import bits_of_float
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.indices import last_dimensions
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.plan import Body, BodyKind, Map, Plan, Source, View, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
@@ -78,6 +78,10 @@ class RoiPooling(Lowering):
     most_bins = 1 << 16
 
     @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(sizes={"roi_tensor": (5,)})
+
+    @classmethod
     def check(cls, desc: descs.RoiPooling) -> None:
         regions = desc.roi_tensor.sizes[2]
         check_sizes(desc, "roi_tensor", (1, 1, regions, 5), "1, 1, regions, 5 numbers of each")
@@ -134,6 +138,10 @@ class RoiAlign1(Lowering):
 
     desc = descs.RoiAlign1
     shaders = ("regions/roi_align1", *INCLUDED)
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(sizes={"roi_tensor": (4,)}, values={"reduction_function": ReduceFunction.AVERAGE})
 
     @classmethod
     def check(cls, desc: descs.RoiAlign1) -> None:
