@@ -11,8 +11,9 @@ from dmlgpu.kernels.sources import identity
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Binding, Map, Plan, Role, Tensor, View
 from dmlgpu.program import Kernel, Program, Slot
+from dmlgpu.schedule.memory import aligned
 from dmlgpu.target import Target
-from dmlgpu.wgsl.render import ALIGNMENT, render
+from dmlgpu.wgsl.render import render
 
 
 @functools.lru_cache(maxsize=4096)
@@ -35,7 +36,7 @@ def own_inputs(desc: OperatorDesc, executed: Program, target: Target) -> Program
     for number, (_, _, tensor) in enumerate(desc.inputs):
         if tensor is not None and tensor.owned_by_dml and number in read:
             owned[number] = Slot(Role.PERSISTENT, 0, end, tensor.byte_size)
-            end += -(-tensor.byte_size // ALIGNMENT) * ALIGNMENT
+            end += aligned(tensor.byte_size)
     if not owned:
         return executed
     copies = tuple(_copy_in(desc.operator, number, slot, target) for number, slot in owned.items())
@@ -56,7 +57,6 @@ def _copy_in(operator: str, number: int, slot: Slot, target: Target) -> Kernel:
     """A kernel that copies the bytes of an input into its range of the persistent resource."""
     words = (slot.size // 4,)
     source = Tensor(Binding(Role.INPUT, number), DataType.UINT32, words, (1,), View.RAW)
-    destination = Tensor(Binding(Role.PERSISTENT, 0), DataType.UINT32, words, (1,))
-    step = Map(f"own input {number}", identity(source), destination)
-    (kernel,) = render(Plan(operator, (step,), persistents=(slot.size,)), target).kernels
+    step = Map(f"own input {number}", identity(source), Tensor.persistent("owned input", DataType.UINT32, words))
+    (kernel,) = render(Plan(operator, (step,)), target).kernels
     return replace(kernel, slots=tuple(slot if own.role is Role.PERSISTENT else own for own in kernel.slots))

@@ -21,11 +21,11 @@ import math
 from dataclasses import dataclass, replace
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.gemm import CONVERT, Form, Operand, Steps, pack_output
+from dmlgpu.kernels.gemm import CONVERT, Form, Operand, pack_output
 from dmlgpu.kernels.gemm_schedules import UNIT
 from dmlgpu.kernels.packing import pack_source, pack_tensor, packs_source
 from dmlgpu.kernels.sources import identity
-from dmlgpu.plan import Binding, Body, Held, Map, Role, Source, Step, Tensor, View, apply, constants
+from dmlgpu.plan import Body, Held, Map, Source, Step, Tensor, View, apply, constants, element
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 
@@ -135,15 +135,14 @@ class Attend(Step):
     share: int
 
 
-def attention_steps(attention: Attention, target: Target, *, temporary: int = 0) -> Steps:
+def attention_steps(attention: Attention, target: Target) -> tuple[Step, ...]:
     """The steps that compute attention.
 
     Args:
         attention: what is computed.
         target: the adapter.
-        temporary: the place in the plan of the first temporary tensor that the steps may use.
     """
-    return _Planner(attention, target, temporary).steps()
+    return _Planner(attention, target).steps()
 
 
 # ---- tiles and parts
@@ -211,13 +210,12 @@ LEAST_REUSE = 4
 class _Planner:
     """The steps of one attention."""
 
-    def __init__(self, attention: Attention, target: Target, temporary: int):
-        self.attention, self.target, self.first = attention, target, temporary
+    def __init__(self, attention: Attention, target: Target):
+        self.attention, self.target = attention, target
         self.tile = choose_tile(attention, target)
         self.before: list[Step] = []
-        self.temporaries: list[int] = []
 
-    def steps(self) -> Steps:
+    def steps(self) -> tuple[Step, ...]:
         """All steps."""
         attention, tile = self.attention, self.tile
         share = _share(attention, tile, self.target)
@@ -227,16 +225,16 @@ class _Planner:
         else:
             units = -(-attention.output.sizes[-1] // UNIT)
             sizes = (*attention.output.sizes[:-1], UNIT * (units + 1))
-            partials = self._temporary((parts, *sizes))
+            partials = Tensor.temporary("parts", FLOAT32, (parts, *sizes))
             each = replace(partials, sizes=sizes, strides=partials.strides[1:])
             merged = Map("merge of parts", _merged(partials, attention.output), attention.output)
             last = [self._attend(self._epilogue(each), partials, parts, share), merged]
-        return Steps((*self.before, *last), tuple(self.temporaries))
+        return (*self.before, *last)
 
     def _epilogue(self, output: Tensor) -> Body:
         """A row's columns as they are stored."""
-        held = Held.over(FLOAT32, output.sizes)
-        return apply(CONVERT, output.data_type, output.sizes, words=True, input=held)
+        held = Held.product(FLOAT32, output.sizes)
+        return apply(CONVERT, output.data_type, output.sizes, portable=True, input=held)
 
     def _attend(self, epilogue: Body, output: Tensor, parts: int, share: int) -> Step:
         attention, tile = self.attention, self.tile
@@ -268,7 +266,7 @@ class _Planner:
         if not in_units or reuse < LEAST_REUSE:
             return Operand(source, Form.SINGLE, batch, own, True)
         count = -(-math.prod(own) // UNIT) * UNIT
-        place = self._temporary((*batch, size, count))
+        place = Tensor.temporary(what, FLOAT32, (*batch, size, count))
         strides = (*place.strides[:2], *packed_strides(own), count)
         self._lay_out(source, replace(place, sizes=source.sizes, strides=strides), what)
         return Operand(pack_tensor(place, 3, UNIT), Form.ACROSS, batch, (count,), False)
@@ -281,27 +279,20 @@ class _Planner:
         if fits and (is_plain or reuse < LEAST_REUSE):
             return pack_source(source, last, UNIT)
         *outer, size = source.sizes
-        place = self._temporary((*outer, -(-size // UNIT) * UNIT))
+        place = Tensor.temporary("values", FLOAT32, (*outer, -(-size // UNIT) * UNIT))
         self._lay_out(source, replace(place, sizes=source.sizes), "values")
         return pack_tensor(place, last, UNIT)
 
     def _lay_out(self, source: Source, place: Tensor, what: str) -> None:
         """Write an operand to another place, in float32. What lies between is of no account, and never stored."""
         if isinstance(source, Tensor) and source.data_type is FLOAT32:
-            body = identity(replace(source, view=View.RAW))
+            body: Body = identity(replace(source, view=View.RAW))
         else:
-            body = apply(CONVERT, FLOAT32, place.sizes, words=True, input=source)
+            body = apply(CONVERT, FLOAT32, place.sizes, portable=True, input=source)
         self.before.append(Map(f"lay out {what}", body, place))
-
-    def _temporary(self, sizes: tuple[int, ...]) -> Tensor:
-        binding = Binding(Role.TEMPORARY, self.first + len(self.temporaries))
-        self.temporaries.append(4 * math.prod(sizes))
-        return Tensor(binding, FLOAT32, sizes, packed_strides(sizes))
 
 
 def _merged(partials: Tensor, output: Tensor) -> Body:
     """The rows of all parts together."""
     values = constants(parts=partials.sizes[0], top=partials.sizes[-1] - UNIT)
-    alone = ((None,) * output.rank,)
-    inputs = (("partials", partials),)
-    return Body(MERGE, output.data_type, output.sizes, inputs, values, follows=alone, words=True)
+    return element(MERGE, output.data_type, output.sizes, portable=True, values=values, partials=partials)

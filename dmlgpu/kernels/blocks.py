@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dmlgpu.plan import Body, BodyKind, Tensor
+from dmlgpu.plan import Body, Lookup, Tensor
 from dmlgpu.target import Profile, Target
 
 SHORTEST_BLOCK, LONGEST_BLOCK = 32, 1024
@@ -32,7 +32,7 @@ class Blocks:
 
 def find_blocks(body: Body, output: Tensor, target: Target) -> Blocks | None:
     """The blocks that a body already packed moves as a whole; None where copying them so does not pay."""
-    if target.profile is not Profile.CPU or body.kind is not BodyKind.PLACE or output.unit_bits < WORD_BITS:
+    if target.profile is not Profile.CPU or not isinstance(body, Lookup) or output.unit_bits < WORD_BITS:
         return None
     wide = [dimension for dimension in range(output.rank) if output.sizes[dimension] > 1]
     inner = min(wide, key=lambda dimension: output.strides[dimension], default=0)

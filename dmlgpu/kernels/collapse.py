@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dmlgpu.kernels.sources import is_elementwise, rewrite
-from dmlgpu.plan import Body, Source, Tensor
+from dmlgpu.kernels.sources import is_elementwise, leaves, rewrite
+from dmlgpu.plan import Body, Element, Source, Tensor
 
 Groups = tuple[tuple[int, ...], ...]
 """Which of the old dimensions make up each new one, outermost first."""
@@ -63,23 +63,14 @@ def collapse(body: Body, output: Tensor) -> tuple[Body, Tensor]:
     """An element-wise tree and its output with all mergeable dimensions merged; other trees as they are."""
     if not is_elementwise(body):
         return body, output
-    strides = [output.strides]
-
-    def note(source: Source) -> Source:
-        if isinstance(source, Tensor):
-            strides.append(source.strides)
-        return source
-
-    rewrite(body, note)
-    groups = mergeable(output.sizes, strides)
+    groups = mergeable(output.sizes, [output.strides, *(leaf.strides for leaf in leaves(body))])
 
     def merge(source: Source) -> Source:
         if isinstance(source, Tensor):
             return merge_tensor(source, groups)
-        merged = merge_sizes(source.sizes, groups)
-        follows = tuple(tuple(range(len(groups))) for _ in source.follows)
-        return replace(source, sizes=merged, follows=follows)
+        sizes = merge_sizes(source.sizes, groups)
+        if isinstance(source, Element):  # an identity, as all else keeps its coordinates
+            return replace(source, sizes=sizes, follows=(tuple(range(len(groups))),))
+        return replace(source, sizes=sizes)
 
-    merged = rewrite(body, merge)
-    assert isinstance(merged, Body)
-    return merged, merge_tensor(output, groups)
+    return rewrite(body, merge), merge_tensor(output, groups)

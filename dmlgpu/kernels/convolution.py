@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels import gemm_schedules
-from dmlgpu.kernels.gemm import Product, Space, Steps, contract_steps
+from dmlgpu.kernels.gemm import Product, Space, contract_steps
 from dmlgpu.kernels.packing import running_dimension
-from dmlgpu.kernels.sources import is_elementwise, leaves, permuted, permuted_tensor, rewrite, stepped
+from dmlgpu.kernels.sources import is_elementwise, leaves, permuted, rewrite, stepped
 from dmlgpu.kernels.windows import Windows, positions_of, taken
-from dmlgpu.plan import Body, Source, Tensor
+from dmlgpu.plan import Body, Source, Steps, Tensor
 from dmlgpu.target import Target
 
 Sizes = tuple[int, ...]
@@ -73,9 +73,7 @@ def implicit_gemm_steps(
     output: Tensor,
     target: Target,
     *,
-    temporary: int = 0,
-    persistent: int = 0,
-    keeps: bool = False,
+    keeps_neighbours: bool = False,
 ) -> Steps:
     """As ``convolution_schedules.convolution_steps``: a product, per group, of the filter and what the windows see.
 
@@ -83,17 +81,8 @@ def implicit_gemm_steps(
     windows see is not laid out in memory: that would take as many times the input's memory as the window has places.
     """
     product, order = _product(convolution, _has_outputs_last(output), _has_channels_last(convolution, target))
-    body = permuted(epilogue, order)
-    assert isinstance(body, Body)
-    return contract_steps(
-        product,
-        body,
-        permuted_tensor(output, order),
-        target,
-        temporary=temporary,
-        persistent=persistent,
-        keeps=keeps,
-    )
+    body, place = permuted(epilogue, order), permuted(output, order)
+    return contract_steps(product, body, place, target, keeps_neighbours=keeps_neighbours)
 
 
 def _has_outputs_last(output: Tensor) -> bool:

@@ -16,9 +16,8 @@ from dmlgpu.errors import InvalidArgument
 from dmlgpu.kernels import gemm_schedules
 from dmlgpu.kernels.convolution import Convolution, implicit_gemm_steps
 from dmlgpu.kernels.depthwise import depthwise_fits, depthwise_steps
-from dmlgpu.kernels.gemm import Steps
 from dmlgpu.kernels.winograd import winograd_fits, winograd_pays, winograd_steps
-from dmlgpu.plan import Body, Tensor
+from dmlgpu.plan import Body, Steps, Tensor
 from dmlgpu.target import Target
 
 IMPLICIT_GEMM, DEPTHWISE = "implicit-gemm", "depthwise"
@@ -61,9 +60,7 @@ def _suited(convolution: Convolution, target: Target) -> str:
     return FASTER_WINOGRAD if winograd_pays(convolution, target, WINOGRAD[FASTER_WINOGRAD]) else IMPLICIT_GEMM
 
 
-def convolution_steps(
-    convolution: Convolution, epilogue: Body, output: Tensor, target: Target, *, temporary: int = 0
-) -> Steps:
+def convolution_steps(convolution: Convolution, epilogue: Body, output: Tensor, target: Target) -> Steps:
     """The steps that compute a convolution.
 
     Args:
@@ -72,7 +69,6 @@ def convolution_steps(
             type of the accumulator that stands for the sum.
         output: where the result goes: a view of the same sizes.
         target: the adapter; its ``schedule`` overrides the choice.
-        temporary: the place in the plan of the first temporary tensor that the steps may use.
 
     Raises:
         InvalidArgument: for an unknown name of a schedule, or of one that does not fit the convolution.
@@ -82,5 +78,5 @@ def convolution_steps(
     if name == DEPTHWISE:
         return depthwise_steps(convolution, epilogue, output, target)
     if name in WINOGRAD:
-        return winograd_steps(convolution, epilogue, output, inner, WINOGRAD[name], temporary=temporary)
-    return implicit_gemm_steps(convolution, epilogue, output, inner, temporary=temporary)
+        return winograd_steps(convolution, epilogue, output, inner, WINOGRAD[name])
+    return implicit_gemm_steps(convolution, epilogue, output, inner)

@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 
 from dmlgpu.kernels.convolution import Convolution
-from dmlgpu.kernels.gemm import Steps
 from dmlgpu.kernels.patches import Patch, packed_patch
 from dmlgpu.kernels.tiles import UNIT, tiles
 from dmlgpu.kernels.windows import Axis
-from dmlgpu.plan import Body, Tensor, constants
+from dmlgpu.plan import Body, Steps, Tensor, constants, element
 from dmlgpu.target import Profile, Target
 
 DEPTHWISE = "convolution/depthwise"
@@ -55,7 +54,6 @@ def depthwise_steps(convolution: Convolution, epilogue: Body, output: Tensor, ta
     source, across = packed_patch(convolution.input, convolution.windows[-1], columns)
     down = Patch(convolution.windows[-2], rows) if rows else None
     looped = convolution.windows[: -2 if rows else -1]
-    inputs = (("input", source), ("taps", convolution.filter))
     values = constants(
         looped=looped,
         inside=tuple(f"inside{number}" for number in range(len(looped))),
@@ -64,7 +62,8 @@ def depthwise_steps(convolution: Convolution, epilogue: Body, output: Tensor, ta
         channel=CHANNEL,
         spatial=SPATIAL,
     )
-    body = Body(DEPTHWISE, convolution.accumulator, output.sizes, inputs, values, words=True)
+    inputs = {"input": source, "taps": convolution.filter}
+    body = element(DEPTHWISE, convolution.accumulator, output.sizes, portable=True, values=values, **inputs)
     ones = (1,) * (SPATIAL + len(looped))
     tile = (*ones, rows, columns) if rows else (*ones, columns)
     return Steps((tiles("depthwise", body, tile, epilogue, output),))

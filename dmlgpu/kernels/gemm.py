@@ -12,7 +12,7 @@ ones can be channel, window row and window column; rows, columns and inner must 
 converted to ``accumulator`` (FLOAT32, INT32 or UINT32), in which the products are summed; element-wise trees over
 integers end in that type themselves.
 
-The epilogue is an element-wise tree over the output's sizes with one leaf ``Held.over(accumulator, sizes)``, which
+The epilogue is an element-wise tree over the output's sizes with one leaf ``Held.product(accumulator, sizes)``, which
 stands for the sum: scaling, a bias, an activation (``operators.fused.activated``), requantisation. Its result is stored
 through the output's own strides; elements smaller than a word never tear their neighbours.
 
@@ -42,8 +42,22 @@ from dataclasses import dataclass, replace
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.gemm_schedules import UNIT, Choice, Schedule, Shape, Tile, choose
 from dmlgpu.kernels.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
-from dmlgpu.kernels.sources import identity, leaves, nodes, permuted, permuted_tensor, rewrite
-from dmlgpu.plan import Binding, Body, BodyKind, Held, Map, Role, Source, Step, Tensor, View, apply, constants
+from dmlgpu.kernels.sources import identity, leaves, nodes, permuted, rewrite
+from dmlgpu.plan import (
+    Apply,
+    Body,
+    Element,
+    Held,
+    Map,
+    Source,
+    Step,
+    Steps,
+    Tensor,
+    View,
+    apply,
+    constants,
+    element,
+)
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 
@@ -144,7 +158,7 @@ class Contract(Step):
             more dimension, the first.
         parts: into how many the sums are split, along the first inner dimension.
         share: steps along the first inner dimension of each part.
-        keeps: as for ``Map``.
+        keeps_neighbours: as for ``Map``.
     """
 
     space: Space
@@ -157,7 +171,7 @@ class Contract(Step):
     tile: Tile
     parts: int
     share: int
-    keeps: bool = False
+    keeps_neighbours: bool = False
 
     @property
     def chunk(self) -> int:
@@ -171,16 +185,6 @@ def chunk_of(inner: Sizes, share: int) -> int:
     return 0 if share * rest <= CHUNK else max(1, CHUNK // rest)
 
 
-@dataclass(frozen=True)
-class Steps:
-    """Parts of a ``Plan``."""
-
-    steps: tuple[Step, ...]
-    temporaries: tuple[int, ...] = ()
-    initialization: tuple[Step, ...] = ()
-    persistents: tuple[int, ...] = ()
-
-
 def contract_steps(
     product: Product,
     epilogue: Body,
@@ -188,9 +192,7 @@ def contract_steps(
     target: Target,
     *,
     schedule: str = "",
-    temporary: int = 0,
-    persistent: int = 0,
-    keeps: bool = False,
+    keeps_neighbours: bool = False,
 ) -> Steps:
     """The steps that compute a product.
 
@@ -200,23 +202,22 @@ def contract_steps(
         output: where the result goes.
         target: the adapter.
         schedule: the name of a schedule, to override the choice.
-        temporary, persistent: the places in the plan of the first tensors of either kind that the steps may use.
-        keeps: the output is part of a tensor, as for ``Map``.
+        keeps_neighbours: the output is part of a tensor, as for ``Map``.
 
     Raises:
         InvalidArgument: for an unknown name of a schedule.
     """
     product, epilogue, output = oriented(product, epilogue, output)
     choice = choose(replace(product.space.shape, along=_packs_along(product)), target, schedule)
-    planner = _Planner(product, choice, target, temporary, persistent)
+    planner = _Planner(product, choice, target)
     found = planner.steps(epilogue, output)
-    return replace(found, steps=tuple(_keeping(step, output) for step in found.steps)) if keeps else found
+    return replace(found, steps=tuple(_keeping(step, output) for step in found.steps)) if keeps_neighbours else found
 
 
 def _keeping(step: Step, output: Tensor) -> Step:
     """A step that, if it writes the output, leaves alone what lies between and beside its elements."""
     writes = isinstance(step, Contract | Map) and step.output.binding == output.binding
-    return replace(step, keeps=True) if writes else step  # type: ignore[call-arg]
+    return replace(step, keeps_neighbours=True) if writes else step  # type: ignore[call-arg]
 
 
 # ---- rows and columns
@@ -243,9 +244,7 @@ def oriented(product: Product, epilogue: Body, output: Tensor) -> tuple[Product,
         product.a_stays,
     )
     order = _order(batch, rows, columns)
-    body = permuted(epilogue, order)
-    assert isinstance(body, Body)
-    return turned, body, permuted_tensor(output, order)
+    return turned, permuted(epilogue, order), permuted(output, order)
 
 
 FEW_COLUMNS = 4
@@ -267,7 +266,7 @@ def _order(first: int, second: int, third: int) -> Sizes:
 
 
 def _is_elementwise(source: Source) -> bool:
-    return all(isinstance(node, Tensor) or node.kind is BodyKind.APPLY for node in nodes(source))
+    return all(isinstance(node, Tensor | Held | Apply) for node in nodes(source))
 
 
 # ---- steps
@@ -286,13 +285,10 @@ LEAST_REUSE_OF_PANELS = 256
 class _Planner:
     """The steps of one product, under a schedule that is chosen already."""
 
-    def __init__(self, product: Product, choice: Choice, target: Target, temporary: int, persistent: int):
+    def __init__(self, product: Product, choice: Choice, target: Target):
         self.product, self.space, self.choice, self.target = product, product.space, choice, target
-        self.first, self.first_persistent = temporary, persistent
         self.before: list[Step] = []
-        self.temporaries: list[int] = []
         self.initialization: list[Step] = []
-        self.persistents: list[int] = []
 
     def steps(self, epilogue: Body, output: Tensor) -> Steps:
         """All steps."""
@@ -301,21 +297,19 @@ class _Planner:
             last = [self._contract(epilogue, output, share, parts)]
         else:
             sizes = (parts, *output.sizes)
-            partials = self._temporary(sizes, packed_strides(sizes))
+            partials = Tensor.temporary("partial sums", self.product.accumulator, sizes)
             sums = apply(
                 CONVERT,
                 self.product.accumulator,
                 output.sizes,
-                words=True,
-                input=Held.over(self.product.accumulator, output.sizes),
+                portable=True,
+                input=Held.product(self.product.accumulator, output.sizes),
             )
             last = [
                 self._contract(sums, partials, share, parts),
                 Map("sum of parts", _with_sum(epilogue, _merged(partials)), output),
             ]
-        return Steps(
-            (*self.before, *last), tuple(self.temporaries), tuple(self.initialization), tuple(self.persistents)
-        )
+        return Steps((*self.before, *last), tuple(self.initialization))
 
     def _shares(self) -> tuple[int, int]:
         """Steps along the first inner dimension of each part, in whole slabs, and the number of parts."""
@@ -324,12 +318,6 @@ class _Planner:
         share = -(-size // self.choice.parts)
         share = min(size, -(-share // whole) * whole)
         return share, -(-size // share)
-
-    def _temporary(self, sizes: Sizes, strides: Sizes) -> Tensor:
-        binding = Binding(Role.TEMPORARY, self.first + len(self.temporaries))
-        tensor = Tensor(binding, self.product.accumulator, sizes, strides)
-        self.temporaries.append(4 * tensor.units)
-        return tensor
 
     def _contract(self, epilogue: Body, output: Tensor, share: int, parts: int) -> Step:
         product, choice = self.product, self.choice
@@ -412,7 +400,8 @@ class _Planner:
         strides = packed_strides(laid)
         batch_strides = tuple(stride if size > 1 else 0 for size, stride in zip(batch, strides, strict=False))
         inner_strides, own_strides = strides[len(batch) + 1 : -1], (strides[len(batch)], 1)
-        place = self._place(laid, strides, owned)
+        make = Tensor.persistent if owned else Tensor.temporary
+        place = make("operand laid out", self.product.accumulator, laid, strides)
 
         def over(own: Sizes, own_strides: Sizes, batch_sizes: Sizes) -> Tensor:
             middle = ((own, own_strides), (inner, inner_strides))
@@ -436,13 +425,6 @@ class _Planner:
             return count // width, width
         return 1, -(-count // UNIT) * UNIT
 
-    def _place(self, sizes: Sizes, strides: Sizes, owned: bool) -> Tensor:
-        if not owned:
-            return self._temporary(sizes, strides)
-        binding = Binding(Role.PERSISTENT, self.first_persistent + len(self.persistents))
-        self.persistents.append(4 * math.prod(sizes))
-        return Tensor(binding, self.product.accumulator, sizes, strides)
-
     def _copied(self, operand: Operand, written: Tensor) -> Body:
         """What is written: bits where the type stays, else converted elements."""
         source = _narrowed(operand.source, written.sizes)
@@ -450,7 +432,7 @@ class _Planner:
             return identity(replace(source, view=View.RAW))
         if isinstance(source, Body) and source.data_type is written.data_type:
             return source
-        return apply(CONVERT, written.data_type, written.sizes, words=True, input=source)
+        return apply(CONVERT, written.data_type, written.sizes, portable=True, input=source)
 
 
 def _split(operand: Operand, width: int) -> Operand:
@@ -532,9 +514,7 @@ def pack_output(epilogue: Body, output: Tensor) -> tuple[Body, Tensor]:
     own = len(epilogue.sizes) - 1
     if not packs_tensor(output, last, UNIT) or not packs_source(epilogue, own, UNIT):
         return epilogue, output
-    body = pack_source(epilogue, own, UNIT)
-    assert isinstance(body, Body)
-    return body, pack_tensor(output, last, UNIT)
+    return pack_source(epilogue, own, UNIT), pack_tensor(output, last, UNIT)
 
 
 # ---- sums that are not held in a tile
@@ -546,14 +526,12 @@ def _merged(partials: Tensor) -> Body:
     follows = tuple(range(1, partials.rank))
     values = constants(parts=parts)
     inputs = (("partials", partials),)
-    return Body(MERGE, partials.data_type, tuple(sizes), inputs, values, follows=(follows,), words=True)
+    return Element(MERGE, partials.data_type, tuple(sizes), inputs, values, True, follows=(follows,))
 
 
 def _with_sum(epilogue: Body, total: Body) -> Body:
     """An epilogue on sums that a body computes."""
-    body = rewrite(epilogue, lambda node: total if isinstance(node, Held) else node)
-    assert isinstance(body, Body)
-    return body
+    return rewrite(epilogue, lambda node: total if isinstance(node, Held) else node)
 
 
 def small_body(step: Contract) -> Body:
@@ -567,8 +545,9 @@ def small_body(step: Contract) -> Body:
         share=step.share,
         chunk=step.chunk,
     )
-    inputs = (("a", step.a.source), ("b", step.b.source))
-    return _with_sum(step.epilogue, Body(SMALL, step.accumulator, step.output.sizes, inputs, values, words=True))
+    inputs = {"a": step.a.source, "b": step.b.source}
+    total = element(SMALL, step.accumulator, step.output.sizes, portable=True, values=values, **inputs)
+    return _with_sum(step.epilogue, total)
 
 
 def spread(number: str, sizes: Sequence[int]) -> list[str]:

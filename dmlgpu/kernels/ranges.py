@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dmlgpu.kernels.sources import IDENTITY
+from dmlgpu.kernels.sources import is_identity
 from dmlgpu.plan import Body, Tensor
 
 ALIGNMENT = 16
@@ -27,8 +27,8 @@ def near(tensor: Tensor) -> Tensor:
 
 def near_copy(body: Body, output: Tensor) -> tuple[Body, Tensor]:
     """A plain copy from one tensor to another with both bound near their first elements; other trees as they are."""
-    if body.file != IDENTITY or not isinstance(source := body.inputs[0][1], Tensor):
+    if not is_identity(body) or not isinstance(source := body.inputs[0][1], Tensor):
         return body, output
     if source.binding == output.binding:
         return body, output
-    return replace(body, inputs=((body.inputs[0][0], near(source)),)), near(output)
+    return body.over([near(source)]), near(output)

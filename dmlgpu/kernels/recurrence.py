@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import pack_tensor, packs_tensor
-from dmlgpu.plan import Binding, Body, Held, Role, Step, Tensor
+from dmlgpu.plan import Body, Held, Step, Tensor
 from dmlgpu.target import Profile, Target
 
 UNIT = 4
@@ -62,9 +62,7 @@ class Recurrence(Step):
 
 def held_sums(count: int, sizes: tuple[int, ...]) -> tuple[Held, ...]:
     """What stands for so many different sums for each element of a state of these sizes."""
-    strides = (*(0 for _ in sizes[1:]), 1)
-    bindings = (Binding(Role.TEMPORARY, -1 - number) for number in range(count))
-    return tuple(Held(binding, DataType.FLOAT32, sizes, strides) for binding in bindings)
+    return tuple(Held(f"sum{number}", DataType.FLOAT32, sizes) for number in range(count))
 
 
 def recurrence(

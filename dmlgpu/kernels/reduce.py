@@ -10,7 +10,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
 from dmlgpu.kernels.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
 from dmlgpu.kernels.sources import leaves
-from dmlgpu.plan import Binding, Constants, Reduce, ReduceSchedule, Role, Source, Tensor, View
+from dmlgpu.plan import Constants, Reduce, ReduceSchedule, Source, Tensor, View
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 
@@ -22,7 +22,7 @@ class Reduction:
     Attributes:
         file: the shader with ``acc_t``, ``lift``, ``merge``, ``finish``.
         accumulator, lanes: type and count of the numbers that an accumulator consists of.
-        words: as for ``plan.Body``.
+        portable: as for ``plan.Body``.
         constants: values for the shader.
         ordered: the numbers of the elements of a row matter (ARGMIN); else a row is read as it lies in memory.
     """
@@ -30,28 +30,25 @@ class Reduction:
     file: str
     accumulator: DataType
     lanes: int
-    words: bool
+    portable: bool
     constants: Constants = ()
     ordered: bool = False
 
 
 def reduce_steps(
-    reduction: Reduction, source: Tensor, axes: Sequence[int], output: Tensor, target: Target, *, temporary: int = 0
-) -> tuple[tuple[Reduce, ...], tuple[int, ...]]:
-    """The steps that reduce a tensor in memory along axes, and the sizes in bytes of the temporaries they use.
+    reduction: Reduction, source: Tensor, axes: Sequence[int], output: Tensor, target: Target
+) -> tuple[Reduce, ...]:
+    """Return the steps that reduce a tensor in memory along axes.
 
     One step where a row is short enough for its schedule, two where it is not: partial results, then their reduction.
-
-    Args:
-        temporary: the place in the plan of the first temporary tensor that the steps may use.
     """
     merged = canonical(source, axes, output, ordered=reduction.ordered)
-    return canonical_steps(reduction, *merged, target, temporary=temporary)
+    return canonical_steps(reduction, *merged, target)
 
 
 def canonical_steps(
-    reduction: Reduction, source: Source, axes: tuple[int, ...], output: Tensor, target: Target, *, temporary: int = 0
-) -> tuple[tuple[Reduce, ...], tuple[int, ...]]:
+    reduction: Reduction, source: Source, axes: tuple[int, ...], output: Tensor, target: Target
+) -> tuple[Reduce, ...]:
     """As ``reduce_steps``, along the last dimensions, already merged, of a tensor that may be virtual."""
     units = _choose_units(_Problem(reduction, axes, output, target), source)
     first = Reduce(
@@ -63,13 +60,13 @@ def canonical_steps(
         units.output,
         units.schedule,
         constants=reduction.constants,
-        words=reduction.words,
+        portable=reduction.portable,
         across=units.across,
         width=units.width,
     )
     if units.parts == 1:
-        return (first,), ()
-    partials = _partials(reduction, output, units, temporary)
+        return (first,)
+    partials = _partials(reduction, output, units)
     schedule = choose_schedule(math.prod(output.sizes), units.parts, target, outer=units.across is not None)
     second = Reduce(
         f"{schedule.value} of partials",
@@ -81,11 +78,11 @@ def canonical_steps(
         schedule,
         of_partials=True,
         constants=reduction.constants,
-        words=reduction.words,
+        portable=reduction.portable,
     )
     partial = ReduceSchedule.PARTIAL
     first = replace(first, label=partial.value, output=partials, schedule=partial, together=units.together)
-    return (first, second), (math.prod(partials.sizes) * partials.unit_bits // 8,)
+    return first, second
 
 
 def canonical(
@@ -226,13 +223,12 @@ def _shares(parts: int, together: int, target: Target) -> tuple[int, int]:
     return -(-parts // together) * together, together
 
 
-def _partials(reduction: Reduction, output: Tensor, units: _Units, temporary: int) -> Tensor:
+def _partials(reduction: Reduction, output: Tensor, units: _Units) -> Tensor:
     """The accumulators of every row: side by side as those of them that are computed side by side."""
     sizes = (*output.sizes, units.parts)
     outermost = (*packed_strides(output.sizes), math.prod(output.sizes))
     strides = outermost if units.across is not None else packed_strides(sizes)
-    binding = Binding(Role.TEMPORARY, temporary)
-    return Tensor(binding, reduction.accumulator, sizes, strides, lanes=reduction.lanes)
+    return Tensor.temporary("partial results", reduction.accumulator, sizes, strides, lanes=reduction.lanes)
 
 
 # ---- sizes

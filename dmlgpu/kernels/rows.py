@@ -13,19 +13,15 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
-from dmlgpu.kernels.packing import pack_along, pack_tensor
+from dmlgpu.kernels.packing import pack_along, pack_source, pack_tensor
 from dmlgpu.kernels.reduce import Reduction, canonical_steps, choose_parts, choose_schedule
-from dmlgpu.plan import Binding, Body, Held, Map, Reduce, ReduceSchedule, Role, Rows, Source, Stage, Step, Tensor, apply
+from dmlgpu.plan import Body, Held, Map, Reduce, ReduceSchedule, Rows, Source, Stage, Step, Tensor, apply
 from dmlgpu.target import Target
-from dmlgpu.tensor import packed_strides
 
 WORD_BITS = 32
 
 RowBody = Callable[[DataType, Mapping[str, Source]], Body]
 """Makes the body that computes an element, of a type, from ``input``, the results of the stages and other sources."""
-
-Steps = tuple[tuple[Step, ...], tuple[int, ...]]
-"""Steps, and the sizes in bytes of the temporaries they use."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ def row_operation(stages: tuple[Stage, ...], file: str) -> RowOperation:
 
 def apply_to_row(file: str, data_type: DataType, sources: Mapping[str, Source]) -> Body:
     """An ``apply`` body on the elements of a row and the results of stages, in float32."""
-    return apply(file, data_type, sources["input"].sizes, words=True, values=(), **sources)
+    return apply(file, data_type, sources["input"].sizes, portable=True, values=(), **sources)
 
 
 def row_steps(
@@ -54,19 +50,17 @@ def row_steps(
     target: Target,
     *,
     others: Mapping[str, Tensor] | None = None,
-    temporary: int = 0,
-) -> Steps:
+) -> tuple[Step, ...]:
     """The steps for a tensor whose rows lie along axes.
 
     Args:
         others: further tensors that the body reads, by name, with the source's sizes.
-        temporary: the place in the plan of the first temporary tensor that the steps may use.
     """
     given = others or {}
     (source, output, *merged), row_axes = canonical_rows((source, output, *given.values()), axes)
     rows = _Rows(operation, source, row_axes, output, dict(zip(given, merged, strict=True)))
     whole = _whole_rows(rows, target)
-    return ((whole,), ()) if whole is not None else _split_rows(rows, target, temporary)
+    return _split_rows(rows, target) if whole is None else (whole,)
 
 
 def canonical_rows(tensors: Sequence[Tensor], axes: Sequence[int]) -> tuple[list[Tensor], tuple[int, ...]]:
@@ -129,7 +123,7 @@ def _whole_rows(rows: _Rows, target: Target) -> Rows | None:
         return None
     source = rows.source if dimension is None else pack_tensor(rows.source, dimension, output.lanes)
     if dimension is not None:
-        results = {name: pack_tensor(held, dimension, output.lanes) for name, held in results.items()}
+        results = {name: pack_source(held, dimension, output.lanes) for name, held in results.items()}
     count = math.prod(source.sizes[: axes[0]])
     units = math.prod(source.sizes[axis] for axis in axes)
     if choose_parts(count, units, target) > 1:
@@ -141,13 +135,7 @@ def _whole_rows(rows: _Rows, target: Target) -> Rows | None:
 
 def _held_results(stages: tuple[Stage, ...], sizes: tuple[int, ...], axes: tuple[int, ...]) -> dict[str, Held]:
     """What stands for the results of the stages while a kernel holds them: each repeated along its row."""
-    packed = packed_strides(row_sizes(sizes, axes))
-    strides = tuple(0 if axis in axes else stride for axis, stride in enumerate(packed))
-    names = [name for stage in stages for name in stage.results]
-    return {
-        name: Held(Binding(Role.TEMPORARY, -1 - number), DataType.FLOAT32, sizes, strides)
-        for number, name in enumerate(names)
-    }
+    return {name: Held(name, DataType.FLOAT32, sizes, axes) for stage in stages for name in stage.results}
 
 
 def _pack(body: Body, output: Tensor, axes: tuple[int, ...], target: Target) -> tuple[Body, Tensor, int | None]:
@@ -166,41 +154,33 @@ def _pack(body: Body, output: Tensor, axes: tuple[int, ...], target: Target) -> 
 # ---- a kernel per stage
 
 
-def _split_rows(rows: _Rows, target: Target, first: int) -> Steps:
+def _split_rows(rows: _Rows, target: Target) -> tuple[Step, ...]:
     """A reduction per stage, its results in temporary tensors, and a map."""
     steps: list[Step] = []
-    temporaries: list[int] = []
     results: dict[str, Source] = {}
     for stage in rows.operation.stages:
         given: Source = rows.source
         if stage.prepare:
             given = apply_to_row(stage.prepare, DataType.FLOAT32, {"input": rows.source, **results})
-        found, more, bytes_ = reduce_stage(stage, given, rows.axes, target, temporary=first + len(temporaries))
+        found, more = reduce_stage(stage, given, rows.axes, target)
         steps += more
-        temporaries += bytes_
         results |= found
-    return (*steps, Map("map", rows.body(results), rows.output)), tuple(temporaries)
+    return (*steps, Map("map", rows.body(results), rows.output))
 
 
 def reduce_stage(
-    stage: Stage, source: Source, axes: tuple[int, ...], target: Target, *, temporary: int = 0
-) -> tuple[dict[str, Tensor], tuple[Step, ...], tuple[int, ...]]:
-    """A stage as a reduction of its own, along the last dimensions of a source.
-
-    Args:
-        temporary: the place in the plan of the first temporary tensor; the results lie there.
+    stage: Stage, source: Source, axes: tuple[int, ...], target: Target
+) -> tuple[dict[str, Tensor], tuple[Step, ...]]:
+    """Return a stage as a reduction of its own, along the last dimensions of a source.
 
     Returns:
-        The results by name, each repeated along its row; the steps; the sizes in bytes of the temporaries.
+        The results by name, each repeated along its row, and the steps.
     """
     sizes = row_sizes(source.sizes, axes)
     lanes = 1 << (len(stage.results) - 1).bit_length()
-    binding = Binding(Role.TEMPORARY, temporary)
-    result = Tensor(binding, DataType.FLOAT32, sizes, packed_strides(sizes), lanes=lanes)
-    reduction = Reduction(stage.file, DataType.FLOAT32, stage.lanes, words=True, constants=stage.constants)
-    steps, scratch = canonical_steps(
-        reduction, source, axes, result, _patient(target, stage.longest), temporary=temporary + 1
-    )
+    result = Tensor.temporary(stage.name, DataType.FLOAT32, sizes, lanes=lanes)
+    reduction = Reduction(stage.file, DataType.FLOAT32, stage.lanes, portable=True, constants=stage.constants)
+    steps = canonical_steps(reduction, source, axes, result, _patient(target, stage.longest))
     if lanes > 1:
         steps = tuple(_row_by_row(step, source, result) for step in steps)
     labelled = tuple(replace(step, label=f"{stage.name} {step.label}") for step in steps)
@@ -209,7 +189,7 @@ def reduce_stage(
         name: repeated(replace(result, lanes=1, strides=strides, offset=number), source.sizes)
         for number, name in enumerate(stage.results)
     }
-    return parts, labelled, (math.prod(sizes) * result.unit_bits // 8, *scratch)
+    return parts, labelled
 
 
 def _row_by_row(step: Reduce, source: Source, result: Tensor) -> Reduce:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dmlgpu.kernels.sources import is_elementwise, leaves, rewrite
-from dmlgpu.plan import Body, BodyKind, Held, Source, Tensor, View
+from dmlgpu.plan import Apply, Body, Element, Source, Tensor, View
 from dmlgpu.target import Profile, Target
 
 SHORTEST_RUN = 16
@@ -26,9 +26,7 @@ WORD_BITS = 32
 
 def fixed_leaves(body: Body, axes: Sequence[int]) -> list[tuple[str, Tensor]]:
     """The tensors in memory of a tree that are the same along all these dimensions, each with a name."""
-    found = dict.fromkeys(
-        leaf for leaf in leaves(body) if not isinstance(leaf, Held) and all(_is_fixed(leaf, axis) for axis in axes)
-    )
+    found = dict.fromkeys(leaf for leaf in leaves(body) if all(_is_fixed(leaf, axis) for axis in axes))
     return [(f"fixed{number}", leaf) for number, leaf in enumerate(found)]
 
 
@@ -64,8 +62,8 @@ def _pays(saved: int, count: int, step: int) -> bool:
 
 def _is_computed(body: Body) -> bool:
     """Whether a tree is arithmetic on elements at equal coordinates, and on nothing that is moved or an index."""
-    plain = all(leaf.view is View.COMPUTE and not isinstance(leaf, Held) for leaf in leaves(body))
-    return plain and body.kind is BodyKind.APPLY and is_elementwise(body)
+    plain = all(leaf.view is View.COMPUTE for leaf in leaves(body))
+    return plain and isinstance(body, Apply) and is_elementwise(body)
 
 
 def _cut(runs: Runs, target: Target) -> Runs | None:
@@ -98,8 +96,8 @@ def _split(runs: Runs, parts: int) -> Runs:
         if isinstance(source, Tensor):
             return split_tensor(source)
         sizes = split_sizes(source.sizes)
-        return replace(source, sizes=sizes, follows=tuple(tuple(range(len(sizes))) for _ in source.follows))
+        if isinstance(source, Element):  # an identity, as all else keeps its coordinates
+            return replace(source, sizes=sizes, follows=(tuple(range(len(sizes))),))
+        return replace(source, sizes=sizes)
 
-    body = rewrite(runs.body, split)
-    assert isinstance(body, Body)
-    return Runs(body, split_tensor(runs.output), axis + 1)
+    return Runs(rewrite(runs.body, split), split_tensor(runs.output), axis + 1)

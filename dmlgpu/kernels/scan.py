@@ -16,7 +16,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
 from dmlgpu.kernels.grid import Launch, row_launch
 from dmlgpu.kernels.packing import pack_tensor, packs_tensor
-from dmlgpu.plan import Binding, Constants, Role, Source, Step, Tensor
+from dmlgpu.plan import Constants, Source, Step, Tensor
 from dmlgpu.target import Profile, Target
 
 STORE = "schedules/scan_store"
@@ -40,7 +40,7 @@ class Scanning:
     Attributes:
         file: the shader with ``acc_t``, ``start``, ``lift``, ``merge`` (commutative, too) and ``finish``.
         accumulator, lanes: type and count of the numbers that an accumulator consists of.
-        words: as for ``plan.Body``.
+        portable: as for ``plan.Body``.
         exclusive: an element's result leaves the element itself out.
         decreasing: lines begin at their last element.
     """
@@ -48,7 +48,7 @@ class Scanning:
     file: str
     accumulator: DataType
     lanes: int
-    words: bool
+    portable: bool
     exclusive: bool = False
     decreasing: bool = False
 
@@ -107,11 +107,7 @@ class Scan(Step):
         return math.prod(self.source.sizes[axis] for axis in self.axes)
 
 
-Steps = tuple[tuple[Scan, ...], tuple[int, ...]]
-"""Steps, and the sizes in bytes of the temporaries that they use."""
-
-
-def scan_steps(scanning: Scanning, source: Tensor, axis: int, output: Tensor, target: Target) -> Steps:
+def scan_steps(scanning: Scanning, source: Tensor, axis: int, output: Tensor, target: Target) -> tuple[Scan, ...]:
     """The steps that scan a tensor in memory along an axis."""
     source, output = canonical(source, axis, output)
     axis = source.rank - 1
@@ -155,20 +151,16 @@ def _pack(source: Tensor, output: Tensor, schedule: ScanSchedule) -> tuple[Tenso
 # ---- blocks
 
 
-def blocked(whole: Scan, target: Target, temporary: int = 0) -> Steps:
-    """A scan as it is where a line is one block; else totals of the blocks, their scan, and the scan from there on.
-
-    Args:
-        temporary: the place in the plan of the first temporary tensor that the steps may use.
-    """
+def blocked(whole: Scan, target: Target) -> tuple[Scan, ...]:
+    """Return a scan as it is where a line is one block; else totals of the blocks, their scan, and the scan from there
+    on."""
     if whole.blocks == 1:
-        return (replace(whole, label=_label(whole)),), ()
-    totals = block_totals(whole, temporary)
+        return (replace(whole, label=_label(whole)),)
+    totals = block_totals(whole)
     first = replace(whole, output=totals, advance=TOTAL, constants=())
-    before, more = blocked(_scan_of_totals(whole, totals, target), target, temporary + 1)
+    before = blocked(_scan_of_totals(whole, totals, target), target)
     last = replace(whole, starts=totals)
-    steps = (replace(first, label=f"totals {_label(first)}"), *before, replace(last, label=f"from {_label(last)}"))
-    return steps, (math.prod(totals.sizes) * totals.unit_bits // 8, *more)
+    return replace(first, label=f"totals {_label(first)}"), *before, replace(last, label=f"from {_label(last)}")
 
 
 def _label(step: Scan) -> str:
@@ -177,12 +169,12 @@ def _label(step: Scan) -> str:
     return " ".join(part for part in parts if part)
 
 
-def block_totals(whole: Scan, temporary: int) -> Tensor:
+def block_totals(whole: Scan) -> Tensor:
     """The accumulators of the blocks: lines along the first dimension, side by side, blocks along the last one."""
     lines = whole.lines * (abs(whole.source.lanes) if whole.across else 1)
     between = (1,) * (len(whole.source.sizes) - 2)
-    return Tensor(
-        Binding(Role.TEMPORARY, temporary),
+    return Tensor.temporary(
+        "totals of blocks",
         whole.scanning.accumulator,
         (lines, *between, whole.blocks),
         (1, *between, lines),

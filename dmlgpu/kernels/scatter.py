@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
-from dmlgpu.plan import Binding, Body, Constants, Map, Role, Scatter, ScatterSchedule, Step, Tensor
+from dmlgpu.plan import Constants, Element, Map, Scatter, ScatterSchedule, Step, Tensor
 from dmlgpu.target import Target
-from dmlgpu.tensor import packed_strides
 
 
 @dataclass(frozen=True)
@@ -32,13 +30,10 @@ class Scattering:
     follows: tuple[int | None, ...]
 
 
-def scatter_steps(given: Scattering, target: Target, *, temporary: int = 0) -> tuple[tuple[Step, ...], tuple[int, ...]]:
-    """The steps of a scatter over an output that is already filled, and the sizes in bytes of their temporaries.
+def scatter_steps(given: Scattering, target: Target) -> tuple[Step, ...]:
+    """Return the steps of a scatter over an output that is already filled.
 
-    Deterministic devices first mark the last update of each place.
-
-    Args:
-        temporary: the place in the plan of the first temporary tensor that the steps may use.
+    Deterministic devices first mark the last update of each element.
     """
     given = _packed(given)
 
@@ -47,15 +42,14 @@ def scatter_steps(given: Scattering, target: Target, *, temporary: int = 0) -> t
         return Scatter(label, given.file, given.updates, inputs, result, schedule, given.constants)
 
     if not target.deterministic:
-        return (step("scatter", given.output, ScatterSchedule.STORE),), ()
+        return (step("scatter", given.output, ScatterSchedule.STORE),)
     sizes = given.output.sizes
-    marks = Tensor(Binding(Role.TEMPORARY, temporary), DataType.UINT32, sizes, packed_strides(sizes))
-    steps = (
-        Map("clear marks", Body("layout/zero", DataType.UINT32, sizes), marks),
+    marks = Tensor.temporary("marks", DataType.UINT32, sizes)
+    return (
+        Map("clear marks", Element("layout/zero", DataType.UINT32, sizes), marks),
         step("mark", marks, ScatterSchedule.MARK),
         step("scatter marked", given.output, ScatterSchedule.STORE_MARKED, ("marks", marks)),
     )
-    return steps, (4 * math.prod(sizes),)
 
 
 def _packed(given: Scattering) -> Scattering:

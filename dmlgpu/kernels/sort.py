@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
-from dmlgpu.plan import Binding, Role, Step, Tensor, View
+from dmlgpu.plan import Role, Step, Tensor, View
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 
@@ -95,12 +95,12 @@ class Merge(Step):
 
 def sort_steps(
     source: Tensor, axis: int, count: int, decreasing: bool, target: Target
-) -> tuple[tuple[Step, ...], tuple[int, ...], Tensor]:
+) -> tuple[tuple[Step, ...], Tensor]:
     """The steps that find the first ``count`` elements along an axis (of ``MOST_IN_LINE`` at most) in sorted order.
 
     Returns:
-        The steps, the sizes in bytes of the temporaries they use, and the places of the elements: a UINT32 tensor with
-        the source's sizes, but ``count`` along the axis.
+        The steps, and the places of the elements: a UINT32 tensor with the source's sizes, but ``count`` along the
+        axis.
     """
     length = source.sizes[axis]
     chain = _Chain(lines(source, axis), decreasing, target)
@@ -112,26 +112,21 @@ def sort_steps(
         chain.sort(_as_line(chain.last), count)
         chain.sort(chain.candidates(group), count)
     sizes = tuple(count if dimension == axis else size for dimension, size in enumerate(source.sizes))
-    return tuple(chain.steps), tuple(chain.temporaries), _places(chain.last, sizes, axis)
+    return tuple(chain.steps), _places(chain.last, sizes, axis)
 
 
 class _Chain:
-    """Steps of which each reads the records of the one before; these lie in two temporary tensors in turn."""
+    """Steps of which each reads the records of the one before."""
 
     def __init__(self, source: Tensor, decreasing: bool, target: Target):
         self.source, self.decreasing, self.target = source, decreasing, target
         self.steps: list[Step] = []
-        self.temporaries: list[int] = []
         self.last = source
 
     def _records(self, *sizes: int) -> Tensor:
-        """Room for the records of the next step."""
-        place, lanes = len(self.steps) % 2, record_lanes(self.source.data_type)
-        binding = Binding(Role.TEMPORARY, place)
-        self.last = Tensor(binding, DataType.UINT32, sizes, packed_strides(sizes), View.RAW, lanes=lanes)
-        if place == len(self.temporaries):
-            self.temporaries.append(0)
-        self.temporaries[place] = max(self.temporaries[place], self.last.units * self.last.unit_bits // 8)
+        """Make room for the records of the next step."""
+        lanes = record_lanes(self.source.data_type)
+        self.last = Tensor.temporary("records", DataType.UINT32, sizes, view=View.RAW, lanes=lanes)
         return self.last
 
     def find_best(self, group: int) -> None:

@@ -76,12 +76,10 @@ def tiles(label: str, body: Body, tile: Sizes, epilogue: Body, output: Tensor) -
     """The step, packed where tile, output and epilogue allow."""
     last = output.rank - 1
     if tile[last] % UNIT == 0 and packs_tensor(output, last, UNIT) and packs_source(epilogue, last, UNIT):
-        packed = pack_source(epilogue, last, UNIT)
-        assert isinstance(packed, Body)
-        epilogue, output = packed, pack_tensor(output, last, UNIT)
+        epilogue, output = pack_source(epilogue, last, UNIT), pack_tensor(output, last, UNIT)
     return Tiles(label, body, tile, epilogue, output)
 
 
 def unchanged(data_type: DataType, sizes: Sizes) -> Body:
     """The epilogue that stores the numbers as they are."""
-    return apply(CONVERT, data_type, sizes, words=True, input=Held.over(data_type, sizes))
+    return apply(CONVERT, data_type, sizes, portable=True, input=Held.product(data_type, sizes))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dmlgpu.kernels.packing import pack_tensor, packs_tensor, running_dimension
-from dmlgpu.kernels.sources import IDENTITY
+from dmlgpu.kernels.sources import is_identity
 from dmlgpu.plan import Body, Tensor, View
 
 BLOCK = 8
@@ -49,7 +49,7 @@ class Transpose:
 
 def find_transpose(body: Body, output: Tensor) -> Transpose | None:
     """The copy as tiles, if it is a plain one whose two running dimensions differ and divide into tiles."""
-    if body.file != IDENTITY or not isinstance(source := body.inputs[0][1], Tensor) or source.view is not View.RAW:
+    if not is_identity(body) or not isinstance(source := body.inputs[0][1], Tensor) or source.view is not View.RAW:
         return None
     lanes = _LANES.get(output.data_type.bits)
     inner, outer = running_dimension(output), running_dimension(source)

@@ -17,10 +17,9 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.kernels.convolution import Convolution, implicit_gemm_steps
 from dmlgpu.kernels.convolution_schedules import IMPLICIT_GEMM, convolution_steps
-from dmlgpu.kernels.gemm import Steps
-from dmlgpu.kernels.sources import rewrite, stepped
+from dmlgpu.kernels.sources import AnySource, rewrite, stepped
 from dmlgpu.kernels.windows import Axis, Windows
-from dmlgpu.plan import Body, Held, Map, Source, Step, Tensor, constants
+from dmlgpu.plan import Body, Element, Held, Map, Source, Steps, Tensor, constants
 from dmlgpu.target import Target
 
 SPREAD, ZERO = "layout/slice_grad", "layout/zero"
@@ -120,34 +119,15 @@ def _in_phases(transposed: Convolution, epilogue: Body, output: Tensor, target: 
     """Each phase as a matrix product of its own."""
     if target.schedule == IMPLICIT_GEMM:
         target = replace(target, schedule="")
-    steps: list[Step] = []
-    found = Steps(())
+    found, empty = Steps(()), Steps(())
     for phase in phases(transposed.windows):
-        body, place = (_part_of(source, phase) for source in (epilogue, output))
-        assert isinstance(body, Body) and isinstance(place, Tensor)
+        body, place = _part_of(epilogue, phase), _part_of(output, phase)
         if phase.is_empty:
-            steps.append(Map("nothing to sum", _without_sum(body), place, keeps=True))
-            continue
-        part = implicit_gemm_steps(
-            _convolution(transposed, phase),
-            body,
-            place,
-            target,
-            temporary=len(found.temporaries),
-            persistent=len(found.persistents),
-            keeps=True,
-        )
-        found = _joined(found, part)
-    return replace(found, steps=(*found.steps, *steps))
-
-
-def _joined(first: Steps, second: Steps) -> Steps:
-    return Steps(
-        first.steps + second.steps,
-        first.temporaries + second.temporaries,
-        first.initialization + second.initialization,
-        first.persistents + second.persistents,
-    )
+            empty += Steps((Map("nothing to sum", _without_sum(body), place, keeps_neighbours=True),))
+        else:
+            part = _convolution(transposed, phase)
+            found += implicit_gemm_steps(part, body, place, target, keeps_neighbours=True)
+    return found + empty
 
 
 def _convolution(transposed: Convolution, phase: Phase) -> Convolution:
@@ -158,7 +138,7 @@ def _convolution(transposed: Convolution, phase: Phase) -> Convolution:
     return replace(transposed, filter=filters, windows=phase.windows)
 
 
-def _part_of(source: Source, phase: Phase) -> Source:
+def _part_of(source: AnySource, phase: Phase) -> AnySource:
     """What an epilogue, or the output, has of a phase."""
     sizes = source.sizes[:3] + tuple(axis.positions for axis in phase.windows)
     start = (*LEAD, *(part.first for part in phase.parts))
@@ -169,11 +149,9 @@ def _without_sum(epilogue: Body) -> Body:
     """An epilogue on sums of nothing."""
 
     def empty(node: Source) -> Source:
-        return Body(ZERO, node.data_type, node.sizes) if isinstance(node, Held) else node
+        return Element(ZERO, node.data_type, node.sizes) if isinstance(node, Held) else node
 
-    body = rewrite(epilogue, empty)
-    assert isinstance(body, Body)
-    return body
+    return rewrite(epilogue, empty)
 
 
 def _spread_out(transposed: Convolution) -> Convolution:
@@ -183,9 +161,9 @@ def _spread_out(transposed: Convolution) -> Convolution:
     spatial = tuple(axis.stride * (axis.positions - 1) + 1 for axis in windows)
     sizes, step = source.sizes[:3] + spatial, (1, 1, 1, *strides)
     follows = tuple(d if one == 1 else None for d, one in enumerate(step)), (None,) * len(sizes)
-    inputs = (("input", source), ("border", Body(ZERO, source.data_type, sizes)))
+    inputs = (("input", source), ("border", Element(ZERO, source.data_type, sizes)))
     values = constants(start=(0,) * len(sizes), step=step)
-    spread = Body(SPREAD, source.data_type, sizes, inputs, values, follows=follows)
+    spread = Element(SPREAD, source.data_type, sizes, inputs, values, follows=follows)
     (phase,) = phases(
         tuple(replace(axis, stride=1, positions=size) for axis, size in zip(windows, spatial, strict=True))
     )

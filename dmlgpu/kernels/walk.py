@@ -32,7 +32,7 @@ class Walk:
         by_words: the running number counts units in memory, and one invocation owns each 32-bit word.
         exchange: units share words with others' units: store them with compare-exchange.
         word, first: by words, the word in which the tensor begins, and the units in it before its first.
-        keeps: by words, what belongs to no unit of the tensor stays as it is.
+        keeps_neighbours: by words, what belongs to no unit of the tensor stays as it is.
     """
 
     digits: tuple[Digit, ...]
@@ -42,19 +42,19 @@ class Walk:
     exchange: bool = False
     word: int = 0
     first: int = 0
-    keeps: bool = False
+    keeps_neighbours: bool = False
 
     def items(self, output: Tensor) -> int:
         """Work items of the walk over a tensor: words, or units."""
         return -(-(self.first + self.count) * output.unit_bits // WORD_BITS) if self.by_words else self.count
 
 
-def choose_walk(output: Tensor, keeps: bool = False) -> Walk:
+def choose_walk(output: Tensor, keeps_neighbours: bool = False) -> Walk:
     """Units of whole words go in stride order without gaps; smaller ones by the words they lie in, if that is cheap.
 
     Args:
         output: what is walked over.
-        keeps: whether what lies between and beside its units belongs to others, who write it at another time.
+        keeps_neighbours: whether what lies between and beside its units belongs to others, who write it at another time.
     """
     if output.unit_bits >= WORD_BITS:
         return _dense(output)
@@ -65,7 +65,7 @@ def choose_walk(output: Tensor, keeps: bool = False) -> Walk:
     if nested is None or nested.count > SPARSE * units:
         return _dense(output, exchange=True)
     word, first = divmod(output.offset, WORD_BITS // output.unit_bits)
-    return replace(nested, word=word, first=first, keeps=keeps)
+    return replace(nested, word=word, first=first, keeps_neighbours=keeps_neighbours)
 
 
 def _ordered(output: Tensor) -> tuple[list[int], tuple[Digit, ...]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dmlgpu.enums import DataType
-from dmlgpu.plan import Body, Source, constants
+from dmlgpu.plan import Element, Source, constants
 
 Sizes = tuple[int, ...]
 
@@ -100,19 +100,19 @@ def windows_over(
     )
 
 
-def taken(source: Source, windows: Windows) -> Body:
+def taken(source: Source, windows: Windows) -> Element:
     """What the window sees: {lead.., positions.., window..}, 0 in the padding."""
     lead = len(source.sizes) - len(windows)
     return _body(TAKEN, source, source.sizes[:lead] + positions_of(windows) + sizes_of(windows), windows)
 
 
-def within(lead: Sizes, windows: Windows) -> Body:
+def within(lead: Sizes, windows: Windows) -> Element:
     """1 where the window sees an element of the input, 0 where padding: {lead.., positions.., window..}."""
     sizes = lead + positions_of(windows) + sizes_of(windows)
-    return Body(WITHIN, DataType.UINT32, sizes, (), constants(lead=len(lead), axes=windows))
+    return Element(WITHIN, DataType.UINT32, sizes, (), constants(lead=len(lead), axes=windows))
 
 
-def covering(source: Source, windows: Windows, *, placed: bool = False) -> Body:
+def covering(source: Source, windows: Windows, *, placed: bool = False) -> Element:
     """What covers each element of the input: {lead.., spatial.., taps..}, 0 where a tap stands for no position.
 
     Args:
@@ -123,9 +123,9 @@ def covering(source: Source, windows: Windows, *, placed: bool = False) -> Body:
     return _body(COVERING, source, (*sizes, *taps_of(windows)), windows, placed=placed)
 
 
-def _body(file: str, source: Source, sizes: Sizes, windows: Windows, **values: bool) -> Body:
+def _body(file: str, source: Source, sizes: Sizes, windows: Windows, **values: bool) -> Element:
     """An element body that hands the leading dimensions on."""
     lead = len(sizes) - 2 * len(windows)
     follows = tuple(dimension if dimension < lead else None for dimension in range(len(sizes)))
     known = constants(lead=lead, axes=windows, **values)
-    return Body(file, source.data_type, sizes, (("input", source),), known, follows=(follows,))
+    return Element(file, source.data_type, sizes, (("input", source),), known, follows=(follows,))

@@ -27,13 +27,12 @@ from fractions import Fraction
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.convolution import Convolution
-from dmlgpu.kernels.gemm import Product, Space, Steps, contract_steps
+from dmlgpu.kernels.gemm import Product, Space, contract_steps
 from dmlgpu.kernels.patches import Patch, packed_patch
 from dmlgpu.kernels.tiles import Tiles, tiles, unchanged
 from dmlgpu.kernels.windows import Axis
-from dmlgpu.plan import Binding, Body, Role, Step, Tensor, constants
+from dmlgpu.plan import Body, Steps, Tensor, constants, element
 from dmlgpu.target import Target
-from dmlgpu.tensor import packed_strides
 
 FILTERS, PATCHES, RESULTS = (f"convolution/winograd_{what}" for what in ("filters", "patches", "results"))
 
@@ -179,9 +178,7 @@ def _is_dense(axis: Axis) -> bool:
     return (axis.size, axis.stride, axis.dilation) == (WINDOW, 1, 1)
 
 
-def winograd_steps(
-    convolution: Convolution, epilogue: Body, output: Tensor, target: Target, tile: int, *, temporary: int = 0
-) -> Steps:
+def winograd_steps(convolution: Convolution, epilogue: Body, output: Tensor, target: Target, tile: int) -> Steps:
     """The steps that compute a convolution that fits.
 
     Args:
@@ -190,41 +187,24 @@ def winograd_steps(
         output: where the result goes.
         target: the adapter; its ``schedule`` is that of the products.
         tile: 2 or 4.
-        temporary: the place in the plan of the first temporary tensor that the steps may use.
     """
     sides = _Sides.of(convolution, tile)
-    owned = convolution.filter_owned
-    filters = _place(Binding(Role.PERSISTENT, 0) if owned else Binding(Role.TEMPORARY, temporary + 2), sides.filters)
-    patches = _place(Binding(Role.TEMPORARY, temporary), sides.patches)
-    results = _place(Binding(Role.TEMPORARY, temporary + 1), sides.results)
-    sizes = [4 * math.prod(tensor.sizes) for tensor in (patches, results, filters)]
-    temporaries, persistents = (sizes[:2], sizes[2:]) if owned else (sizes, [])
-    prepared = [_filters(convolution, sides, filters)]
-    product = _product(sides, (filters, patches), results, target, temporary + len(temporaries))
-    steps: list[Step] = [] if owned else [*prepared]
-    steps += [
-        _patches(convolution, sides, patches),
-        *product.steps,
-        _results(sides, results, epilogue, output),
-    ]
-    initialization = tuple(prepared) if owned else ()
-    return Steps(tuple(steps), (*temporaries, *product.temporaries), initialization, tuple(persistents))
-
-
-def _place(binding: Binding, sizes: Sizes) -> Tensor:
-    return Tensor(binding, FLOAT32, sizes, packed_strides(sizes))
+    filters = (Tensor.persistent if convolution.filter_owned else Tensor.temporary)("filters", FLOAT32, sides.filters)
+    patches = Tensor.temporary("patches", FLOAT32, sides.patches)
+    results = Tensor.temporary("results", FLOAT32, sides.results)
+    prepared = (_filters(convolution, sides, filters),)
+    return (
+        (Steps((), prepared) if convolution.filter_owned else Steps(prepared))
+        + Steps((_patches(convolution, sides, patches),))
+        + _product(sides, (filters, patches), results, target)
+        + Steps((_results(sides, results, epilogue, output),))
+    )
 
 
 def _filters(convolution: Convolution, sides: _Sides, filters: Tensor) -> Tiles:
     rows = tuple(map(terms, TRANSFORMS[sides.tile].filter))
-    body = Body(
-        FILTERS,
-        FLOAT32,
-        filters.sizes,
-        (("taps", convolution.filter),),
-        constants(rows=rows, outputs=sides.outputs),
-        words=True,
-    )
+    values = constants(rows=rows, outputs=sides.outputs)
+    body = element(FILTERS, FLOAT32, filters.sizes, portable=True, values=values, taps=convolution.filter)
     return tiles("winograd filters", body, (sides.patch**2, 1, 1, 1), unchanged(FLOAT32, filters.sizes), filters)
 
 
@@ -238,11 +218,11 @@ def _patches(convolution: Convolution, sides: _Sides, patches: Tensor) -> Tiles:
         tiles=(sides.down, sides.across),
         count=sides.batch * sides.down * sides.across,
     )
-    body = Body(PATCHES, FLOAT32, patches.sizes, (("input", source),), values, words=True)
+    body = element(PATCHES, FLOAT32, patches.sizes, portable=True, values=values, input=source)
     return tiles("winograd patches", body, (sides.patch**2, 1, 1, 1), unchanged(FLOAT32, patches.sizes), patches)
 
 
-def _product(sides: _Sides, operands: tuple[Tensor, Tensor], results: Tensor, target: Target, temporary: int) -> Steps:
+def _product(sides: _Sides, operands: tuple[Tensor, Tensor], results: Tensor, target: Target) -> Steps:
     filters, patches = operands
     space = Space(sides.results[:2], (sides.rows,), (sides.columns,), (sides.channels,))
     first, group, channel, output = filters.strides
@@ -251,13 +231,7 @@ def _product(sides: _Sides, operands: tuple[Tensor, Tensor], results: Tensor, ta
         sizes=(*sides.results[:2], sides.rows, sides.channels),
         strides=(first, group, output, channel),
     )
-    return contract_steps(
-        Product(space, a, patches, FLOAT32),
-        unchanged(FLOAT32, results.sizes),
-        results,
-        target,
-        temporary=temporary,
-    )
+    return contract_steps(Product(space, a, patches, FLOAT32), unchanged(FLOAT32, results.sizes), results, target)
 
 
 def _results(sides: _Sides, results: Tensor, epilogue: Body, output: Tensor) -> Tiles:
@@ -266,5 +240,5 @@ def _results(sides: _Sides, results: Tensor, epilogue: Body, output: Tensor) -> 
         tile=sides.tile,
         tiles=(sides.down, sides.across),
     )
-    body = Body(RESULTS, FLOAT32, output.sizes, (("sums", results),), values, words=True)
+    body = element(RESULTS, FLOAT32, output.sizes, portable=True, values=values, sums=results)
     return tiles("winograd results", body, (1, 1, 1, sides.tile, sides.tile), epilogue, output)

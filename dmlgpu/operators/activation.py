@@ -22,7 +22,7 @@ class Activation(ElementWise):
     """An element-wise function of one number, with attributes of its own."""
 
     folder = "activation"
-    words = True
+    portable = True
 
     @classmethod
     def constants(cls, desc: OperatorDesc) -> Constants:
@@ -37,7 +37,7 @@ class Activation(ElementWise):
         The description's own tensors, if it has any, don't matter.
         """
         values = cls.constants(desc)
-        return apply(cls.body(desc), source.data_type, source.sizes, words=cls.words, values=values, input=source)
+        return apply(cls.body(desc), source.data_type, source.sizes, portable=cls.portable, values=values, input=source)
 
     @classmethod
     def lower(cls, desc: Any, target: Target) -> Plan:
@@ -107,7 +107,7 @@ class ActivationParameterizedRelu(ElementWise):
 
     desc = descs.ActivationParameterizedRelu
     folder = "activation"
-    words = True
+    portable = True
     operands: ClassVar[dict[str, str]] = {"input": "input_tensor", "slope": "slope_tensor"}
 
 
@@ -128,7 +128,7 @@ class ActivationReluGrad(ElementWise):
 
     desc = descs.ActivationReluGrad
     folder = "activation"
-    words = True
+    portable = True
     operands: ClassVar[dict[str, str]] = {"input": "input_tensor", "gradient": "input_gradient_tensor"}
     result = "output_gradient_tensor"
 

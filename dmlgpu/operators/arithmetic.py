@@ -11,14 +11,14 @@ from dmlgpu.operators.elementwise import Binary, ElementWise
 from dmlgpu.operators.fused import activated
 from dmlgpu.operators.lowering import Lowering, input_tensor, output_tensor
 from dmlgpu.operators.scalars import converted
-from dmlgpu.plan import Body, Constants, Map, Plan, Source, apply, constants, mapping
+from dmlgpu.plan import Body, Constants, Map, Plan, Source, apply, constants
 from dmlgpu.target import Target
 
 
 class _Scalable(ElementWise):
     """With a ScaleBias halves come as float32; so they do without one, that the body sees one type."""
 
-    words = True
+    portable = True
 
 
 # ---- sums, products, quotients
@@ -164,7 +164,7 @@ class _BoundedByFloats(ElementWise):
     @classmethod
     def upgrade(cls, desc: Any) -> OperatorDesc:
         data_type = getattr(desc, cls.result).data_type
-        bounds = mapping(_bounds(desc, data_type))
+        bounds = dict(_bounds(desc, data_type))
         return cls.newer(**{**desc.values, **bounds, "min_max_data_type": data_type})
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -29,9 +28,20 @@ from dmlgpu.operators.attention_tensors import (
     per_batch,
 )
 from dmlgpu.operators.lowering import Lowering, Probe, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Binding, Body, Held, Map, Plan, Role, Scatter, Source, Step, Tensor, View, apply, constants
+from dmlgpu.plan import (
+    Body,
+    Held,
+    Map,
+    Plan,
+    Scatter,
+    Step,
+    Tensor,
+    View,
+    apply,
+    constants,
+    element,
+)
 from dmlgpu.target import Target
-from dmlgpu.tensor import packed_strides
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
 SCALED, BIASED = "attention/scaled_score", "attention/biased"
@@ -148,8 +158,7 @@ class MultiheadAttention1(Lowering):
             planner.visible(),
             planner.output(),
         )
-        found = attention_steps(attention, target, temporary=len(planner.temporaries))
-        return Plan(desc.operator, (*planner.steps, *found.steps), (*planner.temporaries, *found.temporaries))
+        return Plan(desc.operator, (*planner.steps, *attention_steps(attention, target)))
 
 
 class _Planner:
@@ -158,23 +167,22 @@ class _Planner:
     def __init__(self, desc: descs.MultiheadAttention1):
         self.desc, self.heads = desc, Heads.of(desc)
         self.steps: list[Step] = []
-        self.temporaries: list[int] = []
 
-    def part(self, part: str) -> Source:
+    def part(self, part: str) -> Tensor | Body:
         """Queries, or new keys or values, with their bias."""
         tensor = part_of(self.desc, part, self.heads)
         assert tensor is not None
         if self.desc.bias_tensor is None:
             return tensor
         bias = bias_part(self.desc, part, self.heads)
-        return apply(BIASED, tensor.data_type, tensor.sizes, words=True, input=tensor, bias=bias)
+        return apply(BIASED, tensor.data_type, tensor.sizes, portable=True, input=tensor, bias=bias)
 
     # ---- keys and values
 
-    def kept(self, part: str) -> Source:
+    def kept(self, part: str) -> Tensor | Body:
         """All keys or values: as they are given, or brought together in the present ones or a temporary tensor."""
         present, past = f"output_present_{part}_tensor", f"past_{part}_tensor"
-        pieces: list[tuple[Source, int]] = []
+        pieces: list[tuple[Tensor | Body, int]] = []
         if getattr(self.desc, past) is not None:
             pieces.append((last_dimensions(input_tensor(self.desc, past), 4), 0))
         if part_of(self.desc, part, self.heads) is not None:
@@ -185,11 +193,11 @@ class _Planner:
         kept = self._present(present) if has_present else self._temporary(self._sizes(pieces))
         if self.desc.past_sequence_lengths_tensor is None:
             for source, start in pieces:
-                self._copy(source, kept, start, keeps=len(pieces) > 1)
+                self._copy(source, kept, start, keeps_neighbours=len(pieces) > 1)
             return kept
         return self._cached(pieces, kept)
 
-    def _sizes(self, pieces: list[tuple[Source, int]]) -> tuple[int, ...]:
+    def _sizes(self, pieces: list[tuple[Tensor | Body, int]]) -> tuple[int, ...]:
         sizes = pieces[0][0].sizes
         return (*sizes[:2], self.heads.keys, sizes[3])
 
@@ -197,27 +205,24 @@ class _Planner:
         return last_dimensions(output_tensor(self.desc, field), 4)
 
     def _temporary(self, sizes: tuple[int, ...]) -> Tensor:
-        data_type = self.desc.output_tensor.data_type
-        self.temporaries.append(-(-math.prod(sizes) * data_type.bits // 32) * 4)
-        binding = Binding(Role.TEMPORARY, len(self.temporaries) - 1)
-        return Tensor(binding, data_type, sizes, packed_strides(sizes))
+        return Tensor.temporary("rows", self.desc.output_tensor.data_type, sizes)
 
-    def _copy(self, source: Source, kept: Tensor, start: int, *, keeps: bool) -> None:
+    def _copy(self, source: Tensor | Body, kept: Tensor, start: int, *, keeps_neighbours: bool) -> None:
         """A piece at its place among all rows."""
         body = identity(replace(source, view=View.RAW)) if isinstance(source, Tensor) else source
         place = replace(kept, sizes=source.sizes, offset=kept.offset + start * kept.strides[2])
-        self.steps.append(Map("keep rows", body, place, keeps))
+        self.steps.append(Map("keep rows", body, place, keeps_neighbours))
 
-    def _cached(self, pieces: list[tuple[Source, int]], cache: Tensor) -> Tensor:
+    def _cached(self, pieces: list[tuple[Tensor | Body, int]], cache: Tensor) -> Tensor:
         """The cache after past rows and new ones have come to it."""
         assert self.desc.past_sequence_lengths_tensor is not None
         for source, start in pieces:
             if start == 0 and len(pieces) == 2:
-                self._copy(source, cache, 0, keeps=True)
+                self._copy(source, cache, 0, keeps_neighbours=True)
         source, _ = pieces[-1]
         if isinstance(source, Body):
             place = self._temporary(source.sizes)
-            self._copy(source, place, 0, keeps=False)
+            self._copy(source, place, 0, keeps_neighbours=False)
             source = place
         new, kept = _in_units(replace(source, view=View.RAW), replace(cache, view=View.RAW))
         past = per_batch(input_tensor(self.desc, "past_sequence_lengths_tensor"), new.sizes)
@@ -231,31 +236,35 @@ class _Planner:
         heads, desc = self.heads, self.desc
         sizes = (heads.batch, heads.shared, heads.group, heads.queries, heads.keys)
         score = apply(
-            SCALED, FLOAT32, sizes, words=True, values=_numbers(scale=desc.scale), product=Held.over(FLOAT32, sizes)
+            SCALED,
+            FLOAT32,
+            sizes,
+            portable=True,
+            values=_numbers(scale=desc.scale),
+            product=Held.product(FLOAT32, sizes),
         )
         if desc.relative_position_bias_tensor is not None:
             bias = grouped(self._of_scores("relative_position_bias_tensor"), heads.group)
-            score = apply(BIASED, FLOAT32, sizes, words=True, input=score, bias=bias)
+            score = apply(BIASED, FLOAT32, sizes, portable=True, input=score, bias=bias)
         values = _numbers(masked=desc.mask_filter_value)
         if desc.mask_type is MaskType.BOOLEAN:
             mask = grouped(self._of_scores("mask_tensor"), heads.group)
-            return apply(MASKED, FLOAT32, sizes, words=True, values=values, score=score, mask=mask)
+            return apply(MASKED, FLOAT32, sizes, portable=True, values=values, score=score, mask=mask)
         if desc.mask_type is MaskType.NONE:
             return score
-        inside = Body(UNPADDED, UINT32, sizes, self._bounds(sizes), words=True)
-        return apply(UNPADDED_SCORE, FLOAT32, sizes, words=True, values=values, score=score, inside=inside)
+        inside = element(UNPADDED, UINT32, sizes, portable=True, values=(), **self._bounds(sizes))
+        return apply(UNPADDED_SCORE, FLOAT32, sizes, portable=True, values=values, score=score, inside=inside)
 
     def _of_scores(self, field: str) -> Tensor:
         return last_dimensions(input_tensor(self.desc, field), 4)
 
-    def _bounds(self, sizes: tuple[int, ...]) -> tuple[tuple[str, Source], ...]:
+    def _bounds(self, sizes: tuple[int, ...]) -> dict[str, Tensor]:
         """Where a sequence's keys end, and start where the mask says that."""
         mask = input_tensor(self.desc, "mask_tensor")
-        end = ("end", per_batch(mask, sizes))
+        end = per_batch(mask, sizes)
         if self.desc.mask_type is not MaskType.KEY_SEQUENCE_END_START:
-            return (end,)
-        start = per_batch(mask, sizes)
-        return end, ("start", replace(start, offset=start.offset + mask.strides[-2]))
+            return {"end": end}
+        return {"end": end, "start": replace(end, offset=end.offset + mask.strides[-2])}
 
     def visible(self) -> Body | None:
         """How many keys a query sees."""
@@ -264,7 +273,7 @@ class _Planner:
             return None
         sizes = (heads.batch, heads.shared, heads.group, heads.queries)
         past = per_batch(input_tensor(self.desc, "past_sequence_lengths_tensor"), sizes)
-        return Body(VISIBLE, UINT32, sizes, (("past", past),), constants(keys=heads.keys), words=True)
+        return element(VISIBLE, UINT32, sizes, portable=True, values=constants(keys=heads.keys), past=past)
 
     # ---- output
 

@@ -88,7 +88,6 @@ class _Batch:
     axes: tuple[int, ...]
     target: Target
     steps: list[Step] = field(default_factory=list)
-    temporaries: list[int] = field(default_factory=list)
 
     @classmethod
     def of(cls, desc: Any, inputs: Mapping[str, str], outputs: Mapping[str, str], target: Target) -> _Batch:
@@ -124,9 +123,8 @@ class _Batch:
 
     def reduce(self, stage: Stage, source: Source) -> dict[str, Tensor]:
         """Adds a reduction; its results by name, each repeated along its row."""
-        found, steps, sizes = reduce_stage(stage, source, self.axes, self.target, temporary=len(self.temporaries))
+        found, steps = reduce_stage(stage, source, self.axes, self.target)
         self.steps += steps
-        self.temporaries += sizes
         return found
 
     def total(self, name: str, source: Source) -> Tensor:
@@ -142,12 +140,12 @@ class _Batch:
         small = row_sizes(self.sizes, self.axes)
         place = replace(self.tensors[output], sizes=small)
         inputs = {name: replace(source, sizes=small) for name, source in sources.items()}
-        body = apply(file, place.data_type, small, words=True, values=values, **inputs)
+        body = apply(file, place.data_type, small, portable=True, values=values, **inputs)
         self.steps.append(Map(output, body, place))
 
     def plan(self, operator: str) -> Plan:
         """The plan."""
-        return Plan(operator, tuple(self.steps), tuple(self.temporaries))
+        return Plan(operator, tuple(self.steps))
 
 
 class BatchNormalizationTraining(Lowering):
@@ -186,7 +184,7 @@ class BatchNormalizationTraining(Lowering):
         added = batch.tensors.get("fused_add")
         sources = {**batch.named("input", "scale", "bias"), **moments}
         body = normalized(data_type if added is None else FLOAT32, desc.epsilon, sources)
-        return body if added is None else apply(ADD, data_type, batch.sizes, words=True, a=body, b=added)
+        return body if added is None else apply(ADD, data_type, batch.sizes, portable=True, a=body, b=added)
 
 
 _GRADIENTS = {
@@ -229,9 +227,9 @@ class BatchNormalizationGrad(_Gradient):
         values = constants(compute=FLOAT32, epsilon=float(desc.epsilon or 0))
         gradient, variance = batch.tensors["gradient"], batch.tensors["variance"]
         scaled = {"gradient": gradient, "variance": variance, "factor": batch.tensors["scale"]}
-        batch.store("output", apply(GRADIENT, gradient.data_type, batch.sizes, words=True, values=values, **scaled))
+        batch.store("output", apply(GRADIENT, gradient.data_type, batch.sizes, portable=True, values=values, **scaled))
         sources = {**batch.named("gradient", "input", "mean"), "lack": number(0, batch.sizes)}
-        products = batch.total("products", apply(PRODUCT, FLOAT32, batch.sizes, words=True, values=(), **sources))
+        products = batch.total("products", apply(PRODUCT, FLOAT32, batch.sizes, portable=True, values=(), **sources))
         one = number(1, batch.sizes)
         batch.store_statistic("output_scale", GRADIENT, values, gradient=products, variance=variance, factor=one)
         batch.store_statistic("output_bias", CAST, input=batch.total("total", gradient))
@@ -263,11 +261,11 @@ class BatchNormalizationTrainingGrad(_Gradient):
         own = {name: moments[name] for name in ("mean", "lack")}
         total = batch.total("total", batch.tensors["gradient"])
         centered = {**batch.named("gradient", "input"), **own}
-        products = batch.total("products", apply(PRODUCT, FLOAT32, batch.sizes, words=True, values=(), **centered))
+        products = batch.total("products", apply(PRODUCT, FLOAT32, batch.sizes, portable=True, values=(), **centered))
         sources = {**centered, **batch.named("variance", "scale"), "total": total, "products": products}
         values = constants(compute=FLOAT32, epsilon=epsilon, count=batch.count)
         data_type = desc.output_gradient_tensor.data_type
-        batch.store("output", apply(file, data_type, batch.sizes, words=True, values=values, **sources))
+        batch.store("output", apply(file, data_type, batch.sizes, portable=True, values=values, **sources))
         small = row_sizes(batch.sizes, batch.axes)
         given = {"products": products, "total": total, **own, "given": batch.tensors["mean"]}
         about = {name: replace(source, sizes=small) for name, source in given.items()}
@@ -275,7 +273,7 @@ class BatchNormalizationTrainingGrad(_Gradient):
             "output_scale",
             GRADIENT,
             constants(compute=FLOAT32, epsilon=epsilon),
-            gradient=apply(moved, FLOAT32, small, words=True, values=(), **about),
+            gradient=apply(moved, FLOAT32, small, portable=True, values=(), **about),
             variance=batch.tensors["variance"],
             factor=number(1, small),
         )

@@ -29,7 +29,7 @@ class _Bitwise(Lowering):
     def lower(cls, desc: Any, target: Target) -> Plan:
         output = as_bits(output_tensor(desc))
         inputs: dict[str, Any] = {name: as_bits(input_tensor(desc, field)) for name, field in cls.operands.items()}
-        body = apply(cls.shaders[0], output.data_type, output.sizes, words=True, **inputs)
+        body = apply(cls.shaders[0], output.data_type, output.sizes, portable=True, **inputs)
         return Plan(desc.operator, (Map("map", body, output),))
 
 

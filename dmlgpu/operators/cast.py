@@ -18,7 +18,7 @@ class Cast(ElementWise):
     """
 
     desc = descs.Cast
-    words = True
+    portable = True
 
     @classmethod
     def lower(cls, desc: descs.Cast, target: Target) -> Plan:

@@ -104,7 +104,7 @@ class ElementWiseIf(Lowering):
             cls.shaders[0],
             output.data_type,
             output.sizes,
-            words=True,
+            portable=True,
             condition=input_tensor(desc, "condition_tensor"),
             a=as_bits(input_tensor(desc, "a_tensor")),
             b=as_bits(input_tensor(desc, "b_tensor")),

@@ -16,7 +16,7 @@ from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, Featur
 from dmlgpu.kernels import convolution as kernels
 from dmlgpu.kernels.convolution_schedules import convolution_steps
 from dmlgpu.kernels.gemm import Steps
-from dmlgpu.kernels.sources import diagonal, permuted_tensor, view
+from dmlgpu.kernels.sources import permuted, stepped
 from dmlgpu.kernels.transposed import SPREAD, transposed_steps
 from dmlgpu.kernels.windows import Axis, Sizes, Windows, positions_of, windows_over
 from dmlgpu.operators.fused import activated, check_activation_level
@@ -134,9 +134,8 @@ def _of_output(tensor: Tensor, desc: Any) -> Tensor:
     return _grouped(per_channel(tensor, desc.output_tensor.sizes), 1, desc.group_count)
 
 
-def _plan(desc: Any, found: Steps, before: tuple[Step, ...] = (), temporaries: tuple[int, ...] = ()) -> Plan:
-    steps, sizes = (*before, *found.steps), (*temporaries, *found.temporaries)
-    return Plan(desc.operator, steps, sizes, found.initialization, found.persistents)
+def _plan(desc: Any, found: Steps, before: tuple[Step, ...] = ()) -> Plan:
+    return Plan(desc.operator, (*before, *found.steps), found.initialization)
 
 
 # ---- CONVOLUTION
@@ -209,13 +208,15 @@ class Convolution(_Forward):
 
     @classmethod
     def _epilogue(cls, desc: descs.Convolution, output: Tensor) -> Body:
-        held = Held.over(FLOAT32, output.sizes)
+        held = Held.product(FLOAT32, output.sizes)
         if desc.bias_tensor is None:
-            body = apply(CONVERT, output.data_type, output.sizes, words=True, input=held)
+            body = apply(CONVERT, output.data_type, output.sizes, portable=True, input=held)
         else:
             bias = _of_output(input_tensor(desc, "bias_tensor"), desc)
             values = constants(compute=FLOAT32)
-            body = apply(cls.shaders[0], output.data_type, output.sizes, words=True, values=values, sum=held, bias=bias)
+            body = apply(
+                cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, sum=held, bias=bias
+            )
         return activated(body, desc.fused_activation)
 
 
@@ -231,7 +232,7 @@ def _transposed(desc: descs.Convolution) -> kernels.Convolution:
     spatial = zip(desc.output_tensor.sizes, desc.input_tensor.sizes, desc.filter_tensor.sizes, strict=True)
     steps = zip(desc.strides, desc.dilations, desc.start_padding, strict=True)
     windows = tuple(Axis(*sizes, *step) for sizes, step in zip(list(spatial)[LEAD:], steps, strict=True))
-    filters = permuted_tensor(filters, (0, 2, 1, *range(3, filters.rank)))
+    filters = permuted(filters, (0, 2, 1, *range(3, filters.rank)))
     return kernels.Convolution(source, filters, windows, FLOAT32, desc.filter_tensor.owned_by_dml)
 
 
@@ -242,7 +243,7 @@ def _operands(desc: descs.Convolution) -> tuple[Tensor, Tensor]:
     if desc.mode is ConvolutionMode.CROSS_CORRELATION:
         return source, filters
     start = (0, 0, 0, *(size - 1 for size in filters.sizes[3:]))
-    return source, view(filters, filters.sizes, start, diagonal((1, 1, 1, *(-1 for _ in filters.sizes[3:]))))
+    return source, stepped(filters, filters.sizes, start, (1, 1, 1, *(-1 for _ in filters.sizes[3:])))
 
 
 # ---- integers
@@ -253,7 +254,7 @@ def _differences(desc: Any, name: str, dimension: int) -> Source:
     tensor = input_tensor(desc, f"{name}_tensor")
     values = _grouped(tensor, dimension, desc.group_count)
     if getattr(desc, f"{name}_zero_point_tensor") is None:
-        return apply(CONVERT, INT32, values.sizes, words=True, input=values)
+        return apply(CONVERT, INT32, values.sizes, portable=True, input=values)
     zero = per_channel(input_tensor(desc, f"{name}_zero_point_tensor"), tensor.sizes, dimension)
     return difference(values, _grouped(zero, dimension, desc.group_count), INT32)
 
@@ -296,7 +297,7 @@ class ConvolutionInteger(_Integers):
     @classmethod
     def lower(cls, desc: descs.ConvolutionInteger, target: Target) -> Plan:
         output = _grouped_output(desc)
-        body = apply(cls.shaders[0], INT32, output.sizes, words=True, sum=Held.over(INT32, output.sizes))
+        body = apply(cls.shaders[0], INT32, output.sizes, portable=True, sum=Held.product(INT32, output.sizes))
         return _plan(desc, convolution_steps(cls.convolution(desc), body, output, target))
 
 
@@ -329,20 +330,20 @@ class QuantizedLinearConvolution(_Integers):
         given = {one.field: _of_output(one.view(buffer), desc) for one in found}
         output = _grouped_output(desc)
         body = cls._epilogue(output, given)
-        steps = convolution_steps(cls.convolution(desc), body, output, target, temporary=1)
-        return _plan(desc, steps, (step,), (4 * buffer.units,))
+        steps = convolution_steps(cls.convolution(desc), body, output, target)
+        return _plan(desc, steps, (step,))
 
     @classmethod
     def _epilogue(cls, output: Tensor, given: Mapping[str, Tensor]) -> Body:
-        total: Source = Held.over(INT32, output.sizes)
+        total: Source = Held.product(INT32, output.sizes)
         if "bias_tensor" in given:
-            total = apply(cls.shaders[1], INT32, output.sizes, words=True, sum=total, bias=given["bias_tensor"])
+            total = apply(cls.shaders[1], INT32, output.sizes, portable=True, sum=total, bias=given["bias_tensor"])
         low, high = limits(output.data_type)
         return apply(
             QUANTIZED_PRODUCT,
             output.data_type,
             output.sizes,
-            words=True,
+            portable=True,
             values=constants(compute=FLOAT32, low=low, high=high),
             product=total,
             a_scale=given["input_scale_tensor"],

@@ -22,14 +22,14 @@ class ElementWise(Lowering):
     """An operator whose every output element depends on the input elements at the same coordinates.
 
     Class attributes:
-        words: as for ``plan.Body``: the body takes halves as f32 and 64-bit integers as pairs of words. Bodies of typed
-            expressions leave it False; bodies that call library functions on f32 set it.
+        portable: as for ``plan.Body``: the body takes halves as f32 and 64-bit integers as pairs of words. Bodies of
+            typed expressions leave it False; bodies that call library functions on f32 set it.
         operands: field of each of the body's inputs, by the name that the body uses.
         result: field of the output.
     """
 
     folder = "elementwise"
-    words: ClassVar[bool] = False
+    portable: ClassVar[bool] = False
     operands: ClassVar[dict[str, str]] = {"input": "input_tensor"}
     result: ClassVar[str] = "output_tensor"
 
@@ -52,7 +52,7 @@ class ElementWise(Lowering):
         if scale_bias is not None:
             inputs["input"] = scaled(inputs["input"], scale_bias)
         values = cls.constants(desc)
-        body = apply(cls.body(desc), output.data_type, output.sizes, words=cls.words, values=values, **inputs)
+        body = apply(cls.body(desc), output.data_type, output.sizes, portable=cls.portable, values=values, **inputs)
         return Plan(desc.operator, (Map("map", body, output_tensor(desc, cls.result)),))
 
 
@@ -76,7 +76,7 @@ def scaled(source: Source, scale_bias: ScaleBias, data_type: DataType | None = N
         scale=float(scale_bias.scale),
         bias=float(scale_bias.bias),
     )
-    return apply(SCALE_BIAS, result, source.sizes, words=not is_double, values=values, input=source)
+    return apply(SCALE_BIAS, result, source.sizes, portable=not is_double, values=values, input=source)
 
 
 class ElementWiseIdentity(Lowering):

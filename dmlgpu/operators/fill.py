@@ -11,7 +11,7 @@ from dmlgpu.kernels.packing import running_dimension
 from dmlgpu.operators.bits import as_bits
 from dmlgpu.operators.lowering import Lowering, output_tensor
 from dmlgpu.operators.scalars import converted, words_of
-from dmlgpu.plan import Body, Map, Plan, apply, constants
+from dmlgpu.plan import Element, Map, Plan, apply, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
 
@@ -25,7 +25,7 @@ class FillValueConstant(Lowering):
     def lower(cls, desc: descs.FillValueConstant, target: Target) -> Plan:
         output = as_bits(output_tensor(desc))
         values = constants(words=words_of(desc.value, desc.value_data_type))
-        body = apply(cls.shaders[0], output.data_type, output.sizes, words=True, values=values)
+        body = apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values)
         return Plan(desc.operator, (Map("fill", body, output),))
 
 
@@ -45,11 +45,11 @@ class FillValueSequence(Lowering):
         if not output.data_type.is_float:
             output = as_bits(output)
         packed = running_dimension(output)
-        place = Body(cls.shaders[1], DataType.UINT32, sizes, constants=constants(steps=steps, packed=packed))
+        place = Element(cls.shaders[1], DataType.UINT32, sizes, constants=constants(steps=steps, packed=packed))
         numbers = constants(
             start=_number(desc.value_start, desc.value_data_type), delta=_number(desc.value_delta, desc.value_data_type)
         )
-        body = apply(cls.shaders[0], output.data_type, sizes, words=True, values=numbers, place=place)
+        body = apply(cls.shaders[0], output.data_type, sizes, portable=True, values=numbers, place=place)
         return Plan(desc.operator, (Map("fill", body, output),))
 
 

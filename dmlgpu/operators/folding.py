@@ -19,7 +19,7 @@ from dmlgpu.tensor import packed_strides
 LEAD = 2
 """Batch and channel come before the spatial dimensions."""
 
-SUM = Reduction("reduction/reduce_sum_float", DataType.FLOAT32, 2, words=True)
+SUM = Reduction("reduction/reduce_sum_float", DataType.FLOAT32, 2, portable=True)
 
 
 def _windows(desc: Any, spatial: tuple[int, ...]) -> Windows:
@@ -128,5 +128,5 @@ class Fold(Lowering):
         axes = tuple(range(output.rank, shares.rank))
         ones, zeros = (1,) * len(axes), (0,) * len(axes)
         given = replace(output, sizes=output.sizes + ones, strides=output.strides + zeros)
-        steps, temporaries = canonical_steps(SUM, shares, axes, given, target)
-        return Plan(desc.operator, steps, temporaries)
+        steps = canonical_steps(SUM, shares, axes, given, target)
+        return Plan(desc.operator, steps)

@@ -18,7 +18,7 @@ from dmlgpu.plan import Constants, constants
 class Function(ElementWise):
     """A function whose body works on float32."""
 
-    words = True
+    portable = True
 
 
 class ElementWiseAcos(Function):
@@ -46,7 +46,7 @@ class ElementWiseAtanYx(Binary):
     """
 
     desc = descs.ElementWiseAtanYx
-    words = True
+    portable = True
 
 
 class ElementWiseCos(Function):

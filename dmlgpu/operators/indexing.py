@@ -21,7 +21,7 @@ from dmlgpu.operators.indices import (
     viewed,
 )
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Body, BodyKind, Map, Plan, Tensor, View, constants
+from dmlgpu.plan import Body, Lookup, Map, Plan, Tensor, View, constants
 from dmlgpu.target import Target
 
 GATHER_ND1 = "indexing/gather_nd1"
@@ -172,13 +172,12 @@ def _gather(data: Tensor, indices: Tensor, output: Tensor, batch: int) -> Map:
     output = viewed(output, batches + tuples + windows, batch_strides[2] + tuple_strides[1] + steps[1])
     lead, first = len(batches) + len(tuples), len(batches) + length
     followed = shared_lookups(indices, range(len(batches))) + (None,) * len(tuples)
-    body = Body(
+    body = Lookup(
         GATHER_ND1,
         output.data_type,
         output.sizes,
         (("input", data), ("indices", indices)),
         constants(batch=len(batches), tuple=length, lead=lead),
-        BodyKind.PLACE,
         follows=(followed + tuple(range(first, first + len(windows))), (None,) * output.rank),
     )
     return Map("gather", body, output)
@@ -241,12 +240,11 @@ class ReverseSubsequences(Lowering):
 
 def _along_axis(file: str, axis: int, output: Tensor, data: Tensor, lookup: tuple[str, Tensor]) -> Body:
     """A body that moves elements along an axis to where a tensor of lookups says."""
-    return Body(
+    return Lookup(
         file,
         output.data_type,
         output.sizes,
         (("input", data), lookup),
         constants(axis=axis),
-        BodyKind.PLACE,
         follows=(shared_lookups(lookup[1], range(output.rank), axis), (None,) * output.rank),
     )

@@ -13,7 +13,7 @@ from dmlgpu.operators.bits import as_bits
 from dmlgpu.operators.indices import check_axis, check_single_along_axis, merged_around_axis
 from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.scalars import converted, words_of
-from dmlgpu.plan import Body, Map, Plan, Source, Tensor, View, apply, constants
+from dmlgpu.plan import Body, Element, Map, Plan, Source, Tensor, View, apply, constants, element
 from dmlgpu.target import Target
 
 FILL = "fill/fill_value_constant"
@@ -59,15 +59,14 @@ class OneHot(Lowering):
             cls.shaders[0],
             output.data_type,
             output.sizes,
-            words=True,
+            portable=True,
             place=_places(output, steps),
-            found=Body(
+            found=element(
                 cls.shaders[1],
                 DataType.UINT32,
                 output.sizes,
-                (("indices", indices),),
-                constants(size=output.sizes[axis], packed=packed),
-                follows=((None,) * output.rank,),
+                values=constants(size=output.sizes[axis], packed=packed),
+                indices=indices,
             ),
             on=on,
             off=off,
@@ -85,7 +84,7 @@ def _splat(values: Tensor, number: int, output: Tensor) -> Tensor:
 def _places(output: Tensor, steps: tuple[int, ...]) -> Body:
     """A virtual tensor that counts up by so much along each dimension of the output, modulo 2^32."""
     values = constants(steps=steps, packed=running_dimension(output))
-    return Body(PLACE, DataType.UINT32, output.sizes, constants=values)
+    return Element(PLACE, DataType.UINT32, output.sizes, constants=values)
 
 
 class DiagonalMatrix1(Lowering):
@@ -122,7 +121,7 @@ class DiagonalMatrix1(Lowering):
             cls.shaders[0],
             output.data_type,
             sizes,
-            words=True,
+            portable=True,
             values=constants(first=first, count=last - first),
             place=_places(output, strides[2]),
             inside=inside,
@@ -133,7 +132,7 @@ class DiagonalMatrix1(Lowering):
 
 def _constant(words: tuple[int, ...], output: Tensor) -> Body:
     """A virtual tensor that has the same bits everywhere."""
-    return apply(FILL, output.data_type, output.sizes, words=True, values=constants(words=words))
+    return apply(FILL, output.data_type, output.sizes, portable=True, values=constants(words=words))
 
 
 class DiagonalMatrix(Lowering):

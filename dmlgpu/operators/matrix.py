@@ -22,9 +22,8 @@ from dmlgpu.operators.fused import activated, check_activation_level
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, lowering, output_tensor
 from dmlgpu.operators.parameters import DIFFERENCE, GATHERED, difference, gather, no_zero_point, parameters_of
 from dmlgpu.operators.softmax import ActivationSoftmax, ActivationSoftmax1
-from dmlgpu.plan import Binding, Body, Held, Plan, Role, Source, Step, Tensor, apply, constants
+from dmlgpu.plan import Body, Held, Plan, Source, Step, Tensor, apply, constants
 from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc, packed_strides
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 QUANTIZED_PRODUCT = "quantization/quantized_product"
@@ -144,28 +143,24 @@ class Gemm(_MatrixProduct):
 
     @classmethod
     def _epilogue(cls, desc: descs.Gemm, output: Tensor) -> Body:
-        held = Held.over(FLOAT32, output.sizes)
+        held = Held.product(FLOAT32, output.sizes)
         if desc.c_tensor is None or desc.beta == 0:
             values = constants(compute=FLOAT32, alpha=desc.alpha)
-            return apply(cls.shaders[1], output.data_type, output.sizes, words=True, values=values, product=held)
+            return apply(cls.shaders[1], output.data_type, output.sizes, portable=True, values=values, product=held)
         values = constants(compute=FLOAT32, alpha=desc.alpha, beta=desc.beta)
         c = input_tensor(desc, "c_tensor")
-        return apply(cls.shaders[0], output.data_type, output.sizes, words=True, values=values, product=held, c=c)
+        return apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, product=held, c=c)
 
     @classmethod
     def _softmax(cls, desc: descs.Gemm, product: Product, output: Tensor, target: Target) -> Plan:
         """The product goes to a temporary tensor of the output's type, from which the softmax takes its rows."""
-        values = Tensor(Binding(Role.TEMPORARY, 0), output.data_type, output.sizes, packed_strides(output.sizes))
-        found = contract_steps(product, cls._epilogue(desc, values), values, target, temporary=1)
-        size = TensorDesc(output.data_type, output.sizes).byte_size
+        values = Tensor.temporary("product", output.data_type, output.sizes)
+        found = contract_steps(product, cls._epilogue(desc, values), values, target)
         softmax = _standing_alone(desc)
         if isinstance(softmax, descs.ActivationSoftmax):
             softmax = ActivationSoftmax.upgrade(softmax)
         assert isinstance(softmax, descs.ActivationSoftmax1)
-        used = 1 + len(found.temporaries)
-        steps, more = row_steps(ActivationSoftmax1.operation, values, softmax.axes, output, target, temporary=used)
-        after = Steps((*found.steps, *steps), (*found.temporaries, *more), found.initialization, found.persistents)
-        return _plan(desc, after, temporaries=(size,))
+        return _plan(desc, found + Steps(row_steps(ActivationSoftmax1.operation, values, softmax.axes, output, target)))
 
 
 def _standing_alone(desc: descs.Gemm) -> OperatorDesc:
@@ -175,14 +170,8 @@ def _standing_alone(desc: descs.Gemm) -> OperatorDesc:
     return desc.fused_activation.replace(input_tensor=tensor, output_tensor=tensor)
 
 
-def _plan(desc: OperatorDesc, found: Steps, before: tuple[Step, ...] = (), temporaries: tuple[int, ...] = ()) -> Plan:
-    return Plan(
-        desc.operator,
-        (*before, *found.steps),
-        (*temporaries, *found.temporaries),
-        found.initialization,
-        found.persistents,
-    )
+def _plan(desc: OperatorDesc, found: Steps, before: tuple[Step, ...] = ()) -> Plan:
+    return Plan(desc.operator, (*before, *found.steps), found.initialization)
 
 
 # ---- integers
@@ -192,7 +181,7 @@ def _differences(desc: Any, name: str, sizes: Sizes, own: int, data_type: DataTy
     """A or B less its zero point, in the type of the sums."""
     values = input_tensor(desc, f"{name}_tensor")
     if getattr(desc, f"{name}_zero_point_tensor") is None:
-        return apply(CONVERT, data_type, sizes, words=True, input=values)
+        return apply(CONVERT, data_type, sizes, portable=True, input=values)
     zero = _parameter(input_tensor(desc, f"{name}_zero_point_tensor"), sizes, own)
     return difference(values, zero, data_type)
 
@@ -269,7 +258,7 @@ class MatrixMultiplyInteger(_IntegerProduct):
     def lower(cls, desc: descs.MatrixMultiplyInteger, target: Target) -> Plan:
         product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
         output = output_tensor(desc)
-        body = apply(cls.shaders[0], INT32, output.sizes, words=True, product=Held.over(INT32, output.sizes))
+        body = apply(cls.shaders[0], INT32, output.sizes, portable=True, product=Held.product(INT32, output.sizes))
         return _plan(desc, contract_steps(product, body, output, target))
 
 
@@ -295,7 +284,7 @@ class MatrixMultiplyIntegerToFloat(_IntegerProduct):
         product = cls.product(desc, *cls.operands(desc, accumulator), cls.owned(desc))
         output = output_tensor(desc)
         inputs: dict[str, Source] = {
-            "product": Held.over(accumulator, output.sizes),
+            "product": Held.product(accumulator, output.sizes),
             "a_scale": _parameter(input_tensor(desc, "a_scale_tensor"), output.sizes, ROWS),
             "b_scale": _parameter(input_tensor(desc, "b_scale_tensor"), output.sizes, COLUMNS),
         }
@@ -303,7 +292,7 @@ class MatrixMultiplyIntegerToFloat(_IntegerProduct):
             inputs["bias"] = input_tensor(desc, "bias_tensor")
         file = cls.shaders[0] if desc.bias_tensor is None else cls.shaders[1]
         values = constants(compute=FLOAT32)
-        body = apply(file, output.data_type, output.sizes, words=True, values=values, **inputs)
+        body = apply(file, output.data_type, output.sizes, portable=True, values=values, **inputs)
         return _plan(desc, contract_steps(product, body, output, target))
 
 
@@ -338,13 +327,13 @@ class QuantizedLinearMatrixMultiply(_IntegerProduct):
         output = output_tensor(desc)
         found = parameters_of(desc, cls.gathered)
         step, gathered = gather(found)
-        inputs: dict[str, Source] = {"product": Held.over(INT32, output.sizes)}
+        inputs: dict[str, Source] = {"product": Held.product(INT32, output.sizes)}
         inputs |= {one.name: _parameter(one.view(gathered), output.sizes, cls.parameters[one.field]) for one in found}
         if desc.output_zero_point_tensor is None:
             inputs["zero_point"] = no_zero_point(output.sizes)
         limits = np.iinfo(output.data_type.numpy)
         values = constants(compute=FLOAT32, low=int(limits.min), high=int(limits.max))
-        body = apply(cls.shaders[0], output.data_type, output.sizes, words=True, values=values, **inputs)
+        body = apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, **inputs)
         product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
-        steps = contract_steps(product, body, output, target, temporary=1)
-        return _plan(desc, steps, (step,), (4 * gathered.units,))
+        steps = contract_steps(product, body, output, target)
+        return _plan(desc, steps, (step,))

@@ -23,6 +23,7 @@ class Moving(Lowering):
         inputs = [Tensor.of(Role.INPUT, number, slot.tensor, View.RAW) for number, slot in enumerate(desc.inputs)]
         outputs = [Tensor.of(Role.OUTPUT, number, slot.tensor) for number, slot in enumerate(desc.outputs)]
         steps = tuple(
-            copy(move, inputs[move.input], outputs[move.output], keeps=pieces[move.output] > 1) for move in moves
+            copy(move, inputs[move.input], outputs[move.output], keeps_neighbours=pieces[move.output] > 1)
+            for move in moves
         )
         return Plan(desc.operator, steps)

@@ -17,7 +17,7 @@ from dmlgpu.kernels.rows import RowOperation, repeated, row_steps
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.fused import activated
 from dmlgpu.operators.lowering import Lowering, Probe, check_axes, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Body, Map, Plan, Source, Stage, Tensor, apply, constants
+from dmlgpu.plan import Body, Element, Map, Plan, Source, Stage, Tensor, apply, constants
 from dmlgpu.target import Target
 
 FLOAT32 = DataType.FLOAT32
@@ -37,7 +37,7 @@ MOMENTS = Stage(
 
 def number(value: float, sizes: tuple[int, ...]) -> Body:
     """A virtual tensor of one number."""
-    return apply(NUMBER, FLOAT32, sizes, words=True, values=constants(compute=FLOAT32, value=float(value)))
+    return apply(NUMBER, FLOAT32, sizes, portable=True, values=constants(compute=FLOAT32, value=float(value)))
 
 
 def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source]) -> Body:
@@ -51,7 +51,7 @@ def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source
     neutral = {"mean": 0, "lack": 0, "variance": 1, "scale": 1, "bias": 0}
     inputs = {name: sources.get(name) or number(value, sizes) for name, value in neutral.items()}
     values = constants(compute=FLOAT32, epsilon=float(epsilon) if "variance" in sources else 0.0)
-    return apply(NORMALIZE, data_type, sizes, words=True, values=values, input=given, **inputs)
+    return apply(NORMALIZE, data_type, sizes, portable=True, values=values, input=given, **inputs)
 
 
 def broadcast(desc: OperatorDesc, fields: Mapping[str, str]) -> dict[str, Tensor]:
@@ -112,8 +112,8 @@ class MeanVarianceNormalization2(Lowering):
         stages = _statistics(desc)
         if not stages:
             return Plan(desc.operator, (Map("map", body(output.data_type, {"input": source, **others}), output),))
-        steps, temporaries = row_steps(RowOperation(stages, body), source, desc.axes, output, target, others=others)
-        return Plan(desc.operator, steps, temporaries)
+        steps = row_steps(RowOperation(stages, body), source, desc.axes, output, target, others=others)
+        return Plan(desc.operator, steps)
 
 
 def _statistics(desc: descs.MeanVarianceNormalization2) -> tuple[Stage, ...]:
@@ -207,11 +207,11 @@ class LpNormalization(Lowering):
         values = constants(compute=FLOAT32, epsilon=float(desc.epsilon))
 
         def divided(data_type: DataType, sources: Mapping[str, Source]) -> Body:
-            return apply(body, data_type, sources["input"].sizes, words=True, values=values, **sources)
+            return apply(body, data_type, sources["input"].sizes, portable=True, values=values, **sources)
 
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        steps, temporaries = row_steps(RowOperation((stage,), divided), source, (desc.axis,), output, target)
-        return Plan(desc.operator, steps, temporaries)
+        steps = row_steps(RowOperation((stage,), divided), source, (desc.axis,), output, target)
+        return Plan(desc.operator, steps)
 
 
 class ValueScale2d(Lowering):
@@ -238,16 +238,16 @@ class ValueScale2d(Lowering):
         output = output_tensor(desc)
         biases = tuple((f"channel{c}", number(bias, output.sizes)) for c, bias in enumerate(desc.bias))
         along = (0, None, 2, 3)
-        bias = Body(
+        bias = Element(
             of_channel,
             FLOAT32,
             output.sizes,
             biases,
             constants(channels=len(biases)),
             follows=(along,) * len(biases),
-            words=True,
+            portable=True,
         )
         values = constants(compute=FLOAT32, scale=float(desc.scale))
         source = input_tensor(desc, "input_tensor")
-        body = apply(file, output.data_type, output.sizes, words=True, values=values, input=source, bias=bias)
+        body = apply(file, output.data_type, output.sizes, portable=True, values=values, input=source, bias=bias)
         return Plan(desc.operator, (Map("map", body, output),))

@@ -13,7 +13,7 @@ from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.layout import check_windows, window_start
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.scalars import converted, words_of
-from dmlgpu.plan import Body, Constants, Map, Plan, Source, Tensor, View, constants
+from dmlgpu.plan import Body, Constants, Element, Map, Plan, Source, Tensor, View, constants
 from dmlgpu.target import Target
 
 _Inputs: TypeAlias = Mapping[str, tuple[Source, tuple[int | None, ...]]]
@@ -84,7 +84,7 @@ def _constant(desc: descs.Padding1, output: Tensor) -> Body:
     words = words_of(desc.padding_value, desc.padding_value_data_type)
     repeated = 0xFFFFFFFF // (2 ** min(output.data_type.bits, 32) - 1)  # narrow elements fill a word
     values = constants(words=(words[0] * repeated, words[-1] * repeated))
-    return Body("layout/constant", output.data_type, output.sizes, constants=values)
+    return Element("layout/constant", output.data_type, output.sizes, constants=values)
 
 
 class Padding(Lowering):
@@ -131,7 +131,7 @@ class SliceGrad(Lowering):
             source, output_tensor(desc, "output_gradient_tensor"), window_start(desc), desc.input_window_strides
         )
         frame = merge_frame(frame, whole_rows=True)
-        zeros = Body("layout/zero", frame.output.data_type, frame.output.sizes)
+        zeros = Element("layout/zero", frame.output.data_type, frame.output.sizes)
         return _surrounded(desc, cls.shaders[0], frame, zeros)
 
 
@@ -144,7 +144,7 @@ def _surrounded(desc: OperatorDesc, file: str, frame: Frame, border: Body) -> Pl
 
 def _plan(desc: OperatorDesc, file: str, frame: Frame, inputs: _Inputs, values: Constants) -> Plan:
     """One map over the whole output, from named inputs and what they follow."""
-    body = Body(
+    body = Element(
         file,
         frame.output.data_type,
         frame.output.sizes,

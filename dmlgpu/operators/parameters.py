@@ -10,7 +10,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.gemm_schedules import UNIT
 from dmlgpu.operators.lowering import input_tensor, invalid
 from dmlgpu.operators.quantization import NO_ZERO_POINT
-from dmlgpu.plan import Binding, Body, Map, Role, Source, Tensor, apply, constants
+from dmlgpu.plan import Body, Map, Source, Tensor, apply, constants, element
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 DIFFERENCE = "matrix/difference"
@@ -26,7 +26,7 @@ def difference(values: Source, zero_point: Source, data_type: DataType) -> Body:
         DIFFERENCE,
         data_type,
         values.sizes,
-        words=True,
+        portable=True,
         values=constants(integer=integer),
         input=values,
         zero_point=zero_point,
@@ -62,7 +62,7 @@ def per_channel(tensor: Tensor, sizes: Sizes, dimension: int = 1) -> Tensor:
 
 def no_zero_point(sizes: Sizes) -> Body:
     """Zeros in place of a zero point that is missing."""
-    return apply(NO_ZERO_POINT, INT32, sizes, words=True)
+    return apply(NO_ZERO_POINT, INT32, sizes, portable=True)
 
 
 # ---- many in one buffer
@@ -115,16 +115,10 @@ def parameters_of(desc: Any, fields: Iterable[str]) -> tuple[Parameter, ...]:
 
 
 def gather(found: tuple[Parameter, ...]) -> tuple[Map, Tensor]:
-    """The step that puts parameters into the first temporary tensor, and this tensor."""
+    """The step that puts parameters side by side, and this tensor."""
     size = found[-1].first + found[-1].count
-    gathered = Tensor(Binding(Role.TEMPORARY, 0), DataType.UINT32, (size,), (1,))
-    body = Body(
-        GATHERED,
-        DataType.UINT32,
-        gathered.sizes,
-        tuple((parameter.name, parameter.source) for parameter in found),
-        constants(entries=found),
-        follows=((None,),) * len(found),
-        words=True,
-    )
+    gathered = Tensor.temporary("parameters", DataType.UINT32, (size,))
+    sources = {parameter.name: parameter.source for parameter in found}
+    values = constants(entries=found)
+    body = element(GATHERED, DataType.UINT32, gathered.sizes, portable=True, values=values, **sources)
     return Map("parameters", body, gathered), gathered

@@ -19,7 +19,7 @@ from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.parameters import DIFFERENCE, check_per_channel, difference, no_zero_point, per_channel
 from dmlgpu.operators.quantization import limits
-from dmlgpu.plan import Binding, Body, Map, Plan, Role, Source, Step, Tensor, View, apply, constants
+from dmlgpu.plan import Body, Element, Map, Plan, Source, Step, Tensor, View, apply, constants, element
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
 
@@ -28,7 +28,7 @@ LEAD = 2
 """Batch and channel come before the spatial dimensions."""
 
 AVERAGE = "pooling/average"
-SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, words=True)
+SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
 
 
 # ---- windows of a description
@@ -121,22 +121,18 @@ class _Pooled:
 
     Attributes:
         result: one number per position.
-        steps, temporaries: of the plan; the result is the first of these.
+        steps: of the plan.
     """
 
     result: Tensor
     steps: tuple[Step, ...]
-    temporaries: tuple[int, ...]
 
 
 def _reduced(reduction: Reduction, seen: Body, data_type: DataType, axes: int, target: Target) -> _Pooled:
     """What the window sees, reduced over its places."""
     sizes = seen.sizes[: len(seen.sizes) - axes]
-    result = Tensor(Binding(Role.TEMPORARY, 0), data_type, sizes, packed_strides(sizes))
-    steps, scratch = canonical_steps(
-        reduction, seen, _last(seen, axes), _with_places(result, axes), target, temporary=1
-    )
-    return _Pooled(result, steps, (math.prod(sizes) * data_type.bits // 8, *scratch))
+    result = Tensor.temporary("reduced", data_type, sizes)
+    return _Pooled(result, canonical_steps(reduction, seen, _last(seen, axes), _with_places(result, axes), target))
 
 
 def _last(seen: Body, axes: int) -> Sizes:
@@ -172,8 +168,7 @@ def _divisor(desc: Any, windows: Windows, divided: str) -> dict[str, Any]:
 def _average(desc: Any, sums: Tensor, windows: Windows, data_type: DataType) -> Body:
     """Sums over what counts; no two neighbours need count alike."""
     values = constants(**_divisor(desc, windows, "output"))
-    follows = ((None,) * sums.rank,)
-    return Body(AVERAGE, data_type, sums.sizes, (("sums", sums),), values, follows=follows, words=True)
+    return element(AVERAGE, data_type, sums.sizes, portable=True, values=values, sums=sums)
 
 
 class AveragePooling1(_Pooling):
@@ -187,7 +182,7 @@ class AveragePooling1(_Pooling):
         windows, output = cls.windows(desc), output_tensor(desc)
         sums = _reduced(SUM, taken(input_tensor(desc, "input_tensor"), windows), FLOAT32, len(windows), target)
         body = _average(desc, sums.result, windows, output.data_type)
-        return Plan(desc.operator, (*sums.steps, Map("average", body, output)), sums.temporaries)
+        return Plan(desc.operator, (*sums.steps, Map("average", body, output)))
 
 
 class AveragePooling(_Undilated):
@@ -210,17 +205,16 @@ class AveragePoolingGrad(_Pooling):
         windows, gradient = cls.windows(desc), input_tensor(desc, "input_gradient_tensor")
         shape = covering(gradient, windows)
         values = constants(**_divisor(desc, windows, "gradient"))
-        shares = Body(
-            cls.shaders[0], FLOAT32, shape.sizes, (("gradient", gradient),), values, follows=shape.follows, words=True
-        )
+        inputs = (("gradient", gradient),)
+        shares = Element(cls.shaders[0], FLOAT32, shape.sizes, inputs, values, portable=True, follows=shape.follows)
         return _gathered(desc, shares, len(windows), "output_gradient_tensor", target)
 
 
 def _gathered(desc: OperatorDesc, shares: Body, axes: int, field: str, target: Target) -> Plan:
     """The plan that adds up the shares of every element."""
     output = _with_places(output_tensor(desc, field), axes)
-    steps, temporaries = canonical_steps(SUM, shares, _last(shares, axes), output, target)
-    return Plan(desc.operator, steps, temporaries)
+    steps = canonical_steps(SUM, shares, _last(shares, axes), output, target)
+    return Plan(desc.operator, steps)
 
 
 # ---- norms
@@ -237,8 +231,8 @@ class LpPooling1(_Pooling):
     shaders = ("pooling/power", "pooling/root", "reduction/reduce_l1_float", "reduction/reduce_l2", "window/taken")
 
     norms: ClassVar[Mapping[int, Reduction]] = {
-        1: Reduction("reduction/reduce_l1_float", FLOAT32, 2, words=True),
-        2: Reduction("reduction/reduce_l2", FLOAT32, 4, words=True),
+        1: Reduction("reduction/reduce_l1_float", FLOAT32, 2, portable=True),
+        2: Reduction("reduction/reduce_l2", FLOAT32, 4, portable=True),
     }
 
     @classmethod
@@ -254,13 +248,13 @@ class LpPooling1(_Pooling):
         seen, axes = taken(input_tensor(desc, "input_tensor"), windows), len(windows)
         if desc.p in cls.norms:
             given = _with_places(output, axes)
-            steps, temporaries = canonical_steps(cls.norms[desc.p], seen, _last(seen, axes), given, target)
-            return Plan(desc.operator, steps, temporaries)
+            steps = canonical_steps(cls.norms[desc.p], seen, _last(seen, axes), given, target)
+            return Plan(desc.operator, steps)
         values = constants(p=desc.p)
-        powers = apply(cls.shaders[0], FLOAT32, seen.sizes, words=True, values=values, input=seen)
+        powers = apply(cls.shaders[0], FLOAT32, seen.sizes, portable=True, values=values, input=seen)
         sums = _reduced(SUM, powers, FLOAT32, axes, target)
-        root = apply(cls.shaders[1], output.data_type, output.sizes, words=True, values=values, input=sums.result)
-        return Plan(desc.operator, (*sums.steps, Map("root", root, output)), sums.temporaries)
+        root = apply(cls.shaders[1], output.data_type, output.sizes, portable=True, values=values, input=sums.result)
+        return Plan(desc.operator, (*sums.steps, Map("root", root, output)))
 
 
 class LpPooling(_Undilated):
@@ -283,13 +277,13 @@ def _chosen(source: Tensor, windows: Windows, target: Target) -> _Pooled:
         "pooling/rank",
         DataType.UINT64 if wide else UINT32,
         source.sizes[:LEAD] + positions_of(windows) + sizes_of(windows),
-        words=True,
+        portable=True,
         input=taken(source, windows),
         inside=within(source.sizes[:LEAD], windows),
     )
     values = constants(order="ascending", decreasing=False)
     file, lanes = ("reduction/argmin_wide", 4) if wide else ("reduction/argmin", 2)
-    reduction = Reduction(file, UINT32, lanes, words=True, constants=values, ordered=True)
+    reduction = Reduction(file, UINT32, lanes, portable=True, constants=values, ordered=True)
     return _reduced(reduction, rank, UINT32, len(windows), target)
 
 
@@ -318,21 +312,20 @@ class MaxPooling2(_Pooling):
         """Places first; a map takes the elements there, another numbers them."""
         windows, output = cls.windows(desc), output_tensor(desc)
         chosen = _chosen(input_tensor(desc, "input_tensor"), windows, target)
-        inputs = (("input", input_tensor(desc, "input_tensor", View.RAW)), ("places", _indices(chosen.result)))
-        values, alone = constants(**_choosing(windows)), (None,) * output.rank
-        body = Body(cls.shaders[0], output.data_type, output.sizes, inputs, values, follows=(alone, alone))
+        inputs = {"input": input_tensor(desc, "input_tensor", View.RAW), "places": _indices(chosen.result)}
+        values = constants(**_choosing(windows))
+        body = element(cls.shaders[0], output.data_type, output.sizes, portable=False, values=values, **inputs)
         steps: list[Step] = [*chosen.steps, Map("maximum", body, output)]
         if desc.output_indices_tensor is not None:
             steps.append(cls._numbers(desc, chosen.result, windows))
-        return Plan(desc.operator, tuple(steps), chosen.temporaries)
+        return Plan(desc.operator, tuple(steps))
 
     @classmethod
     def _numbers(cls, desc: descs.MaxPooling2, places: Tensor, windows: Windows) -> Map:
         output = output_tensor(desc, "output_indices_tensor")
         values = constants(**_choosing(windows), steps=packed_strides(desc.input_tensor.sizes))
-        inputs, alone = (("places", places),), (None,) * output.rank
-        numbers = Body(cls.shaders[1], UINT32, output.sizes, inputs, values, follows=(alone,))
-        body = apply("elementwise/cast", output.data_type, output.sizes, words=True, input=numbers)
+        numbers = element(cls.shaders[1], UINT32, output.sizes, values=values, places=places)
+        body = apply("elementwise/cast", output.data_type, output.sizes, portable=True, input=numbers)
         return Map("indices", body, output)
 
 
@@ -369,14 +362,12 @@ class MaxPoolingGrad(_Pooling):
         windows, gradient = cls.windows(desc), input_tensor(desc, "input_gradient_tensor")
         chosen = _chosen(input_tensor(desc, "input_tensor"), windows, target)
         shape, axes = covering(gradient, windows), len(windows)
-        inputs = (("gradient", gradient), ("places", _indices(chosen.result)))
-        alone = (None,) * shape.rank
+        inputs = {"gradient": gradient, "places": _indices(chosen.result)}
         values = constants(**_choosing(windows))
-        shares = Body(cls.shaders[0], FLOAT32, shape.sizes, inputs, values, follows=(alone, alone), words=True)
+        shares = element(cls.shaders[0], FLOAT32, shape.sizes, portable=True, values=values, **inputs)
         output = _with_places(output_tensor(desc, "output_gradient_tensor"), axes)
-        used = len(chosen.temporaries)
-        steps, scratch = canonical_steps(SUM, shares, _last(shares, axes), output, target, temporary=used)
-        return Plan(desc.operator, (*chosen.steps, *steps), (*chosen.temporaries, *scratch))
+        steps = canonical_steps(SUM, shares, _last(shares, axes), output, target)
+        return Plan(desc.operator, (*chosen.steps, *steps))
 
 
 class MaxUnpooling(Lowering):
@@ -400,9 +391,9 @@ class MaxUnpooling(Lowering):
         indices = input_tensor(desc, "indices_tensor", View.INDEX)
         values = constants(count=math.prod(output.sizes), steps=packed_strides(output.sizes))
         scattering = Scattering(cls.shaders[0], updates, indices, output, values, (None,) * updates.rank)
-        clear = Map("clear", Body("layout/zero", output.data_type, output.sizes), output_tensor(desc))
-        steps, temporaries = scatter_steps(scattering, target)
-        return Plan(desc.operator, (clear, *steps), temporaries)
+        clear = Map("clear", Element("layout/zero", output.data_type, output.sizes), output_tensor(desc))
+        steps = scatter_steps(scattering, target)
+        return Plan(desc.operator, (clear, *steps))
 
 
 # ---- quantised averages
@@ -438,7 +429,7 @@ class QuantizedLinearAveragePooling(_Pooling):
         source = input_tensor(desc, "input_tensor")
         zero = _parameter(desc, "input_zero_point_tensor", source.sizes)
         differences = difference(source, zero, INT32)
-        reduction = Reduction("reduction/reduce_sum", INT32, 1, words=False)
+        reduction = Reduction("reduction/reduce_sum", INT32, 1, portable=False)
         sums = _reduced(reduction, taken(differences, windows), INT32, len(windows), target)
         average = _average(desc, sums.result, windows, FLOAT32)
         low, high = limits(output.data_type)
@@ -446,14 +437,14 @@ class QuantizedLinearAveragePooling(_Pooling):
             cls.shaders[0],
             output.data_type,
             output.sizes,
-            words=True,
+            portable=True,
             values=constants(compute=FLOAT32, low=low, high=high),
             average=average,
             input_scale=_parameter(desc, "input_scale_tensor", output.sizes),
             scale=_parameter(desc, "output_scale_tensor", output.sizes),
             zero_point=_parameter(desc, "output_zero_point_tensor", output.sizes),
         )
-        return Plan(desc.operator, (*sums.steps, Map("quantize", body, output)), sums.temporaries)
+        return Plan(desc.operator, (*sums.steps, Map("quantize", body, output)))
 
 
 def _parameter(desc: Any, field: str, sizes: Sizes) -> Source:

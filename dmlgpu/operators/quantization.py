@@ -8,7 +8,6 @@ quotient is infinite or NaN.)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -18,7 +17,7 @@ from dmlgpu.enums import DataType, QuantizationType
 from dmlgpu.kernels.reduce import Reduction, reduce_steps
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, everywhere, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Binding, Body, Constants, Map, Plan, Role, Source, Tensor, apply, constants
+from dmlgpu.plan import Body, Constants, Map, Plan, Role, Source, Tensor, apply, constants, element
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 
@@ -35,7 +34,7 @@ def limits(data_type: DataType) -> tuple[int, int]:
 
 
 def _no_zero_point(data_type: DataType, sizes: tuple[int, ...]) -> Body:
-    return apply(NO_ZERO_POINT, data_type, sizes, words=True)
+    return apply(NO_ZERO_POINT, data_type, sizes, portable=True)
 
 
 def _quantizing(data_type: DataType) -> Constants:
@@ -54,7 +53,7 @@ def _linear(
 ) -> Map:
     """One of the two bodies over elements with their scales and zero points."""
     inputs["zero_point"] = zero_point or _no_zero_point(quantized, output.sizes)
-    return Map("map", apply(file, output.data_type, output.sizes, words=True, values=values, **inputs), output)
+    return Map("map", apply(file, output.data_type, output.sizes, portable=True, values=values, **inputs), output)
 
 
 def _quantize(output: Tensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
@@ -253,29 +252,23 @@ class ElementWiseQuantizedLinearAdd(Lowering):
     def lower(cls, desc: descs.ElementWiseQuantizedLinearAdd, target: Target) -> Plan:
         """One map that gathers the parameters, one that computes."""
         output, count = output_tensor(desc), len(cls.scalars)
-        parameters = Tensor(Binding(Role.TEMPORARY, 0), FLOAT32, (count,), (1,))
-        gather = Body(
-            cls.shaders[1],
-            FLOAT32,
-            parameters.sizes,
-            tuple((name, cls._scalar(desc, name)) for name in cls.scalars),
-            constants(names=cls.scalars),
-            follows=((None,) * parameters.rank,) * count,
-            words=True,
-        )
+        parameters = Tensor.temporary("parameters", FLOAT32, (count,))
+        sources = {name: cls._scalar(desc, name) for name in cls.scalars}
+        names = constants(names=cls.scalars)
+        gather = element(cls.shaders[1], FLOAT32, parameters.sizes, portable=True, values=names, **sources)
         scalars = {name: everywhere(parameters, output.sizes, place) for place, name in enumerate(cls.scalars)}
         body = apply(
             cls.shaders[0],
             output.data_type,
             output.sizes,
-            words=True,
+            portable=True,
             values=_quantizing(output.data_type),
             a=input_tensor(desc, "a_tensor"),
             b=input_tensor(desc, "b_tensor"),
             **scalars,
         )
         steps = (Map("parameters", gather, parameters), Map("map", body, output))
-        return Plan(desc.operator, steps, (count * FLOAT32.bits // 8,))
+        return Plan(desc.operator, steps)
 
     @classmethod
     def _scalar(cls, desc: descs.ElementWiseQuantizedLinearAdd, name: str) -> Source:
@@ -318,28 +311,24 @@ class DynamicQuantizeLinear(Lowering):
         values, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         scale, zero = output_tensor(desc, "output_scale_tensor"), output_tensor(desc, "output_zero_point_tensor")
         one = scale.sizes
-        span = Tensor(Binding(Role.TEMPORARY, 0), FLOAT32, one, (1,) * len(one), lanes=2)
-        reduction = Reduction(cls.shaders[1], FLOAT32, 2, words=True)
-        steps, scratch = reduce_steps(reduction, values, range(values.rank), span, target, temporary=1)
+        span = Tensor.temporary("range", FLOAT32, one, lanes=2)
+        reduction = Reduction(cls.shaders[1], FLOAT32, 2, portable=True)
+        steps = reduce_steps(reduction, values, range(values.rank), span, target)
         smallest, largest = (everywhere(replace(span, lanes=1), one, element) for element in (0, 1))
         low, high = limits(output.data_type)
         steps_of_scale = constants(steps=high - low)
         find_scale = apply(
-            cls.shaders[2], FLOAT32, one, words=True, values=steps_of_scale, smallest=smallest, largest=largest
+            cls.shaders[2], FLOAT32, one, portable=True, values=steps_of_scale, smallest=smallest, largest=largest
         )
         find_zero = apply(
             cls.shaders[3],
             output.data_type,
             one,
-            words=True,
+            portable=True,
             values=_quantizing(output.data_type),
             smallest=smallest,
             scale=scale,
         )
         repeated = (everywhere(tensor, output.sizes) for tensor in (scale, zero))
         maps = (Map("scale", find_scale, scale), Map("zero point", find_zero, zero))
-        return Plan(
-            desc.operator,
-            (*steps, *maps, _quantize(output, values, *repeated)),
-            (2 * FLOAT32.bits // 8 * math.prod(one), *scratch),
-        )
+        return Plan(desc.operator, (*steps, *maps, _quantize(output, values, *repeated)))

@@ -11,7 +11,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
 from dmlgpu.kernels.packing import running_dimension
 from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, everywhere, input_tensor, output_tensor
-from dmlgpu.plan import Body, Map, Plan, Source, Tensor, constants
+from dmlgpu.plan import Body, Element, Map, Plan, Source, Tensor, constants, element
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
 
@@ -63,11 +63,11 @@ class RandomGenerator(Lowering):
         sizes, (strides, steps) = merge_dimensions(output.sizes, output.strides, packed_strides(output.sizes))
         output = replace(output, sizes=sizes, strides=strides)
         packed = running_dimension(output)
-        place = Body(PLACE, DataType.UINT32, sizes, constants=constants(steps=steps, packed=packed))
+        place = Element(PLACE, DataType.UINT32, sizes, constants=constants(steps=steps, packed=packed))
         inputs: dict[str, Source] = {"place": place, **cls._state(desc, sizes)}
         follows = (tuple(range(len(sizes))),) * len(inputs)
         values = constants(in_order=packed is not None and steps[packed] == 1)
-        body = Body(cls.shaders[0], DataType.UINT32, sizes, tuple(inputs.items()), values, follows=follows)
+        body = Element(cls.shaders[0], DataType.UINT32, sizes, tuple(inputs.items()), values, follows=follows)
         return body, output
 
     @classmethod
@@ -75,16 +75,8 @@ class RandomGenerator(Lowering):
         output = output_tensor(desc, "output_state_tensor")
         words = cls._state(desc, output.sizes)
         blocks = -(-math.prod(desc.output_tensor.sizes) // BLOCK_WORDS)
-        nowhere = (None,) * output.rank
-        body = Body(
-            cls.shaders[1],
-            DataType.UINT32,
-            output.sizes,
-            tuple(words.items()),
-            constants(blocks=blocks),
-            follows=(nowhere,) * len(words),
-        )
-        return body, output
+        values = constants(blocks=blocks)
+        return element(cls.shaders[1], DataType.UINT32, output.sizes, portable=False, values=values, **words), output
 
     @classmethod
     def _state(cls, desc: descs.RandomGenerator, sizes: tuple[int, ...]) -> dict[str, Tensor]:

@@ -36,8 +36,8 @@ class _AlongAxes(Lowering):
     def plan(cls, desc: Any, reduction: Reduction, target: Target) -> Plan:
         """The plan of a reduction."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        steps, temporaries = reduce_steps(reduction, source, desc.axes, output, target)
-        return Plan(desc.operator, steps, temporaries)
+        steps = reduce_steps(reduction, source, desc.axes, output, target)
+        return Plan(desc.operator, steps)
 
 
 def _extremum(desc: descs.Argmin | descs.Argmax, order: str) -> Reduction:
@@ -45,8 +45,8 @@ def _extremum(desc: descs.Argmin | descs.Argmax, order: str) -> Reduction:
     decreasing = desc.axis_direction is AxisDirection.DECREASING
     values = constants(order=order, decreasing=decreasing)
     if desc.input_tensor.data_type.bits == 64:
-        return Reduction("reduction/argmin_wide", DataType.UINT32, 4, words=True, constants=values, ordered=True)
-    return Reduction("reduction/argmin", DataType.UINT32, 2, words=True, constants=values, ordered=True)
+        return Reduction("reduction/argmin_wide", DataType.UINT32, 4, portable=True, constants=values, ordered=True)
+    return Reduction("reduction/argmin", DataType.UINT32, 2, portable=True, constants=values, ordered=True)
 
 
 class Argmin(_AlongAxes):
@@ -78,7 +78,7 @@ _NEWER: Mapping[ReduceFunction, type[descs.Argmin | descs.Argmax]] = {
 
 
 def _float_reduction(name: str, lanes: int, accumulator: DataType = DataType.FLOAT32) -> Reduction:
-    return Reduction(f"reduction/reduce_{name}", accumulator, lanes, words=True)
+    return Reduction(f"reduction/reduce_{name}", accumulator, lanes, portable=True)
 
 
 _FLOATS: Mapping[ReduceFunction, Reduction] = {
@@ -157,4 +157,4 @@ def _of_integers(function: ReduceFunction, data_type: DataType) -> Reduction:
     if function is ReduceFunction.L1 and not data_type.is_signed:
         file = _INTEGERS[ReduceFunction.SUM]
     wide = data_type if data_type.bits >= 32 else DataType.INT32 if data_type.is_signed else DataType.UINT32
-    return Reduction(file, wide, 1, words=False)
+    return Reduction(file, wide, 1, portable=False)

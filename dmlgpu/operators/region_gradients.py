@@ -12,10 +12,10 @@ from dmlgpu.kernels.regions import Axis, Sampling, Shares, Work, element
 from dmlgpu.operators.indices import last_dimensions
 from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.regions import FLOAT32, INCLUDED, UINT32, check_sampling, region_inputs
-from dmlgpu.plan import Body, Map, Plan, Source, Tensor, constants
+from dmlgpu.plan import Element, Map, Plan, Source, Tensor, constants
 from dmlgpu.target import Target
 
-SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, words=True)
+SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
 
 BLOCK = 32
 """Output elements along an axis that the bits of a word name."""
@@ -107,9 +107,9 @@ class _Gradients(Work):
         """The sample that is the maximum of each output element, where that decides."""
         if not self.maximum:
             return {}
-        place = self.tensor(DataType.UINT64, self.gradient.sizes)
+        place = Tensor.temporary("winner", DataType.UINT64, self.gradient.sizes)
         values = self.sampling.values()
-        body = element(WINNER, DataType.UINT64, place.sizes, values, **self.input, **self.regions)
+        body = element(WINNER, DataType.UINT64, place.sizes, portable=True, values=values, **self.input, **self.regions)
         self.in_shares(body, place, self.shares)
         return {"winner": place}
 
@@ -127,29 +127,32 @@ class _Gradients(Work):
         sizes = (*output.sizes, self.gradient.sizes[0], *blocks)
         values = self.sampling.values(maximum=self.maximum, block=BLOCK)
         rows, columns = (min(BLOCK, axis.outputs) for axis in self.sampling.axes)
-        self.reduce(SUM, element(GRADIENT, FLOAT32, sizes, values, **inputs), output, rows * (columns + 1))
+        self.reduce(
+            SUM, element(GRADIENT, FLOAT32, sizes, portable=True, values=values, **inputs), output, rows * (columns + 1)
+        )
 
     def _weights(self, axis: Axis) -> Tensor:
         """What the elements along an axis weigh in the output elements of each region."""
         sizes = (self.gradient.sizes[0], axis.outputs, axis.spatial)
         values = self.sampling.values(axis=axis)
-        return self.stored(element(WEIGHTS, FLOAT32, sizes, values, roi=self.regions["roi"]))
+        return self.stored(element(WEIGHTS, FLOAT32, sizes, portable=True, values=values, roi=self.regions["roi"]))
 
     def _touched(self, weights: Tensor) -> Tensor:
         """Which of a block of output elements an element along an axis has weight in, as bits."""
         regions, outputs, spatial = weights.sizes
         sizes = (regions, -(-outputs // BLOCK), spatial)
-        return self.stored(element(TOUCHED, UINT32, sizes, constants(block=BLOCK), weights=weights))
+        return self.stored(
+            element(TOUCHED, UINT32, sizes, portable=True, values=constants(block=BLOCK), weights=weights)
+        )
 
     def add_region_gradient(self, output: Tensor) -> None:
         """Every number of a region adds up what all its samples hand on."""
         if not self.sampling.linear:
-            self.steps.append(Map("zeros", Body("layout/zero", output.data_type, output.sizes), output))
+            self.steps.append(Map("zeros", Element("layout/zero", output.data_type, output.sizes), output))
             return
         shares = Shares(0, 0, 1, 1) if self.maximum else self.shares
         sizes = (*output.sizes, *self.gradient.sizes[1:], shares.count)
         values = self.sampling.values(maximum=self.maximum, shares=shares)
-        body = element(
-            REGIONS, FLOAT32, sizes, values, gradient=self.gradient, **self.input, **self.regions, **self.winner
-        )
+        inputs = {"gradient": self.gradient, **self.input, **self.regions, **self.winner}
+        body = element(REGIONS, FLOAT32, sizes, portable=True, values=values, **inputs)
         self.reduce(SUM, body, output, shares.iterations)

@@ -14,7 +14,7 @@ from dmlgpu.kernels.resampling import bits_of_float
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.indices import last_dimensions
 from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Body, BodyKind, Map, Plan, Source, View, constants
+from dmlgpu.plan import Lookup, Map, Plan, Source, Tensor, View, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
 
@@ -100,8 +100,8 @@ class RoiPooling(Lowering):
         output, source, work = output_tensor(desc), input_tensor(desc, "input_tensor"), Work(target)
         values = constants(scale_bits=bits_of_float(desc.spatial_scale))
         roi = last_dimensions(input_tensor(desc, "roi_tensor"), 2)
-        found = work.tensor(UINT32, output.sizes)
-        body = element(largest, UINT32, output.sizes, values, input=source, roi=roi)
+        found = Tensor.temporary("largest", UINT32, output.sizes)
+        body = element(largest, UINT32, output.sizes, portable=True, values=values, input=source, roi=roi)
         work.in_shares(body, found, Shares.of(source.sizes[2], source.sizes[3], target))
         values = constants(count=math.prod(source.sizes), steps=packed_strides(source.sizes))
         inputs = (
@@ -109,7 +109,7 @@ class RoiPooling(Lowering):
             ("largest", replace(found, view=View.INDEX)),
         )
         alone = ((None,) * output.rank,) * 2
-        moved = Body(file, output.data_type, output.sizes, inputs, values, BodyKind.PLACE, follows=alone)
+        moved = Lookup(file, output.data_type, output.sizes, inputs, values, follows=alone)
         work.steps.append(Map("take", moved, output))
         return work.plan(desc.operator)
 
@@ -158,7 +158,7 @@ class RoiAlign1(Lowering):
         maximum = desc.reduction_function is ReduceFunction.MAX
         values = sampling.values(maximum=maximum, outside_bits=outside, outside_counts=outside << 1 != 0)
         inputs = {"input": input_tensor(desc, "input_tensor"), **region_inputs(desc)}
-        body = element(cls.shaders[0], FLOAT32, output.sizes, values, **inputs)
+        body = element(cls.shaders[0], FLOAT32, output.sizes, portable=True, values=values, **inputs)
         work.in_shares(body, output, sampling.shares(target))
         return work.plan(desc.operator)
 

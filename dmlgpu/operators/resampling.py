@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias
@@ -28,13 +27,12 @@ from dmlgpu.kernels.resampling import (
 from dmlgpu.kernels.sources import identity
 from dmlgpu.kernels.upsampling import find_upsample
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Binding, Body, Map, Plan, Role, Step, Tensor, View, apply
+from dmlgpu.plan import Body, Map, Plan, Step, Tensor, View, apply
 from dmlgpu.target import Target
-from dmlgpu.tensor import packed_strides
 
 FLOAT32 = DataType.FLOAT32
 ROUNDED = "resampling/rounded"
-SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, words=True)
+SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
 
 CENTER = 0.5
 """How far the middle of a pixel lies behind its start."""
@@ -112,25 +110,17 @@ class _Passes:
     result: Tensor
     target: Target
     steps: list[Step] = field(default_factory=list)
-    temporaries: list[int] = field(default_factory=list)
 
     def run(self, work: _Pass, output: Tensor | None = None) -> None:
         """A pass into the output, or into a temporary tensor."""
         body, rank = work(self.result), self.result.rank
-        made = output or self._temporary(body.sizes[:rank])
+        made = output or Tensor.temporary("pass", FLOAT32, body.sizes[:rank])
         if body.rank == rank:
             self.steps.append(Map("resample", replace(body, data_type=made.data_type), made))
         else:
             given = replace(made, sizes=(*made.sizes, 1), strides=(*made.strides, 0))
-            steps, more = canonical_steps(SUM, body, (rank,), given, self.target, temporary=len(self.temporaries))
-            self.steps += steps
-            self.temporaries += more
+            self.steps += canonical_steps(SUM, body, (rank,), given, self.target)
         self.result = made
-
-    def _temporary(self, sizes: tuple[int, ...]) -> Tensor:
-        binding = Binding(Role.TEMPORARY, len(self.temporaries))
-        self.temporaries.append(math.prod(sizes) * 4)
-        return Tensor(binding, FLOAT32, sizes, packed_strides(sizes))
 
 
 def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Tensor, target: Target) -> Plan:
@@ -142,9 +132,9 @@ def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Te
         passes.run(works[-1], output)
     else:
         passes.run(works[-1])
-        body = apply(ROUNDED, output.data_type, output.sizes, words=True, input=passes.result)
+        body = apply(ROUNDED, output.data_type, output.sizes, portable=True, input=passes.result)
         passes.steps.append(Map("round", body, output))
-    return Plan(operator, tuple(passes.steps), tuple(passes.temporaries))
+    return Plan(operator, tuple(passes.steps))
 
 
 def _moved(desc: Any, axes: Sequence[Axis], rounding: Rounding) -> Plan:

@@ -11,7 +11,7 @@ from dmlgpu import descs
 from dmlgpu.enums import AxisDirection, DataType, FeatureLevel
 from dmlgpu.kernels.collapse import merge_dimensions
 from dmlgpu.kernels.packing import pack_tensor, packs_tensor
-from dmlgpu.kernels.scan import Scan, Scanning, block_length, block_totals, blocked, choose_schedule, scan_steps
+from dmlgpu.kernels.scan import Scan, Scanning, block_length, blocked, choose_schedule, scan_steps
 from dmlgpu.kernels.sources import identity
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.plan import Map, Plan, Tensor, View, apply, constants
@@ -38,8 +38,8 @@ class _Cumulative(Lowering):
         """The plan of a scan."""
         scanning = replace(scanning, decreasing=desc.axis_direction is AxisDirection.DECREASING)
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        steps, temporaries = scan_steps(scanning, source, desc.axis, output, target)
-        return Plan(desc.operator, steps, temporaries)
+        steps = scan_steps(scanning, source, desc.axis, output, target)
+        return Plan(desc.operator, steps)
 
 
 class CumulativeSummation(_Cumulative):
@@ -133,13 +133,13 @@ class NonzeroCoordinates(Lowering):
         block."""
         source = input_tensor(desc, "input_tensor")
         scan = _compaction(desc, source, target)
-        steps, temporaries = blocked(scan, target)
-        total = block_totals(scan, 0)
+        steps = blocked(scan, target)
+        total = steps[0].output
         count = output_tensor(desc, "output_count_tensor", View.RAW)
         last = replace(
             total, sizes=count.sizes, strides=packed_strides(count.sizes), view=View.RAW, offset=total.units - 1
         )
-        return Plan(desc.operator, (*steps, Map("count", identity(last), count)), temporaries)
+        return Plan(desc.operator, (*steps, Map("count", identity(last), count)))
 
 
 def _compaction(desc: descs.NonzeroCoordinates, source: Tensor, target: Target) -> Scan:
@@ -155,7 +155,7 @@ def _compaction(desc: descs.NonzeroCoordinates, source: Tensor, target: Target) 
     length = block_length(1, units, schedule, target)
     return Scan(
         "",
-        Scanning("scanning/cumulative_summation", DataType.UINT32, 1, words=False),
+        Scanning("scanning/cumulative_summation", DataType.UINT32, 1, portable=False),
         DataType.UINT32,
         found,
         axes,

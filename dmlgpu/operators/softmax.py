@@ -10,9 +10,8 @@ from dmlgpu.kernels.reduce import Reduction, canonical_steps
 from dmlgpu.kernels.rows import RowOperation, canonical_rows, repeated, row_operation, row_sizes, row_steps
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, check_axes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Binding, Body, Map, Plan, Role, Stage, Tensor, constants
+from dmlgpu.plan import Element, Map, Plan, Stage, Tensor, constants
 from dmlgpu.target import Target
-from dmlgpu.tensor import packed_strides
 
 
 class _AlongAxes(Lowering):
@@ -38,8 +37,8 @@ class _Stable(_AlongAxes):
     def lower(cls, desc: Any, target: Target) -> Plan:
         """One kernel where rows are short enough; else reductions and a map."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        steps, temporaries = row_steps(cls.operation, source, desc.axes, output, target)
-        return Plan(desc.operator, steps, temporaries)
+        steps = row_steps(cls.operation, source, desc.axes, output, target)
+        return Plan(desc.operator, steps)
 
 
 _MAXIMUM = Stage("maximum", "softmax/maximum", 1)
@@ -81,20 +80,20 @@ class ActivationHardmax1(_AlongAxes):
         tensors = input_tensor(desc, "input_tensor"), output_tensor(desc)
         (source, output), axes = canonical_rows(tensors, desc.axes)
         sizes = row_sizes(source.sizes, axes)
-        first = Tensor(Binding(Role.TEMPORARY, 0), DataType.UINT32, sizes, packed_strides(sizes))
+        first = Tensor.temporary("first", DataType.UINT32, sizes)
         order = constants(order="descending", decreasing=False)
-        argmax = Reduction("reduction/argmin", DataType.UINT32, 2, words=True, constants=order)
-        steps, scratch = canonical_steps(argmax, source, axes, first, target, temporary=1)
-        body = Body(
+        argmax = Reduction("reduction/argmin", DataType.UINT32, 2, portable=True, constants=order)
+        steps = canonical_steps(argmax, source, axes, first, target)
+        body = Element(
             cls.shaders[0],
             output.data_type,
             output.sizes,
             (("first", repeated(first, output.sizes)),),
             constants(sizes=output.sizes, axes=axes),
             follows=(tuple(range(output.rank)),),
-            words=True,
+            portable=True,
         )
-        return Plan(desc.operator, (*steps, Map("map", body, output)), (4 * first.units, *scratch))
+        return Plan(desc.operator, (*steps, Map("map", body, output)))
 
 
 class _OfRows(Lowering):

@@ -10,7 +10,7 @@ from dmlgpu.enums import AxisDirection
 from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.sort import MOST_IN_LINE, sort_steps
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Body, Map, Plan, Tensor, View, apply, constants
+from dmlgpu.plan import Map, Plan, Tensor, View, apply, constants, element
 from dmlgpu.target import Target
 
 
@@ -49,18 +49,15 @@ class TopK1(Lowering):
         if length > MOST_IN_LINE:
             raise NotSupported(f"{desc.operator}: sorts axes of at most {MOST_IN_LINE:,} elements, got {length:,}")
         source, decreasing = input_tensor(desc, "input_tensor"), desc.axis_direction is AxisDirection.DECREASING
-        steps, temporaries, places = sort_steps(source, desc.axis, desc.k, decreasing, target)
-        return Plan(desc.operator, (*steps, _values(desc, places), _indices(desc, places)), temporaries)
+        steps, places = sort_steps(source, desc.axis, desc.k, decreasing, target)
+        return Plan(desc.operator, (*steps, _values(desc, places), _indices(desc, places)))
 
 
 def _values(desc: descs.TopK1, places: Tensor) -> Map:
     """The elements at the places."""
     source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc, "output_value_tensor")
-    inputs = (("input", source), ("places", places))
-    nowhere = (None,) * output.rank
-    body = Body(
-        TopK1.shaders[0], output.data_type, output.sizes, inputs, constants(axis=desc.axis), follows=(nowhere, nowhere)
-    )
+    values = constants(axis=desc.axis)
+    body = element(TopK1.shaders[0], output.data_type, output.sizes, values=values, input=source, places=places)
     return Map("values", body, output)
 
 
@@ -68,7 +65,7 @@ def _indices(desc: descs.TopK1, places: Tensor) -> Map:
     """The places in the type of the index tensor."""
     output = output_tensor(desc, "output_index_tensor")
     source = Tensor(places.binding, places.data_type, places.sizes, places.strides, offset=places.offset)
-    body = apply("elementwise/cast", output.data_type, output.sizes, words=True, input=source)
+    body = apply("elementwise/cast", output.data_type, output.sizes, portable=True, input=source)
     return Map("indices", body, output)
 
 

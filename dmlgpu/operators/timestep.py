@@ -37,7 +37,7 @@ Sizes = tuple[int, ...]
 
 def computed(file: str, sizes: Sizes, values: Constants = (), **inputs: Source) -> Body:
     """An element-wise body in float32."""
-    return apply(file, FLOAT32, sizes, words=True, values=values, **inputs)
+    return apply(file, FLOAT32, sizes, portable=True, values=values, **inputs)
 
 
 def total(first: Source, second: Source, *others: Source | None) -> Body:
@@ -99,6 +99,11 @@ class Series:
     binding: Binding
     data_type: DataType
     sizes: Sizes
+
+    @classmethod
+    def temporary(cls, label: str, data_type: DataType, sizes: Sizes) -> Series:
+        """Return a series in new memory."""
+        return cls(Tensor.temporary(label, data_type, sizes).binding, data_type, sizes)
 
     @property
     def block(self) -> int:

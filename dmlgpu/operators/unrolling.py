@@ -32,7 +32,7 @@ from dmlgpu.operators.timestep import (
     parts_of,
     total,
 )
-from dmlgpu.plan import Binding, Body, Held, Map, Plan, Repeat, Role, Step, Tensor, View, apply, constants
+from dmlgpu.plan import Body, Held, Map, Plan, Repeat, Step, Tensor, View, apply, constants, element
 from dmlgpu.target import Target
 
 CONVERT = "elementwise/cast"
@@ -64,15 +64,14 @@ class _Unrolled:
     def __init__(self, layer: Layer, target: Target):
         self.layer, self.desc, self.target = layer, layer.desc, target
         self.steps: list[Step] = []
-        self.temporaries: list[int] = []
         _, directions, sequences, elements = layer.state_sizes
         inputs = (1, directions, sequences, layer.gates * elements)
         states = (len(layer.initial), directions, sequences, elements)
         self.part = self._part(inputs, states)
         self.found = Temporaries(
-            self._series(FLOAT32, inputs, self.part),
-            self._series(FLOAT32, states, self.part + 1),
-            self._series(FLOAT32, (layer.scratch, *states[1:]), 1),
+            Series.temporary("inputs", FLOAT32, inputs),
+            Series.temporary("states", FLOAT32, states),
+            Series.temporary("scratch", FLOAT32, (layer.scratch, *states[1:])),
             self._lasts(),
             self._weights(),
         )
@@ -90,7 +89,7 @@ class _Unrolled:
             if getattr(self.desc, field) is not None:
                 output = output_tensor(self.desc, field)
                 self.steps.append(Map(field.removesuffix("_tensor"), _converted(state, output.data_type), output))
-        return Plan(self.desc.operator, tuple(self.steps), tuple(self.temporaries))
+        return Plan(self.desc.operator, tuple(self.steps))
 
     # ---- temporary tensors
 
@@ -100,15 +99,6 @@ class _Unrolled:
         parts = -(-self.layer.steps // max(1, room - 1))
         return -(-self.layer.steps // parts)
 
-    def _series(self, data_type: DataType, sizes: Sizes, steps: int) -> Series:
-        series = Series(self._temporary(0), data_type, sizes)
-        self.temporaries[-1] = 4 * series.block * steps
-        return series
-
-    def _temporary(self, size: int) -> Binding:
-        self.temporaries.append(size)
-        return Binding(Role.TEMPORARY, len(self.temporaries) - 1)
-
     def _lasts(self) -> Series | None:
         """Which sequences last at each step."""
         if self.desc.sequence_lengths_tensor is None:
@@ -117,13 +107,11 @@ class _Unrolled:
         lengths = replace(lengths, sizes=lengths.sizes[3:], strides=lengths.strides[3:])
         _, directions, sequences, _ = self.layer.state_sizes
         steps = self.layer.steps
-        series = self._series(DataType.UINT32, (1, directions, sequences, 1), steps)
+        series = Series.temporary("sequences that last", DataType.UINT32, (1, directions, sequences, 1))
         for direction, backward in enumerate(self.layer.backward):
             place = series.during(0, steps, direction)
             values = constants(backward=backward, steps=steps)
-            body = Body(
-                LASTS, place.data_type, place.sizes, (("lengths", lengths),), values, follows=((None, None, None),)
-            )
+            body = element(LASTS, place.data_type, place.sizes, values=values, lengths=lengths)
             self.steps.append(Map("sequences that last", body, place))
         return series
 
@@ -138,7 +126,8 @@ class _Unrolled:
         if self.layer.steps < LEAST_REUSE or size > self.target.max_binding_size:
             return weights
         square = elements * elements
-        laid = Tensor(self._temporary(size), FLOAT32, sizes, (square, self.layer.gates * square, 1, elements))
+        strides = (square, self.layer.gates * square, 1, elements)
+        laid = Tensor.temporary("weights", FLOAT32, sizes, strides)
         self.steps.append(Map("lay out weights", _converted(weights, FLOAT32), laid))
         return laid
 
@@ -177,10 +166,8 @@ class _Unrolled:
         _, apart, row, column = b.strides
         b = replace(b, sizes=(inner, rows), strides=(column, row), offset=direction * apart)
         product = Product(Space((), (count, sequences), (rows,), (inner,)), a, b, FLOAT32)
-        epilogue = self._with_biases(Held.over(FLOAT32, output.sizes), direction)
-        more = contract_steps(product, epilogue, output, self.target, temporary=len(self.temporaries))
-        self.steps += more.steps
-        self.temporaries += more.temporaries
+        epilogue = self._with_biases(Held.product(FLOAT32, output.sizes), direction)
+        self.steps += contract_steps(product, epilogue, output, self.target).steps
 
     def _inputs(self, first: int, count: int, direction: int) -> Tensor:
         """The inputs of some steps over (step, sequence, element), in the order of execution."""
@@ -213,7 +200,7 @@ class _Unrolled:
             state = self.found.states.during(1, count, direction, reverse=backward)
             output = replace(whole, sizes=state.sizes, strides=(whole.strides[0], *whole.strides[2:]), offset=offset)
             body = self._while_lasting(state, first, direction, output.data_type)
-            self.steps.append(Map("output sequence", body, output, keeps=output.sizes != whole.sizes))
+            self.steps.append(Map("output sequence", body, output, keeps_neighbours=output.sizes != whole.sizes))
 
     def _while_lasting(self, state: Tensor, first: int, direction: int, data_type: DataType) -> Body:
         """The hidden states of steps, 0 where the sequence is over."""
@@ -223,11 +210,11 @@ class _Unrolled:
         lasts = self.found.lasts.during(first, state.sizes[0], direction, reverse=backward)
         lasts = replace(lasts, sizes=state.sizes, strides=(*lasts.strides[:2], 0))
         zero = number(0, state.sizes)
-        return apply(KEPT, data_type, state.sizes, words=True, lasts=lasts, value=state, other=zero)
+        return apply(KEPT, data_type, state.sizes, portable=True, lasts=lasts, value=state, other=zero)
 
 
 def _converted(source: Tensor, data_type: DataType) -> Body:
     """A tensor in another type, or its bits where that is the one it has."""
     if source.data_type is data_type:
         return identity(replace(source, view=View.RAW))
-    return apply(CONVERT, data_type, source.sizes, words=True, input=source)
+    return apply(CONVERT, data_type, source.sizes, portable=True, input=source)

@@ -183,9 +183,9 @@ class Value:
 
     # ---- types
 
-    def to(self, data_type: DataType, words: bool = True) -> Value:
+    def to(self, data_type: DataType, portable: bool = True) -> Value:
         """The value converted as CAST converts (spec: truncate and saturate floats, wrap integers, NaN gives 0)."""
-        kind = scalar_of(data_type, self.target, words)
+        kind = scalar_of(data_type, self.target, portable)
         return Value(convert(self, data_type, kind), kind, data_type, self.target)
 
     def constant(self, number: float) -> Value:

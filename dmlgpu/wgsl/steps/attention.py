@@ -11,7 +11,7 @@ from dmlgpu.kernels.gemm_schedules import UNIT
 from dmlgpu.kernels.grid import Launch, fold
 from dmlgpu.kernels.sources import leaves
 from dmlgpu.kernels.walk import WORD_BITS
-from dmlgpu.plan import Held, Source, Tensor
+from dmlgpu.plan import Source, Tensor
 from dmlgpu.target import Target
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder
@@ -28,7 +28,7 @@ def _attend(step: Attend, builder: Builder, target: Target) -> Rendered:
     down, across = tile.groups(rows, step.units)
     total = across * down * batches * step.parts
     launch = Launch(tile.workgroup, 1, fold(total, target), total)
-    store, values = builder.store(output, step.epilogue.words, atomic=output.unit_bits < WORD_BITS)
+    store, values = builder.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
     columns = step.epilogue.sizes[-1]
     parts = ["part"] if step.parts > 1 else []
     digits = {"batch": spread("batch", (batch, shared)), "row": spread("row", (group, length))}
@@ -67,7 +67,7 @@ def _operands(step: Attend, builder: Builder, digits: dict[str, list[str]]) -> s
     along = {"value": ["row"], "visible": digits["row"]}
     for name, source in (("value", step.value), ("visible", step.visible)):
         if source is not None:
-            text += builder.source(name, source, raw=False, words=True)
+            text += builder.source(name, source, raw=False, portable=True)
             values: dict[str, Any] = {"name": name, "digits": [*digits["batch"], *along[name]]}
             text += templates.render("schedules/attention_place", parameters=("row",), **values)
     return text
@@ -89,7 +89,7 @@ def _operand(operand: Operand, name: str, width: int, builder: Builder) -> str:
         "parameters": "k0: u32",
         "arguments": "k0",
     }
-    text = builder.source(name, operand.source, raw=False, words=True)
+    text = builder.source(name, operand.source, raw=False, portable=True)
     text += templates.render("schedules/gemm_operand", **values)
     return text + templates.render(f"schedules/gemm_{operand.form}", **values)
 
@@ -103,4 +103,4 @@ def _scores(step: Attend, builder: Builder, digits: dict[str, list[str]]) -> str
 
 
 def _tensors(*sources: Source) -> list[Tensor]:
-    return [tensor for source in sources for tensor in leaves(source) if not isinstance(tensor, Held)]
+    return [tensor for source in sources for tensor in leaves(source)]

@@ -11,7 +11,7 @@ from dmlgpu.kernels.gemm_schedules import UNIT, Schedule
 from dmlgpu.kernels.grid import Launch, fold, loop_launch
 from dmlgpu.kernels.sources import leaves
 from dmlgpu.kernels.walk import WORD_BITS, choose_walk
-from dmlgpu.plan import Held, Source, Tensor
+from dmlgpu.plan import Source, Tensor
 from dmlgpu.target import Target
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder
@@ -41,8 +41,8 @@ def _contract(step: Contract, builder: Builder, target: Target) -> Rendered:
 
 def _one_by_one(step: Contract, builder: Builder, target: Target) -> Rendered:
     body, output = small_body(step), step.output
-    walk = choose_walk(output, step.keeps)
-    store, values = builder.store(output, body.words, atomic=walk.exchange)
+    walk = choose_walk(output, step.keeps_neighbours)
+    store, values = builder.store(output, body.portable, atomic=walk.exchange)
     launch = loop_launch(walk.items(output), target)
     text = store + builder.body(body) + templates.render("schedules/map", walk=walk, launch=launch, **values)
     return Rendered(text, launch, (output, *leaves(body)))
@@ -53,8 +53,8 @@ def _tiled(step: Contract, builder: Builder, target: Target) -> Rendered:
     across, down = tile.groups(shape)
     total = across * down * shape.batch * step.parts
     launch = Launch(tile.workgroup, 1, fold(total, target), total)
-    kind = scalar_of(step.accumulator, target, words=True)
-    store, values = builder.store(output, step.epilogue.words, atomic=output.unit_bits < WORD_BITS)
+    kind = scalar_of(step.accumulator, target, portable=True)
+    store, values = builder.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
     values |= {
         "launch": launch,
         "tile": tile,
@@ -86,7 +86,7 @@ def _tiled(step: Contract, builder: Builder, target: Target) -> Rendered:
 
 
 def _tensors(*sources: Source) -> list[Tensor]:
-    return [tensor for source in sources for tensor in leaves(source) if not isinstance(tensor, Held)]
+    return [tensor for source in sources for tensor in leaves(source)]
 
 
 def _inner_names(step: Contract) -> str:
@@ -108,7 +108,7 @@ def _operand(step: Contract, builder: Builder, target: Target, name: str) -> str
     inner = [f"k{dimension}" for dimension in range(len(step.space.inner))]
     values: dict[str, Any] = {
         "name": name,
-        "unit_t": vector(scalar_of(step.accumulator, target, words=True), width),
+        "unit_t": vector(scalar_of(step.accumulator, target, portable=True), width),
         "width": width,
         "count": math.prod(operand.own),
         "batch_digits": spread("batch", operand.batch),
@@ -119,7 +119,7 @@ def _operand(step: Contract, builder: Builder, target: Target, name: str) -> str
         "parameters": ", ".join(f"{k}: u32" for k in inner),
         "arguments": ", ".join(inner),
     }
-    text = builder.source(name, operand.source, raw=False, words=True)
+    text = builder.source(name, operand.source, raw=False, portable=True)
     text += templates.render("schedules/gemm_operand", **values)
     by_four = _steps(step) == UNIT if step.schedule is Schedule.REGISTER else operand.form is Form.ALONG
     files = _FETCH[operand.form][: 2 if by_four else 1]

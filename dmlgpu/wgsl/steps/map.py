@@ -10,7 +10,7 @@ from dmlgpu.kernels.grid import item_launch, loop_launch, map_launch
 from dmlgpu.kernels.packing import pack
 from dmlgpu.kernels.ranges import near_copy
 from dmlgpu.kernels.runs import Runs, find_runs, fixed_leaves
-from dmlgpu.kernels.sources import fold_views, leaves, settle_views
+from dmlgpu.kernels.sources import computed, fold_views, leaves
 from dmlgpu.kernels.transpose import Transpose, find_transpose
 from dmlgpu.kernels.walk import choose_walk
 from dmlgpu.plan import Body, Map, Tensor, View
@@ -23,7 +23,8 @@ from dmlgpu.wgsl.types import raw_lane, raw_unit
 
 @render_step.register
 def _map(step: Map, builder: Builder, target: Target) -> Rendered:
-    body, output = near_copy(*collapse(settle_views(fold_views(step.body)), step.output))
+    folded = fold_views(step.body)
+    body, output = near_copy(*collapse(folded if folded.moves else computed(folded), step.output))
     transpose = find_transpose(body, output)
     if transpose is not None:
         return _transpose(builder, transpose, target)
@@ -32,13 +33,13 @@ def _map(step: Map, builder: Builder, target: Target) -> Rendered:
     blocks = find_blocks(body, output, target)
     if blocks is not None:
         return _blocks(builder, body, output, blocks, target)
-    runs = None if step.keeps else find_runs(body, output, target)
+    runs = None if step.keeps_neighbours else find_runs(body, output, target)
     if runs is not None:
         return _runs(builder, runs, target)
-    walk = choose_walk(output, step.keeps)
-    store, values = builder.store(output, body.words, atomic=walk.exchange)
-    launch = (loop_launch if step.loops else map_launch)(walk.items(output), target)
-    values |= {"walk": walk, "launch": launch, "loops": step.loops}
+    walk = choose_walk(output, step.keeps_neighbours)
+    store, values = builder.store(output, body.portable, atomic=walk.exchange)
+    launch = (loop_launch if step.costly else map_launch)(walk.items(output), target)
+    values |= {"walk": walk, "launch": launch, "costly": step.costly}
     text = store + builder.body(body) + templates.render("schedules/map", **values)
     return Rendered(text, launch, (output, *leaves(body)), output.lanes)
 
@@ -60,8 +61,8 @@ def _runs(builder: Builder, runs: Runs, target: Target) -> Rendered:
     walk = choose_walk(replace(output, sizes=sizes))
     launch = loop_launch(walk.count, target)
     fixed = fixed_leaves(body, [runs.axis])
-    text, values = builder.store(output, body.words)
-    text += "".join(builder.load(name, leaf, words=True) for name, leaf in fixed)
+    text, values = builder.store(output, body.portable)
+    text += "".join(builder.load(name, leaf, portable=True) for name, leaf in fixed)
     text += builder.element_of(body, {leaf: name for name, leaf in fixed})
     values |= {"axis": runs.axis, "units": output.sizes[runs.axis], "fixed": [name for name, _ in fixed]}
     text += templates.render("schedules/map_runs", walk=walk, launch=launch, **values)

@@ -6,7 +6,6 @@ from dmlgpu.kernels.gemm import CHUNK
 from dmlgpu.kernels.grid import Launch, fold
 from dmlgpu.kernels.recurrence import INNER, ROW, Recurrence
 from dmlgpu.kernels.sources import leaves
-from dmlgpu.plan import Held
 from dmlgpu.target import Profile, Target
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder
@@ -23,8 +22,8 @@ def _recurrence(step: Recurrence, builder: Builder, target: Target) -> Rendered:
     tiles = -(-units // workgroup)
     total = directions * groups * tiles
     launch = Launch(workgroup, 1, fold(total, target), total)
-    text, values = builder.store(output, words=True)
-    text += builder.load("hidden", step.hidden, words=True) + builder.load("weights", step.weights, words=True)
+    text, values = builder.store(output, portable=True)
+    text += builder.load("hidden", step.hidden, portable=True) + builder.load("weights", step.weights, portable=True)
     text += builder.elements(step.states, {held: f"sum{number}" for number, held in enumerate(step.sums)})
     values |= {
         "launch": launch,
@@ -41,5 +40,5 @@ def _recurrence(step: Recurrence, builder: Builder, target: Target) -> Rendered:
         "states": len(step.states),
     }
     text += templates.render("schedules/recurrence", **values)
-    read = dict.fromkeys(leaf for state in step.states for leaf in leaves(state) if not isinstance(leaf, Held))
+    read = dict.fromkeys(leaf for state in step.states for leaf in leaves(state))
     return Rendered(text, launch, (output, step.hidden, step.weights, *read), step.weights.lanes)

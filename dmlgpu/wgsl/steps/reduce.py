@@ -8,9 +8,9 @@ from typing import Any
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.grid import Launch, group_launch, loop_launch, map_launch
-from dmlgpu.kernels.sources import computed, folded_views, leaves
+from dmlgpu.kernels.sources import computed, fold_views, leaves
 from dmlgpu.kernels.walk import choose_walk
-from dmlgpu.plan import Reduce, ReduceSchedule, Tensor, mapping
+from dmlgpu.plan import Reduce, ReduceSchedule, Tensor
 from dmlgpu.target import Target
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder, Result
@@ -23,7 +23,7 @@ SHORT = 4
 
 @render_step.register
 def _reduce(step: Reduce, builder: Builder, target: Target) -> Rendered:
-    step = replace(step, source=computed(folded_views(step.source)))
+    step = replace(step, source=computed(fold_views(step.source)))
     together = step.together or step.output.sizes[-1]
     values = {
         "count": step.source.sizes[-1]
@@ -44,7 +44,7 @@ def _reduce(step: Reduce, builder: Builder, target: Target) -> Rendered:
 def _rows_of_units(step: Reduce, builder: Builder, values: dict[str, Any], target: Target) -> tuple[str, Launch]:
     """Kernels that compute a unit of the output at a time."""
     walk = choose_walk(step.output)
-    store, place = builder.store(step.output, step.words, atomic=walk.exchange)
+    store, place = builder.store(step.output, step.portable, atomic=walk.exchange)
     text = store + _items_of_row(builder, step, target) + _monoid(step, target)
     items = walk.items(step.output)
     if step.schedule is ReduceSchedule.TREE:
@@ -62,7 +62,7 @@ def _rows_side_by_side(step: Reduce, builder: Builder, values: dict[str, Any], t
     size = step.source.sizes[step.across]
     walk = choose_walk(_walkers(step, step.across, -(-size // step.width)))
     launch = loop_launch(walk.count, target)
-    store, place = builder.store(step.output, step.words)
+    store, place = builder.store(step.output, step.portable)
     text = store + _items_of_row(builder, step, target) + _monoid(step, target)
     values |= {
         "partial": step.schedule is ReduceSchedule.PARTIAL,
@@ -88,17 +88,19 @@ def _walkers(step: Reduce, across: int, count: int) -> Tensor:
 def _items_of_row(builder: Builder, step: Reduce, target: Target) -> str:
     """The accessor of what is reduced, and ``item``, which enumerates a row of it."""
     if step.of_partials:
-        scalar = scalar_of(step.element, target, step.words).wgsl
-        text = builder.source("partials", step.source, raw=False, words=step.words) + f"alias input_s = {scalar};\n"
+        scalar = scalar_of(step.element, target, step.portable).wgsl
+        text = (
+            builder.source("partials", step.source, raw=False, portable=step.portable) + f"alias input_s = {scalar};\n"
+        )
         return text + templates.render("schedules/reduce_item_of_partials", partials=step.source)
-    text = builder.source("input", step.source, raw=False, words=step.words)
+    text = builder.source("input", step.source, raw=False, portable=step.portable)
     return text + templates.render("schedules/reduce_item", input=step.source, axes=step.axes)
 
 
 def _monoid(step: Reduce, target: Target) -> str:
     """The body with ``lift``, ``merge`` and ``finish``."""
-    kind = scalar_of(step.element, target, step.words)
-    output_kind = scalar_of(step.output.data_type, target, step.words)
-    output = Result(step.output.data_type, output_kind, step.words, step.output.sizes, target)
+    kind = scalar_of(step.element, target, step.portable)
+    output_kind = scalar_of(step.output.data_type, target, step.portable)
+    output = Result(step.output.data_type, output_kind, step.portable, step.output.sizes, target)
     operands = monoid_operands(kind, step.element, target)
-    return templates.render(step.file, output=output, **operands, **mapping(step.constants))
+    return templates.render(step.file, output=output, **operands, **dict(step.constants))

@@ -13,7 +13,7 @@ from dmlgpu.kernels.rows import apply_to_row, row_sizes
 from dmlgpu.kernels.runs import fixed_leaves
 from dmlgpu.kernels.sources import leaves
 from dmlgpu.kernels.walk import choose_walk
-from dmlgpu.plan import Held, ReduceSchedule, Rows, Stage, Tensor, mapping
+from dmlgpu.plan import Held, ReduceSchedule, Rows, Stage, Tensor
 from dmlgpu.target import Target
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder, Result
@@ -64,7 +64,7 @@ def _rows(step: Rows, builder: Builder, target: Target) -> Rendered:
         held = -(-units // launch.workgroup)
         held = held if held * output.lanes <= MOST_HELD else 0
         text += templates.render("schedules/rows_tree", launch=launch, held=held, **values)
-    tensors = (leaf for leaf in leaves(step.body) if not isinstance(leaf, Held))
+    tensors = (leaf for leaf in leaves(step.body))
     return Rendered(text, launch, (output, step.source, *tensors), output.lanes)
 
 
@@ -72,12 +72,12 @@ def _functions(
     step: Rows, fixed: Iterable[tuple[str, Tensor]], builder: Builder, target: Target
 ) -> tuple[str, dict[str, Any]]:
     """The accessors, the stages' functions and ``element``; and the template values for the output."""
-    text, values = builder.store(step.output, words=True)
-    text += builder.load("input", step.source, words=True)
-    text += "".join(builder.load(name, leaf, words=True) for name, leaf in fixed)
+    text, values = builder.store(step.output, portable=True)
+    text += builder.load("input", step.source, portable=True)
+    text += "".join(builder.load(name, leaf, portable=True) for name, leaf in fixed)
     in_turn = step.schedule is ReduceSchedule.SERIAL
     text += "".join(_stage_monoid(stage, target, in_turn=in_turn) for stage in step.stages)
-    given = {step.source: "unit"}
+    given: dict[Tensor | Held, str] = {step.source: "unit"}
     given |= {held: name for name, held in step.results}
     given |= {leaf: name for name, leaf in fixed}
     return text + builder.element_of(step.body, given), values
@@ -95,7 +95,7 @@ def _stage_monoid(stage: Stage, target: Target, *, in_turn: bool) -> str:
     operands = monoid_operands(Scalar.F32, DataType.FLOAT32, target)
     result = Result(DataType.FLOAT32, Scalar.F32, True, (), target)
     files = (stage.file, stage.run) if in_turn else (stage.file,)
-    given = {"output": result, **operands, **mapping(stage.constants)}
+    given = {"output": result, **operands, **dict(stage.constants)}
     text = "".join(templates.render(file, **given) for file in files)
     return prefix(text, f"{stage.name}_")
 

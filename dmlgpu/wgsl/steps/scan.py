@@ -10,7 +10,7 @@ from dmlgpu.kernels.grid import Launch, loop_launch
 from dmlgpu.kernels.scan import TOTAL, Scan, ScanSchedule, tree_launch, units_held
 from dmlgpu.kernels.sources import leaves
 from dmlgpu.kernels.walk import choose_walk
-from dmlgpu.plan import Binding, Role, Tensor, mapping
+from dmlgpu.plan import Binding, Role, Tensor
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
 from dmlgpu.wgsl import templates
@@ -30,13 +30,13 @@ class _Lane:
 
 @render_step.register
 def _scan(step: Scan, builder: Builder, target: Target) -> Rendered:
-    words, output = step.scanning.words, step.output
-    store, values = builder.store(output, words, atomic=output.unit_bits < 32)
-    text = store + builder.source("input", step.source, raw=False, words=words)
+    portable, output = step.scanning.portable, step.output
+    store, values = builder.store(output, portable, atomic=output.unit_bits < 32)
+    text = store + builder.source("input", step.source, raw=False, portable=portable)
     starts = () if step.starts is None else (step.starts,)
-    text += "".join(builder.load("starts", tensor, words) for tensor in starts)
+    text += "".join(builder.load("starts", tensor, portable) for tensor in starts)
     launch = _launch(step, target)
-    values |= {**_values(step), **mapping(step.constants)}
+    values |= {**_values(step), **dict(step.constants)}
     text += _monoid(step, target) + f"alias state_t = array<acc_t, {values['states']}>;\n"
     text += templates.render(step.advance, **values)
     text += templates.render(_schedule_file(step), launch=launch, **values)
@@ -96,7 +96,7 @@ def _lanes(step: Scan) -> list[_Lane]:
 
 def _monoid(step: Scan, target: Target) -> str:
     """The body with ``start``, ``lift``, ``merge`` and ``finish``."""
-    words = step.scanning.words
-    kind = scalar_of(step.element, target, words)
-    output = Result(step.output.data_type, scalar_of(step.output.data_type, target, words), words, (), target)
+    portable = step.scanning.portable
+    kind = scalar_of(step.element, target, portable)
+    output = Result(step.output.data_type, scalar_of(step.output.data_type, target, portable), portable, (), target)
     return templates.render(step.scanning.file, output=output, **monoid_operands(kind, step.element, target))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dmlgpu.kernels.grid import item_launch
-from dmlgpu.plan import Scatter, ScatterSchedule, mapping
+from dmlgpu.plan import Scatter, ScatterSchedule
 from dmlgpu.target import Target
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder
@@ -25,7 +25,7 @@ def _scatter(step: Scatter, builder: Builder, target: Target) -> Rendered:
     store, values = builder.store(step.output, atomic=atomic)
     text = store + builder.load("source", step.source)
     text += "".join(builder.load(name, tensor) for name, tensor in step.inputs)
-    text += templates.render(step.file, output=step.output, **mapping(step.constants))
+    text += templates.render(step.file, output=step.output, **dict(step.constants))
     launch = item_launch(math.prod(step.source.sizes), target)
     text += templates.render(_SCATTER_FILES[step.schedule], source=step.source, launch=launch, **values)
     tensors = (step.output, step.source, *(tensor for _, tensor in step.inputs))

@@ -70,9 +70,9 @@ def _stored(builder: Builder, records: Tensor) -> str:
 
 def _made(builder: Builder, step: Sort | Candidates, target: Target, whole: bool) -> str:
     """``item``, which makes a record of an element of a line. Only where the line is ``whole`` are all places in it."""
-    source, kind = step.source, scalar_of(step.source.data_type, target, words=True)
+    source, kind = step.source, scalar_of(step.source.data_type, target, portable=True)
     values = {"input": source, "kind": kind, "decreasing": step.decreasing, "whole": whole}
-    return builder.load("input", source, words=True) + templates.render("schedules/sort_item", **values)
+    return builder.load("input", source, portable=True) + templates.render("schedules/sort_item", **values)
 
 
 def _walk(step: Sort) -> Walk:

@@ -22,8 +22,8 @@ def _upsample(step: Upsample, builder: Builder, target: Target) -> Rendered:
     items = replace(step.output, sizes=step.units.sizes)
     walk = choose_walk(items)
     launch = item_launch(walk.count, target)
-    store, values = builder.store(step.output, words=True)
-    text = store + builder.load("units", step.units, words=True) + builder.load("source", step.source, words=True)
+    store, values = builder.store(step.output, portable=True)
+    text = store + builder.load("units", step.units, portable=True) + builder.load("source", step.source, portable=True)
     text += templates.render(
         "schedules/upsample",
         walk=walk,

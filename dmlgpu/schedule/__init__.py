@@ -1,0 +1,1 @@
+"""Schedules: how a plan is computed, every choice as data."""
