@@ -9,7 +9,7 @@ from dmlgpu import operators, reference, schema
 from dmlgpu.cli import tables
 from dmlgpu.descs import by_name
 from dmlgpu.enums import DataType
-from dmlgpu.schema.loader import FieldSchema, OperatorSchema
+from dmlgpu.schema import FieldSchema, OperatorSchema
 
 _PAGES = "https://learn.microsoft.com/windows/win32/api/directml/"
 

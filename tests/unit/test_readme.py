@@ -8,7 +8,7 @@ import pytest
 
 from dmlgpu import TensorDesc, descs, operators
 from dmlgpu.enums import DataType
-from dmlgpu.schema.loader import catalog
+from dmlgpu.schema import catalog
 from tests.unit.refusals import refusal
 
 README = Path(__file__).resolve().parents[2] / "README.md"

@@ -17,7 +17,7 @@ from dmlgpu.frontends.dxdispatch.resources import IMAGE_SUFFIXES, MissingFile, R
 from dmlgpu.frontends.dxdispatch.text import parse_json
 from dmlgpu.frontends.dxdispatch.values import optional, parse_flags
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.schema.loader import FieldKind, operator
+from dmlgpu.schema import FieldKind, operator
 
 _FOREIGN = {"hlsl": "HLSL shaders", "onnx": "ONNX models", "dmlserializedgraph": "serialised DirectML graphs"}
 _DISPATCHABLE_KEYS = ("executionFlags", "bindings", "dmlCompileType")

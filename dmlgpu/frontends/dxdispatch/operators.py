@@ -20,7 +20,7 @@ from dmlgpu.frontends.dxdispatch.values import (
     parse_scalar,
 )
 from dmlgpu.operator_desc import OperatorDesc, ScaleBias, Size2D
-from dmlgpu.schema.loader import FieldSchema, OperatorSchema, catalog, operator
+from dmlgpu.schema import FieldSchema, OperatorSchema, catalog, operator
 from dmlgpu.schema.names import class_name, to_directml
 from dmlgpu.tensor import TensorDesc
 
