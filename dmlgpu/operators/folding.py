@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.windows import covering, taken
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.plan import Map, Plan, Reduce, Reduction, Tensor, View
 from dmlgpu.plan.windows import Windows, positions_of, sizes_of, windows_over
 from dmlgpu.target import Target
@@ -23,7 +23,7 @@ SUM = Reduction("reduction/reduce_sum_float", DataType.FLOAT32, 2, portable=True
 
 
 def _windows(desc: Any, spatial: tuple[int, ...]) -> Windows:
-    """How the window slides over the image."""
+    """Return how the window slides over the image."""
     return windows_over(
         spatial,
         size=desc.window_sizes,
@@ -35,7 +35,7 @@ def _windows(desc: Any, spatial: tuple[int, ...]) -> Windows:
 
 
 def _check(desc: Any, image: str) -> None:
-    """Attributes of the image's spatial dimensions, and at least one position of the window."""
+    """Raise InvalidDescription unless attributes fit the image's spatial dimensions and the window has a position."""
     count = getattr(desc, image).dimension_count - LEAD
     for field in ("window_sizes", "strides", "dilations", "start_padding", "end_padding"):
         values = getattr(desc, field)
@@ -53,7 +53,7 @@ def _check(desc: Any, image: str) -> None:
 
 
 def _columns(tensor: Tensor, windows: Windows) -> Tensor:
-    """{N, C * places, positions} as {N, C, positions.., places..}."""
+    """View {N, C * places, positions} as {N, C, positions.., places..}."""
     batch, channels, block = tensor.strides
     places, positions = sizes_of(windows), positions_of(windows)
     count = math.prod(places)
@@ -74,6 +74,10 @@ class Unfold(Lowering):
 
     desc = descs.Unfold
     shaders = ("window/taken",)
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(ranks={"output_tensor": 3})
 
     @classmethod
     def output_sizes(cls, desc: descs.Unfold) -> Mapping[str, tuple[int, ...]]:
@@ -103,6 +107,10 @@ class Fold(Lowering):
 
     desc = descs.Fold
     shaders = ("window/covering",)
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(ranks={"input_tensor": 3})
 
     @classmethod
     def check(cls, desc: descs.Fold) -> None:

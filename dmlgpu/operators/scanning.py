@@ -31,7 +31,7 @@ class _Cumulative(Lowering):
 
     @classmethod
     def plan(cls, desc: Any, scanning: Scanning, target: Target) -> Plan:
-        """The plan of a scan."""
+        """Return the plan of a scan."""
         scanning = replace(scanning, decreasing=desc.axis_direction is AxisDirection.DECREASING)
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         return Plan(desc.operator, (Scan("", scanning, source, desc.axis, output),))
