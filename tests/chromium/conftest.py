@@ -1,0 +1,64 @@
+"""A page in headless Chromium with a WebGPU device: Dawn and Tint in place of wgpu-native and naga."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ARGUMENTS = (
+    "--no-sandbox",  # containers offer neither what the sandbox needs nor much shared memory
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-unsafe-webgpu",
+    "--enable-features=Vulkan,WebGPU",
+    "--use-webgpu-adapter=swiftshader",
+)
+ADDRESS = "http://localhost/"
+"""WebGPU is offered to secure contexts, and pages of this host are; nothing is fetched from it."""
+
+DEVICE = """async () => {
+    const adapter = await navigator.gpu?.requestAdapter();
+    if (!adapter) return null;
+    const names = ['maxStorageBufferBindingSize', 'maxBufferSize'];
+    const requiredLimits = Object.fromEntries(names.map(name => [name, adapter.limits[name]]));
+    window.device = await adapter.requestDevice({requiredLimits});
+    window.layouts = new Map();
+    window.layoutOf = count => {
+        if (!layouts.has(count)) {
+            const entry = (binding, type) => ({binding, visibility: GPUShaderStage.COMPUTE, buffer: {type}});
+            const storage = Array.from({length: count}, (_, binding) => entry(binding, 'storage'));
+            const group = device.createBindGroupLayout({entries: [...storage, entry(count, 'uniform')]});
+            layouts.set(count, [group, device.createPipelineLayout({bindGroupLayouts: [group]})]);
+        }
+        return layouts.get(count);
+    };
+    const {vendor, architecture} = adapter.info;
+    return {name: `${vendor} ${architecture}`, limits: Object.fromEntries(names.map(name => [name, device.limits[name]])),
+        alignment: device.limits.minStorageBufferOffsetAlignment};
+}"""
+
+
+@pytest.fixture(scope="session")
+def page() -> Iterator[Any]:
+    """A page whose window has a ``device``, and ``layoutOf(count)``: the layouts of a kernel's bindings."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)}")
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=browser, args=ARGUMENTS)
+        found = chromium.new_page()
+        found.route("**/*", lambda route: route.fulfill(body="<title>WebGPU</title>", content_type="text/html"))
+        found.goto(ADDRESS)
+        found.device = found.evaluate(DEVICE)
+        if found.device is None:
+            pytest.skip(f"Chromium {chromium.version} offers no WebGPU adapter")
+        yield found
+        chromium.close()

@@ -1,0 +1,85 @@
+"""Tint and Dawn take the kernels of the quick profile's cases, under the schedules for processors and for GPUs.
+
+The numbers of cases are printed with ``-s``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import zlib
+from collections.abc import Iterator
+
+import pytest
+
+from dmlgpu.gpu.pipelines import excerpt
+from dmlgpu.program import Kernel
+from dmlgpu.target import Profile
+from tests.quick_programs import PROFILES, quick_programs
+
+pytestmark = pytest.mark.xdist_group("chromium")  # it is started once
+
+SHARE = 24
+"""Of how many kernels one becomes a pipeline too, which takes SwiftShader 0.2 s; all of them with ``--profile full``."""
+
+MODULES = """texts => Promise.all(texts.map(async code => {
+    const information = await device.createShaderModule({code}).getCompilationInfo();
+    return information.messages.filter(each => each.type == 'error').map(each => [each.lineNum, each.message]);
+}))"""
+PIPELINES = """kernels => Promise.all(kernels.map(async ([code, bindings]) => {
+    device.pushErrorScope('validation');
+    const compute = {module: device.createShaderModule({code}), entryPoint: 'main'};
+    const made = device.createComputePipelineAsync({layout: layoutOf(bindings)[1], compute});
+    const refusal = device.popErrorScope();
+    return made.then(() => refusal).then(error => error?.message ?? '', error => error.message);
+}))"""
+
+
+def kernels(profile: Profile) -> dict[tuple[str, int], tuple[str, Kernel]]:
+    """The kernels of a profile by text and number of bindings, and a case that has each."""
+    found: dict[tuple[str, int], tuple[str, Kernel]] = {}
+    for name, program in quick_programs(profile)[0].items():
+        for kernel in (*program.initialization, *program.kernels):
+            found.setdefault((kernel.wgsl, len(kernel.slots)), (name, kernel))
+    return found
+
+
+def batches(items, size: int) -> Iterator[list]:
+    iterator = iter(items)
+    return iter(lambda: list(itertools.islice(iterator, size)), [])
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_tint_takes_the_text(page, profile):
+    faults = {}
+    by_text = {kernel.wgsl: (name, kernel) for name, kernel in kernels(profile).values()}
+    for texts in batches(by_text, 32):
+        for text, messages in zip(texts, page.evaluate(MODULES, texts), strict=True):
+            for line, message in messages[:1]:
+                name, kernel = by_text[text]
+                faults[name] = f"{kernel.label}: {message}\n{excerpt(text, line)}"
+    assert len(by_text) > 700
+    assert not faults, "\n".join(f"{name}: {fault}" for name, fault in faults.items())
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_dawn_makes_pipelines(page, profile, request):
+    """The layout is explicit, so that bindings and workgroup memory are checked against it and the limits."""
+    found = kernels(profile)
+    if request.config.getoption("--profile") != "full":
+        found = {key: value for key, value in found.items() if zlib.crc32(key[0].encode()) % SHARE == 0}
+    refusals = {}
+    for keys in batches(found, 8):
+        for key, refusal in zip(keys, page.evaluate(PIPELINES, list(map(list, keys))), strict=True):
+            if refusal:
+                refusals[f"{found[key][0]}: {found[key][1].label}"] = refusal
+    assert len(found) > 10
+    assert not refusals
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_a_browser_lacks_is_named(profile):
+    programs, refusals = quick_programs(profile)
+    print(f"{profile}: {len(programs)} of {len(programs) + len(refusals)} cases have kernels for a browser")
+    assert all(re.search(r"needs the adapter feature shader-\w+", refusal) for refusal in refusals.values())
+    assert len(refusals) < 5
