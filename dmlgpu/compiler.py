@@ -1,4 +1,4 @@
-"""From an operator's description to its program: upgrade, lower, hand owned inputs over, render."""
+"""From an operator's description to its program: upgrade, lower, render, hand owned inputs over, share bindings."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dmlgpu.plan import Binding, Map, Plan, Role, Tensor, View
 from dmlgpu.program import Kernel, Program, Slot
 from dmlgpu.target import Target
 from dmlgpu.wgsl.render import ALIGNMENT, render
+from dmlgpu.wgsl.sharing import share_known
 
 
 @functools.lru_cache(maxsize=4096)
@@ -23,7 +24,7 @@ def compile_operator(desc: OperatorDesc, target: Target) -> Program:
         OperatorNotImplemented: when dmlgpu does not implement the operator yet.
         NotSupported: when the adapter lacks a feature or a limit that it needs.
     """
-    return own_inputs(desc, render(operators.lower(desc, target), target), target)
+    return share_known(own_inputs(desc, render(operators.lower(desc, target), target), target))
 
 
 def own_inputs(desc: OperatorDesc, executed: Program, target: Target) -> Program:

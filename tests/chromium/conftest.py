@@ -27,9 +27,9 @@ DEVICE = """async () => {
     const adapter = await navigator.gpu?.requestAdapter();
     if (!adapter) return null;
     const names = ['maxStorageBufferBindingSize', 'maxBufferSize'];
-    const requiredLimits = Object.fromEntries(names.map(name => [name, adapter.limits[name]]));
-    window.device = await adapter.requestDevice({requiredLimits});
-    window.layouts = new Map();
+    const limits = Object.fromEntries(names.map(name => [name, adapter.limits[name]]));
+    window.device = await adapter.requestDevice({requiredLimits: limits});
+    const layouts = new Map();
     window.layoutOf = count => {
         if (!layouts.has(count)) {
             const entry = (binding, type) => ({binding, visibility: GPUShaderStage.COMPUTE, buffer: {type}});
@@ -39,15 +39,14 @@ DEVICE = """async () => {
         }
         return layouts.get(count);
     };
-    const {vendor, architecture} = adapter.info;
-    return {name: `${vendor} ${architecture}`, limits: Object.fromEntries(names.map(name => [name, device.limits[name]])),
-        alignment: device.limits.minStorageBufferOffsetAlignment};
+    const {vendor, architecture} = adapter.info, alignment = device.limits.minStorageBufferOffsetAlignment;
+    return {name: `${vendor} ${architecture}`, limits, alignment};
 }"""
 
 
 @pytest.fixture(scope="session")
 def page() -> Iterator[Any]:
-    """A page whose window has a ``device``, and ``layoutOf(count)``: the layouts of a kernel's bindings."""
+    """A page of a secure context, in which WebGPU is offered."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
@@ -57,8 +56,14 @@ def page() -> Iterator[Any]:
         found = chromium.new_page()
         found.route("**/*", lambda route: route.fulfill(body="<title>WebGPU</title>", content_type="text/html"))
         found.goto(ADDRESS)
-        found.device = found.evaluate(DEVICE)
-        if found.device is None:
-            pytest.skip(f"Chromium {chromium.version} offers no WebGPU adapter")
         yield found
         chromium.close()
+
+
+@pytest.fixture(scope="session")
+def facts(page: Any) -> dict[str, Any]:
+    """Name, limits and offset alignment of the page's ``device``; ``layoutOf(count)`` gives a kernel's layouts there."""
+    found = page.evaluate(DEVICE)
+    if found is None:
+        pytest.skip("the browser offers no WebGPU adapter")
+    return found

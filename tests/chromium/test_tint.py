@@ -17,10 +17,10 @@ from dmlgpu.program import Kernel
 from dmlgpu.target import Profile
 from tests.quick_programs import PROFILES, quick_programs
 
-pytestmark = pytest.mark.xdist_group("chromium")  # it is started once
+pytestmark = [pytest.mark.usefixtures("facts"), pytest.mark.xdist_group("chromium")]  # it is started once
 
 SHARE = 24
-"""Of how many kernels one becomes a pipeline too, which takes SwiftShader 0.2 s; all of them with ``--profile full``."""
+"""Of how many kernels one becomes a pipeline too, which takes SwiftShader 0.2 s; all do with ``--profile full``."""
 
 MODULES = """texts => Promise.all(texts.map(async code => {
     const information = await device.createShaderModule({code}).getCompilationInfo();
@@ -40,7 +40,7 @@ def kernels(profile: Profile) -> dict[tuple[str, int], tuple[str, Kernel]]:
     found: dict[tuple[str, int], tuple[str, Kernel]] = {}
     for name, program in quick_programs(profile)[0].items():
         for kernel in (*program.initialization, *program.kernels):
-            found.setdefault((kernel.wgsl, len(kernel.slots)), (name, kernel))
+            found.setdefault((kernel.wgsl, kernel.binding_count), (name, kernel))
     return found
 
 
