@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from dmlgpu.plan import Role
+from dmlgpu.target import PARAMETER_BYTES
 
 Bindings: TypeAlias = tuple[int, ...]
 """The binding number of each slot, ascending from 0 by first use; empty where each slot has a binding of its own."""
@@ -70,3 +73,9 @@ class Program:
     temporary_size: int = 0
     persistent_size: int = 0
     immediates: bool = True
+
+
+def parameter_bytes(bases: Sequence[int]) -> bytes:
+    """The parameter block of a dispatch whose slots have these base offsets."""
+    words = PARAMETER_BYTES // 4
+    return struct.pack(f"<{words}I", *bases, *(0,) * (words - len(bases)))

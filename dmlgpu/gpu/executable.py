@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,12 +16,10 @@ from dmlgpu.gpu.context import Context
 from dmlgpu.gpu.pipelines import Pipelines
 from dmlgpu.gpu.queue import KernelWork
 from dmlgpu.plan import Role
-from dmlgpu.program import MAX_SLOTS, Kernel, Program, Slot
+from dmlgpu.program import MAX_SLOTS, Kernel, Program, Slot, parameter_bytes
 from dmlgpu.target import PARAMETER_BYTES
 from dmlgpu.tensor import TENSOR_ALIGNMENT
 from dmlgpu.wgsl.sharing import share
-
-_WORDS = PARAMETER_BYTES // 4
 
 
 class Binder:
@@ -123,7 +120,7 @@ class Binder:
     def _block(self, bases: tuple[int, ...]) -> Any:
         block = self._blocks.get(bases)
         if block is None:
-            block = self._blocks.setdefault(bases, native.parameter_block(_block_bytes(bases)))
+            block = self._blocks.setdefault(bases, native.parameter_block(parameter_bytes(bases)))
         return block
 
     def _uniform(self, bases: tuple[int, ...]) -> Any:
@@ -131,13 +128,9 @@ class Binder:
         if buffer is None:
             usage = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
             buffer = self.context.device.create_buffer(label="dmlgpu parameters", size=PARAMETER_BYTES, usage=usage)
-            self.context.queue.write_buffer(buffer, 0, _block_bytes(bases))
+            self.context.queue.write_buffer(buffer, 0, parameter_bytes(bases))
             self._uniforms[bases] = buffer
         return buffer
-
-
-def _block_bytes(bases: tuple[int, ...]) -> bytes:
-    return struct.pack(f"<{_WORDS}I", *bases, *(0,) * (_WORDS - len(bases)))
 
 
 class GpuExecutable:

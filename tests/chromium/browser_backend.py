@@ -15,9 +15,8 @@ from dmlgpu import aliasing
 from dmlgpu.backend import Resources
 from dmlgpu.compiler import compile_operator
 from dmlgpu.errors import DmlError, ShaderError
-from dmlgpu.gpu.executable import _block_bytes as block_bytes
 from dmlgpu.plan import Role
-from dmlgpu.program import Kernel, Program
+from dmlgpu.program import Kernel, Program, parameter_bytes
 from dmlgpu.target import AdapterInfo, Profile, Target
 from dmlgpu.wgsl.sharing import share
 
@@ -53,7 +52,8 @@ SCRIPT = """() => {
         destroy: id => { buffers.get(id).destroy(); buffers.delete(id); },
         write: ([id, offset, data]) => device.queue.writeBuffer(buffers.get(id), offset, decoded(data)),
         read: async ([id, offset, size]) => {
-            const copy = device.createBuffer({size, usage: MAP_READ | COPY_DST}), encoder = device.createCommandEncoder();
+            const copy = device.createBuffer({size, usage: MAP_READ | COPY_DST});
+            const encoder = device.createCommandEncoder();
             encoder.copyBufferToBuffer(buffers.get(id), offset, copy, 0, size);
             device.queue.submit([encoder.finish()]);
             await copy.mapAsync(GPUMapMode.READ);
@@ -109,7 +109,7 @@ class Executable:
         return {
             "key": self.backend.pipeline(self.program.operator, shared),
             "bound": layout.bound,
-            "parameters": base64.b64encode(block_bytes(layout.bases)).decode(),
+            "parameters": base64.b64encode(parameter_bytes(layout.bases)).decode(),
             "grid": kernel.grid,
         }
 

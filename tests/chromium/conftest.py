@@ -62,7 +62,7 @@ def page() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def facts(page: Any) -> dict[str, Any]:
-    """Name, limits and offset alignment of the page's ``device``; ``layoutOf(count)`` gives a kernel's layouts there."""
+    """Name, limits and offset alignment of the page's ``device``; ``layoutOf(count)`` there gives kernels' layouts."""
     found = page.evaluate(DEVICE)
     if found is None:
         pytest.skip("the browser offers no WebGPU adapter")
