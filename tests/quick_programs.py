@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 from dmlgpu.compiler import compile_operator
 from dmlgpu.conformance.cases import case_by_name
 from dmlgpu.conformance.suites.operators import quick_names
 from dmlgpu.errors import NotSupported
-from dmlgpu.program import Program
+from dmlgpu.plan import Role
+from dmlgpu.program import Program, Slot
 from dmlgpu.target import Profile, Target
 
 PROFILES = (Profile.CPU, Profile.DISCRETE)
@@ -28,3 +30,22 @@ def quick_programs(profile: Profile) -> tuple[dict[str, Program], dict[str, str]
         except NotSupported as error:
             refusals[name] = str(error)
     return programs, refusals
+
+
+Place = Callable[[Slot], tuple[object, int]]
+"""Where a slot's resource lies: the buffer and the offset."""
+
+
+def packed(program: Program) -> Place:
+    """All tensors in one buffer, 16 bytes or less between them; temporary and persistent resources after them."""
+    ends: dict[tuple[Role, int], int] = {}
+    for kernel in (*program.initialization, *program.kernels):
+        for slot in kernel.slots:
+            key = slot.role, slot.index
+            ends[key] = max(ends.get(key, 0), slot.offset + slot.size)
+    offsets, end = {}, 16
+    for key in sorted(ends, key=lambda key: (key[0] in (Role.TEMPORARY, Role.PERSISTENT), key)):
+        grain = 256 if key[0] in (Role.TEMPORARY, Role.PERSISTENT) else 16
+        offsets[key] = -(-end // grain) * grain
+        end = offsets[key] + ends[key]
+    return lambda slot: ("arena", offsets[slot.role, slot.index])

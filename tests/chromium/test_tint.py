@@ -8,14 +8,17 @@ from __future__ import annotations
 import itertools
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 
+from dmlgpu.aliasing import OFFSET_ALIGNMENT, layout
 from dmlgpu.gpu.pipelines import excerpt
 from dmlgpu.program import Kernel
 from dmlgpu.target import Profile
-from tests.quick_programs import PROFILES, quick_programs
+from dmlgpu.wgsl.sharing import share
+from tests.quick_programs import PROFILES, packed, quick_programs
 
 pytestmark = [pytest.mark.usefixtures("facts"), pytest.mark.xdist_group("chromium")]  # it is started once
 
@@ -49,17 +52,35 @@ def batches(items, size: int) -> Iterator[list]:
     return iter(lambda: list(itertools.islice(iterator, size)), [])
 
 
+def faults(page: Any, texts: Iterable[str]) -> list[str]:
+    """What Tint refuses, with the lines around it."""
+    found = []
+    for batch in batches(texts, 32):
+        for text, messages in zip(batch, page.evaluate(MODULES, batch), strict=True):
+            found += [f"{message}\n{excerpt(text, line)}" for line, message in messages[:1]]
+    return found
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_tint_takes_the_text(page, profile):
-    faults = {}
-    by_text = {kernel.wgsl: (name, kernel) for name, kernel in kernels(profile).values()}
-    for texts in batches(by_text, 32):
-        for text, messages in zip(texts, page.evaluate(MODULES, texts), strict=True):
-            for line, message in messages[:1]:
-                name, kernel = by_text[text]
-                faults[name] = f"{kernel.label}: {message}\n{excerpt(text, line)}"
-    assert len(by_text) > 700
-    assert not faults, "\n".join(f"{name}: {fault}" for name, fault in faults.items())
+    texts = {text for text, _ in kernels(profile)}
+    assert len(texts) > 700
+    assert not (refused := faults(page, texts)), "\n".join(refused)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_tint_takes_kernels_whose_slots_share_bindings(page, profile):
+    """All tensors in one buffer, close to each other: blocks of different widths come to lie in one binding."""
+    texts = set()
+    for program in quick_programs(profile)[0].values():
+        place = packed(program)
+        for kernel in program.kernels:
+            ranges = [(place(slot)[0], place(slot)[1] + slot.offset, slot.size) for slot in kernel.slots]
+            bindings = layout(ranges, kernel.bindings, OFFSET_ALIGNMENT).bindings
+            texts |= {share(program.operator, kernel, bindings).wgsl} - {kernel.wgsl}
+    assert len(texts) > 300
+    assert any("atomicLoad(&buffer" in text for text in texts)
+    assert not (refused := faults(page, texts)), "\n".join(refused)
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,7 +18,7 @@ from dmlgpu.plan import Role
 from dmlgpu.program import Kernel, Program, Slot
 from dmlgpu.target import Profile, Target
 from dmlgpu.wgsl.sharing import share
-from tests.quick_programs import PROFILES, STANDARD
+from tests.quick_programs import PROFILES, STANDARD, Place, packed
 
 INPUT, OUTPUT, TEMPORARY = Role.INPUT, Role.OUTPUT, Role.TEMPORARY
 
@@ -126,28 +126,9 @@ def names_of(cases: OperatorCases, profile: str) -> tuple[str, ...]:
     return tuple(name for name in quick_names() if name.partition("-")[0] == cases.stem)
 
 
-Place = Callable[[Slot], tuple[object, int]]
-"""Where a slot's resource lies: the buffer and the offset."""
-
-
 def apart(slot: Slot) -> tuple[object, int]:
     """Every tensor in a buffer of its own, as far from a multiple of the alignment as can be."""
     return (slot.role, slot.index), 0 if slot.role in (Role.TEMPORARY, Role.PERSISTENT) else OFFSET_ALIGNMENT - 16
-
-
-def packed(program: Program) -> Place:
-    """All tensors in one buffer, 16 bytes or less between them; temporary and persistent resources after them."""
-    ends: dict[tuple[Role, int], int] = {}
-    for kernel in (*program.initialization, *program.kernels):
-        for slot in kernel.slots:
-            key = slot.role, slot.index
-            ends[key] = max(ends.get(key, 0), slot.offset + slot.size)
-    offsets, end = {}, 16
-    for key in sorted(ends, key=lambda key: (key[0] in (Role.TEMPORARY, Role.PERSISTENT), key)):
-        grain = 256 if key[0] in (Role.TEMPORARY, Role.PERSISTENT) else 16
-        offsets[key] = -(-end // grain) * grain
-        end = offsets[key] + ends[key]
-    return lambda slot: ("arena", offsets[slot.role, slot.index])
 
 
 def in_place(slot: Slot) -> tuple[object, int]:
