@@ -1,4 +1,4 @@
-"""From an operator's description to its program: upgrade, lower, schedule, render, hand owned inputs over."""
+"""From an operator's description to its program: upgrade, lower, schedule, render, own inputs, share bindings."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from dmlgpu.schedule import schedule
 from dmlgpu.schedule.memory import aligned
 from dmlgpu.target import Target
 from dmlgpu.wgsl.render import render
+from dmlgpu.wgsl.sharing import share_known
 
 
 @functools.lru_cache(maxsize=4096)
@@ -26,7 +27,7 @@ def compile_operator(desc: OperatorDesc, target: Target) -> Program:
         OperatorNotImplemented: when dmlgpu does not implement the operator yet.
         NotSupported: when the adapter lacks a feature or a limit that it needs.
     """
-    return own_inputs(desc, _compiled(operators.lower(desc, target), target), target)
+    return share_known(own_inputs(desc, _compiled(operators.lower(desc, target), target), target))
 
 
 def _compiled(plan: Plan, target: Target) -> Program:

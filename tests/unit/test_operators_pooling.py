@@ -4,7 +4,6 @@ import pytest
 
 from dmlgpu import descs, operators
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.windows import Axis, windows_over
 from dmlgpu.plan import Map, Reduce
 from dmlgpu.plan.windows import Axis, windows_over
 from dmlgpu.target import Profile, Target
