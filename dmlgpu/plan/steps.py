@@ -88,8 +88,8 @@ class Stage:
         name: of its result, by which the bodies after it know it.
         file: the shader with ``acc_t``, ``lift``, ``merge`` and ``finish``.
         lanes: how many numbers an accumulator consists of.
-        prepare: the file of an ``apply`` body on ``input`` and the results of the stages before: what is reduced in
-            place of the elements themselves. Empty for none.
+        prepare: the file of an ``apply`` body on ``input`` and the results of the stages before: what is reduced
+            instead of the elements themselves. Empty for none.
         parts: where the result is a vector, the names of its first numbers, by which the bodies know them.
         constants: values for the shader.
         longest: as for ``Reduction``.
@@ -157,7 +157,7 @@ class Scanning:
 
 @dataclass(frozen=True)
 class Scan(Step):
-    """Computes what a line adds up to before or up to each of its elements; the output may lie in the input's place.
+    """Computes what a line adds up to before or up to each of its elements; the output may lie in the input's memory.
 
     Attributes:
         source, output: of equal sizes.
@@ -190,7 +190,7 @@ class Compact(Step):
     count: Tensor
 
 
-# ---- orders and places
+# ---- orders and scatters
 
 
 @dataclass(frozen=True)
@@ -331,15 +331,15 @@ class Convolution:
 class Convolve(Step):
     """Sums windows of an input against filters, and computes the output from the sums:
 
-        output[n, g, o, position..] = epilogue(sum over c, place.. of
-            input[n, g, c, position * stride + place * dilation - start ..] * filter[g, o, c, place..])
+        output[n, g, o, position..] = epilogue(sum over c, tap.. of
+            input[n, g, c, position * stride + tap * dilation - start ..] * filter[g, o, c, tap..])
 
     Attributes:
         epilogue: an element-wise tree over {batch, groups, outputs per group, positions..} with a leaf
             ``Held.product``, which stands for the sum.
         output: a view of the same sizes.
         transposed: the filter scatters instead, in its own order: element p of the input reaches the elements
-            p * stride + place * dilation - start of the output, over which the windows slide.
+            p * stride + tap * dilation - start of the output, over which the windows slide.
     """
 
     convolution: Convolution

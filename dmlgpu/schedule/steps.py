@@ -201,7 +201,7 @@ class Pattern:
     @property
     def neighbours(self) -> tuple[int, ...]:
         """All that are read, relative to the input element."""
-        return tuple(sorted({place for tap in self.taps for place in tap.neighbours}))
+        return tuple(sorted({each for tap in self.taps for each in tap.neighbours}))
 
 
 @dataclass(frozen=True)
@@ -390,7 +390,7 @@ class ScheduledSort(Scheduled):
         walk: over the parts.
         width: elements of a part.
         decreasing: the largest element comes first.
-        network: REGISTERS: the pairs of places that are put in order, one after the other.
+        network: REGISTERS: the pairs of records that are put in order, one after the other.
     """
 
     source: Tensor
@@ -614,7 +614,7 @@ class ScheduledTiles(Scheduled):
         sizes = enumerate(zip(self.output.sizes, self.units, strict=True))
         return tuple((dimension, size) for dimension, (size, units) in sizes if size % units)
 
-    def places(self) -> Iterator[Sizes]:
+    def offsets(self) -> Iterator[Sizes]:
         """Yield where each unit of a tile lies in it."""
         return itertools.product(*map(range, self.units))
 
