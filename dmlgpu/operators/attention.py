@@ -22,11 +22,11 @@ from dmlgpu.operators.attention_tensors import (
     expected_sizes,
     grouped,
     head_counts,
-    last_dimensions,
     of_heads,
     part_of,
     per_batch,
 )
+from dmlgpu.operators.indices import last_dimensions
 from dmlgpu.operators.lowering import Lowering, Probe, input_tensor, invalid, output_tensor
 from dmlgpu.plan import (
     Body,
@@ -63,7 +63,7 @@ def _check_heads(desc: Any) -> None:
 
 
 def _check_cache(desc: Any) -> None:
-    """There is a cache, which holds the past and new keys."""
+    """Raise InvalidDescription unless the present keys and values are a cache with room for past and new ones."""
     for field in ("output_present_key_tensor", "output_present_value_tensor"):
         if getattr(desc, field) is None:
             raise invalid(desc, field, "must be present where past_sequence_lengths_tensor is: it is the cache")
@@ -128,7 +128,7 @@ class MultiheadAttention1(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The output's, and those of the present keys and values unless they are a cache."""
+        """Present keys and values that are a cache may have any number of rows."""
         expected = expected_sizes(desc, Heads.of(desc))
         fields = ["output_tensor"]
         fields += [] if counts_past(desc) else ["output_present_key_tensor", "output_present_value_tensor"]
@@ -147,7 +147,7 @@ class MultiheadAttention1(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.MultiheadAttention1, target: Target) -> Plan:
-        """What is kept of keys and values, then attention, in parts where rows are few."""
+        """Copies into the present keys and values, then attention, in parts where rows are few."""
         planner = _Planner(desc)
         key, value = planner.kept("key"), planner.kept("value")
         attention = Attention(
@@ -169,7 +169,7 @@ class _Planner:
         self.steps: list[Step] = []
 
     def part(self, part: str) -> Tensor | Body:
-        """Queries, or new keys or values, with their bias."""
+        """Return the queries, or the new keys or values, with their bias."""
         tensor = part_of(self.desc, part, self.heads)
         assert tensor is not None
         if self.desc.bias_tensor is None:
@@ -180,7 +180,7 @@ class _Planner:
     # ---- keys and values
 
     def kept(self, part: str) -> Tensor | Body:
-        """All keys or values: as they are given, or brought together in the present ones or a temporary tensor."""
+        """Return all keys or values: as given, or past and new ones copied side by side."""
         present, past = f"output_present_{part}_tensor", f"past_{part}_tensor"
         pieces: list[tuple[Tensor | Body, int]] = []
         if getattr(self.desc, past) is not None:
@@ -208,22 +208,22 @@ class _Planner:
         return Tensor.temporary("rows", self.desc.output_tensor.data_type, sizes)
 
     def _copy(self, source: Tensor | Body, kept: Tensor, start: int, *, keeps_neighbours: bool) -> None:
-        """A piece at its place among all rows."""
+        """Add a copy of some rows into a tensor of all rows, from a row on."""
         body = identity(replace(source, view=View.RAW)) if isinstance(source, Tensor) else source
-        place = replace(kept, sizes=source.sizes, offset=kept.offset + start * kept.strides[2])
-        self.steps.append(Map("keep rows", body, place, keeps_neighbours))
+        rows = replace(kept, sizes=source.sizes, offset=kept.offset + start * kept.strides[2])
+        self.steps.append(Map("keep rows", body, rows, keeps_neighbours))
 
     def _cached(self, pieces: list[tuple[Tensor | Body, int]], cache: Tensor) -> Tensor:
-        """The cache after past rows and new ones have come to it."""
+        """Add copies of past and new rows into the cache, and return it."""
         assert self.desc.past_sequence_lengths_tensor is not None
         for source, start in pieces:
             if start == 0 and len(pieces) == 2:
                 self._copy(source, cache, 0, keeps_neighbours=True)
         source, _ = pieces[-1]
         if isinstance(source, Body):
-            place = self._temporary(source.sizes)
-            self._copy(source, place, 0, keeps_neighbours=False)
-            source = place
+            stored = self._temporary(source.sizes)
+            self._copy(source, stored, 0, keeps_neighbours=False)
+            source = stored
         new, kept = _in_units(replace(source, view=View.RAW), replace(cache, view=View.RAW))
         past = per_batch(input_tensor(self.desc, "past_sequence_lengths_tensor"), new.sizes)
         self.steps.append(Scatter("cache rows", CACHED, new, (("past", past),), kept))
@@ -232,7 +232,7 @@ class _Planner:
     # ---- scores
 
     def score(self) -> Body:
-        """A score, from the product of query and key."""
+        """Return the body that makes a score of the product of query and key."""
         heads, desc = self.heads, self.desc
         sizes = (heads.batch, heads.shared, heads.group, heads.queries, heads.keys)
         score = apply(
@@ -259,7 +259,7 @@ class _Planner:
         return last_dimensions(input_tensor(self.desc, field), 4)
 
     def _bounds(self, sizes: tuple[int, ...]) -> dict[str, Tensor]:
-        """Where a sequence's keys end, and start where the mask says that."""
+        """Return where each sequence's keys end, and where they start if the mask has that."""
         mask = input_tensor(self.desc, "mask_tensor")
         end = per_batch(mask, sizes)
         if self.desc.mask_type is not MaskType.KEY_SEQUENCE_END_START:
@@ -267,7 +267,7 @@ class _Planner:
         return {"end": end, "start": replace(end, offset=end.offset + mask.strides[-2])}
 
     def visible(self) -> Body | None:
-        """How many keys a query sees."""
+        """Return how many keys a query sees."""
         heads = self.heads
         if self.desc.past_sequence_lengths_tensor is None:
             return None
@@ -278,7 +278,7 @@ class _Planner:
     # ---- output
 
     def output(self) -> Tensor:
-        """The output as {batch, shared head, head that shares it, query, value head size}."""
+        """Return the output as {batch, shared head, head that shares it, query, value head size}."""
         output = of_heads(last_dimensions(output_tensor(self.desc), 3), self.heads.heads)
         tensor = grouped(output, self.heads.group)
         assert isinstance(tensor, Tensor)
@@ -290,7 +290,7 @@ def _numbers(**values: float) -> Any:
 
 
 def _in_units(source: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows in the widest units that they have in both tensors."""
+    """Return two tensors of rows in the widest units that rows of both divide into."""
     lanes = WIDEST_UNIT_BITS // output.data_type.bits
     while lanes > 1:
         if packs_tensor(source, 3, lanes) and packs_tensor(output, 3, lanes):

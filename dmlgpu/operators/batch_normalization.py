@@ -14,6 +14,7 @@ from typing import Any
 from dmlgpu import descs
 from dmlgpu.enums import FeatureLevel
 from dmlgpu.kernels.rows import canonical_rows, reduce_stage, repeated, row_sizes
+from dmlgpu.operators.elementwise import CAST
 from dmlgpu.operators.fused import activated
 from dmlgpu.operators.lowering import Lowering, input_tensor, invalid, output_tensor
 from dmlgpu.operators.normalization import (
@@ -30,7 +31,6 @@ from dmlgpu.plan import Body, Map, Plan, Source, Stage, Step, Tensor, apply, con
 from dmlgpu.target import Target
 
 ADD = "elementwise/element_wise_add"
-CAST = "elementwise/cast"
 TOTAL = "reduction/reduce_sum_float"
 PRODUCT = "normalization/centered_product"
 GRADIENT = "normalization/batch_normalization_grad"
@@ -52,7 +52,7 @@ class BatchNormalization(Lowering):
 
     @classmethod
     def check_level(cls, desc: descs.BatchNormalization, level: FeatureLevel) -> None:
-        """Below 4_0 Spatial decides about the sizes of mean and variance."""
+        """Below 4_0 Spatial says which sizes mean and variance have."""
         if desc.spatial or level >= FeatureLevel.LEVEL_4_0:
             return
         for name, tensor in (("mean_tensor", desc.mean_tensor), ("variance_tensor", desc.variance_tensor)):
@@ -91,7 +91,7 @@ class _Batch:
 
     @classmethod
     def of(cls, desc: Any, inputs: Mapping[str, str], outputs: Mapping[str, str], target: Target) -> _Batch:
-        """The batch of a description whose scale has size 1 along the axes.
+        """Return the batch of a description whose scale has size 1 along the axes.
 
         Args:
             inputs, outputs: fields by the names that bodies use.
@@ -118,33 +118,33 @@ class _Batch:
         return math.prod(self.sizes[axis] for axis in self.axes)
 
     def named(self, *names: str) -> dict[str, Source]:
-        """Some of the tensors."""
+        """Return some of the tensors by name."""
         return {name: self.tensors[name] for name in names if name in self.tensors}
 
     def reduce(self, stage: Stage, source: Source) -> dict[str, Tensor]:
-        """Adds a reduction; its results by name, each repeated along its row."""
+        """Add a reduction and return its results by name, each repeated along its row."""
         found, steps = reduce_stage(stage, source, self.axes, self.target)
         self.steps += steps
         return found
 
     def total(self, name: str, source: Source) -> Tensor:
-        """Adds a sum."""
+        """Add a sum over the batch."""
         return self.reduce(Stage(name, TOTAL, 2), source)[name]
 
     def store(self, output: str, body: Body) -> None:
-        """Adds a map into an output of the batch's sizes."""
+        """Add a map into an output of the batch's sizes."""
         self.steps.append(Map(output, body, self.tensors[output]))
 
     def store_statistic(self, output: str, file: str, values: tuple[Any, ...] = (), **sources: Source) -> None:
-        """Adds a map into an output with one element per row, over sources that are the same along rows."""
+        """Add a map into an output with one element per row, over sources that are the same along rows."""
         small = row_sizes(self.sizes, self.axes)
-        place = replace(self.tensors[output], sizes=small)
+        result = replace(self.tensors[output], sizes=small)
         inputs = {name: replace(source, sizes=small) for name, source in sources.items()}
-        body = apply(file, place.data_type, small, portable=True, values=values, **inputs)
-        self.steps.append(Map(output, body, place))
+        body = apply(file, result.data_type, small, portable=True, values=values, **inputs)
+        self.steps.append(Map(output, body, result))
 
     def plan(self, operator: str) -> Plan:
-        """The plan."""
+        """Return the plan."""
         return Plan(operator, tuple(self.steps))
 
 
@@ -179,7 +179,7 @@ class BatchNormalizationTraining(Lowering):
 
     @classmethod
     def _body(cls, desc: descs.BatchNormalizationTraining, batch: _Batch, moments: Mapping[str, Tensor]) -> Body:
-        """The normalised elements, and what is added to them."""
+        """Return the normalised elements, with the fused sum where there is one."""
         data_type = desc.output_tensor.data_type
         added = batch.tensors.get("fused_add")
         sources = {**batch.named("input", "scale", "bias"), **moments}
@@ -209,7 +209,7 @@ class _Gradient(Lowering):
 
     @classmethod
     def batch(cls, desc: Any, target: Target) -> _Batch:
-        """The tensors over which the gradients are computed."""
+        """Return the tensors over which the gradients are computed."""
         names = {"gradient": "input_gradient_tensor"}
         names |= {name: f"{name}_tensor" for name in ("input", "mean", "variance", "scale")}
         return _Batch.of(desc, names, _GRADIENTS, target)

@@ -19,6 +19,7 @@ from dmlgpu.kernels.gemm import Steps
 from dmlgpu.kernels.sources import permuted, stepped
 from dmlgpu.kernels.transposed import SPREAD, transposed_steps
 from dmlgpu.kernels.windows import Axis, Sizes, Windows, positions_of, windows_over
+from dmlgpu.operators.elementwise import CAST, cast
 from dmlgpu.operators.fused import activated, check_activation_level
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.parameters import (
@@ -36,7 +37,6 @@ from dmlgpu.plan import Body, Held, Plan, Source, Step, Tensor, apply, constants
 from dmlgpu.target import Target
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
-CONVERT = "elementwise/cast"
 QUANTIZED_PRODUCT = "quantization/quantized_product"
 LEAD = 2
 """Batch and channel, outputs and channels come before the spatial dimensions."""
@@ -51,7 +51,7 @@ class _Forward(Lowering):
 
     @classmethod
     def windows(cls, desc: Any) -> Windows:
-        """How the filter slides over the input of a forward convolution."""
+        """Return how the filter slides over the input of a forward convolution."""
         return windows_over(
             desc.input_tensor.sizes[LEAD:],
             size=desc.filter_tensor.sizes[LEAD:],
@@ -80,7 +80,7 @@ class _Forward(Lowering):
 
     @classmethod
     def check_channels(cls, desc: Any) -> None:
-        """Whole channels and outputs in each group."""
+        """Raise InvalidDescription unless groups divide channels and outputs."""
         channels, outputs, groups = desc.input_tensor.sizes[1], desc.filter_tensor.sizes[0], desc.group_count
         _check_filter(desc, 1, channels // groups, f"{channels} channels of input_tensor in {groups} groups")
         if outputs % groups:
@@ -89,7 +89,7 @@ class _Forward(Lowering):
 
     @classmethod
     def check_room(cls, desc: Any) -> None:
-        """The window fits into the padded input."""
+        """Raise InvalidDescription unless the window fits into the padded input."""
         for number, axis in enumerate(cls.windows(desc)):
             if axis.positions < 1:
                 padded = axis.spatial + desc.start_padding[number] + desc.end_padding[number]
@@ -118,7 +118,7 @@ def _check_filter(desc: Any, dimension: int, expected: int, why: str) -> None:
 
 
 def _grouped(tensor: Tensor, dimension: int, groups: int) -> Tensor:
-    """A tensor with one of its dimensions split into groups and what each has."""
+    """Split one of a tensor's dimensions into groups and the channels of each."""
     count, stride = tensor.sizes[dimension] // groups, tensor.strides[dimension]
     sizes = (*tensor.sizes[:dimension], groups, count, *tensor.sizes[dimension + 1 :])
     strides = (*tensor.strides[:dimension], count * stride, stride, *tensor.strides[dimension + 1 :])
@@ -130,7 +130,7 @@ def _grouped_output(desc: Any) -> Tensor:
 
 
 def _of_output(tensor: Tensor, desc: Any) -> Tensor:
-    """A scale, zero point or bias repeated over the grouped output."""
+    """Repeat a scale, zero point or bias over the grouped output."""
     return _grouped(per_channel(tensor, desc.output_tensor.sizes), 1, desc.group_count)
 
 
@@ -154,11 +154,11 @@ class Convolution(_Forward):
     """
 
     desc = descs.Convolution
-    shaders = ("convolution/convolution", CONVERT, "window/taken", SPREAD)
+    shaders = ("convolution/convolution", CAST, "window/taken", SPREAD)
 
     @classmethod
     def output_sizes(cls, desc: descs.Convolution) -> Mapping[str, Sizes]:
-        """BACKWARD: what windows at all positions cover, less the padding."""
+        """For BACKWARD all that windows at all positions cover, less the padding."""
         if desc.direction is ConvolutionDirection.FORWARD:
             return super().output_sizes(desc)
         batch, _, *spatial = desc.input_tensor.sizes
@@ -173,7 +173,7 @@ class Convolution(_Forward):
 
     @classmethod
     def check_channels(cls, desc: descs.Convolution) -> None:
-        """BACKWARD: the filter has as many channels as the input."""
+        """For BACKWARD the filter has as many channels as the input."""
         if desc.direction is ConvolutionDirection.FORWARD:
             super().check_channels(desc)
         else:
@@ -181,7 +181,7 @@ class Convolution(_Forward):
 
     @classmethod
     def check_room(cls, desc: descs.Convolution) -> None:
-        """FORWARD: the window fits, no output padding; BACKWARD: the padding leaves some of the output."""
+        """FORWARD: the window fits and there is no output padding; BACKWARD: the padding leaves some of the output."""
         if desc.direction is ConvolutionDirection.FORWARD:
             super().check_room(desc)
             if any(desc.output_padding):
@@ -210,7 +210,7 @@ class Convolution(_Forward):
     def _epilogue(cls, desc: descs.Convolution, output: Tensor) -> Body:
         held = Held.product(FLOAT32, output.sizes)
         if desc.bias_tensor is None:
-            body = apply(CONVERT, output.data_type, output.sizes, portable=True, input=held)
+            body = cast(held, output.data_type)
         else:
             bias = _of_output(input_tensor(desc, "bias_tensor"), desc)
             values = constants(compute=FLOAT32)
@@ -221,13 +221,13 @@ class Convolution(_Forward):
 
 
 def _plain(desc: descs.Convolution) -> kernels.Convolution:
-    """What FORWARD sums."""
+    """Return the sums of FORWARD."""
     source, filters = _operands(desc)
     return kernels.Convolution(source, filters, Convolution.windows(desc), FLOAT32, desc.filter_tensor.owned_by_dml)
 
 
 def _transposed(desc: descs.Convolution) -> kernels.Convolution:
-    """What BACKWARD sums, as for ``transposed_steps``: windows slide over the output."""
+    """Return the sums of BACKWARD for ``transposed_steps``: windows slide over the output."""
     source, filters = _operands(desc)
     spatial = zip(desc.output_tensor.sizes, desc.input_tensor.sizes, desc.filter_tensor.sizes, strict=True)
     steps = zip(desc.strides, desc.dilations, desc.start_padding, strict=True)
@@ -237,7 +237,7 @@ def _transposed(desc: descs.Convolution) -> kernels.Convolution:
 
 
 def _operands(desc: descs.Convolution) -> tuple[Tensor, Tensor]:
-    """Input and filter in groups; with mode CONVOLUTION the window reversed."""
+    """Return input and filter in groups; with mode CONVOLUTION the window is reversed."""
     source = _grouped(input_tensor(desc, "input_tensor"), 1, desc.group_count)
     filters = _grouped(input_tensor(desc, "filter_tensor"), 0, desc.group_count)
     if desc.mode is ConvolutionMode.CROSS_CORRELATION:
@@ -250,11 +250,11 @@ def _operands(desc: descs.Convolution) -> tuple[Tensor, Tensor]:
 
 
 def _differences(desc: Any, name: str, dimension: int) -> Source:
-    """The grouped input or filter, less its zero point, in the type of the sums."""
+    """Return the grouped input or filter, less its zero point, in the type of the sums."""
     tensor = input_tensor(desc, f"{name}_tensor")
     values = _grouped(tensor, dimension, desc.group_count)
     if getattr(desc, f"{name}_zero_point_tensor") is None:
-        return apply(CONVERT, INT32, values.sizes, portable=True, input=values)
+        return cast(values, INT32)
     zero = per_channel(input_tensor(desc, f"{name}_zero_point_tensor"), tensor.sizes, dimension)
     return difference(values, _grouped(zero, dimension, desc.group_count), INT32)
 
@@ -282,7 +282,7 @@ class _Integers(_Forward):
 
     @classmethod
     def convolution(cls, desc: Any) -> kernels.Convolution:
-        """What is summed."""
+        """Return the convolution of input and filter, each less its zero point."""
         owned = [tensor.owned_by_dml for tensor in (desc.filter_tensor, desc.filter_zero_point_tensor) if tensor]
         source, filters = _differences(desc, "input", 1), _differences(desc, "filter", 0)
         return kernels.Convolution(source, filters, cls.windows(desc), INT32, all(owned))
@@ -292,7 +292,7 @@ class ConvolutionInteger(_Integers):
     """The sums themselves."""
 
     desc = descs.ConvolutionInteger
-    shaders = ("convolution/convolution_integer", DIFFERENCE, CONVERT, "window/taken")
+    shaders = ("convolution/convolution_integer", DIFFERENCE, CAST, "window/taken")
 
     @classmethod
     def lower(cls, desc: descs.ConvolutionInteger, target: Target) -> Plan:
@@ -311,7 +311,7 @@ class QuantizedLinearConvolution(_Integers):
     """
 
     desc = descs.QuantizedLinearConvolution
-    shaders = (QUANTIZED_PRODUCT, "convolution/biased_sum", GATHERED, DIFFERENCE, CONVERT, "window/taken")
+    shaders = (QUANTIZED_PRODUCT, "convolution/biased_sum", GATHERED, DIFFERENCE, CAST, "window/taken")
     single = ("input_scale_tensor", "input_zero_point_tensor", "output_scale_tensor", "output_zero_point_tensor")
     several = ("filter_scale_tensor", "filter_zero_point_tensor")
     gathered: ClassVar[tuple[str, ...]] = (

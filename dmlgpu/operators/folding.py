@@ -23,7 +23,7 @@ SUM = Reduction("reduction/reduce_sum_float", DataType.FLOAT32, 2, portable=True
 
 
 def _windows(desc: Any, spatial: tuple[int, ...]) -> Windows:
-    """How the window slides over the image."""
+    """Return how the window slides over the image."""
     return windows_over(
         spatial,
         size=desc.window_sizes,
@@ -35,7 +35,7 @@ def _windows(desc: Any, spatial: tuple[int, ...]) -> Windows:
 
 
 def _check(desc: Any, image: str) -> None:
-    """Attributes of the image's spatial dimensions, and at least one position of the window."""
+    """Raise InvalidDescription unless attributes fit the image's spatial dimensions and the window has a position."""
     count = getattr(desc, image).dimension_count - LEAD
     for field in ("window_sizes", "strides", "dilations", "start_padding", "end_padding"):
         values = getattr(desc, field)
@@ -53,7 +53,7 @@ def _check(desc: Any, image: str) -> None:
 
 
 def _columns(tensor: Tensor, windows: Windows) -> Tensor:
-    """{N, C * places, positions} as {N, C, positions.., places..}."""
+    """View {N, C * places, positions} as {N, C, positions.., places..}."""
     batch, channels, block = tensor.strides
     places, positions = sizes_of(windows), positions_of(windows)
     count = math.prod(places)

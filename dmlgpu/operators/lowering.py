@@ -97,7 +97,7 @@ class Lowering:
 
 
 def lowering(operator: str) -> type[Lowering]:
-    """The lowering of an operator.
+    """Return the lowering of an operator.
 
     Raises:
         OperatorNotImplemented: when there is none yet.
@@ -108,12 +108,12 @@ def lowering(operator: str) -> type[Lowering]:
 
 
 def registered() -> frozenset[str]:
-    """Names of all operators with a lowering."""
+    """Return names of all operators with a lowering."""
     return frozenset(_LOWERINGS)
 
 
 def invalid(desc: OperatorDesc, field: str, reason: str) -> InvalidDescription:
-    """The error for a field of a description."""
+    """Return the error for a field of a description."""
     return InvalidDescription(desc.operator, field, reason)
 
 
@@ -142,17 +142,17 @@ def check_axes(desc: Any) -> None:
 
 
 def input_tensor(desc: OperatorDesc, field: str, view: View = View.COMPUTE) -> Tensor:
-    """An input field's tensor as kernels read it."""
+    """Return an input field's tensor as kernels read it."""
     return _tensor(desc, field, Role.INPUT, view)
 
 
 def output_tensor(desc: OperatorDesc, field: str = "output_tensor", view: View = View.COMPUTE) -> Tensor:
-    """An output field's tensor as kernels write it."""
+    """Return an output field's tensor as kernels write it."""
     return _tensor(desc, field, Role.OUTPUT, view)
 
 
 def everywhere(tensor: Tensor, sizes: tuple[int, ...], element: int = 0) -> Tensor:
-    """One element of a tensor, so many elements behind the first, repeated over other sizes."""
+    """Repeat one element of a tensor, so many behind the first, over other sizes."""
     return replace(tensor, sizes=sizes, strides=(0,) * len(sizes), offset=tensor.offset + element)
 
 

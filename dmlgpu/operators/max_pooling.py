@@ -11,6 +11,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.reduce import Reduction
 from dmlgpu.kernels.scatter import Scattering, scatter_steps
 from dmlgpu.kernels.windows import Windows, covering, positions_of, sizes_of, taken, within
+from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, output_tensor
 from dmlgpu.operators.pooling import FLOAT32, LEAD, SUM, UINT32, Pooling, Undilated, reduced, temporary
 from dmlgpu.plan import Element, Map, Plan, Step, Tensor, View, apply, constants, element
@@ -77,8 +78,7 @@ class MaxPooling2(Pooling):
         output = output_tensor(desc, "output_indices_tensor")
         values = constants(**_choosing(windows), steps=packed_strides(desc.input_tensor.sizes))
         numbers = element(cls.shaders[1], UINT32, output.sizes, values=values, places=places)
-        body = apply("elementwise/cast", output.data_type, output.sizes, portable=True, input=numbers)
-        return Map("indices", body, output)
+        return Map("indices", cast(numbers, output.data_type), output)
 
 
 class MaxPooling1(Undilated):

@@ -36,12 +36,12 @@ MOMENTS = Stage(
 
 
 def number(value: float, sizes: tuple[int, ...]) -> Body:
-    """A virtual tensor of one number."""
+    """Return a virtual tensor of one number."""
     return apply(NUMBER, FLOAT32, sizes, portable=True, values=constants(compute=FLOAT32, value=float(value)))
 
 
 def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source]) -> Body:
-    """``scale * (input - mean) / sqrt(variance + epsilon) + bias``, of a type.
+    """Return ``scale * (input - mean) / sqrt(variance + epsilon) + bias`` in a type.
 
     Args:
         sources: ``input`` and any of ``mean``, ``lack`` (a second part of the mean), ``variance``, ``scale``, ``bias``;
@@ -55,7 +55,7 @@ def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source
 
 
 def broadcast(desc: OperatorDesc, fields: Mapping[str, str]) -> dict[str, Tensor]:
-    """The tensors of some fields, by other names, repeated to the sizes of the input; absent ones left out."""
+    """Return the tensors of some fields, by other names, repeated to the sizes of the input; absent ones left out."""
     sizes = desc.inputs[0].tensor.sizes  # type: ignore[union-attr]
     present = {name: field for name, field in fields.items() if getattr(desc, field) is not None}
     return {name: repeated(input_tensor(desc, field), sizes) for name, field in present.items()}
@@ -85,7 +85,7 @@ class MeanVarianceNormalization2(Lowering):
 
     @classmethod
     def probe(cls, asked: Collection[str]) -> Probe:
-        """The older ones take scale and bias both or not at all, below feature level 5_2."""
+        """Return the older ones take scale and bias both or not at all, below feature level 5_2."""
         pair = ("scale_tensor", "bias_tensor")
         return Probe(pair if set(pair) & set(asked) else ())
 

@@ -33,7 +33,7 @@ SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
 
 
 def _windows(desc: Any, spatial: Sizes) -> Windows:
-    """How the window slides over an input; without dilations they are 1."""
+    """Return how the window slides over an input; without dilations they are 1."""
     dilations = getattr(desc, "dilations", (1,) * len(desc.window_size))
     return windows_over(
         spatial,
@@ -59,7 +59,7 @@ class Pooling(Lowering):
 
     @classmethod
     def windows(cls, desc: Any) -> Windows:
-        """How the window slides."""
+        """Return how the window slides."""
         return _windows(desc, getattr(desc, cls.whole).sizes[LEAD:])
 
     @classmethod
@@ -81,7 +81,7 @@ class Pooling(Lowering):
 
 
 def _check_attribute(desc: Any, field: str, count: int, whole: str) -> None:
-    """One entry per spatial dimension; sizes and steps are at least 1."""
+    """Raise InvalidDescription unless there is one entry per spatial dimension, and sizes and steps are at least 1."""
     values = getattr(desc, field, None)
     if values is None:
         return
@@ -129,7 +129,7 @@ def temporary(seen: Body, data_type: DataType, axes: int) -> Tensor:
 
 
 def _divisor(desc: Any, windows: Windows, divided: str) -> dict[str, Any]:
-    """Constants of a body that divides: by all places of the window, or by those on the input."""
+    """Return the constants of a body that divides: by all places of the window, or by those on the input."""
     counted = not desc.include_padding and any(
         len(axis.inside(position)) < axis.size for axis in windows for position in (0, axis.positions - 1)
     )
@@ -143,7 +143,7 @@ def _divisor(desc: Any, windows: Windows, divided: str) -> dict[str, Any]:
 
 
 def _average(desc: Any, sums: Tensor, windows: Windows, data_type: DataType) -> Body:
-    """Sums over what counts; no two neighbours need count alike."""
+    """Return sums divided by what counts, which may differ from position to position."""
     values = constants(**_divisor(desc, windows, "output"))
     return element(AVERAGE, data_type, sums.sizes, portable=True, values=values, sums=sums)
 
@@ -285,5 +285,5 @@ class QuantizedLinearAveragePooling(Pooling):
 
 
 def _parameter(desc: Any, field: str, sizes: Sizes) -> Source:
-    """A scale or zero point repeated over a tensor with channels; a zero where there is none."""
+    """Repeat a scale or zero point over a tensor with channels; 0 where there is none."""
     return no_zero_point(sizes) if getattr(desc, field) is None else per_channel(input_tensor(desc, field), sizes)

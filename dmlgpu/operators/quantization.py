@@ -28,7 +28,7 @@ FLOAT32 = DataType.FLOAT32
 
 
 def limits(data_type: DataType) -> tuple[int, int]:
-    """Smallest and largest number of an integer type."""
+    """Return smallest and largest number of an integer type."""
     low = -(1 << (data_type.bits - 1)) if data_type.is_signed else 0
     return low, low + (1 << data_type.bits) - 1
 
@@ -43,7 +43,7 @@ def _quantizing(data_type: DataType) -> Constants:
 
 
 def _dequantizing(data_type: DataType) -> Constants:
-    """Differences of 32-bit integers take 33 bits."""
+    """Return the constants of DEQUANTIZE; differences of 32-bit integers take 33 bits."""
     integer = DataType.INT64 if data_type.bits == 32 else DataType.INT32
     return constants(compute=FLOAT32, integer=integer)
 
@@ -51,7 +51,7 @@ def _dequantizing(data_type: DataType) -> Constants:
 def _linear(
     file: str, output: Tensor, quantized: DataType, values: Constants, *, zero_point: Source | None, **inputs: Source
 ) -> Map:
-    """One of the two bodies over elements with their scales and zero points."""
+    """Return the map of one of the two bodies, over elements with their scales and zero points."""
     inputs["zero_point"] = zero_point or _no_zero_point(quantized, output.sizes)
     return Map("map", apply(file, output.data_type, output.sizes, portable=True, values=values, **inputs), output)
 
@@ -79,7 +79,7 @@ class _Linear(Lowering):
 
     @classmethod
     def tensors(cls, desc: Any) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Output, input, scale, zero point: of equal sizes, broadcast by their strides."""
+        """Return output, input, scale and zero point, of equal sizes, broadcast by their strides."""
         zero_point = None if desc.zero_point_tensor is None else input_tensor(desc, "zero_point_tensor")
         return output_tensor(desc), input_tensor(desc, "input_tensor"), input_tensor(desc, "scale_tensor"), zero_point
 
@@ -153,7 +153,7 @@ class _InBlocks(_Linear):
 
     @classmethod
     def check_types(cls, desc: Any, real: str, quantized: str) -> None:
-        """The scale has the type of the field with real numbers, the zero point of that with quantised ones."""
+        """Raise InvalidDescription unless the scale has the real numbers' type, the zero point the quantised ones'."""
         for index, (field, tensor) in enumerate(zip((real, quantized), desc.quantization_tensors, strict=False)):
             expected = getattr(desc, field).data_type
             if tensor.data_type is not expected:
@@ -162,7 +162,7 @@ class _InBlocks(_Linear):
 
     @classmethod
     def tensors(cls, desc: Any) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Output, input, scale, zero point as views of equal sizes: split dimensions stand for blocks."""
+        """As views of equal sizes, whose split dimensions stand for blocks."""
         blocks = tuple(
             size // count
             for size, count in zip(desc.input_tensor.sizes, desc.quantization_tensors[0].sizes, strict=True)
@@ -177,7 +177,7 @@ class _InBlocks(_Linear):
 
 
 def _split(tensor: Tensor, blocks: Sequence[int]) -> Tensor:
-    """Every dimension as two: the number of the block, the place in it."""
+    """Split every dimension in two: the number of the block, the place in it."""
     dimensions = list(zip(tensor.sizes, tensor.strides, blocks, strict=True))
     sizes = tuple(part for size, _, block in dimensions for part in (size // block, block))
     strides = tuple(part for _, stride, block in dimensions for part in (stride * block, stride))
@@ -185,7 +185,7 @@ def _split(tensor: Tensor, blocks: Sequence[int]) -> Tensor:
 
 
 def _repeat(tensor: Tensor, blocks: Sequence[int]) -> Tensor:
-    """A tensor with one element per block, repeated for every place in it."""
+    """Repeat a tensor that has one element per block for every place in the block."""
     sizes = tuple(part for size, block in zip(tensor.sizes, blocks, strict=True) for part in (size, block))
     strides = tuple(part for stride in tensor.strides for part in (stride, 0))
     return replace(tensor, sizes=sizes, strides=strides)
@@ -256,7 +256,7 @@ class ElementWiseQuantizedLinearAdd(Lowering):
         sources = {name: cls._scalar(desc, name) for name in cls.scalars}
         names = constants(names=cls.scalars)
         gather = element(cls.shaders[1], FLOAT32, parameters.sizes, portable=True, values=names, **sources)
-        scalars = {name: everywhere(parameters, output.sizes, place) for place, name in enumerate(cls.scalars)}
+        scalars = {name: everywhere(parameters, output.sizes, number) for number, name in enumerate(cls.scalars)}
         body = apply(
             cls.shaders[0],
             output.data_type,

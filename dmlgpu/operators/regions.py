@@ -56,7 +56,7 @@ def check_finite(desc: OperatorDesc, field: str) -> None:
 
 
 def region_inputs(desc: OperatorDesc) -> dict[str, Source]:
-    """The regions, {regions, 4}, and the batches that they lie in, {regions}."""
+    """Return the regions, {regions, 4}, and the batches that they lie in, {regions}."""
     return {
         "roi": last_dimensions(input_tensor(desc, "roi_tensor"), 2),
         "batch": last_dimensions(input_tensor(desc, "batch_indices_tensor", View.INDEX), 1),

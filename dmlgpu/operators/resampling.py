@@ -48,7 +48,7 @@ AT_ONCE = 2
 
 
 def _check_numbers(desc: Any, whole: str) -> None:
-    """Scales and offsets: one per dimension, and such that coordinates are numbers."""
+    """Raise InvalidDescription unless there are scales and offsets for all dimensions that give finite coordinates."""
     rank = getattr(desc, whole).dimension_count
     for name in ("scales", "input_pixel_offsets", "output_pixel_offsets"):
         values = getattr(desc, name, None)
@@ -65,14 +65,14 @@ def _check_numbers(desc: Any, whole: str) -> None:
 
 
 def _rounding(desc: Any) -> Rounding | None:
-    """Of nearest neighbour; None for linear interpolation."""
+    """Return the rounding of nearest neighbour; None for linear interpolation."""
     if desc.interpolation_mode is InterpolationMode.LINEAR:
         return None
     return Rounding(desc.rounding_direction is AxisDirection.INCREASING)
 
 
 def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[Axis, ...]:
-    """The dimensions along which anything happens, those that leave fewest elements first."""
+    """Return the dimensions along which anything happens, those that leave fewest elements first."""
     numbers = zip(sizes, counts, desc.scales, desc.input_pixel_offsets, desc.output_pixel_offsets, strict=True)
     axes = (Axis(dimension, *values) for dimension, values in enumerate(numbers))
     moving = (axis for axis in axes if not axis.moves_nothing(_rounding(desc)))
@@ -80,7 +80,7 @@ def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[A
 
 
 def _rounded_up(desc: Any) -> dict[str, Any]:
-    """The fields by which newer operators round halves up for nearest neighbour: half a pixel off, rounded down."""
+    """Return the newer fields that round halves up for nearest neighbour: half a pixel off, rounded down."""
     lower = CENTER if desc.interpolation_mode is InterpolationMode.NEAREST_NEIGHBOR else 0.0
     rank = len(desc.scales)
     offsets = getattr(desc, "input_pixel_offsets", (CENTER,) * rank)
@@ -112,7 +112,7 @@ class _Passes:
     steps: list[Step] = field(default_factory=list)
 
     def run(self, work: _Pass, output: Tensor | None = None) -> None:
-        """A pass into the output, or into a temporary tensor."""
+        """Add a pass into the output, or into a temporary tensor."""
         body, rank = work(self.result), self.result.rank
         made = output or Tensor.temporary("pass", FLOAT32, body.sizes[:rank])
         if body.rank == rank:
@@ -124,7 +124,7 @@ class _Passes:
 
 
 def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Tensor, target: Target) -> Plan:
-    """The plan of some passes. Integers are rounded behind the last."""
+    """Return the plan of some passes; integers are rounded behind the last."""
     passes = _Passes(source, target)
     for work in works[:-1]:
         passes.run(work)
@@ -138,19 +138,19 @@ def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Te
 
 
 def _moved(desc: Any, axes: Sequence[Axis], rounding: Rounding) -> Plan:
-    """One map that moves bits."""
+    """Return one map that moves bits."""
     source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc, view=View.RAW)
     upsample = find_upsample(source, output, axes, rounding)
     return Plan(desc.operator, (upsample or Map("resample", nearest(source, axes, rounding), output),))
 
 
 def _copied(desc: Any, source: Tensor, output: Tensor) -> Plan:
-    """Where nothing is resampled."""
+    """Return the plan of a copy, where nothing is resampled."""
     return Plan(desc.operator, (Map("copy", identity(replace(source, view=View.RAW)), output),))
 
 
 def _between(desc: Any, axes: Sequence[Axis], target: Target) -> Plan:
-    """Linear interpolation, along two axes at a time: shaders for more become too long."""
+    """Return the plan of linear interpolation, along two axes at a time: shaders for more become too long."""
     source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
     upsample = find_upsample(source, output, axes) if output.data_type.is_float else None
     if upsample is not None:
@@ -161,7 +161,7 @@ def _between(desc: Any, axes: Sequence[Axis], target: Target) -> Plan:
 
 
 def _interpolated(desc: Any, axes: Sequence[Axis], rounding: Rounding | None, target: Target) -> Plan:
-    """Without antialiasing."""
+    """Return the plan without antialiasing."""
     if not axes:
         return _copied(desc, input_tensor(desc, "input_tensor"), output_tensor(desc))
     return _between(desc, axes, target) if rounding is None else _moved(desc, axes, rounding)

@@ -35,7 +35,7 @@ class _Cumulative(Lowering):
 
     @classmethod
     def plan(cls, desc: Any, scanning: Scanning, target: Target) -> Plan:
-        """The plan of a scan."""
+        """Return the plan of a scan."""
         scanning = replace(scanning, decreasing=desc.axis_direction is AxisDirection.DECREASING)
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         steps = scan_steps(scanning, source, desc.axis, output, target)
@@ -143,7 +143,7 @@ class NonzeroCoordinates(Lowering):
 
 
 def _compaction(desc: descs.NonzeroCoordinates, source: Tensor, target: Target) -> Scan:
-    """The scan over all elements as one line, with an empty block after the last one."""
+    """Return the scan over all elements as one line, with an empty block after the last one."""
     sizes, (strides,) = merge_dimensions(source.sizes, source.strides)
     line = replace(source, sizes=(1, *sizes), strides=(0, *strides))
     axes, last = tuple(range(1, line.rank)), line.rank - 1
@@ -169,7 +169,7 @@ def _compaction(desc: descs.NonzeroCoordinates, source: Tensor, target: Target) 
 
 
 def _rows(desc: descs.NonzeroCoordinates, rank: int) -> Tensor:
-    """The coordinates with as many leading 1s as a rank asks for."""
+    """Return the coordinates with as many leading 1s as a rank asks for."""
     output = output_tensor(desc, "output_coordinates_tensor")
     ones = rank - 2
     return replace(output, sizes=(1,) * ones + output.sizes[-2:], strides=(0,) * ones + output.strides[-2:])

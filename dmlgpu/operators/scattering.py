@@ -107,7 +107,7 @@ class ScatterNd(Lowering):
 
 
 def _plan(desc: descs.ScatterElements | descs.ScatterNd, scattering: Scattering, target: Target) -> Plan:
-    """The copy, and the scatter over it."""
+    """Return the copy and the scatter over it."""
     copy = Map("copy", identity(input_tensor(desc, "input_tensor", View.RAW)), output_tensor(desc))
     steps = scatter_steps(scattering, target)
     return Plan(desc.operator, (copy, *steps))

@@ -9,8 +9,9 @@ from dmlgpu import descs
 from dmlgpu.enums import AxisDirection
 from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.sort import MOST_IN_LINE, sort_steps
+from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Map, Plan, Tensor, View, apply, constants, element
+from dmlgpu.plan import Map, Plan, Tensor, View, constants, element
 from dmlgpu.target import Target
 
 
@@ -54,7 +55,7 @@ class TopK1(Lowering):
 
 
 def _values(desc: descs.TopK1, places: Tensor) -> Map:
-    """The elements at the places."""
+    """Return the map that copies the elements at the places."""
     source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc, "output_value_tensor")
     values = constants(axis=desc.axis)
     body = element(TopK1.shaders[0], output.data_type, output.sizes, values=values, input=source, places=places)
@@ -62,11 +63,10 @@ def _values(desc: descs.TopK1, places: Tensor) -> Map:
 
 
 def _indices(desc: descs.TopK1, places: Tensor) -> Map:
-    """The places in the type of the index tensor."""
+    """Return the map that converts the places to the type of the index tensor."""
     output = output_tensor(desc, "output_index_tensor")
     source = Tensor(places.binding, places.data_type, places.sizes, places.strides, offset=places.offset)
-    body = apply("elementwise/cast", output.data_type, output.sizes, portable=True, input=source)
-    return Map("indices", body, output)
+    return Map("indices", cast(source, output.data_type), output)
 
 
 class TopK(Lowering):

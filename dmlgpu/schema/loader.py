@@ -60,7 +60,7 @@ class _Catalog(Mapping[str, OperatorSchema]):
 
 @functools.cache
 def catalog() -> Mapping[str, OperatorSchema]:
-    """All operators by DirectML's name, in the order of DML_OPERATOR_TYPE."""
+    """Return all operators by DirectML's name, in the order of DML_OPERATOR_TYPE."""
     return _catalog()
 
 
@@ -82,7 +82,7 @@ def operator(name: str) -> OperatorSchema:
 
 @functools.cache
 def enumerations() -> Mapping[str, EnumSchema]:
-    """The header's enumerations by name without ``DML_`` (``TENSOR_DATA_TYPE``)."""
+    """Return the header's enumerations by name without ``DML_`` (``TENSOR_DATA_TYPE``)."""
     found = {}
     for full_name, raw in _read("enums.json")["enums"].items():
         name = full_name.removeprefix("DML_")
@@ -93,13 +93,13 @@ def enumerations() -> Mapping[str, EnumSchema]:
 
 @functools.cache
 def constants() -> Mapping[str, int]:
-    """The header's constants by full name."""
+    """Return the header's constants by full name."""
     return MappingProxyType({name: entry["value"] for name, entry in _read("enums.json")["constants"].items()})
 
 
 @functools.cache
 def feature_levels() -> Mapping[FeatureLevel, FeatureLevelSchema]:
-    """The feature levels, oldest first."""
+    """Return the feature levels, oldest first."""
     found = {}
     for label, raw in _read("enums.json")["feature_levels"].items():
         level = FeatureLevel.from_label(label)

@@ -203,7 +203,7 @@ class OperatorSchema:
         return tuple(field for field in self.fields if field.is_tensor)
 
     def field(self, name: str) -> FieldSchema:
-        """The field with a DirectML or a Python name.
+        """Return the field with a DirectML or a Python name.
 
         Raises:
             KeyError: when there is none.
@@ -214,7 +214,7 @@ class OperatorSchema:
         raise KeyError(name)
 
     def support_at(self, level: FeatureLevel, variant: Variant | None = None) -> SupportTable:
-        """The table valid at a level; empty where the operator does not exist yet."""
+        """Return the table valid at a level; empty where the operator does not exist yet."""
         tables = self.support if variant is None else variant.support
         reached = [start for start in tables if start <= level]
         return tables[max(reached)] if reached and level >= self.feature_level else {}
@@ -237,7 +237,7 @@ class EnumSchema:
     value_levels: Mapping[str, FeatureLevel]
 
     def level_of(self, member: str) -> FeatureLevel:
-        """The level from which a member exists."""
+        """Return the level from which a member exists."""
         return self.value_levels.get(member, self.level)
 
 

@@ -37,7 +37,7 @@ def parse_bindings(
     *,
     initial: bool,
 ) -> Bindings:
-    """What a ``bindings`` object binds to ``points``, flattened.
+    """Return what a ``bindings`` object binds to ``points``, flattened.
 
     Args:
         node: the object, or None where the model has none.
@@ -108,7 +108,7 @@ def _bind(source: Node | None, slot: _Slot, resources: Mapping[str, Resource]) -
 
 
 def _range(source: Node, name: str, tensor: TensorDesc, resources: Mapping[str, Resource]) -> BoundRange:
-    """The range that a source names: by default from the resource's start and as long as the tensor."""
+    """Return the range that a source names: by default from the resource's start and as long as the tensor."""
     if isinstance(source.value, str):
         resource, offset, size = lookup(source, resources, "resource"), 0, tensor.byte_size
     else:
@@ -128,7 +128,7 @@ def _range(source: Node, name: str, tensor: TensorDesc, resources: Mapping[str, 
 
 
 def _element_range(source: Node, resource: Resource) -> tuple[int, int]:
-    """Offset and size in bytes of the elements that a binding asks for; size 0 leaves it to the tensor.
+    """Return offset and size in bytes of the elements that a binding asks for; size 0 leaves it to the tensor.
 
     Sizes are rounded up to 4 bytes, as those of tensors and resources are.
     """
@@ -157,7 +157,7 @@ def _check_ignored(source: Node) -> None:
 
 
 def lookup(node: Node, known: Mapping[str, T], what: str) -> T:
-    """The entry of ``known`` that a string names.
+    """Return the entry of ``known`` that a string names.
 
     Raises:
         ModelError: when there is none, with the nearest name.

@@ -162,7 +162,7 @@ class _Execution:
     # -- what comes out ---------------------------------------------------------------------------------------------
 
     def _expect_shapes(self) -> None:
-        """The tensors as which resources are first used, for those shown before anything is written to them."""
+        """Note the tensors as which resources are first used, for those shown before anything is written to them."""
         used = [dispatchable.initial_inputs for dispatchable in self.model.dispatchables.values()]
         used += [command.inputs + command.outputs for command in self.model.commands if isinstance(command, Dispatch)]
         for bindings in reversed(used):
@@ -201,7 +201,7 @@ class _Execution:
 
 @contextlib.contextmanager
 def _located(path: str, fields: Node | None = None) -> Iterator[None]:
-    """Put the place in the model in front of what the device complains about."""
+    """Put the path in the model in front of what the device complains about."""
     try:
         yield
     except InvalidDescription as error:
