@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS
-from dmlgpu.conformance.outcome import Outcome
-from dmlgpu.conformance.records import Run, read_runs
+from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.conformance.running.records import Run, read_runs
 from dmlgpu.conformance.suites.accuracy import FLUSHES
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "accuracy.md"

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from dmlgpu.enums import DataType, TensorFlags
 
+WORD_BITS = 32
+"""Bits of the words in which storage is bound."""
+
 MAX_DIMENSIONS = 8
 """Largest dimension count from feature level 3_0 on (DML_TENSOR_DIMENSION_COUNT_MAX1)."""
 

@@ -2,7 +2,7 @@
 
     python scripts/choose_quick.py [RUN.jsonl ...]
 
-Writes dmlgpu/conformance/suites/quick.txt. What a case exercises are the lines of its kernels, numbers apart, under the
+Writes dmlgpu/conformance/cases/quick.txt. What a case exercises are the lines of its kernels, numbers apart, under the
 schedules for processors and those for GPUs, and its variant. Cases are taken in turn, the one first that brings the
 most new lines for its seconds; results of few bits, in which faults hardly show, count less. The seconds come from the
 runs given, made with an empty shader cache, since drivers take most of the time to compile; where no run has a case,
@@ -21,13 +21,13 @@ from pathlib import Path
 
 import numpy as np
 
-from dmlgpu.conformance.case import Array, Case
-from dmlgpu.conformance.cases import OPERATOR_CASES
-from dmlgpu.conformance.mutation.affected import PROFILES, case_of, shaders
-from dmlgpu.conformance.operator_cases import INPLACE, OWNED, PLAIN
-from dmlgpu.conformance.records import read_runs
-from dmlgpu.conformance.suites.operators import QUICK, QUICK_FAULTS
-from dmlgpu.conformance.tolerance import as_bits
+from dmlgpu.conformance.cases.case import Array, Case
+from dmlgpu.conformance.cases.keys import INPLACE, OWNED, PLAIN
+from dmlgpu.conformance.cases.profiles import QUICK, QUICK_FAULTS
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
+from dmlgpu.conformance.cases.tolerance import as_bits
+from dmlgpu.conformance.mutation.coverage import PROFILES, case_of, shaders
+from dmlgpu.conformance.running.records import read_runs
 from dmlgpu.target import Target
 
 TARGET = Target(name="quick", features=frozenset({"immediates", "shader-int64", "shader-f64"}))
@@ -80,8 +80,8 @@ def seconds_of(runs: Iterable[Path]) -> dict[str, float]:
 
 def choose(stem: str, seen: set[str], given: frozenset[str], measured: Mapping[str, float]) -> list[str]:
     """Cases of an operator beside those given; the lines that they bring are added to those seen."""
-    names = OPERATOR_CASES[stem].names("quick")
-    variants = {f"{stem}-{key}": key.variant for key in OPERATOR_CASES[stem].quick_keys()}
+    names = OPERATOR_CASES[stem].names("standard")
+    variants = {f"{stem}-{key}": key.variant for key in OPERATOR_CASES[stem].standard_keys()}
     exercised = {name: Exercise.of(name, variants.get(name, ""), measured.get(name)) for name in names}
     chosen = [name for name in names if "-example" in name][:1]
     for name in given.union(chosen).intersection(names):

@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from dmlgpu.compiler import compile_operator
-from dmlgpu.conformance.cases import OPERATOR_CASES
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.errors import DmlError
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.target import Profile, Target
@@ -39,7 +39,7 @@ Programs = dict[str, dict[str, list[Kernel]]]
 def programs_of(stem: str) -> Programs:
     """The kernels of an operator's standard cases."""
     cases = OPERATOR_CASES[stem]
-    descs = {name: cases.case(name).desc for name in cases.names("quick")}
+    descs = {name: cases.case(name).desc for name in cases.names("standard")}
     return {name: {key: _kernels(desc, target) for key, target in TARGETS.items()} for name, desc in descs.items()}
 
 

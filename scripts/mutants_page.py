@@ -1,22 +1,23 @@
 """Writes docs/mutants.md from a run of the suite ``mutants``: the score, and every mutant that no case noticed.
 
-dmlgpu test --suite mutants -p standard -n 2 --time-limit 3600 -o mutants.jsonl
+dmlgpu test --suite mutants -p PROFILE -n 2 --time-limit 3600 -o mutants.jsonl
 python scripts/mutants_page.py mutants.jsonl
 """
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dmlgpu.conformance.cases import OPERATOR_CASES
-from dmlgpu.conformance.mutation.affected import Affected
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
+from dmlgpu.conformance.mutation.coverage import KernelCoverage
 from dmlgpu.conformance.mutation.rules import RULES, mutant_by_name
 from dmlgpu.conformance.mutation.suite import PER_FILE
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.records import Run, read_runs
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import Run, read_runs
 from dmlgpu.conformance.suites.operators import OperatorSuite
 from dmlgpu.target import Target
 
@@ -35,7 +36,7 @@ Every operator's kernels hold at least {fewest} of these mutants, half of the op
 
 Run on {adapter}, {most} of each shader file:
 
-    dmlgpu test --suite mutants -p {profile} -n 2 --time-limit 3600 -o mutants.jsonl
+    dmlgpu test --suite mutants {selection} -n 2 --time-limit 3600 -o mutants.jsonl
     python scripts/mutants_page.py mutants.jsonl
 """
 COUNTED = {
@@ -62,7 +63,7 @@ def page(run: Run) -> Iterator[str]:
     counts = Counter(outcome.status for outcome in run.outcomes)
     changing = counts[Status.PASS] + counts[Status.FAIL]
     fewest, median = mutants_per_operator(run.outcomes)
-    profile = str(run.facts["profile"])
+    profile, pattern = str(run.facts["profile"]), str(run.facts["pattern"])
     most = PER_FILE[profile]
     yield HEAD.format(
         changing=changing,
@@ -73,7 +74,7 @@ def page(run: Run) -> Iterator[str]:
         median=median,
         adapter=run.adapter,
         most="all mutants" if most is None else f"up to {most} mutants",
-        profile=profile,
+        selection=shlex.join(["-p", profile, *(["-k", pattern] if pattern else [])]),
     )
     yield from by_folder(run.outcomes)
     yield from survivors(run.outcomes)
@@ -82,11 +83,13 @@ def page(run: Run) -> Iterator[str]:
 def mutants_per_operator(outcomes: Sequence[Outcome]) -> tuple[int, int]:
     """How many mutants, at least and in the median, an operator's kernels hold."""
     names = OperatorSuite().names("quick")
-    affected = Affected(names, Target(name="page", features=frozenset({"immediates", "shader-int64", "shader-f64"})))
+    coverage = KernelCoverage(
+        names, Target(name="page", features=frozenset({"immediates", "shader-int64", "shader-f64"}))
+    )
     found = Counter(dict.fromkeys(OPERATOR_CASES, 0))
     for outcome in outcomes:
         if outcome.status is not Status.NOT_SUPPORTED:
-            found.update({case.partition("-")[0] for _, case in affected.by(mutant_by_name(outcome.case))})
+            found.update({case.partition("-")[0] for _, case in coverage.cases_of(mutant_by_name(outcome.case))})
     counts = sorted(found.values())
     return counts[0], counts[len(counts) // 2]
 

@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import operators, reference
-from dmlgpu.conformance.case import Case
-from dmlgpu.conformance.cases import OPERATOR_CASES
-from dmlgpu.conformance.layouts import Layout
-from dmlgpu.conformance.operator_cases import Key, OperatorCases, Types
-from dmlgpu.conformance.tolerance import EXACT
+from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.keys import Key, Types
+from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.operator_cases import OperatorCases
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
+from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.enums import DataType
 from dmlgpu.errors import DmlError
 from dmlgpu.operator_desc import OperatorDesc, ScaleBias, Size2D
@@ -74,7 +75,7 @@ def _comparison(name: str, expected: Array, writer: _Writer) -> str:
 
 def _pick(cases: OperatorCases) -> tuple[Case, list[Array | None], list[Array]]:
     """A case with its inputs and outputs."""
-    documented = [cases.case(name) for name in cases.names("quick") if "-example" in name]
+    documented = [cases.case(name) for name in cases.names("standard") if "-example" in name]
     small = [case for case in documented if _elements(case) <= MOST]
     if small:
         inputs = small[0].inputs()
@@ -97,7 +98,7 @@ def _candidates(cases: OperatorCases) -> Iterator[Case]:
             validate(case.desc)
             operators.check(case.desc)
             yield case
-    smallest = min((name for name in cases.names("quick") if "-example" not in name), key=len)
+    smallest = min((name for name in cases.names("standard") if "-example" not in name), key=len)
     yield cases.case(smallest)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, settings
 
+from dmlgpu.conformance.cases.profiles import PROFILES
+
 settings.register_profile(
     "dmlgpu", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
@@ -13,5 +15,7 @@ settings.load_profile("dmlgpu")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--profile", choices=("quick", "full"), default="quick", help="which conformance cases to run on the adapters"
+        "--profile",
+        choices=PROFILES,
+        help="which conformance cases to run on the adapters; without it a sample of the standard ones",
     )

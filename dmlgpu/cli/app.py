@@ -167,7 +167,7 @@ def test(
       dmlgpu test --drivers all --pairwise --profile full
       dmlgpu test -k gather_nd1 --profile full
       dmlgpu test -k gather_nd1-float32-uint32-2x3-packed-s0 --adapter 0
-      dmlgpu test --scheduler tcp://10.0.0.1:8786 --profile full -o fleet.jsonl
+      dmlgpu test --scheduler tcp://10.0.0.1:8786 --profile full -o cluster.jsonl
     """
     request = verb("request").Request(
         adapters=tuple(adapter or ()),
@@ -187,7 +187,7 @@ def test(
     if scheduler and pairwise:
         raise typer.BadParameter("--pairwise compares adapters of this machine, not those of a cluster")
     if scheduler:
-        passed = verb("fleet").test(request, scheduler, patience)
+        passed = verb("cluster").test(request, scheduler, patience)
     else:
         passed = verb("pairwise").compare_adapters(request) if pairwise else verb("test").test(request)
     if not passed:

@@ -12,7 +12,7 @@ from dmlgpu.device.adapters import adapters
 from dmlgpu.target import AdapterInfo
 
 if TYPE_CHECKING:
-    from dmlgpu.conformance.places import Place
+    from dmlgpu.conformance.drivers.discovery import LocatedAdapter
 
 _DATA_TYPES = (
     "FLOAT32",
@@ -53,8 +53,8 @@ def show(adapter: str | None = None, as_json: bool = False) -> None:
     if as_json:
         print(json.dumps([_as_json(known.index(info), info, info == default) for info in shown], indent=2))
         return
-    for number, info in enumerate(shown):
-        if number:
+    for position, info in enumerate(shown):
+        if position:
             print()
         mark = " (default)" if info == default else ""
         tables.facts(f"{known.index(info)}  {info.backend}: {info.name}{mark}", _facts(info))
@@ -73,19 +73,19 @@ def show_drivers(drivers: Sequence[str], adapter: str | None = None, as_json: bo
         InvalidArgument: when there is no such driver, or the drivers bring no adapter.
     """
     # Looking for drivers takes more than the plain list of adapters needs.
-    from dmlgpu.cli.places import matching, places_of  # noqa: PLC0415
+    from dmlgpu.cli.adapters import adapters_of, matching  # noqa: PLC0415
 
-    known = places_of(drivers)
+    known = adapters_of(drivers)
     shown = known if adapter is None else matching(adapter, known)
     if as_json:
-        print(json.dumps([_place_as_json(known.index(place), place) for place in shown], indent=2))
+        print(json.dumps([_located_as_json(known.index(one), one) for one in shown], indent=2))
         return
-    for number, place in enumerate(shown):
+    for number, one in enumerate(shown):
         if number:
             print()
-        environment = "\n".join(f"{name}={value}" for name, value in place.environment)
-        title = f"{known.index(place)}  {place.info.backend}: {place.info.name}"
-        tables.facts(title, [*_facts(place.info), ("environment", environment)])
+        environment = "\n".join(f"{name}={value}" for name, value in one.environment)
+        title = f"{known.index(one)}  {one.info.backend}: {one.info.name}"
+        tables.facts(title, [*_facts(one.info), ("environment", environment)])
 
 
 def _facts(info: AdapterInfo) -> list[tuple[str, str]]:
@@ -107,9 +107,9 @@ def _facts(info: AdapterInfo) -> list[tuple[str, str]]:
     ]
 
 
-def _place_as_json(index: int, place: Place) -> dict[str, Any]:
-    brought = {"label": place.label, "number": place.number, "environment": dict(place.environment)}
-    return {**_as_json(index, place.info), **brought}
+def _located_as_json(index: int, adapter: LocatedAdapter) -> dict[str, Any]:
+    located = {"label": adapter.label, "number": adapter.number, "environment": dict(adapter.environment)}
+    return {**_as_json(index, adapter.info), **located}
 
 
 def _as_json(index: int, info: AdapterInfo, is_default: bool | None = None) -> dict[str, Any]:

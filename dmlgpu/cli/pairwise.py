@@ -7,16 +7,17 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dmlgpu.cli import tables
-from dmlgpu.cli.places import ALL, choose_places
+from dmlgpu.cli.adapters import ALL, choose_adapters
 from dmlgpu.cli.request import Request
 from dmlgpu.cli.test import progress
-from dmlgpu.conformance.crew import run_pairwise
-from dmlgpu.conformance.expectations import Expectation
-from dmlgpu.conformance.pairwise import Agreement, Comparison, Pair, expected_to_disagree, odd_one_out
-from dmlgpu.conformance.places import Place
-from dmlgpu.conformance.records import comparison_facts, write_comparison
+from dmlgpu.conformance.drivers.discovery import LocatedAdapter
+from dmlgpu.conformance.drivers.outputs import as_output_suite
+from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Pair, expected_to_disagree, outlier
+from dmlgpu.conformance.drivers.pairwise_run import run_pairwise
 from dmlgpu.conformance.report.pairs import PairReport, difference
-from dmlgpu.conformance.unjudged import unjudged
+from dmlgpu.conformance.running.expectations import Expectation
+from dmlgpu.conformance.running.records import comparison_facts, write_comparison
+from dmlgpu.conformance.running.wording import bound_text
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.target import AdapterInfo
 
@@ -32,33 +33,33 @@ def compare_adapters(request: Request) -> bool:
         ModelError, OSError: when a file is malformed, or cannot be read or written.
     """
     names, expected = request.names, request.expected
-    suite = unjudged(request.cases, request.suite)
-    places = choose_places(request.adapters or [ALL], request.drivers)
-    if len(places) < 2:
-        raise InvalidArgument(f"--pairwise compares two adapters at least, got only {places[0].info}")
-    jobs = {place.label: request.job(place) for place in places}
-    header = comparison_facts(places, request.pairwise_command, **request.selection)
+    suite = as_output_suite(request.cases, request.suite)
+    adapters = choose_adapters(request.adapters or [ALL], request.drivers)
+    if len(adapters) < 2:
+        raise InvalidArgument(f"--pairwise compares two adapters at least, got only {adapters[0].info}")
+    jobs = {adapter.label: request.job(adapter) for adapter in adapters}
+    header = comparison_facts(adapters, request.pairwise_command, **request.selection)
     with request.opened() as file:
-        cases = _judged(run_pairwise(jobs, suite, names, request.workers), places, expected)
+        cases = _with_expected(run_pairwise(jobs, suite, names, request.workers), adapters, expected)
         if file is not None:
             cases = write_comparison(file, header, cases)
         pairs = tuple(pair for found in _reported(cases, request) for pair in found)
-    _summarize(PairReport(Comparison(header, pairs)), places)
+    _summarize(PairReport(Comparison(header, pairs)), adapters)
     return all(pair.agreement.is_good for pair in pairs)
 
 
-def _judged(
-    cases: Iterable[tuple[Pair, ...]], places: Sequence[Place], expected: Sequence[Expectation]
+def _with_expected(
+    cases: Iterable[tuple[Pair, ...]], adapters: Sequence[LocatedAdapter], expected: Sequence[Expectation]
 ) -> Iterator[tuple[Pair, ...]]:
     """The pairs, in the light of what is expected of either adapter."""
-    infos = {place.label: place.info for place in places}
+    infos = {adapter.label: adapter.info for adapter in adapters}
     for pairs in cases:
-        yield tuple(_in_the_light_of(pair, infos, expected) for pair in pairs)
+        yield tuple(_with_expectations(pair, infos, expected) for pair in pairs)
 
 
-def _in_the_light_of(pair: Pair, infos: Mapping[str, AdapterInfo], expected: Sequence[Expectation]) -> Pair:
+def _with_expectations(pair: Pair, infos: Mapping[str, AdapterInfo], expected: Sequence[Expectation]) -> Pair:
     for entry in expected:
-        if any(entry.applies(pair.case, infos[label]) for label in pair.places):
+        if any(entry.applies(pair.case, infos[label]) for label in pair.adapters):
             return expected_to_disagree(pair, entry.reason)
     return pair
 
@@ -82,27 +83,27 @@ def _lines(pairs: Sequence[Pair], request: Request) -> Iterator[str]:
     wrong = [pair for pair in pairs if not pair.agreement.is_good]
     apart = [pair for pair in wrong if pair.agreement is Agreement.DISAGREE]
     yield f"{(apart or wrong)[0].agreement}: {wrong[0].case}"
-    odd = odd_one_out(pairs)
-    if odd:
-        yield f"  {odd} differs from the others, which agree"
-    yield from (f"  {' / '.join(pair.places)}: {difference(pair)}" for pair in apart)
+    alone = outlier(pairs)
+    if alone:
+        yield f"  {alone} differs from the others, which agree"
+    yield from (f"  {' / '.join(pair.adapters)}: {difference(pair)}" for pair in apart)
     yield from dict.fromkeys(f"  {pair.message}" for pair in wrong if pair not in apart)
     yield f"  again: {shlex.join([*request.pairwise_command, '-k', wrong[0].case])}"
 
 
-def _summarize(report: PairReport, places: Sequence[Place]) -> None:
+def _summarize(report: PairReport, adapters: Sequence[LocatedAdapter]) -> None:
     """Two tables: per adapter, on how many cases it alone differs; per pair, what came of it."""
-    rows = [(place.label, str(report.alone[place.label]), str(place.info)) for place in places]
+    rows = [(adapter.label, str(report.alone[adapter.label]), str(adapter.info)) for adapter in adapters]
     tables.table(("adapter", "alone", "is"), rows, right=(1,))
     print()
     tables.table(
-        ("pair", "same bits", *report.agreements, "max ULP"),
+        ("pair", "same bits", *report.agreements, "worst"),
         [
             (
-                " / ".join(row.places),
+                " / ".join(row.adapters),
                 str(row.same_bits),
                 *(str(row.counts[one]) for one in report.agreements),
-                "-" if row.max_ulp is None else f"{row.max_ulp:g}",
+                bound_text(row.of_bound) or "-",
             )
             for row in report.rows
         ],

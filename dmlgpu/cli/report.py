@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from dmlgpu.conformance.records import read_comparisons, read_runs
-from dmlgpu.conformance.report import write_report
+from dmlgpu.conformance.report.writing import write_report
+from dmlgpu.conformance.running.records import read_comparisons, read_runs
 
 
 def report(files: Sequence[Path], output: Path) -> None:

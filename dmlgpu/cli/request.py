@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
 
-from dmlgpu.conformance import expectations as known
-from dmlgpu.conformance.expectations import Expectation
-from dmlgpu.conformance.places import Place
-from dmlgpu.conformance.session import Job
-from dmlgpu.conformance.suites import DEFAULT, Suite, option, select, suite_by_name
+from dmlgpu.conformance.drivers.discovery import LocatedAdapter
+from dmlgpu.conformance.running import expectations as known
+from dmlgpu.conformance.running.expectations import Expectation
+from dmlgpu.conformance.running.pool import Job
+from dmlgpu.conformance.suites.registry import DEFAULT, Suite, select, suite_by_name, suite_option
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Request:
         """What compares the same adapters again, but for the case's name."""
         drivers = [text for one in self.drivers for text in ("--drivers", one)]
         adapters = [text for one in self.adapters for text in ("--adapter", one)]
-        return ("dmlgpu", "test", "--pairwise", *drivers, *adapters, *option(self.suite))
+        return ("dmlgpu", "test", "--pairwise", *drivers, *adapters, *suite_option(self.suite))
 
     @cached_property
     def expected(self) -> tuple[Expectation, ...]:
@@ -79,11 +79,11 @@ class Request:
             ModelError: when a file is malformed.
             OSError: when it cannot be read.
         """
-        return tuple(entry for path in (*known.OWN, *self.expectations) for entry in known.load(path))
+        return tuple(entry for path in (*known.BUILT_IN, *self.expectations) for entry in known.load(path))
 
-    def job(self, place: Place) -> Job:
-        """What children run at a place."""
-        return Job(self.suite, place.number, self.time_limit, self.repeat, dict(place.environment))
+    def job(self, adapter: LocatedAdapter) -> Job:
+        """What children run on an adapter."""
+        return Job(self.suite, adapter.number, self.time_limit, self.repeat, dict(adapter.environment))
 
     def opened(self) -> contextlib.AbstractContextManager[TextIO | None]:
         """The output, if one is wanted.

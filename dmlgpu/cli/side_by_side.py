@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dmlgpu.conformance.outcome import Outcome
-from dmlgpu.conformance.records import write_run
+from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.conformance.running.records import write_run
 
 Write: TypeAlias = Callable[[str, Outcome | None], None]
 """Writes the next outcome of the run of some name; None ends it."""

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TextIO
 
 from dmlgpu.cli import tables
-from dmlgpu.cli.places import choose_places
+from dmlgpu.cli.adapters import choose_adapters
 from dmlgpu.cli.request import Request
-from dmlgpu.conformance.expectations import Expectation, judged
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.places import Place, in_environment
-from dmlgpu.conformance.records import facts, write_run
-from dmlgpu.conformance.session import Job, run_session
-from dmlgpu.conformance.suites import option
+from dmlgpu.conformance.drivers.discovery import LocatedAdapter, in_environment
+from dmlgpu.conformance.running.expectations import Expectation, with_expectation
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.pool import Job, run_cases
+from dmlgpu.conformance.running.records import facts, write_run
+from dmlgpu.conformance.suites.registry import suite_option
 from dmlgpu.target import AdapterInfo
 
 
@@ -40,24 +40,26 @@ def test(request: Request) -> bool:
         ModelError, OSError: when a file is malformed, or cannot be read or written.
     """
     names, expected = request.names, request.expected
-    places = choose_places(request.adapters, request.drivers)
-    counted: dict[Place, Counter[Status]] = {}
+    adapters = choose_adapters(request.adapters, request.drivers)
+    counted: dict[LocatedAdapter, Counter[Status]] = {}
     with request.opened() as file:
-        for place in places:
-            job = request.job(place)
-            outcomes = _judged(run_session(job, names, request.workers), place.info, expected)
+        for adapter in adapters:
+            job = request.job(adapter)
+            outcomes = _with_expected(run_cases(job, names, request.workers), adapter.info, expected)
             if file is not None:
                 outcomes = write_run(
-                    file, facts(place.info, environment=place.environment, **request.selection), outcomes
+                    file, facts(adapter.info, environment=adapter.environment, **request.selection), outcomes
                 )
-            where = place.label if len(places) > 1 else ""
-            counted[place] = _report(outcomes, job, len(names), where)
+            where = adapter.label if len(adapters) > 1 else ""
+            counted[adapter] = _report(outcomes, job, len(names), where)
     summarize(counted)
     return all(status.is_good for counts in counted.values() for status in counts)
 
 
-def _judged(outcomes: Iterable[Outcome], info: AdapterInfo, expected: Sequence[Expectation]) -> Iterator[Outcome]:
-    return (judged(outcome, info, expected) for outcome in outcomes)
+def _with_expected(
+    outcomes: Iterable[Outcome], info: AdapterInfo, expected: Sequence[Expectation]
+) -> Iterator[Outcome]:
+    return (with_expectation(outcome, info, expected) for outcome in outcomes)
 
 
 def _report(outcomes: Iterable[Outcome], job: Job, count: int, where: str = "") -> Counter[Status]:
@@ -78,12 +80,7 @@ def lines(outcome: Outcome, again: str, where: str) -> Iterator[str]:
     if outcome.message:
         yield f"  {outcome.message}"
     if outcome.wrong:
-        given = f" from {', '.join(outcome.inputs)}" if outcome.inputs else ""
-        yield (
-            f"  {outcome.wrong} of {outcome.elements} elements are wrong; the worst, at {list(outcome.worst)}: "
-            f"expected {outcome.expected}, got {outcome.got}{given}; {outcome.max_ulp:g} ULP, "
-            f"allowed difference {outcome.bound:g} ({outcome.tolerance})"
-        )
+        yield f"  {outcome.wrong_elements}"
     if outcome.reason:
         yield f"  a failure was expected: {outcome.reason}"
     yield f"  again: {again}"
@@ -91,7 +88,7 @@ def lines(outcome: Outcome, again: str, where: str) -> Iterator[str]:
 
 def reproduce(outcome: Outcome, job: Job) -> str:
     """The command that runs one case again."""
-    command = ["dmlgpu", "test", *option(job.suite), "--adapter", str(job.adapter), "-k", outcome.case]
+    command = ["dmlgpu", "test", *suite_option(job.suite), "--adapter", str(job.adapter), "-k", outcome.case]
     return in_environment(shlex.join(command), job.environment)
 
 
@@ -99,12 +96,12 @@ def progress(file: TextIO, done: int, count: int, bad: int, where: str = "") -> 
     """One line that overwrites itself, on a terminal only."""
     if file.isatty():
         end = "\n" if done == count else ""
-        place = f"{where}: " if where else ""
-        print(f"\r{place}{done} of {count} cases, {bad} not as they should be", end=end, file=file, flush=True)
+        prefix = f"{where}: " if where else ""
+        print(f"\r{prefix}{done} of {count} cases, {bad} not as they should be", end=end, file=file, flush=True)
 
 
-def summarize(counted: Mapping[Place, Counter[Status]]) -> None:
+def summarize(counted: Mapping[LocatedAdapter, Counter[Status]]) -> None:
     """Print a table of adapters by what came of their cases."""
     shown = [status for status in Status if any(counts[status] for counts in counted.values())]
-    rows = [(str(place.info), *(str(counts[status]) for status in shown)) for place, counts in counted.items()]
+    rows = [(str(adapter.info), *(str(counts[status]) for status in shown)) for adapter, counts in counted.items()]
     tables.table(("adapter", *shown), rows, right=range(1, len(shown) + 1))

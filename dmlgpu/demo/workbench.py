@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import reference
-from dmlgpu.conformance.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Tolerance, Ulp, Verdict, compare
+from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Tolerance, Ulp
+from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.descs import ElementWiseDifferenceSquare, Reduce
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.device import Device

@@ -9,8 +9,6 @@ from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.attention import Attention, attention_steps
-from dmlgpu.kernels.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
 from dmlgpu.kernels.sources import identity
 from dmlgpu.operators.attention_tensors import (
     Heads,
@@ -28,19 +26,7 @@ from dmlgpu.operators.attention_tensors import (
 )
 from dmlgpu.operators.indices import last_dimensions
 from dmlgpu.operators.lowering import Lowering, Probe, input_tensor, invalid, output_tensor
-from dmlgpu.plan import (
-    Body,
-    Held,
-    Map,
-    Plan,
-    Scatter,
-    Step,
-    Tensor,
-    View,
-    apply,
-    constants,
-    element,
-)
+from dmlgpu.plan import Attend, Body, Held, Map, Plan, Scatter, Step, Tensor, View, apply, constants, element
 from dmlgpu.target import Target
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
@@ -150,7 +136,8 @@ class MultiheadAttention1(Lowering):
         """Copies into the present keys and values, then attention, in parts where rows are few."""
         planner = _Planner(desc)
         key, value = planner.kept("key"), planner.kept("value")
-        attention = Attention(
+        attention = Attend(
+            "",
             grouped(planner.part("query"), planner.heads.group),
             key,
             value,
@@ -158,7 +145,7 @@ class MultiheadAttention1(Lowering):
             planner.visible(),
             planner.output(),
         )
-        return Plan(desc.operator, (*planner.steps, *attention_steps(attention, target)))
+        return Plan(desc.operator, (*planner.steps, attention))
 
 
 class _Planner:
@@ -224,9 +211,10 @@ class _Planner:
             stored = self._temporary(source.sizes)
             self._copy(source, stored, 0, keeps_neighbours=False)
             source = stored
-        new, kept = _in_units(replace(source, view=View.RAW), replace(cache, view=View.RAW))
+        new, kept = replace(source, view=View.RAW), replace(cache, view=View.RAW)
         past = per_batch(input_tensor(self.desc, "past_sequence_lengths_tensor"), new.sizes)
-        self.steps.append(Scatter("cache rows", CACHED, new, (("past", past),), kept))
+        along = (None, None, None, 3)
+        self.steps.append(Scatter("cache rows", CACHED, new, (("past", past),), kept, (), along, distinct=True))
         return cache
 
     # ---- scores
@@ -287,16 +275,6 @@ class _Planner:
 
 def _numbers(**values: float) -> Any:
     return constants(compute=FLOAT32, **{name: float(value) for name, value in values.items()})
-
-
-def _in_units(source: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
-    """Return two tensors of rows in the widest units that rows of both divide into."""
-    lanes = WIDEST_UNIT_BITS // output.data_type.bits
-    while lanes > 1:
-        if packs_tensor(source, 3, lanes) and packs_tensor(output, 3, lanes):
-            return pack_tensor(source, 3, lanes), pack_tensor(output, 3, lanes)
-        lanes //= 2
-    return source, output
 
 
 class MultiheadAttention(Lowering):

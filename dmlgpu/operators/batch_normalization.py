@@ -13,8 +13,7 @@ from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import FeatureLevel
-from dmlgpu.kernels.rows import canonical_rows, reduce_stage, repeated, row_sizes
-from dmlgpu.operators.elementwise import CAST
+from dmlgpu.kernels.sources import CONVERT
 from dmlgpu.operators.fused import activated
 from dmlgpu.operators.lowering import Lowering, input_tensor, invalid, output_tensor
 from dmlgpu.operators.normalization import (
@@ -27,7 +26,20 @@ from dmlgpu.operators.normalization import (
     normalized,
     number,
 )
-from dmlgpu.plan import Body, Map, Plan, Source, Stage, Step, Tensor, apply, constants
+from dmlgpu.plan import (
+    Body,
+    Map,
+    Plan,
+    Source,
+    Stage,
+    Step,
+    Tensor,
+    apply,
+    constants,
+    reduce_stage,
+    repeated,
+    row_sizes,
+)
 from dmlgpu.target import Target
 
 ADD = "elementwise/element_wise_add"
@@ -86,11 +98,10 @@ class _Batch:
 
     tensors: dict[str, Tensor]
     axes: tuple[int, ...]
-    target: Target
     steps: list[Step] = field(default_factory=list)
 
     @classmethod
-    def of(cls, desc: Any, inputs: Mapping[str, str], outputs: Mapping[str, str], target: Target) -> _Batch:
+    def of(cls, desc: Any, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> _Batch:
         """Return the batch of a description whose scale has size 1 along the axes.
 
         Args:
@@ -102,10 +113,11 @@ class _Batch:
             **{name: repeated(output_tensor(desc, field), sizes) for name, field in outputs.items()},
         }
         # One more dimension, of size 1, makes every element a row of its own where the scale is as large as the input.
-        longer = [replace(tensor, sizes=(*sizes, 1), strides=(*tensor.strides, 0)) for tensor in tensors.values()]
-        axes = [axis for axis, size in enumerate(desc.scale_tensor.sizes) if size == 1]
-        merged, row_axes = canonical_rows(longer, (*axes, len(sizes)))
-        return cls(dict(zip(tensors, merged, strict=True)), row_axes, target)
+        longer = {
+            name: replace(tensor, sizes=(*sizes, 1), strides=(*tensor.strides, 0)) for name, tensor in tensors.items()
+        }
+        axes = (axis for axis, size in enumerate(desc.scale_tensor.sizes) if size == 1)
+        return cls(longer, (*axes, len(sizes)))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -123,8 +135,8 @@ class _Batch:
 
     def reduce(self, stage: Stage, source: Source) -> dict[str, Tensor]:
         """Add a reduction and return its results by name, each repeated along its row."""
-        found, steps = reduce_stage(stage, source, self.axes, self.target)
-        self.steps += steps
+        step, found = reduce_stage(stage, source, self.axes)
+        self.steps.append(step)
         return found
 
     def total(self, name: str, source: Source) -> Tensor:
@@ -153,7 +165,7 @@ class BatchNormalizationTraining(Lowering):
     fused addition comes before the activation, in float32. A mean far from 0 costs the variance nothing."""
 
     desc = descs.BatchNormalizationTraining
-    shaders = (NORMALIZE, NUMBER, "normalization/moments", ADD, CAST)
+    shaders = (NORMALIZE, NUMBER, "normalization/moments", ADD, CONVERT)
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
@@ -169,12 +181,12 @@ class BatchNormalizationTraining(Lowering):
     def lower(cls, desc: descs.BatchNormalizationTraining, target: Target) -> Plan:
         inputs = {name: f"{name}_tensor" for name in ("input", "scale", "bias", "fused_add")}
         outputs = {name: f"{name}_tensor" for name in ("output", "output_mean", "output_variance")}
-        batch = _Batch.of(desc, inputs, outputs, target)
+        batch = _Batch.of(desc, inputs, outputs)
         moments = batch.reduce(MOMENTS, batch.tensors["input"])
         body = cls._body(desc, batch, moments)
         batch.store("output", activated(body, desc.fused_activation))
         batch.store_statistic("output_mean", ADD, a=moments["mean"], b=moments["lack"])
-        batch.store_statistic("output_variance", CAST, input=moments["variance"])
+        batch.store_statistic("output_variance", CONVERT, input=moments["variance"])
         return batch.plan(desc.operator)
 
     @classmethod
@@ -208,22 +220,22 @@ class _Gradient(Lowering):
         check_broadcast(desc, "mean_tensor")
 
     @classmethod
-    def batch(cls, desc: Any, target: Target) -> _Batch:
+    def batch(cls, desc: Any) -> _Batch:
         """Return the tensors over which the gradients are computed."""
         names = {"gradient": "input_gradient_tensor"}
         names |= {name: f"{name}_tensor" for name in ("input", "mean", "variance", "scale")}
-        return _Batch.of(desc, names, _GRADIENTS, target)
+        return _Batch.of(desc, names, _GRADIENTS)
 
 
 class BatchNormalizationGrad(_Gradient):
     """Gradients of BATCH_NORMALIZATION, its mean and variance held constant. An absent Epsilon is 0."""
 
     desc = descs.BatchNormalizationGrad
-    shaders = (GRADIENT, PRODUCT, TOTAL, NUMBER, CAST)
+    shaders = (GRADIENT, PRODUCT, TOTAL, NUMBER, CONVERT)
 
     @classmethod
     def lower(cls, desc: descs.BatchNormalizationGrad, target: Target) -> Plan:
-        batch = cls.batch(desc, target)
+        batch = cls.batch(desc)
         values = constants(compute=FLOAT32, epsilon=float(desc.epsilon or 0))
         gradient, variance = batch.tensors["gradient"], batch.tensors["variance"]
         scaled = {"gradient": gradient, "variance": variance, "factor": batch.tensors["scale"]}
@@ -232,7 +244,7 @@ class BatchNormalizationGrad(_Gradient):
         products = batch.total("products", apply(PRODUCT, FLOAT32, batch.sizes, portable=True, values=(), **sources))
         one = number(1, batch.sizes)
         batch.store_statistic("output_scale", GRADIENT, values, gradient=products, variance=variance, factor=one)
-        batch.store_statistic("output_bias", CAST, input=batch.total("total", gradient))
+        batch.store_statistic("output_bias", CONVERT, input=batch.total("total", gradient))
         return batch.plan(desc.operator)
 
 
@@ -249,13 +261,13 @@ class BatchNormalizationTrainingGrad(_Gradient):
         PRODUCT,
         TOTAL,
         NUMBER,
-        CAST,
+        CONVERT,
     )
 
     @classmethod
     def lower(cls, desc: descs.BatchNormalizationTrainingGrad, target: Target) -> Plan:
         file, moved, *_ = cls.shaders
-        batch = cls.batch(desc, target)
+        batch = cls.batch(desc)
         epsilon = float(desc.epsilon)
         moments = batch.reduce(MOMENTS, batch.tensors["input"])
         own = {name: moments[name] for name in ("mean", "lack")}
@@ -277,5 +289,5 @@ class BatchNormalizationTrainingGrad(_Gradient):
             variance=batch.tensors["variance"],
             factor=number(1, small),
         )
-        batch.store_statistic("output_bias", CAST, input=total)
+        batch.store_statistic("output_bias", CONVERT, input=total)
         return batch.plan(desc.operator)

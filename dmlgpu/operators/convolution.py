@@ -13,13 +13,8 @@ from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel
-from dmlgpu.kernels import convolution as kernels
-from dmlgpu.kernels.convolution_schedules import convolution_steps
-from dmlgpu.kernels.gemm import Steps
-from dmlgpu.kernels.sources import permuted, stepped
-from dmlgpu.kernels.transposed import SPREAD, transposed_steps
-from dmlgpu.kernels.windows import Axis, Sizes, Windows, positions_of, windows_over
-from dmlgpu.operators.elementwise import CAST, cast
+from dmlgpu.kernels.sources import CONVERT, permuted, stepped
+from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.fused import activated, check_activation_level
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.parameters import (
@@ -33,7 +28,8 @@ from dmlgpu.operators.parameters import (
     per_channel,
 )
 from dmlgpu.operators.quantization import limits
-from dmlgpu.plan import Body, Held, Plan, Source, Step, Tensor, apply, constants
+from dmlgpu.plan import Body, Held, Plan, Source, Tensor, apply, constants, steps
+from dmlgpu.plan.windows import Axis, Sizes, Windows, positions_of, windows_over
 from dmlgpu.target import Target
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
@@ -134,10 +130,6 @@ def _of_output(tensor: Tensor, desc: Any) -> Tensor:
     return _grouped(per_channel(tensor, desc.output_tensor.sizes), 1, desc.group_count)
 
 
-def _plan(desc: Any, found: Steps, before: tuple[Step, ...] = ()) -> Plan:
-    return Plan(desc.operator, (*before, *found.steps), found.initialization)
-
-
 # ---- CONVOLUTION
 
 
@@ -154,7 +146,7 @@ class Convolution(_Forward):
     """
 
     desc = descs.Convolution
-    shaders = ("convolution/convolution", CAST, "window/taken", SPREAD)
+    shaders = ("convolution/convolution", CONVERT, "window/taken", "layout/slice_grad")
 
     @classmethod
     def output_sizes(cls, desc: descs.Convolution) -> Mapping[str, Sizes]:
@@ -203,8 +195,9 @@ class Convolution(_Forward):
         """One convolution, or one per phase, with its epilogue."""
         output = _grouped_output(desc)
         forward = desc.direction is ConvolutionDirection.FORWARD
-        convolution, steps = (_plain(desc), convolution_steps) if forward else (_transposed(desc), transposed_steps)
-        return _plan(desc, steps(convolution, cls._epilogue(desc, output), output, target))
+        convolution = _plain(desc) if forward else _transposed(desc)
+        step = steps.Convolve("", convolution, cls._epilogue(desc, output), output, transposed=not forward)
+        return Plan(desc.operator, (step,))
 
     @classmethod
     def _epilogue(cls, desc: descs.Convolution, output: Tensor) -> Body:
@@ -220,20 +213,20 @@ class Convolution(_Forward):
         return activated(body, desc.fused_activation)
 
 
-def _plain(desc: descs.Convolution) -> kernels.Convolution:
+def _plain(desc: descs.Convolution) -> steps.Convolution:
     """Return the sums of FORWARD."""
     source, filters = _operands(desc)
-    return kernels.Convolution(source, filters, Convolution.windows(desc), FLOAT32, desc.filter_tensor.owned_by_dml)
+    return steps.Convolution(source, filters, Convolution.windows(desc), FLOAT32, desc.filter_tensor.owned_by_dml)
 
 
-def _transposed(desc: descs.Convolution) -> kernels.Convolution:
-    """Return the sums of BACKWARD for ``transposed_steps``: windows slide over the output."""
+def _transposed(desc: descs.Convolution) -> steps.Convolution:
+    """Return the sums of BACKWARD: windows slide over the output (see ``Convolve.transposed``)."""
     source, filters = _operands(desc)
     spatial = zip(desc.output_tensor.sizes, desc.input_tensor.sizes, desc.filter_tensor.sizes, strict=True)
-    steps = zip(desc.strides, desc.dilations, desc.start_padding, strict=True)
-    windows = tuple(Axis(*sizes, *step) for sizes, step in zip(list(spatial)[LEAD:], steps, strict=True))
+    slides = zip(desc.strides, desc.dilations, desc.start_padding, strict=True)
+    windows = tuple(Axis(*sizes, *slide) for sizes, slide in zip(list(spatial)[LEAD:], slides, strict=True))
     filters = permuted(filters, (0, 2, 1, *range(3, filters.rank)))
-    return kernels.Convolution(source, filters, windows, FLOAT32, desc.filter_tensor.owned_by_dml)
+    return steps.Convolution(source, filters, windows, FLOAT32, desc.filter_tensor.owned_by_dml)
 
 
 def _operands(desc: descs.Convolution) -> tuple[Tensor, Tensor]:
@@ -281,24 +274,24 @@ class _Integers(_Forward):
             check_per_channel(desc, field, desc.filter_tensor.sizes[0])
 
     @classmethod
-    def convolution(cls, desc: Any) -> kernels.Convolution:
+    def convolution(cls, desc: Any) -> steps.Convolution:
         """Return the convolution of input and filter, each less its zero point."""
         owned = [tensor.owned_by_dml for tensor in (desc.filter_tensor, desc.filter_zero_point_tensor) if tensor]
         source, filters = _differences(desc, "input", 1), _differences(desc, "filter", 0)
-        return kernels.Convolution(source, filters, cls.windows(desc), INT32, all(owned))
+        return steps.Convolution(source, filters, cls.windows(desc), INT32, all(owned))
 
 
 class ConvolutionInteger(_Integers):
     """The sums themselves."""
 
     desc = descs.ConvolutionInteger
-    shaders = ("convolution/convolution_integer", DIFFERENCE, CAST, "window/taken")
+    shaders = ("convolution/convolution_integer", DIFFERENCE, CONVERT, "window/taken")
 
     @classmethod
     def lower(cls, desc: descs.ConvolutionInteger, target: Target) -> Plan:
         output = _grouped_output(desc)
         body = apply(cls.shaders[0], INT32, output.sizes, portable=True, sum=Held.product(INT32, output.sizes))
-        return _plan(desc, convolution_steps(cls.convolution(desc), body, output, target))
+        return Plan(desc.operator, (steps.Convolve("", cls.convolution(desc), body, output),))
 
 
 class QuantizedLinearConvolution(_Integers):
@@ -311,7 +304,7 @@ class QuantizedLinearConvolution(_Integers):
     """
 
     desc = descs.QuantizedLinearConvolution
-    shaders = (QUANTIZED_PRODUCT, "convolution/biased_sum", GATHERED, DIFFERENCE, CAST, "window/taken")
+    shaders = (QUANTIZED_PRODUCT, "convolution/biased_sum", GATHERED, DIFFERENCE, CONVERT, "window/taken")
     single = ("input_scale_tensor", "input_zero_point_tensor", "output_scale_tensor", "output_zero_point_tensor")
     several = ("filter_scale_tensor", "filter_zero_point_tensor")
     gathered: ClassVar[tuple[str, ...]] = (
@@ -330,8 +323,7 @@ class QuantizedLinearConvolution(_Integers):
         given = {one.field: _of_output(one.view(buffer), desc) for one in found}
         output = _grouped_output(desc)
         body = cls._epilogue(output, given)
-        steps = convolution_steps(cls.convolution(desc), body, output, target)
-        return _plan(desc, steps, (step,))
+        return Plan(desc.operator, (step, steps.Convolve("", cls.convolution(desc), body, output)))
 
     @classmethod
     def _epilogue(cls, output: Tensor, given: Mapping[str, Tensor]) -> Body:

@@ -9,10 +9,10 @@ from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.reduce import Reduction, canonical_steps
-from dmlgpu.kernels.windows import Windows, covering, positions_of, sizes_of, taken, windows_over
+from dmlgpu.kernels.windows import covering, taken
 from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Map, Plan, Tensor, View
+from dmlgpu.plan import Map, Plan, Reduce, Reduction, Tensor, View
+from dmlgpu.plan.windows import Windows, positions_of, sizes_of, windows_over
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
 
@@ -128,5 +128,4 @@ class Fold(Lowering):
         axes = tuple(range(output.rank, shares.rank))
         ones, zeros = (1,) * len(axes), (0,) * len(axes)
         given = replace(output, sizes=output.sizes + ones, strides=output.strides + zeros)
-        steps = canonical_steps(SUM, shares, axes, given, target)
-        return Plan(desc.operator, steps)
+        return Plan(desc.operator, (Reduce("", SUM, shares, axes, given),))

@@ -15,15 +15,14 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.enums import DataType, FeatureLevel, MatrixTransform
 from dmlgpu.errors import InvalidDescription
-from dmlgpu.kernels.gemm import Product, Space, Steps, contract_steps
-from dmlgpu.kernels.rows import row_steps
+from dmlgpu.kernels.sources import CONVERT
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators.elementwise import CAST, cast
+from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.fused import activated, check_activation_level
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, lowering, output_tensor
 from dmlgpu.operators.parameters import DIFFERENCE, GATHERED, difference, gather, no_zero_point, parameters_of
 from dmlgpu.operators.softmax import ActivationSoftmax, ActivationSoftmax1
-from dmlgpu.plan import Body, Held, Plan, Source, Step, Tensor, apply, constants
+from dmlgpu.plan import Body, Contract, Held, Plan, Product, Source, Space, Tensor, apply, constants
 from dmlgpu.target import Target
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
@@ -138,8 +137,8 @@ class Gemm(_MatrixProduct):
         output = output_tensor(desc)
         if desc.fused_activation is None or desc.fused_activation.operator not in SOFTMAX:
             body = activated(cls._epilogue(desc, output), desc.fused_activation)
-            return _plan(desc, contract_steps(product, body, output, target))
-        return cls._softmax(desc, product, output, target)
+            return Plan(desc.operator, (Contract("", product, body, output),))
+        return cls._softmax(desc, product, output)
 
     @classmethod
     def _epilogue(cls, desc: descs.Gemm, output: Tensor) -> Body:
@@ -152,15 +151,15 @@ class Gemm(_MatrixProduct):
         return apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, product=held, c=c)
 
     @classmethod
-    def _softmax(cls, desc: descs.Gemm, product: Product, output: Tensor, target: Target) -> Plan:
-        """Return the product goes to a temporary tensor of the output's type, from which the softmax takes its rows."""
+    def _softmax(cls, desc: descs.Gemm, product: Product, output: Tensor) -> Plan:
+        """Return the product, in a temporary tensor of the output's type, and the softmax of its rows."""
         values = Tensor.temporary("product", output.data_type, output.sizes)
-        found = contract_steps(product, cls._epilogue(desc, values), values, target)
+        contract = Contract("", product, cls._epilogue(desc, values), values)
         softmax = _standing_alone(desc)
         if isinstance(softmax, descs.ActivationSoftmax):
             softmax = ActivationSoftmax.upgrade(softmax)
         assert isinstance(softmax, descs.ActivationSoftmax1)
-        return _plan(desc, found + Steps(row_steps(ActivationSoftmax1.operation, values, softmax.axes, output, target)))
+        return Plan(desc.operator, (contract, ActivationSoftmax1.rows(values, softmax.axes, output)))
 
 
 def _standing_alone(desc: descs.Gemm) -> OperatorDesc:
@@ -168,10 +167,6 @@ def _standing_alone(desc: descs.Gemm) -> OperatorDesc:
     assert desc.fused_activation is not None
     tensor = replace(desc.output_tensor, strides=None, total_tensor_size_in_bytes=None)
     return desc.fused_activation.replace(input_tensor=tensor, output_tensor=tensor)
-
-
-def _plan(desc: OperatorDesc, found: Steps, before: tuple[Step, ...] = ()) -> Plan:
-    return Plan(desc.operator, (*before, *found.steps), found.initialization)
 
 
 # ---- integers
@@ -252,14 +247,14 @@ class MatrixMultiplyInteger(_IntegerProduct):
     """The sums themselves. A missing zero point is 0."""
 
     desc = descs.MatrixMultiplyInteger
-    shaders = ("matrix/matrix_multiply_integer", DIFFERENCE, CAST)
+    shaders = ("matrix/matrix_multiply_integer", DIFFERENCE, CONVERT)
 
     @classmethod
     def lower(cls, desc: descs.MatrixMultiplyInteger, target: Target) -> Plan:
         product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
         output = output_tensor(desc)
         body = apply(cls.shaders[0], INT32, output.sizes, portable=True, product=Held.product(INT32, output.sizes))
-        return _plan(desc, contract_steps(product, body, output, target))
+        return Plan(desc.operator, (Contract("", product, body, output),))
 
 
 class MatrixMultiplyIntegerToFloat(_IntegerProduct):
@@ -270,7 +265,7 @@ class MatrixMultiplyIntegerToFloat(_IntegerProduct):
     """
 
     desc = descs.MatrixMultiplyIntegerToFloat
-    shaders = ("matrix/dequantized_product", "matrix/dequantized_product_with_bias", DIFFERENCE, CAST)
+    shaders = ("matrix/dequantized_product", "matrix/dequantized_product_with_bias", DIFFERENCE, CONVERT)
     parameters: ClassVar[Mapping[str, int]] = {
         "a_scale_tensor": ROWS,
         "a_zero_point_tensor": ROWS,
@@ -293,7 +288,7 @@ class MatrixMultiplyIntegerToFloat(_IntegerProduct):
         file = cls.shaders[0] if desc.bias_tensor is None else cls.shaders[1]
         values = constants(compute=FLOAT32)
         body = apply(file, output.data_type, output.sizes, portable=True, values=values, **inputs)
-        return _plan(desc, contract_steps(product, body, output, target))
+        return Plan(desc.operator, (Contract("", product, body, output),))
 
 
 class QuantizedLinearMatrixMultiply(_IntegerProduct):
@@ -305,7 +300,7 @@ class QuantizedLinearMatrixMultiply(_IntegerProduct):
     """
 
     desc = descs.QuantizedLinearMatrixMultiply
-    shaders = (QUANTIZED_PRODUCT, GATHERED, DIFFERENCE, CAST)
+    shaders = (QUANTIZED_PRODUCT, GATHERED, DIFFERENCE, CONVERT)
     parameters: ClassVar[Mapping[str, int]] = {
         "a_scale_tensor": ROWS,
         "a_zero_point_tensor": ROWS,
@@ -335,5 +330,4 @@ class QuantizedLinearMatrixMultiply(_IntegerProduct):
         values = constants(compute=FLOAT32, low=int(limits.min), high=int(limits.max))
         body = apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, **inputs)
         product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
-        steps = contract_steps(product, body, output, target)
-        return _plan(desc, steps, (step,))
+        return Plan(desc.operator, (step, Contract("", product, body, output)))

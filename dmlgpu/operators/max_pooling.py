@@ -8,19 +8,18 @@ from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.reduce import Reduction
-from dmlgpu.kernels.scatter import Scattering, scatter_steps
-from dmlgpu.kernels.windows import Windows, covering, positions_of, sizes_of, taken, within
+from dmlgpu.kernels.windows import covering, taken, within
 from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, output_tensor
 from dmlgpu.operators.pooling import FLOAT32, LEAD, SUM, UINT32, Pooling, Undilated, reduced, temporary
-from dmlgpu.plan import Element, Map, Plan, Step, Tensor, View, apply, constants, element
+from dmlgpu.plan import Element, Map, Plan, Reduce, Reduction, Scatter, Step, Tensor, View, apply, constants, element
+from dmlgpu.plan.windows import Windows, positions_of, sizes_of
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
 
 
-def _chosen(source: Tensor, windows: Windows, target: Target) -> tuple[Tensor, tuple[Step, ...]]:
-    """Return what each position chooses, as the number of a place in its window, and the steps that find it.
+def _chosen(source: Tensor, windows: Windows) -> tuple[Tensor, Reduce]:
+    """Return what each position chooses, as the number of a place in its window, and the step that finds it.
 
     That is the largest element, the first of equal ones; the reduction compares ranks, in which padding comes last.
     """
@@ -37,7 +36,7 @@ def _chosen(source: Tensor, windows: Windows, target: Target) -> tuple[Tensor, t
     file, lanes = ("reduction/argmin_wide", 4) if wide else ("reduction/argmin", 2)
     reduction = Reduction(file, UINT32, lanes, portable=True, constants=values, ordered=True)
     chosen = temporary(rank, UINT32, len(windows))
-    return replace(chosen, view=View.INDEX), reduced(reduction, rank, chosen, len(windows), target)
+    return replace(chosen, view=View.INDEX), reduced(reduction, rank, chosen, len(windows))
 
 
 def _choosing(windows: Windows) -> dict[str, Any]:
@@ -64,11 +63,11 @@ class MaxPooling2(Pooling):
     def lower(cls, desc: descs.MaxPooling2, target: Target) -> Plan:
         """Places first; a map takes the elements there, another numbers them."""
         windows, output = cls.windows(desc), output_tensor(desc)
-        places, finding = _chosen(input_tensor(desc, "input_tensor"), windows, target)
+        places, finding = _chosen(input_tensor(desc, "input_tensor"), windows)
         inputs = {"input": input_tensor(desc, "input_tensor", View.RAW), "places": places}
         values = constants(**_choosing(windows))
         body = element(cls.shaders[0], output.data_type, output.sizes, portable=False, values=values, **inputs)
-        steps: list[Step] = [*finding, Map("maximum", body, output)]
+        steps: list[Step] = [finding, Map("maximum", body, output)]
         if desc.output_indices_tensor is not None:
             steps.append(cls._numbers(desc, replace(places, view=View.COMPUTE), windows))
         return Plan(desc.operator, tuple(steps))
@@ -112,13 +111,13 @@ class MaxPoolingGrad(Pooling):
     def lower(cls, desc: descs.MaxPoolingGrad, target: Target) -> Plan:
         """Places first; then a reduction over the positions that may cover an element."""
         windows, gradient = cls.windows(desc), input_tensor(desc, "input_gradient_tensor")
-        places, finding = _chosen(input_tensor(desc, "input_tensor"), windows, target)
+        places, finding = _chosen(input_tensor(desc, "input_tensor"), windows)
         inputs = {"gradient": gradient, "places": places}
         values = constants(**_choosing(windows))
         sizes = covering(gradient, windows).sizes
         shares = element(cls.shaders[0], FLOAT32, sizes, portable=True, values=values, **inputs)
         output = output_tensor(desc, "output_gradient_tensor")
-        return Plan(desc.operator, (*finding, *reduced(SUM, shares, output, len(windows), target)))
+        return Plan(desc.operator, (finding, reduced(SUM, shares, output, len(windows))))
 
 
 class MaxUnpooling(Lowering):
@@ -141,7 +140,7 @@ class MaxUnpooling(Lowering):
         updates = input_tensor(desc, "input_tensor", View.RAW)
         indices = input_tensor(desc, "indices_tensor", View.INDEX)
         values = constants(count=math.prod(output.sizes), steps=packed_strides(output.sizes))
-        scattering = Scattering(cls.shaders[0], updates, indices, output, values, (None,) * updates.rank)
+        nowhere = (None,) * updates.rank
+        scatter = Scatter("scatter", cls.shaders[0], updates, (("indices", indices),), output, values, nowhere)
         clear = Map("clear", Element("layout/zero", output.data_type, output.sizes), output_tensor(desc))
-        steps = scatter_steps(scattering, target)
-        return Plan(desc.operator, (clear, *steps))
+        return Plan(desc.operator, (clear, scatter))

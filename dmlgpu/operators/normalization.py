@@ -13,11 +13,11 @@ from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.kernels.rows import RowOperation, repeated, row_steps
+from dmlgpu.kernels.rows import rows
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.fused import activated
 from dmlgpu.operators.lowering import Lowering, Probe, check_axes, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Body, Element, Map, Plan, Source, Stage, Tensor, apply, constants
+from dmlgpu.plan import Body, Element, Map, Plan, Source, Stage, Tensor, apply, constants, repeated
 from dmlgpu.target import Target
 
 FLOAT32 = DataType.FLOAT32
@@ -112,8 +112,7 @@ class MeanVarianceNormalization2(Lowering):
         stages = _statistics(desc)
         if not stages:
             return Plan(desc.operator, (Map("map", body(output.data_type, {"input": source, **others}), output),))
-        steps = row_steps(RowOperation(stages, body), source, desc.axes, output, target, others=others)
-        return Plan(desc.operator, steps)
+        return Plan(desc.operator, (rows(stages, body, source, desc.axes, output, others=others),))
 
 
 def _statistics(desc: descs.MeanVarianceNormalization2) -> tuple[Stage, ...]:
@@ -210,8 +209,7 @@ class LpNormalization(Lowering):
             return apply(body, data_type, sources["input"].sizes, portable=True, values=values, **sources)
 
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        steps = row_steps(RowOperation((stage,), divided), source, (desc.axis,), output, target)
-        return Plan(desc.operator, steps)
+        return Plan(desc.operator, (rows((stage,), divided, source, (desc.axis,), output),))
 
 
 class ValueScale2d(Lowering):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.gemm_schedules import UNIT
+from dmlgpu.kernels.packing import UNIT
 from dmlgpu.operators.lowering import input_tensor, invalid
 from dmlgpu.operators.quantization import NO_ZERO_POINT
 from dmlgpu.plan import Body, Map, Source, Tensor, apply, constants, element

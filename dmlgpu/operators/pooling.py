@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.reduce import Reduction, canonical_steps
-from dmlgpu.kernels.windows import Sizes, Windows, covering, positions_of, sizes_of, taken, windows_over
+from dmlgpu.kernels.windows import covering, taken
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.parameters import DIFFERENCE, check_per_channel, difference, no_zero_point, per_channel
 from dmlgpu.operators.quantization import limits
-from dmlgpu.plan import Body, Element, Map, Plan, Source, Step, Tensor, apply, constants, element
+from dmlgpu.plan import Body, Element, Map, Plan, Reduce, Reduction, Source, Tensor, apply, constants, element
+from dmlgpu.plan.windows import Sizes, Windows, positions_of, sizes_of, windows_over
 from dmlgpu.target import Target
 
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
@@ -114,10 +114,10 @@ class Undilated(Lowering):
 # ---- parts of plans
 
 
-def reduced(reduction: Reduction, seen: Body, output: Tensor, axes: int, target: Target) -> tuple[Step, ...]:
-    """Return the steps that reduce what windows see, along its last dimensions, to one number per position."""
+def reduced(reduction: Reduction, seen: Body, output: Tensor, axes: int) -> Reduce:
+    """Return the step that reduces what windows see, along its last dimensions, to one number per position."""
     numbers = replace(output, sizes=output.sizes + (1,) * axes, strides=output.strides + (0,) * axes)
-    return canonical_steps(reduction, seen, tuple(range(seen.rank - axes, seen.rank)), numbers, target)
+    return Reduce("", reduction, seen, tuple(range(seen.rank - axes, seen.rank)), numbers)
 
 
 def temporary(seen: Body, data_type: DataType, axes: int) -> Tensor:
@@ -160,7 +160,7 @@ class AveragePooling1(Pooling):
         seen, axes = taken(input_tensor(desc, "input_tensor"), windows), len(windows)
         sums = temporary(seen, FLOAT32, axes)
         average = Map("average", _average(desc, sums, windows, output.data_type), output)
-        return Plan(desc.operator, (*reduced(SUM, seen, sums, axes, target), average))
+        return Plan(desc.operator, (reduced(SUM, seen, sums, axes), average))
 
 
 class AveragePooling(Undilated):
@@ -186,7 +186,7 @@ class AveragePoolingGrad(Pooling):
         inputs = (("gradient", gradient),)
         shares = Element(cls.shaders[0], FLOAT32, shape.sizes, inputs, values, portable=True, follows=shape.follows)
         output = output_tensor(desc, "output_gradient_tensor")
-        return Plan(desc.operator, reduced(SUM, shares, output, len(windows), target))
+        return Plan(desc.operator, (reduced(SUM, shares, output, len(windows)),))
 
 
 # ---- norms
@@ -219,12 +219,12 @@ class LpPooling1(Pooling):
         windows, output = cls.windows(desc), output_tensor(desc)
         seen, axes = taken(input_tensor(desc, "input_tensor"), windows), len(windows)
         if desc.p in cls.norms:
-            return Plan(desc.operator, reduced(cls.norms[desc.p], seen, output, axes, target))
+            return Plan(desc.operator, (reduced(cls.norms[desc.p], seen, output, axes),))
         values = constants(p=desc.p)
         powers = apply(cls.shaders[0], FLOAT32, seen.sizes, portable=True, values=values, input=seen)
         sums = temporary(seen, FLOAT32, axes)
         root = apply(cls.shaders[1], output.data_type, output.sizes, portable=True, values=values, input=sums)
-        return Plan(desc.operator, (*reduced(SUM, powers, sums, axes, target), Map("root", root, output)))
+        return Plan(desc.operator, (reduced(SUM, powers, sums, axes), Map("root", root, output)))
 
 
 class LpPooling(Undilated):
@@ -268,7 +268,7 @@ class QuantizedLinearAveragePooling(Pooling):
         zero = _parameter(desc, "input_zero_point_tensor", source.sizes)
         seen, axes = taken(difference(source, zero, INT32), windows), len(windows)
         sums = temporary(seen, INT32, axes)
-        steps = reduced(Reduction("reduction/reduce_sum", INT32, 1, portable=False), seen, sums, axes, target)
+        total = reduced(Reduction("reduction/reduce_sum", INT32, 1, portable=False), seen, sums, axes)
         low, high = limits(output.data_type)
         body = apply(
             cls.shaders[0],
@@ -281,7 +281,7 @@ class QuantizedLinearAveragePooling(Pooling):
             scale=_parameter(desc, "output_scale_tensor", output.sizes),
             zero_point=_parameter(desc, "output_zero_point_tensor", output.sizes),
         )
-        return Plan(desc.operator, (*steps, Map("quantize", body, output)))
+        return Plan(desc.operator, (total, Map("quantize", body, output)))
 
 
 def _parameter(desc: Any, field: str, sizes: Sizes) -> Source:

@@ -14,10 +14,9 @@ from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType, QuantizationType
-from dmlgpu.kernels.reduce import Reduction, reduce_steps
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, everywhere, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Body, Constants, Map, Plan, Role, Source, Tensor, apply, constants, element
+from dmlgpu.plan import Body, Constants, Map, Plan, Reduce, Reduction, Role, Source, Tensor, apply, constants, element
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 
@@ -313,7 +312,7 @@ class DynamicQuantizeLinear(Lowering):
         one = scale.sizes
         span = Tensor.temporary("range", FLOAT32, one, lanes=2)
         reduction = Reduction(cls.shaders[1], FLOAT32, 2, portable=True)
-        steps = reduce_steps(reduction, values, range(values.rank), span, target)
+        find_range = Reduce("", reduction, values, tuple(range(values.rank)), span)
         smallest, largest = (everywhere(replace(span, lanes=1), one, element) for element in (0, 1))
         low, high = limits(output.data_type)
         steps_of_scale = constants(steps=high - low)
@@ -331,4 +330,4 @@ class DynamicQuantizeLinear(Lowering):
         )
         repeated = (everywhere(tensor, output.sizes) for tensor in (scale, zero))
         maps = (Map("scale", find_scale, scale), Map("zero point", find_zero, zero))
-        return Plan(desc.operator, (*steps, *maps, _quantize(output, values, *repeated)))
+        return Plan(desc.operator, (find_range, *maps, _quantize(output, values, *repeated)))

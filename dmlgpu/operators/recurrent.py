@@ -18,8 +18,8 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.enums import FeatureLevel
 from dmlgpu.errors import InvalidDescription
+from dmlgpu.kernels.sources import CONVERT
 from dmlgpu.operators.arithmetic import ElementWiseClip1, ElementWiseMultiply
-from dmlgpu.operators.elementwise import CAST
 from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, invalid, lowering
 from dmlgpu.operators.timestep import ADD, BACKWARD, KEPT, Layer, TimeStep, computed, parts_of, total
 from dmlgpu.operators.unrolling import LASTS, unrolled
@@ -30,7 +30,7 @@ MULTIPLY = ElementWiseMultiply.shaders[0]
 CLIP = ElementWiseClip1.shaders[0]
 BLEND = "recurrent/blend"
 PRODUCTS = "recurrent/products"
-SHARED = (KEPT, LASTS, ADD, CAST)
+SHARED = (KEPT, LASTS, ADD, CONVERT)
 
 Sizes = tuple[int, ...]
 

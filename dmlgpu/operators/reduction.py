@@ -9,10 +9,9 @@ from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.kernels.reduce import Reduction, reduce_steps
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, check_axes, check_sizes, input_tensor, output_tensor
-from dmlgpu.plan import Plan, constants
+from dmlgpu.plan import Plan, Reduction, constants, steps
 from dmlgpu.target import Target
 
 
@@ -36,8 +35,7 @@ class _AlongAxes(Lowering):
     def plan(cls, desc: Any, reduction: Reduction, target: Target) -> Plan:
         """Return the plan of a reduction."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        steps = reduce_steps(reduction, source, desc.axes, output, target)
-        return Plan(desc.operator, steps)
+        return Plan(desc.operator, (steps.Reduce("", reduction, source, tuple(desc.axes), output),))
 
 
 def _extremum(desc: descs.Argmin | descs.Argmax, order: str) -> Reduction:

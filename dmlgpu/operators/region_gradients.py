@@ -7,12 +7,11 @@ from collections.abc import Collection
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType, ReduceFunction
-from dmlgpu.kernels.reduce import Reduction
 from dmlgpu.kernels.regions import Axis, Sampling, Shares, Work, element
 from dmlgpu.operators.indices import last_dimensions
 from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.regions import FLOAT32, INCLUDED, UINT32, check_sampling, region_inputs
-from dmlgpu.plan import Element, Map, Plan, Source, Tensor, constants
+from dmlgpu.plan import Element, Map, Plan, Reduction, Source, Tensor, constants
 from dmlgpu.target import Target
 
 SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)

@@ -11,7 +11,6 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.enums import AxisDirection, DataType, InterpolationMode
-from dmlgpu.kernels.reduce import Reduction, canonical_steps
 from dmlgpu.kernels.resampling import (
     ANTIALIASED,
     GRADIENT,
@@ -25,9 +24,8 @@ from dmlgpu.kernels.resampling import (
     nearest,
 )
 from dmlgpu.kernels.sources import identity
-from dmlgpu.kernels.upsampling import find_upsample
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Body, Map, Plan, Step, Tensor, View, apply
+from dmlgpu.plan import Body, Map, Plan, Reduce, Reduction, Step, Tensor, View, apply
 from dmlgpu.target import Target
 
 FLOAT32 = DataType.FLOAT32
@@ -108,7 +106,6 @@ class _Passes:
     """
 
     result: Tensor
-    target: Target
     steps: list[Step] = field(default_factory=list)
 
     def run(self, work: _Pass, output: Tensor | None = None) -> None:
@@ -119,13 +116,13 @@ class _Passes:
             self.steps.append(Map("resample", replace(body, data_type=made.data_type), made))
         else:
             given = replace(made, sizes=(*made.sizes, 1), strides=(*made.strides, 0))
-            self.steps += canonical_steps(SUM, body, (rank,), given, self.target)
+            self.steps.append(Reduce("", SUM, body, (rank,), given))
         self.result = made
 
 
-def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Tensor, target: Target) -> Plan:
+def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Tensor) -> Plan:
     """Return the plan of some passes; integers are rounded behind the last."""
-    passes = _Passes(source, target)
+    passes = _Passes(source)
     for work in works[:-1]:
         passes.run(work)
     if output.data_type.is_float:
@@ -140,8 +137,7 @@ def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Te
 def _moved(desc: Any, axes: Sequence[Axis], rounding: Rounding) -> Plan:
     """Return one map that moves bits."""
     source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc, view=View.RAW)
-    upsample = find_upsample(source, output, axes, rounding)
-    return Plan(desc.operator, (upsample or Map("resample", nearest(source, axes, rounding), output),))
+    return Plan(desc.operator, (Map("resample", nearest(source, axes, rounding), output),))
 
 
 def _copied(desc: Any, source: Tensor, output: Tensor) -> Plan:
@@ -149,22 +145,19 @@ def _copied(desc: Any, source: Tensor, output: Tensor) -> Plan:
     return Plan(desc.operator, (Map("copy", identity(replace(source, view=View.RAW)), output),))
 
 
-def _between(desc: Any, axes: Sequence[Axis], target: Target) -> Plan:
+def _between(desc: Any, axes: Sequence[Axis]) -> Plan:
     """Return the plan of linear interpolation, along two axes at a time: shaders for more become too long."""
     source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-    upsample = find_upsample(source, output, axes) if output.data_type.is_float else None
-    if upsample is not None:
-        return Plan(desc.operator, (upsample,))
     pairs = [axes[number : number + AT_ONCE] for number in range(0, len(axes), AT_ONCE)]
     works = [functools.partial(linear, axes=pair) for pair in pairs]
-    return _in_passes(desc.operator, source, works, output, target)
+    return _in_passes(desc.operator, source, works, output)
 
 
-def _interpolated(desc: Any, axes: Sequence[Axis], rounding: Rounding | None, target: Target) -> Plan:
+def _interpolated(desc: Any, axes: Sequence[Axis], rounding: Rounding | None) -> Plan:
     """Return the plan without antialiasing."""
     if not axes:
         return _copied(desc, input_tensor(desc, "input_tensor"), output_tensor(desc))
-    return _between(desc, axes, target) if rounding is None else _moved(desc, axes, rounding)
+    return _between(desc, axes) if rounding is None else _moved(desc, axes, rounding)
 
 
 # ---- operators
@@ -197,8 +190,8 @@ class Resample3(Lowering):
         axes = _axes(desc, desc.input_tensor.sizes, desc.output_tensor.sizes)
         if desc.antialiased and axes and rounding is None:
             works = [functools.partial(antialiased, axis=axis) for axis in axes]
-            return _in_passes(desc.operator, input_tensor(desc, "input_tensor"), works, output_tensor(desc), target)
-        return _interpolated(desc, axes, rounding, target)
+            return _in_passes(desc.operator, input_tensor(desc, "input_tensor"), works, output_tensor(desc))
+        return _interpolated(desc, axes, rounding)
 
 
 class Resample2(Lowering):
@@ -272,7 +265,7 @@ class Upsample2d(Lowering):
             )
             if scale > 1
         )
-        return _interpolated(desc, axes, None if is_linear else Rounding(increasing=False), target)
+        return _interpolated(desc, axes, None if is_linear else Rounding(increasing=False))
 
 
 class ResampleGrad1(Lowering):
@@ -295,7 +288,7 @@ class ResampleGrad1(Lowering):
         if not axes:
             return _copied(desc, source, output)
         works = [functools.partial(gradient, axis=axis, rounding=rounding) for axis in reversed(axes)]
-        return _in_passes(desc.operator, source, works, output, target)
+        return _in_passes(desc.operator, source, works, output)
 
 
 class ResampleGrad(Lowering):

@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dmlgpu.enums import DataType, RecurrentNetworkDirection
-from dmlgpu.kernels.recurrence import Recurrence, held_sums, recurrence
 from dmlgpu.operators.fused import activated
 from dmlgpu.operators.lowering import input_tensor
-from dmlgpu.plan import Binding, Body, Constants, Held, Source, Tensor, apply
-from dmlgpu.target import Target
+from dmlgpu.plan import Binding, Body, Constants, Held, Recurrence, Source, Tensor, apply
 from dmlgpu.tensor import packed_strides
 
 FLOAT32 = DataType.FLOAT32
@@ -162,7 +160,6 @@ class TimeStep:
     temporaries: Temporaries
     directions: range
     number: int
-    target: Target
 
     @property
     def sizes(self) -> Sizes:
@@ -195,8 +192,8 @@ class TimeStep:
         return replace(tensor, sizes=self.sizes, strides=(0, apart, 0, stride), offset=offset)
 
     def sums(self, *gates: int) -> Mapping[int, Held]:
-        """Return the held sums that stand for the products of a hidden state with the recurrent weights of gates."""
-        return dict(zip(gates, held_sums(len(gates), self.sizes), strict=True))
+        """Return what stands for the products of a hidden state with the recurrent weights of gates."""
+        return {gate: Held(f"sum{number}", FLOAT32, self.sizes) for number, gate in enumerate(gates)}
 
     def activated(self, body: Body, which: int) -> Body:
         """Return a body with one of the directions' activations after it."""
@@ -211,9 +208,9 @@ class TimeStep:
     def compute(
         self, label: str, hidden: Tensor, sums: Mapping[int, Held], values: Sequence[Body], output: Tensor
     ) -> Recurrence:
-        """Return the step that computes values from products of a hidden state."""
+        """Return the step that computes values from products of a hidden state (see ``plan.Recurrence``)."""
         weights = self._own(self.temporaries.weights)
-        return recurrence(label, hidden, weights, sums=sums, states=values, output=output, target=self.target)
+        return Recurrence(label, hidden, weights, tuple(sums.items()), tuple(values), output)
 
     def _kept(self, states: Sequence[Body]) -> Sequence[Body]:
         if self.temporaries.lasts is None:

@@ -2,7 +2,7 @@
 
 1. The products of the inputs with their weights, biases added, of all steps: a matrix product per direction.
 2. The initial states, as float32 whatever the layer's type; states stay float32 from step to step.
-3. The steps: ``plan.Repeat`` over the kernels of one step (``kernels.recurrence``), both directions in one kernel where
+3. The steps: ``plan.Repeat`` over the kernels of one step (``plan.Recurrence``), both directions in one kernel where
    their activations agree. Each step reads the states that the one before wrote.
 4. The outputs, from the states of all steps: for backward directions in opposite order, 0 where a sequence is over.
 
@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.gemm import Product, Space, contract_steps
-from dmlgpu.kernels.sources import identity
-from dmlgpu.operators.elementwise import CAST, cast
+from dmlgpu.kernels.sources import CONVERT, identity
+from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.lowering import input_tensor, output_tensor
 from dmlgpu.operators.normalization import number
 from dmlgpu.operators.timestep import (
@@ -33,7 +32,22 @@ from dmlgpu.operators.timestep import (
     parts_of,
     total,
 )
-from dmlgpu.plan import Body, Held, Map, Plan, Repeat, Step, Tensor, View, apply, constants, element
+from dmlgpu.plan import (
+    Body,
+    Contract,
+    Held,
+    Map,
+    Plan,
+    Product,
+    Repeat,
+    Space,
+    Step,
+    Tensor,
+    View,
+    apply,
+    constants,
+    element,
+)
 from dmlgpu.target import Target
 
 LASTS = "recurrent/lasts"
@@ -149,7 +163,7 @@ class _Unrolled:
         """Add some steps in time, and before them what they share."""
         for direction in range(len(self.layer.backward)):
             self._multiply_inputs(first, count, direction)
-        now = [TimeStep(self.layer, self.found, alike, first, self.target) for alike in self.layer.alike]
+        now = [TimeStep(self.layer, self.found, alike, first) for alike in self.layer.alike]
         steps = tuple(step for each in now for step in cell(each))
         found = self.found
         moving = [(found.inputs, 0), (found.states, 0), (found.states, 1)]
@@ -167,7 +181,7 @@ class _Unrolled:
         b = replace(b, sizes=(inner, rows), strides=(column, row), offset=direction * apart)
         product = Product(Space((), (count, sequences), (rows,), (inner,)), a, b, FLOAT32)
         epilogue = self._with_biases(Held.product(FLOAT32, output.sizes), direction)
-        self.steps += contract_steps(product, epilogue, output, self.target).steps
+        self.steps.append(Contract("", product, epilogue, output))
 
     def _inputs(self, first: int, count: int, direction: int) -> Tensor:
         """Return the inputs of some steps over (step, sequence, element), in the order of execution."""
@@ -180,7 +194,7 @@ class _Unrolled:
     def _with_biases(self, product: Held, direction: int) -> Body:
         """Products with biases of the inputs, and of the states where the cell does not add them itself."""
         if self.desc.bias_tensor is None:
-            return computed(CAST, product.sizes, input=product)
+            return computed(CONVERT, product.sizes, input=product)
         given = input_tensor(self.desc, "bias_tensor")
         _, _, apart, stride = given.strides
         inputs = replace(given, sizes=product.sizes, strides=(0, 0, stride), offset=direction * apart)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dmlgpu.conformance.case import Case
-from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name, case_names
-from dmlgpu.conformance.runner import run_case
-from dmlgpu.conformance.strategies import cases_of
+from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name, case_names
+from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.device.adapters import adapters
 from dmlgpu.device.device import Device
 from dmlgpu.errors import NotSupported
 from dmlgpu.target import AdapterInfo
+from tests.strategies import cases_of
 
 DRAWN_CASES = 1
 """Cases that Hypothesis draws per operator and adapter; every one is a shader to compile."""
@@ -27,18 +27,16 @@ def identifier(info: AdapterInfo) -> str:
 
 
 SHARES = {"SwiftShader": 6, "OpenGL": 8, "NumPy": 16}
-"""Of how many cases the quick profile takes one, by a word in the adapter's name or backend. OpenGL's shaders come from
+"""Of how many cases the sample takes one, by a word in the adapter's name or backend. OpenGL's shaders come from
 the same text as Vulkan's; the numpy adapter only shows that the device layer hands the reference's results through."""
 
 SHARE = 3
 """The same on all other adapters."""
 
 
-def sample(names: Iterable[str], info: AdapterInfo, profile: str) -> list[str]:
-    """The names that a profile runs on an adapter: the same on every run."""
+def sample(names: Iterable[str], info: AdapterInfo) -> list[str]:
+    """Some of the names, as many as an adapter runs without ``--profile``: the same on every run."""
     share = next((share for word, share in SHARES.items() if word in f"{info.backend} {info.name}"), SHARE)
-    if profile != "quick":
-        return list(names)
     return [name for name in names if zlib.crc32(name.encode()) % share == 0]
 
 
@@ -46,12 +44,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     found, profile = adapters(), metafunc.config.getoption("--profile")
     if "deterministic_device" in metafunc.fixturenames:
         metafunc.parametrize("deterministic_device", found, ids=identifier, indirect=True, scope="module")
-        names = [name for name in case_names(profile) if "-duplicates-" in name]
+        names = [name for name in case_names(profile or "standard") if "-duplicates-" in name]
         metafunc.parametrize("duplicates_name", names)
         return
-    wanted = {"case_name": case_names(profile), "stem": OPERATOR_CASES}
+    wanted = {"case_name": case_names(profile or "standard"), "stem": OPERATOR_CASES}
     argument = next(name for name in wanted if name in metafunc.fixturenames)
-    pairs = [(info, name) for info in found for name in sample(wanted[argument], info, profile)]
+    pairs = [
+        (info, name) for info in found for name in (wanted[argument] if profile else sample(wanted[argument], info))
+    ]
     ids = [f"{identifier(info)}-{name}" for info, name in pairs]
     metafunc.parametrize(("device", argument), pairs, ids=ids, indirect=["device"], scope="module")
 

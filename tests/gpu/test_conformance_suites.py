@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu.conformance.outcome import Status
-from dmlgpu.conformance.suites import suite_by_name
+from dmlgpu.conformance.running.outcome import Status
+from dmlgpu.conformance.suites.registry import suite_by_name
 from dmlgpu.device.device import Device
 from dmlgpu.gpu import GpuBackend
 

@@ -11,8 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dmlgpu import descs
-from dmlgpu.conformance.tolerance import Accumulated, Tolerance, Transformed, compare
-from dmlgpu.conformance.transformed import transformed_magnitude
+from dmlgpu.conformance.cases.tolerance import Accumulated, Tolerance, Transformed
+from dmlgpu.conformance.cases.winograd import transformed_magnitude
+from dmlgpu.conformance.running.comparison import compare
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, TensorFlags
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.gpu import GpuBackend
@@ -182,40 +183,11 @@ def test_depthwise(backend: GpuBackend, name: str, profile: Profile) -> None:
     check(expected(desc, inputs), got, Accumulated(int(np.prod(shape.window)) + shape.bias), magnitude)
 
 
-# The transforms as Lavin and Gray (arXiv:1509.09308) print them: At, G, Bt.
-LAVIN = {
-    2: (
-        [[1, 1, 1, 0], [0, 1, -1, -1]],
-        [[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]],
-        [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]],
-    ),
-    4: (
-        [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
-        [
-            [1 / 4, 0, 0],
-            [-1 / 6, -1 / 6, -1 / 6],
-            [-1 / 6, 1 / 6, -1 / 6],
-            [1 / 24, 1 / 12, 1 / 6],
-            [1 / 24, -1 / 12, 1 / 6],
-            [0, 0, 1],
-        ],
-        [
-            [4, 0, -5, 0, 1, 0],
-            [0, -4, -4, 1, 1, 0],
-            [0, 4, -4, -1, 1, 0],
-            [0, -2, -1, 2, 1, 0],
-            [0, 2, -1, -2, 1, 0],
-            [0, 4, 0, -5, 0, 1],
-        ],
-    ),
-}
-
-
 def magnitude_of(shape: Shape, tile: int, source: Array, filters: Array) -> NDArray[np.float64]:
     """What the absolute values come to, through all transforms; the filter as for a forward cross-correlation."""
     before = 2 - shape.start if shape.backward else shape.start
     images = source.reshape(shape.batch, shape.groups, shape.channels, *shape.spatial)
-    return transformed_magnitude(images, filters, LAVIN[tile], start=(before, before), positions=shape.positions)
+    return transformed_magnitude(images, filters, tile, start=(before, before), positions=shape.positions)
 
 
 def forward_filters(shape: Shape, filters: Array) -> Array:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name
-from dmlgpu.conformance.runner import run_case
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
+from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.device.adapters import adapters
 from dmlgpu.device.device import Device
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dmlgpu import compiler, descs
-from dmlgpu.conformance.cases import OPERATOR_CASES
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.enums import DataType
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.target import Profile, Target
@@ -37,7 +37,7 @@ def target_for(backend: GpuBackend, profile: Profile, **changes: Any) -> Target:
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_cases_with_the_schedules_of_gpus(backend: GpuBackend, stem: str) -> None:
-    names = [name for name in OPERATOR_CASES[stem].names("quick") if "-owned-" not in name and "-dup" not in name]
+    names = [name for name in OPERATOR_CASES[stem].names("standard") if "-owned-" not in name and "-dup" not in name]
     for name in names[-SOME:]:
         case = OPERATOR_CASES[stem].case(name)
         inputs = case.inputs()

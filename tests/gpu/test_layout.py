@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dmlgpu import descs, operators, reference
-from dmlgpu.conformance.values import any_bits
+from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.enums import DataType, DepthSpaceOrder, PaddingMode
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.operator_desc import OperatorDesc

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dmlgpu.conformance.mutation.trials import UNCHANGED, TrialSuite
-from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.conformance.mutation.runs import UNCHANGED, MutantRunSuite
+from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.device.adapters import adapters
 from dmlgpu.device.device import Device
 
@@ -26,30 +26,30 @@ def device() -> Iterator[Device]:
 
 
 @pytest.fixture(scope="module")
-def suite() -> TrialSuite:
-    return TrialSuite()
+def suite() -> MutantRunSuite:
+    return MutantRunSuite()
 
 
-def trial(suite: TrialSuite, device: Device, *parts: str) -> Outcome:
+def run(suite: MutantRunSuite, device: Device, *parts: str) -> Outcome:
     return suite.run("|".join(parts), device)
 
 
 @pytest.mark.parametrize("profile", ["cpu", "discrete"])
-def test_a_fault_is_noticed_and_gone_afterwards(suite: TrialSuite, device: Device, profile: str) -> None:
+def test_a_fault_is_noticed_and_gone_afterwards(suite: MutantRunSuite, device: Device, profile: str) -> None:
     fault = "elementwise/element_wise_subtract:3:16:plus_for_minus"
-    assert trial(suite, device, fault, profile, SUBTRACT).status is Status.FAIL
-    elsewhere = trial(suite, device, "elementwise/element_wise_add:3:16:minus_for_plus", profile, SUBTRACT)
+    assert run(suite, device, fault, profile, SUBTRACT).status is Status.FAIL
+    elsewhere = run(suite, device, "elementwise/element_wise_add:3:16:minus_for_plus", profile, SUBTRACT)
     assert (elsewhere.status, elsewhere.message) == (Status.PASS, UNCHANGED)
 
 
-def test_a_fault_in_schedules_for_gpus_is_noticed(suite: TrialSuite, device: Device) -> None:
+def test_a_fault_in_schedules_for_gpus_is_noticed(suite: MutantRunSuite, device: Device) -> None:
     fault, case = "schedules/rows_tree:49:28:minus_for_plus", "activation_softmax1-float32-3x300-packed-inner-s0"
-    assert trial(suite, device, fault, "discrete", case).status is Status.FAIL
-    assert trial(suite, device, fault, "cpu", case).message == UNCHANGED
+    assert run(suite, device, fault, "discrete", case).status is Status.FAIL
+    assert run(suite, device, fault, "cpu", case).message == UNCHANGED
 
 
-def test_a_fault_of_the_library_is_measured(suite: TrialSuite, device: Device) -> None:
-    outcome = trial(suite, device, "lib/math_exp:12:5:zero_result", "cpu", "exp_f32-16")
+def test_a_fault_of_the_library_is_measured(suite: MutantRunSuite, device: Device) -> None:
+    outcome = run(suite, device, "lib/math_exp:12:5:zero_result", "cpu", "exp_f32-16")
     assert outcome.status is Status.FAIL
     assert outcome.max_ulp is not None
     assert outcome.max_ulp > 1000
@@ -62,12 +62,12 @@ def test_a_fault_of_the_library_is_measured(suite: TrialSuite, device: Device) -
         ("layout/padding_folded:14:51:swapped_difference", "padding1-float32-3x5-packed-reflection-s0"),
     ],
 )
-def test_what_is_no_shader_is_no_mutant(suite: TrialSuite, device: Device, fault: str, case: str) -> None:
-    assert trial(suite, device, fault, "cpu", case).status is Status.NOT_SUPPORTED
+def test_what_is_no_shader_is_no_mutant(suite: MutantRunSuite, device: Device, fault: str, case: str) -> None:
+    assert run(suite, device, fault, "cpu", case).status is Status.NOT_SUPPORTED
 
 
-def test_what_changes_no_result_is_not_noticed(suite: TrialSuite, device: Device) -> None:
+def test_what_changes_no_result_is_not_noticed(suite: MutantRunSuite, device: Device) -> None:
     fault = "elementwise/element_wise_min:3:15:swapped_operands"
-    outcome = trial(suite, device, fault, "cpu", "element_wise_min-int32-2x3-packed-s0")
+    outcome = run(suite, device, fault, "cpu", "element_wise_min-int32-2x3-packed-s0")
     assert outcome.status is Status.PASS
     assert outcome.message != UNCHANGED

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dmlgpu.conformance.crew import run_pairwise
-from dmlgpu.conformance.pairwise import Agreement
-from dmlgpu.conformance.session import Job
-from dmlgpu.conformance.suites import suite_by_name
-from dmlgpu.conformance.unjudged import unjudged
+from dmlgpu.conformance.drivers.outputs import as_output_suite
+from dmlgpu.conformance.drivers.pairwise import Agreement
+from dmlgpu.conformance.drivers.pairwise_run import run_pairwise
+from dmlgpu.conformance.running.pool import Job
+from dmlgpu.conformance.suites.registry import suite_by_name
 from dmlgpu.device.adapters import adapters
 
 NAMES = (
@@ -23,7 +23,9 @@ def test_an_adapter_agrees_with_numpy(adapter):
     known = adapters()
     jobs = {"adapter": Job("operators", known.index(adapter)), "numpy": Job("operators", len(known) - 1)}
     found = [
-        pair for pairs in run_pairwise(jobs, unjudged(suite_by_name("operators"), "operators"), NAMES) for pair in pairs
+        pair
+        for pairs in run_pairwise(jobs, as_output_suite(suite_by_name("operators"), "operators"), NAMES)
+        for pair in pairs
     ]
     assert [pair.case for pair in found] == list(NAMES)
     assert [pair.agreement for pair in found] == [Agreement.AGREE] * len(NAMES), found

@@ -11,7 +11,7 @@ import pytest
 import scipy.special
 
 from dmlgpu import compiler, descs, operators
-from dmlgpu.conformance.tolerance import ulp_distance
+from dmlgpu.conformance.cases.tolerance import ulp_distance
 from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.plan import Reduce, ReduceSchedule

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dmlgpu import descs, operators, reference
-from dmlgpu.conformance.cases import OPERATOR_CASES
-from dmlgpu.conformance.tolerance import compare
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
+from dmlgpu.conformance.running.comparison import compare
 from dmlgpu.enums import DataType, InterpolationMode, ReduceFunction
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.operator_desc import OperatorDesc, Size2D
@@ -76,7 +76,7 @@ def check(backend: GpuBackend, desc: OperatorDesc, inputs: list[Any], **changes:
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_cases_with_the_schedules_of_gpus(backend: GpuBackend, stem: str) -> None:
-    names = [name for name in OPERATOR_CASES[stem].names("quick") if "-owned-" not in name]
+    names = [name for name in OPERATOR_CASES[stem].names("standard") if "-owned-" not in name]
     found = [OPERATOR_CASES[stem].case(name) for name in names]
     complete = [case for case in found if all(slot.tensor is not None for slot in case.desc.outputs)]
     for case in complete[-SOME:]:

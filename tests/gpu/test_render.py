@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from dmlgpu import wgsl
-from dmlgpu.conformance.layouts import Layout
-from dmlgpu.conformance.layouts import strides as draw_strides
+from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import strides as draw_strides
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported, ShaderError
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.kernels.packing import pack
 from dmlgpu.kernels.sources import fold_views, settle_views
-from dmlgpu.kernels.walk import choose_walk
 from dmlgpu.plan import Binding, Body, Map, Plan, Reduce, ReduceSchedule, Role, Tensor, View, apply, constants
+from dmlgpu.schedule.walk import choose_walk
 from dmlgpu.target import AdapterInfo, Profile, Target
 from dmlgpu.tensor import TensorDesc, packed_strides
 from dmlgpu.wgsl import templates

@@ -1,33 +1,38 @@
 """The conformance cases: names, reproducibility, coverage, and that no operator lacks its part."""
 
+import ast
 import itertools
 import math
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dmlgpu
 from dmlgpu import descs, reference
-from dmlgpu.conformance import cases
-from dmlgpu.conformance.case import Case
-from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name, case_names
-from dmlgpu.conformance.layouts import Layout
-from dmlgpu.conformance.operator_cases import with_owned_input
-from dmlgpu.conformance.strategies import cases_of
-from dmlgpu.conformance.tolerance import EXACT, compare
+from dmlgpu.conformance.cases import registry
+from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.operator_cases import with_owned_input
+from dmlgpu.conformance.cases.profiles import QUICK, QUICK_FAULTS, quick_names
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name, case_names
+from dmlgpu.conformance.cases.tolerance import EXACT
+from dmlgpu.conformance.running.comparison import compare
 from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.schema import loader
 from dmlgpu.tensor import TensorDesc
 from dmlgpu.validation import validate
+from tests.strategies import cases_of
 
-QUICK = case_names("quick")
-SAMPLE = QUICK[::7]
+STANDARD = case_names("standard")
+SAMPLE = STANDARD[::7]
 
 
 def parts(name):
@@ -38,31 +43,31 @@ def parts(name):
 
 
 def keyed(stem):
-    return [parts(name) for name in QUICK if name.startswith(f"{stem}-") and "-example" not in name]
+    return [parts(name) for name in STANDARD if name.startswith(f"{stem}-") and "-example" not in name]
 
 
 def test_references_operators_and_cases_are_the_same_set():
     from dmlgpu import operators
 
-    assert reference.implemented() == operators.implemented() == cases.implemented()
+    assert reference.implemented() == operators.implemented() == registry.implemented()
 
 
 def test_every_implemented_operator_is_in_the_catalog():
-    assert cases.implemented() <= set(loader.catalog())
+    assert registry.implemented() <= set(loader.catalog())
 
 
 def test_names_are_unique_and_fit_pytest():
-    assert len(set(QUICK)) == len(QUICK)
-    assert all(re.fullmatch(r"[a-z0-9_.-]+", name) for name in QUICK)
+    assert len(set(STANDARD)) == len(STANDARD)
+    assert all(re.fullmatch(r"[a-z0-9_.-]+", name) for name in STANDARD)
 
 
-def test_the_quick_profile_is_quick():
-    assert 15 * len(OPERATOR_CASES) <= len(QUICK) <= 45 * len(OPERATOR_CASES)
+def test_the_standard_profile_has_dozens_of_cases_per_operator():
+    assert 15 * len(OPERATOR_CASES) <= len(STANDARD) <= 45 * len(OPERATOR_CASES)
 
 
 def test_the_full_profile_contains_the_quick_one():
     full = case_names("full")
-    assert set(QUICK) < set(full)
+    assert set(STANDARD) < set(full)
     assert any(math.prod(parts(name)[1]) > 65535 * 64 for name in full if "-example" not in name)
 
 
@@ -78,7 +83,8 @@ def test_a_name_gives_the_same_case_again(name):
 
 def test_another_process_has_the_same_cases():
     code = (
-        "import zlib; from dmlgpu.conformance.cases import case_by_name, case_names; names = case_names();"
+        "import zlib; from dmlgpu.conformance.cases.registry import case_by_name, case_names;"
+        "names = case_names('standard');"
         "print(zlib.crc32(repr((names, [case_by_name(name).desc for name in names[::9]])).encode()))"
     )
     runs = [
@@ -95,7 +101,7 @@ def test_another_process_has_the_same_cases():
 
 
 def test_every_case_is_valid_and_its_reference_has_the_right_sizes():
-    for name in QUICK:
+    for name in STANDARD:
         case = case_by_name(name)
         validate(case.desc, FeatureLevel.LEVEL_6_4)
         arrays = case.inputs()
@@ -183,7 +189,7 @@ def test_scatter_targets_differ_or_meet_at_most_in_pairs(name):
 
 
 def test_a_scatter_with_duplicates_has_rivals():
-    name = next(n for n in QUICK if n.startswith("scatter_elements") and "duplicates" in n)
+    name = next(n for n in STANDARD if n.startswith("scatter_elements") and "duplicates" in n)
     case, inputs = scatter(name)
     assert len(case.outcomes(inputs)) == 2
     assert len(case.outcomes(inputs, deterministic=True)) == 1
@@ -235,4 +241,33 @@ def test_an_unknown_operator_is_refused_with_the_known_ones():
 def test_an_unknown_profile_is_refused():
     with pytest.raises(InvalidArgument) as error:
         case_names("slow")
-    assert str(error.value) == "profile must be 'quick' or 'full', got 'slow'"
+    assert str(error.value) == "profile must be one of quick, standard, full, got 'slow'"
+
+
+FORBIDDEN = ("kernels", "operators", "plan", "wgsl", "compiler", "gpu")
+"""What computes, and what the cases and the reference must therefore not build on."""
+
+
+@pytest.mark.parametrize("folder", ["conformance/cases", "reference"])
+def test_what_is_expected_does_not_come_from_what_is_tested(folder):
+    package = Path(dmlgpu.__file__).parent
+    for path in sorted(package.joinpath(folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [f"{node.module}.{name}" for name in names]
+            wrong = [name for name in names if name.split(".")[:2] in [["dmlgpu", one] for one in FORBIDDEN]]
+            assert not wrong, f"{path.relative_to(package)} must not import {wrong}"
+
+
+def test_every_operator_has_quick_cases_and_every_quick_case_exists():
+    again = "python scripts/choose_quick.py writes quick.txt anew; people edit quick_faults.txt"
+    listed = [name for path in (QUICK, QUICK_FAULTS) for name in path.read_text(encoding="utf-8").split()]
+    without = sorted(OPERATOR_CASES.keys() - quick_names().keys())
+    assert not without, f"quick.txt lists no case of {without}: {again}"
+    unknown = sorted(quick_names().keys() - OPERATOR_CASES.keys())
+    assert not unknown, f"quick.txt or quick_faults.txt lists cases of {unknown}, which have no case object: {again}"
+    standard = frozenset(STANDARD)
+    gone = [name for name in listed if name not in standard]
+    assert not gone, f"quick.txt or quick_faults.txt lists what the standard profile no longer has: {gone}: {again}"
+    assert len(set(listed)) == len(listed), "a case is listed twice in quick.txt and quick_faults.txt"

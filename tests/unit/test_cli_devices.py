@@ -6,7 +6,7 @@ import pytest
 
 from dmlgpu.cli import devices
 from dmlgpu.cli.main import main
-from dmlgpu.conformance.places import Found, Place
+from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.enums import DataType
 from dmlgpu.target import AdapterInfo
 from tests.unit.cli_process import dmlgpu as command
@@ -82,9 +82,9 @@ def test_json(two_adapters, capsys):
 
 @pytest.fixture
 def all_drivers(monkeypatch):
-    brought = Place(CARD, 0, (("VK_DRIVER_FILES", "/x/card.json"),), "Example GPU Vulkan")
-    found = Found((Place(NUMPY, 1, (), "numpy"), brought), ("/x/old.json: no answer",))
-    monkeypatch.setattr("dmlgpu.cli.places.everywhere", lambda paths: found)
+    brought = LocatedAdapter(CARD, 0, (("VK_DRIVER_FILES", "/x/card.json"),), "Example GPU Vulkan")
+    found = Discovery((LocatedAdapter(NUMPY, 1, (), "numpy"), brought), ("/x/old.json: no answer",))
+    monkeypatch.setattr("dmlgpu.cli.adapters.all_drivers", lambda paths: found)
 
 
 def test_every_driver_of_the_machine(all_drivers, capsys):

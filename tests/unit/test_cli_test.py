@@ -7,18 +7,18 @@ import re
 
 import pytest
 
+from dmlgpu.cli.adapters import choose_adapters
 from dmlgpu.cli.main import main
-from dmlgpu.cli.places import choose_places
 from dmlgpu.cli.test import reproduce
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.places import Found, Place
-from dmlgpu.conformance.records import read_comparisons, read_runs
-from dmlgpu.conformance.session import Job
+from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.pool import Job
+from dmlgpu.conformance.running.records import read_comparisons, read_runs
 from dmlgpu.device.adapters import adapters
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import AdapterNotFound
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit import conformance_suite
-from tests.unit.rigged_suite import VARIABLE, RiggedSuite
+from tests.unit.altered_suite import VARIABLE, AlteredSuite
 
 NUMPY = len(adapters()) - 1
 
@@ -43,12 +43,14 @@ def misbehaving(installed):
 
 
 @pytest.fixture
-def rigged(installed, monkeypatch):
-    """The suite of that name; every driver of the machine is the numpy adapter, and one of three is rigged."""
-    installed("rigged", RiggedSuite)
-    places = tuple(Place(NUMPY_ADAPTER, NUMPY, (), label) for label in ("numpy #1", "numpy #2"))
-    odd = Place(NUMPY_ADAPTER, NUMPY, ((VARIABLE, "1"),), "rigged")
-    monkeypatch.setattr("dmlgpu.cli.places.everywhere", lambda paths: Found((*places, odd), ("x.json: no answer",)))
+def altered(installed, monkeypatch):
+    """The suite of that name; every driver of the machine is the numpy adapter, and one of three is altered."""
+    installed("altered", AlteredSuite)
+    known = tuple(LocatedAdapter(NUMPY_ADAPTER, NUMPY, (), label) for label in ("numpy #1", "numpy #2"))
+    altered = LocatedAdapter(NUMPY_ADAPTER, NUMPY, ((VARIABLE, "1"),), "altered")
+    monkeypatch.setattr(
+        "dmlgpu.cli.adapters.all_drivers", lambda paths: Discovery((*known, altered), ("x.json: no answer",))
+    )
 
 
 def test_a_list(capsys):
@@ -71,7 +73,8 @@ def test_a_failing_run(misbehaving, capsys):
     out = capsys.readouterr().out.splitlines()
     assert out[:3] == [
         "fail: bad-1",
-        "  1 of 2 elements are wrong; the worst, at [1]: expected 4, got 5 from 3; 2 ULP, allowed difference 0 (exact)",
+        "  1 of 2 elements are wrong; the worst, at [1]: expected 4, got 5 from 3; "
+        "beyond any bound, at most 2 ULP, allowed difference 0 (exact)",
         f"  again: dmlgpu test --suite misbehaving --adapter {NUMPY} -k bad-1",
     ]
     assert out[3].split() == ["adapter", "fail"]
@@ -100,8 +103,8 @@ def test_a_failure_that_was_expected(misbehaving, tmp_path, capsys):
         (["--pairwise"], f"dmlgpu: --pairwise compares two adapters at least, got only {NUMPY_ADAPTER}\n"),
     ],
 )
-def test_what_does_not_exist_is_refused(rigged, arguments, message, capsys):
-    assert main(["test", "-a", "numpy", "--suite", "rigged", *arguments]) == 2
+def test_what_does_not_exist_is_refused(altered, arguments, message, capsys):
+    assert main(["test", "-a", "numpy", "--suite", "altered", *arguments]) == 2
     assert capsys.readouterr().err == message
 
 
@@ -117,15 +120,15 @@ def cells(lines):
     return [re.split(r"\s{2,}", line) for line in lines]
 
 
-def test_all_drivers_in_one_file_and_one_table(rigged, tmp_path, capsys):
+def test_all_drivers_in_one_file_and_one_table(altered, tmp_path, capsys):
     path = tmp_path / "runs.jsonl"
-    assert main(["test", "-d", "all", "-a", "#1", "-a", "2", "--suite", "rigged", "-k", "far-1", "-o", str(path)]) == 1
+    assert main(["test", "-d", "all", "-a", "#1", "-a", "2", "--suite", "altered", "-k", "far-1", "-o", str(path)]) == 1
     captured = capsys.readouterr()
     assert captured.err == "dmlgpu: x.json: no answer\n"
     lines = captured.out.splitlines()
     assert lines[:2] == [
-        "fail on rigged: far-1",
-        f"  again: {VARIABLE}=1 dmlgpu test --suite rigged --adapter {NUMPY} -k far-1",
+        "fail on altered: far-1",
+        f"  again: {VARIABLE}=1 dmlgpu test --suite altered --adapter {NUMPY} -k far-1",
     ]
     assert cells(lines[2:]) == [
         ["adapter", "pass", "fail"],
@@ -140,74 +143,75 @@ def test_all_drivers_in_one_file_and_one_table(rigged, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("wanted", "labels"),
     [
-        ((), ["numpy #1", "numpy #2", "rigged"]),
-        (("all",), ["numpy #1", "numpy #2", "rigged"]),
+        ((), ["numpy #1", "numpy #2", "altered"]),
+        (("all",), ["numpy #1", "numpy #2", "altered"]),
         (("#",), ["numpy #1", "numpy #2"]),
-        (("2", "rig"), ["rigged"]),
-        (("RIGGED", "0"), ["rigged", "numpy #1"]),
+        (("2", "alt"), ["altered"]),
+        (("ALTERED", "0"), ["altered", "numpy #1"]),
     ],
 )
-def test_some_of_the_drivers(rigged, wanted, labels):
-    assert [place.label for place in choose_places(wanted, ["all"])] == labels
+def test_some_of_the_drivers(altered, wanted, labels):
+    assert [one.label for one in choose_adapters(wanted, ["all"])] == labels
 
 
 @pytest.mark.parametrize("wanted", ["card", "3"])
-def test_none_of_the_drivers(rigged, wanted):
+def test_none_of_the_drivers(altered, wanted):
     with pytest.raises(AdapterNotFound) as error:
-        choose_places([wanted], ["all"])
+        choose_adapters([wanted], ["all"])
     assert str(error.value) == str(AdapterNotFound(wanted, [str(NUMPY_ADAPTER)] * 3))
 
 
-def test_drivers_without_adapters(rigged, monkeypatch, capsys):
-    monkeypatch.setattr("dmlgpu.cli.places.everywhere", lambda paths: Found(()))
-    assert main(["test", "-d", "all", "--suite", "rigged"]) == 2
+def test_drivers_without_adapters(altered, monkeypatch, capsys):
+    monkeypatch.setattr("dmlgpu.cli.adapters.all_drivers", lambda paths: Discovery(()))
+    assert main(["test", "-d", "all", "--suite", "altered"]) == 2
     assert capsys.readouterr().err == "dmlgpu: --drivers all: there is no adapter\n"
 
 
-def test_an_adapter_that_differs_from_the_others(rigged, tmp_path, capsys):
+def test_an_adapter_that_differs_from_the_others(altered, tmp_path, capsys):
     path = tmp_path / "pairs.jsonl"
-    command = ["test", "--pairwise", "-d", "all", "--suite", "rigged", "-o", str(path), "-k"]
+    command = ["test", "--pairwise", "-d", "all", "--suite", "altered", "-o", str(path), "-k"]
     assert main([*command, "*ar-1"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    apart = "1 of 2 elements; the worst, at [1] of output 0: 1.0 and 1.0000004; 3 ULP, allowed 2.38e-07 (1 ULP)"
+    apart = "1 of 2 elements; the worst, at [1] of output 0: 1.0 and 1.0000004; 1.5 of the bound, "
+    apart += "at most 3 ULP, allowed 2.38e-07 (1 ULP)"
     assert lines[:5] == [
         "disagree: far-1",
-        "  rigged differs from the others, which agree",
-        f"  numpy #1 / rigged: {apart}",
-        f"  numpy #2 / rigged: {apart}",
-        "  again: dmlgpu test --pairwise --drivers all --suite rigged -k far-1",
+        "  altered differs from the others, which agree",
+        f"  numpy #1 / altered: {apart}",
+        f"  numpy #2 / altered: {apart}",
+        "  again: dmlgpu test --pairwise --drivers all --suite altered -k far-1",
     ]
-    alone = {"numpy #1": "0", "numpy #2": "0", "rigged": "1"}
+    alone = {"numpy #1": "0", "numpy #2": "0", "altered": "1"}
     assert cells(lines[6:9]) == [[label, count, str(NUMPY_ADAPTER)] for label, count in alone.items()]
     assert cells(lines[10:]) == [
-        ["pair", "same bits", "agree", "disagree", "max ULP"],
-        ["numpy #1 / numpy #2", "2", "2", "0", "0"],
-        ["numpy #1 / rigged", "0", "1", "1", "3"],
-        ["numpy #2 / rigged", "0", "1", "1", "3"],
+        ["pair", "same bits", "agree", "disagree", "worst"],
+        ["numpy #1 / numpy #2", "2", "2", "0", "exact"],
+        ["numpy #1 / altered", "0", "1", "1", "1.5 of the bound"],
+        ["numpy #2 / altered", "0", "1", "1", "1.5 of the bound"],
     ]
     (comparison,) = read_comparisons(path)
-    assert [(case, odd) for case, odd, _ in comparison.disputed] == [("far-1", "rigged")]
-    assert list(comparison.facts["places"]) == list(alone)
+    assert [(case, label) for case, label, _ in comparison.disagreements] == [("far-1", "altered")]
+    assert list(comparison.facts["adapters"]) == list(alone)
 
 
-def test_an_adapter_without_a_result(rigged, capsys):
-    command = ["test", "--pairwise", "-d", "all", "-a", "rigged", "-a", "1", "--suite", "rigged"]
+def test_an_adapter_without_a_result(altered, capsys):
+    command = ["test", "--pairwise", "-d", "all", "-a", "altered", "-a", "1", "--suite", "altered"]
     assert main([*command, "-k", "raises-1"]) == 1
     assert capsys.readouterr().out.splitlines()[:3] == [
         "no result: raises-1",
-        "  rigged: fail: output_tensor: 4 bytes were written out of bounds, the first at byte -4",
-        "  again: dmlgpu test --pairwise --drivers all --adapter rigged --adapter 1 --suite rigged -k raises-1",
+        "  altered: fail: output_tensor: 4 bytes were written out of bounds, the first at byte -4",
+        "  again: dmlgpu test --pairwise --drivers all --adapter altered --adapter 1 --suite altered -k raises-1",
     ]
 
 
-def test_a_disagreement_that_was_expected(rigged, tmp_path, capsys):
+def test_a_disagreement_that_was_expected(altered, tmp_path, capsys):
     path = tmp_path / "known.toml"
     path.write_text('[[expected]]\ncases = "far-1"\nreason = "told so"\n')
-    command = ["test", "--pairwise", "-d", "all", "-a", "0", "-a", "rigged", "--suite", "rigged"]
+    command = ["test", "--pairwise", "-d", "all", "-a", "0", "-a", "altered", "--suite", "altered"]
     assert main([*command, "-k", "far-1", "-e", str(path)]) == 0
     assert cells(capsys.readouterr().out.splitlines()[4:]) == [
-        ["pair", "same bits", "expected", "max ULP"],
-        ["numpy #1 / rigged", "0", "1", "3"],
+        ["pair", "same bits", "expected", "worst"],
+        ["numpy #1 / altered", "0", "1", "1.5 of the bound"],
     ]
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from dmlgpu.conformance.cases import case_names
-from dmlgpu.conformance.expectations import OWN, Expectation, judged, load
+from dmlgpu.conformance.cases.registry import case_names
 from dmlgpu.conformance.mutation.suite import MutantSuite
-from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.conformance.running.expectations import BUILT_IN, Expectation, load, with_expectation
+from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.errors import ModelError
 from dmlgpu.target import AdapterInfo
 
@@ -51,14 +51,14 @@ def test_a_driver_without_a_version_is_in_no_range():
     ],
 )
 def test_judgements(status, judgement):
-    outcome = judged(Outcome("element_wise_pow-example1", status), LAVAPIPE, [replace(KNOWN, link="a page")])
+    outcome = with_expectation(Outcome("element_wise_pow-example1", status), LAVAPIPE, [replace(KNOWN, link="a page")])
     assert outcome.status is judgement
     assert outcome.reason == ("" if status is Status.NOT_SUPPORTED else "subnormal bases (a page)")
 
 
 def test_others_are_left_alone():
     outcome = Outcome("argmin-example1", Status.FAIL)
-    assert judged(outcome, LAVAPIPE, [KNOWN]) is outcome
+    assert with_expectation(outcome, LAVAPIPE, [KNOWN]) is outcome
 
 
 def test_a_file(tmp_path):
@@ -100,8 +100,8 @@ def test_a_file_that_is_no_toml_is_refused(tmp_path):
         load(path)
 
 
-@pytest.mark.parametrize("path", OWN, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", BUILT_IN, ids=lambda path: path.stem)
 def test_our_own_expectations_speak_of_cases(path):
     patterns = [pattern for entry in load(path) for pattern in entry.cases]
-    names = (case_names if path == OWN[0] else MutantSuite().names)("full") if patterns else ()
+    names = (case_names if path == BUILT_IN[0] else MutantSuite().names)("full") if patterns else ()
     assert [pattern for pattern in patterns if not fnmatch.filter(names, pattern)] == []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.conformance.layouts import EDGE_SIZES, Layout, draw_sizes, place, strides
+from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout, draw_sizes, draw_tensor, strides
 from dmlgpu.enums import DataType
 from dmlgpu.tensor import element_offsets, packed_strides, span
 
@@ -26,7 +26,7 @@ def offsets(sizes, given_strides):
 
 @given(SIZES, st.sampled_from(Layout), SEEDS)
 def test_no_output_has_two_elements_in_one_place(sizes, layout, seed):
-    tensor = place(DataType.INT8, sizes, layout, np.random.default_rng(seed), output=True)
+    tensor = draw_tensor(DataType.INT8, sizes, layout, np.random.default_rng(seed), output=True)
     found = offsets(tensor.sizes, tensor.element_strides)
     assert np.unique(found).size == found.size
     assert tensor.sizes == sizes
@@ -92,7 +92,7 @@ def test_padded_and_permuted_strides_nest():
 
 @given(SIZES, SEEDS)
 def test_slack_adds_bytes(sizes, seed):
-    tensor = place(DataType.UINT8, sizes, Layout.SLACK, np.random.default_rng(seed))
+    tensor = draw_tensor(DataType.UINT8, sizes, Layout.SLACK, np.random.default_rng(seed))
     assert tensor.byte_size >= math.prod(sizes) + 4
     assert tensor.byte_size % 4 == 0
 

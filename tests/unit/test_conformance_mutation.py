@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from dmlgpu import compiler
-from dmlgpu.conformance.cases import case_by_name
-from dmlgpu.conformance.mutation.affected import Affected, forget, shaders
+from dmlgpu.conformance.cases.registry import case_by_name
+from dmlgpu.conformance.mutation.coverage import KernelCoverage, clear_caches, shaders
 from dmlgpu.conformance.mutation.rules import RULES, mutant_by_name, mutants_of, sample, shader_files
 from dmlgpu.conformance.mutation.suite import PER_FILE, MutantSuite
 from dmlgpu.errors import InvalidArgument
@@ -91,37 +91,37 @@ def test_profiles_grow() -> None:
 
 def test_a_replaced_file_is_rendered_until_it_is_put_back() -> None:
     def text() -> str:
-        forget()
+        clear_caches()
         return compiler.compile_operator(case_by_name(ADD).desc, TARGET).kernels[0].wgsl
 
-    sound, mutant = text(), mutant_by_name("elementwise/element_wise_add:3:16:minus_for_plus")
+    original, mutant = text(), mutant_by_name("elementwise/element_wise_add:3:16:minus_for_plus")
     with templates.replaced(mutant.file, mutant.text):
         faulty = text()
-    assert text() == sound
+    assert text() == original
     assert "return (a - b);" in faulty
-    assert faulty.replace("return (a - b);", "return (a + b);") == sound
+    assert faulty.replace("return (a - b);", "return (a + b);") == original
 
 
 def test_a_replaced_library_function_is_linked() -> None:
     name = "activation_relu_grad-float16-2x3-packed-s0"
     mutant = next(mutant for mutant in mutants_of("lib/half") if mutant.rule.name == "one_for_zero")
-    affected = list(Affected([name], TARGET).by(mutant))
-    assert {profile for profile, _ in affected} == {Profile.CPU, Profile.DISCRETE}
-    sound = shaders(name, TARGET)
-    assert sound
+    coverage = list(KernelCoverage([name], TARGET).cases_of(mutant))
+    assert {profile for profile, _ in coverage} == {Profile.CPU, Profile.DISCRETE}
+    original = shaders(name, TARGET)
+    assert original
     with templates.replaced(mutant.file, mutant.text):
-        forget()
-        assert shaders(name, TARGET) != sound
-    forget()
-    assert shaders(name, TARGET) == sound
+        clear_caches()
+        assert shaders(name, TARGET) != original
+    clear_caches()
+    assert shaders(name, TARGET) == original
 
 
 def test_a_mutant_meets_the_cases_that_hold_its_file_or_take_it_in() -> None:
     names = [ADD, "gather_nd1-float32-uint32-2x3-packed-s0"]
-    affected = Affected(names, TARGET)
+    coverage = KernelCoverage(names, TARGET)
 
     def met(name: str) -> set[str]:
-        return {case for _, case in affected.by(mutant_by_name(name))}
+        return {case for _, case in coverage.cases_of(mutant_by_name(name))}
 
     assert met("elementwise/element_wise_add:3:16:minus_for_plus") == {ADD}
     assert met("indexing/gather_nd1:14:58:true_for_false") == {names[1]}
@@ -131,7 +131,7 @@ def test_a_mutant_meets_the_cases_that_hold_its_file_or_take_it_in() -> None:
 
 
 def test_functions_of_the_library_are_measured_where_a_mutant_is_in_them() -> None:
-    affected = Affected(["exp_f32-16", "sin_f32-16", "floor_f32-16"], TARGET)
+    coverage = KernelCoverage(["exp_f32-16", "sin_f32-16", "floor_f32-16"], TARGET)
     mutants = {mutant.file: mutant for mutant in mutants_of("lib/math_trigonometry")}
-    (met,) = {frozenset(affected.by(mutant)) for mutant in mutants.values()}
+    (met,) = {frozenset(coverage.cases_of(mutant)) for mutant in mutants.values()}
     assert met <= {(Profile.CPU, "sin_f32-16")}

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dmlgpu.conformance import pairwise
-from dmlgpu.conformance.crew import Result, pair_of, run_pairwise
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.pairwise import (
+from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Ulp
+from dmlgpu.conformance.drivers import pairwise
+from dmlgpu.conformance.drivers.discovery import LocatedAdapter
+from dmlgpu.conformance.drivers.outputs import as_output_suite
+from dmlgpu.conformance.drivers.pairwise import (
     Agreement,
     Allowance,
     Comparison,
@@ -24,18 +25,24 @@ from dmlgpu.conformance.pairwise import (
     agreement,
     distance,
     expected_to_disagree,
-    odd_one_out,
+    outlier,
 )
-from dmlgpu.conformance.places import Place
-from dmlgpu.conformance.records import comparison_facts, facts, read_comparisons, read_runs, write_comparison, write_run
-from dmlgpu.conformance.session import Job
-from dmlgpu.conformance.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Ulp
-from dmlgpu.conformance.unjudged import unjudged
+from dmlgpu.conformance.drivers.pairwise_run import AdapterResult, compare_results, run_pairwise
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.pool import Job
+from dmlgpu.conformance.running.records import (
+    comparison_facts,
+    facts,
+    read_comparisons,
+    read_runs,
+    write_comparison,
+    write_run,
+)
 from dmlgpu.device.adapters import adapters
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import InvalidArgument, ModelError
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit import conformance_suite
-from tests.unit.rigged_suite import NAMES, VARIABLE, RiggedSuite
+from tests.unit.altered_suite import NAMES, VARIABLE, AlteredSuite
 
 EPSILON = 2.0**-23
 TINY = float(np.finfo(np.float32).smallest_normal)
@@ -80,7 +87,7 @@ def test_two_floats(tolerance, a, b, agree):
 def test_a_signalling_nan_is_a_nan(tolerance):
     signalling = np.array([0x7F800001], np.uint32).view(np.float32)
     others = np.array([np.nan, 1.0, 0.0], np.float32)
-    found = [agreement(signalling, others[place : place + 1], tolerance, np.array([8.0]))[0] for place in range(3)]
+    found = [agreement(signalling, others[i : i + 1], tolerance, np.array([8.0]))[0] for i in range(3)]
     assert np.concatenate(found).tolist() == [True, False, False]
 
 
@@ -101,13 +108,14 @@ def test_distances_are_of_all_outputs_and_blocks(monkeypatch):
     a = np.zeros(3, np.int32), np.arange(10, dtype=np.float32).reshape(2, 5)
     b = a[0], np.array([[0, 1, 2, 3, 4 * (1 + EPSILON)], [5, 6, 7, 8 * (1 + 2 * EPSILON), 9]], np.float32)
     found = distance(a, b, Allowance(Ulp(0.5)))
-    assert found == Distance(13, 2, 1, 2.0, (1, 1, 3), ("8.0", "8.000002"), 8 * EPSILON)
-    assert distance(a, b, Allowance(Ulp(1))) == replace(found, wrong=0, allowed=16 * EPSILON)
+    assert found == Distance(13, 2, 1, 2.0, 2.0, (1, 1, 3), ("8.0", "8.000002"), 8 * EPSILON)
+    assert distance(a, b, Allowance(Ulp(1))) == replace(found, wrong=0, of_bound=1.0, allowed=16 * EPSILON)
 
 
 def test_a_flushed_number_is_no_distance():
     a, b = (np.array(values, np.float32) for values in ([TINY / 2, 1], [0, 1 + EPSILON]))
-    assert distance([a], [b], Allowance(Ulp(1))) == Distance(2, 2, 0, 1.0, (0, 1), ("1.0", "1.0000001"), 2 * EPSILON)
+    found = Distance(2, 2, 0, 0.5, 1.0, (0, 1), ("1.0", "1.0000001"), 2 * EPSILON)
+    assert distance([a], [b], Allowance(Ulp(1))) == found
 
 
 @pytest.mark.parametrize(("magnitude", "wrong"), [(np.full((2, 1), 8.0), 0), (np.array([[8.0, 6.0], [6.0, 8.0]]), 2)])
@@ -127,16 +135,16 @@ def test_outputs_of_other_types_are_refused():
 # ---- pairs
 
 
-def pairs_of(places: str, **agreements: Agreement) -> list[Pair]:
-    """Each two of some places, named by letters; they agree where nothing else is said."""
-    return [Pair("case", (a, b), agreements.get(a + b, Agreement.AGREE)) for a, b in combinations(places, 2)]
+def pairs_of(labels: str, **agreements: Agreement) -> list[Pair]:
+    """Each two of some adapters, named by letters; they agree where nothing else is said."""
+    return [Pair("case", (a, b), agreements.get(a + b, Agreement.AGREE)) for a, b in combinations(labels, 2)]
 
 
 BAD, NONE, REFUSED = Agreement.DISAGREE, Agreement.NO_RESULT, Agreement.REFUSED
 
 
 @pytest.mark.parametrize(
-    ("pairs", "odd"),
+    ("pairs", "expected"),
     [
         (pairs_of("abc"), ""),
         (pairs_of("abc", ab=BAD, bc=BAD), "b"),
@@ -150,12 +158,12 @@ BAD, NONE, REFUSED = Agreement.DISAGREE, Agreement.NO_RESULT, Agreement.REFUSED
         (pairs_of("abc", ab=REFUSED, bc=REFUSED, ac=BAD), ""),
     ],
 )
-def test_who_differs_from_the_others(pairs, odd):
-    assert odd_one_out(pairs) == odd
+def test_who_differs_from_the_others(pairs, expected):
+    assert outlier(pairs) == expected
 
 
-def result(label: str, status: Status = Status.PASS, message: str = "", digest: str = "") -> Result:
-    return Result(label, Outcome("case", status, message=message, digest=digest, elements=3), Path("nowhere"))
+def result(label: str, status: Status = Status.PASS, message: str = "", digest: str = "") -> AdapterResult:
+    return AdapterResult(label, Outcome("case", status, message=message, digest=digest, elements=3), Path("nowhere"))
 
 
 @pytest.mark.parametrize(
@@ -172,11 +180,11 @@ def result(label: str, status: Status = Status.PASS, message: str = "", digest: 
     ],
 )
 def test_without_two_results_nothing_is_compared(one, other, agreement, message):
-    assert pair_of(one, other, Allowance(EXACT)) == Pair("case", ("a", "b"), agreement, "exact", None, message)
+    assert compare_results(one, other, Allowance(EXACT)) == Pair("case", ("a", "b"), agreement, "exact", None, message)
 
 
 def test_equal_digests_are_equal_bits():
-    pair = pair_of(result("a", digest="1f"), result("b", digest="1f"), Allowance(EXACT))
+    pair = compare_results(result("a", digest="1f"), result("b", digest="1f"), Allowance(EXACT))
     assert (pair.agreement, pair.distance) == (Agreement.AGREE, Distance(3))
 
 
@@ -188,45 +196,45 @@ def test_what_is_expected_is_fine():
     assert expected_to_disagree(pair, "told so") == pair
 
 
-# ---- cases in children, one of which is rigged
+# ---- cases in children, one of which is altered
 
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Pair]]:
-    """By case: the pairs of the places a, b and c, of which c is rigged."""
-    environment = conformance_suite.install(tmp_path_factory.mktemp("package"), "rigged", RiggedSuite)
-    job = Job("rigged", len(adapters()) - 1, environment=environment)
+    """By case: the pairs of the adapters a, b and c, of which c is altered."""
+    environment = conformance_suite.install(tmp_path_factory.mktemp("package"), "altered", AlteredSuite)
+    job = Job("altered", len(adapters()) - 1, environment=environment)
     jobs = {"a": job, "b": job, "c": replace(job, environment={**environment, VARIABLE: "1"})}
     kept = tmp_path_factory.mktemp("kept")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(tempfile, "tempdir", str(kept))
-        found = list(run_pairwise(jobs, RiggedSuite(), NAMES))
+        found = list(run_pairwise(jobs, AlteredSuite(), NAMES))
     assert not list(kept.iterdir())
-    return {pairs[0].case: {"".join(pair.places): pair for pair in pairs} for pairs in found}
+    return {pairs[0].case: {"".join(pair.adapters): pair for pair in pairs} for pairs in found}
 
 
 def test_places_are_compared_each_with_each(compared):
-    found = {case: {places: pair.agreement.value for places, pair in pairs.items()} for case, pairs in compared.items()}
+    found = {case: {labels: pair.agreement.value for labels, pair in pairs.items()} for case, pairs in compared.items()}
     assert found == {
         "same-1": {"ab": "agree", "ac": "agree", "bc": "agree"},
         "near-1": {"ab": "agree", "ac": "agree", "bc": "agree"},
         "far-1": {"ab": "agree", "ac": "disagree", "bc": "disagree"},
         "bits-1": {"ab": "agree", "ac": "disagree", "bc": "disagree"},
         "unwritten-1": {"ab": "disagree", "ac": "disagree", "bc": "disagree"},
-        "rivals-1": {"ab": "agree", "ac": "undecided", "bc": "undecided"},
+        "alternatives-1": {"ab": "agree", "ac": "undecided", "bc": "undecided"},
         "refused-1": {"ab": "agree", "ac": "not supported", "bc": "not supported"},
         "raises-1": {"ab": "agree", "ac": "no result", "bc": "no result"},
         "crash-1": {"ab": "agree", "ac": "no result", "bc": "no result"},
     }
-    odd = {case: odd_one_out(pairs.values()) for case, pairs in compared.items()}
-    assert {case for case, place in odd.items() if place} == {"far-1", "bits-1", "raises-1", "crash-1"}
-    assert set(odd.values()) == {"", "c"}
+    outliers = {case: outlier(pairs.values()) for case, pairs in compared.items()}
+    assert {case for case, label in outliers.items() if label} == {"far-1", "bits-1", "raises-1", "crash-1"}
+    assert set(outliers.values()) == {"", "c"}
 
 
 def test_pairs_say_how_far_apart_they_are(compared):
-    assert compared["near-1"]["ac"].distance == Distance(2, 1, 0, 2.0, (0, 1), ("1.0", "1.0000002"), 2 * EPSILON)
-    assert compared["far-1"]["bc"].distance == Distance(2, 1, 1, 3.0, (0, 1), ("1.0", "1.0000004"), 2 * EPSILON)
-    assert compared["bits-1"]["ac"].distance == Distance(4, 1, 1, 1.0, (1, 0, 1), ("4", "5"), 0.0)
+    assert compared["near-1"]["ac"].distance == Distance(2, 1, 0, 1.0, 2.0, (0, 1), ("1.0", "1.0000002"), 2 * EPSILON)
+    assert compared["far-1"]["bc"].distance == Distance(2, 1, 1, 1.5, 3.0, (0, 1), ("1.0", "1.0000004"), 2 * EPSILON)
+    assert compared["bits-1"]["ac"].distance == Distance(4, 1, 1, np.inf, 1.0, (1, 0, 1), ("4", "5"), 0.0)
     assert compared["same-1"]["ac"].distance == Distance(2)
     assert compared["far-1"]["ac"].tolerance == "1 ULP"
 
@@ -237,7 +245,7 @@ def test_pairs_say_why_there_is_no_result(compared):
         "c: fail: output_tensor: 4 bytes were written out of bounds, the first at byte -4"
     )
     assert compared["crash-1"]["ac"].message.startswith("c: crash: the process ended with exit code 3")
-    assert compared["rivals-1"]["ac"].message == "several results are right"
+    assert compared["alternatives-1"]["ac"].message == "several results are right"
 
 
 # ---- suites
@@ -245,7 +253,7 @@ def test_pairs_say_why_there_is_no_result(compared):
 
 def test_a_suite_that_only_judges_is_refused():
     with pytest.raises(InvalidArgument) as error:
-        unjudged(conformance_suite.MisbehavingSuite(), "misbehaving")
+        as_output_suite(conformance_suite.MisbehavingSuite(), "misbehaving")
     assert str(error.value) == (
         "the suite 'misbehaving' cannot be run without the reference: it does not hand out outputs"
     )
@@ -254,17 +262,20 @@ def test_a_suite_that_only_judges_is_refused():
 # ---- files
 
 PAIRS = (
-    Pair("far-1", ("a", "b"), BAD, "1 ULP", Distance(2, 1, 1, float("inf"), (0, 1), ("1.0", "nan"), 0.5)),
+    Pair("far-1", ("a", "b"), BAD, "1 ULP", Distance(2, 1, 1, float("inf"), float("inf"), (0, 1), ("1.0", "nan"), 0.5)),
     Pair("far-1", ("a", "c"), NONE, "1 ULP", None, "c: crash: signal 11"),
     Pair("far-1", ("b", "c"), Agreement.AGREE, "1 ULP", Distance(2)),
 )
 COMMAND = ("dmlgpu", "test", "--pairwise")
-PLACES = (Place(NUMPY_ADAPTER, 0, label="a"), Place(NUMPY_ADAPTER, 1, (("VK_DRIVER_FILES", "x.json"),), "b"))
+ADAPTERS = (
+    LocatedAdapter(NUMPY_ADAPTER, 0, label="a"),
+    LocatedAdapter(NUMPY_ADAPTER, 1, (("VK_DRIVER_FILES", "x.json"),), "b"),
+)
 
 
 def written() -> str:
     file = io.StringIO()
-    header = comparison_facts(PLACES, COMMAND, suite="rigged", profile="quick", pattern="", names=("far-1",))
+    header = comparison_facts(ADAPTERS, COMMAND, suite="altered", profile="quick", pattern="", names=("far-1",))
     assert list(write_comparison(file, header, [PAIRS])) == [PAIRS]
     return file.getvalue()
 
@@ -274,16 +285,16 @@ def test_a_comparison_survives_its_file(tmp_path):
     path.write_text(written())
     (found,) = read_comparisons(path)
     assert (found.pairs, found.is_complete) == (PAIRS, True)
-    assert found.facts["places"]["b"]["environment"] == {"VK_DRIVER_FILES": "x.json"}
+    assert found.facts["adapters"]["b"]["environment"] == {"VK_DRIVER_FILES": "x.json"}
     assert found.facts["command"] == list(COMMAND)
-    assert (found.facts["places"]["b"]["number"], found.facts["suite"], found.facts["cases"]) == (1, "rigged", 1)
+    assert (found.facts["adapters"]["b"]["number"], found.facts["suite"], found.facts["cases"]) == (1, "altered", 1)
     assert json.loads(written().splitlines()[-1])["counts"] == {"disagree": 1, "no result": 1, "agree": 1}
 
 
 def test_runs_and_comparisons_lie_in_one_file(tmp_path):
     path, file = tmp_path / "both.jsonl", io.StringIO()
     outcomes = (Outcome("far-1", Status.PASS),)
-    assert tuple(write_run(file, facts(NUMPY_ADAPTER, "rigged", "quick", "", ("far-1",)), outcomes)) == outcomes
+    assert tuple(write_run(file, facts(NUMPY_ADAPTER, "altered", "quick", "", ("far-1",)), outcomes)) == outcomes
     path.write_text(written() + file.getvalue() + "".join(written().splitlines(keepends=True)[:2]))
     assert [run.outcomes for run in read_runs(path)] == [outcomes]
     assert [(found.pairs, found.is_complete) for found in read_comparisons(path)] == [(PAIRS, True), (PAIRS[:1], False)]
@@ -295,7 +306,7 @@ def test_runs_and_comparisons_lie_in_one_file(tmp_path):
         ('{"record": "case"}', "a comparison has records of the kind 'pair', got 'case'"),
         ('{"record": "pair", "case": "a"}', "is no comparison of a pair: 'agreement'"),
         (
-            '{"record": "pair", "case": "a", "agreement": "fine", "places": ["a", "b"]}',
+            '{"record": "pair", "case": "a", "agreement": "fine", "adapters": ["a", "b"]}',
             "is no comparison of a pair: 'fine' is not a valid Agreement",
         ),
     ],
@@ -311,5 +322,5 @@ def test_other_lines_are_refused(tmp_path, line, message):
 def test_a_comparison_names_what_is_disputed():
     agreed = replace(PAIRS[2], case="same-1")
     comparison = Comparison({}, (*PAIRS, agreed))
-    assert comparison.disputed == (("far-1", "a", PAIRS),)
-    assert comparison.by_places["b", "c"] == (PAIRS[2], agreed)
+    assert comparison.disagreements == (("far-1", "a", PAIRS),)
+    assert comparison.by_adapters["b", "c"] == (PAIRS[2], agreed)

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dmlgpu.conformance.cases import case_by_name, case_names
-from dmlgpu.conformance.runner import outputs_of, run_case
-from dmlgpu.conformance.tolerance import EXACT
+from dmlgpu.conformance.cases.registry import case_by_name, case_names
+from dmlgpu.conformance.cases.tolerance import EXACT
+from dmlgpu.conformance.running.runner import outputs_of, run_case
 from dmlgpu.device.device import Device
-from dmlgpu.device.numpy_backend import NumPyBackend
 from dmlgpu.errors import DmlError
+from dmlgpu.host.backend import NumPyBackend
 
 NAME = "element_wise_subtract-float32-3x5-padded-s0"
 
@@ -37,7 +37,7 @@ def verdict(harm, name=NAME, instead=False):
     return run_case(case_by_name(name), Device.from_backend(Saboteur(harm, instead)))
 
 
-@pytest.mark.parametrize("name", case_names("quick")[::29])
+@pytest.mark.parametrize("name", case_names("standard")[::29])
 def test_a_faithful_executor_passes(name):
     result = verdict(lambda resources: None, name)
     assert result.ok, result

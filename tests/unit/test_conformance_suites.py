@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from dmlgpu import reference
-from dmlgpu.conformance import case as case_module
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.suites import DEFAULT, OWN, select, suite_by_name
+from dmlgpu.conformance.cases import case as case_module
+from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.suites.halves import HalvesSuite, all_halves
 from dmlgpu.conformance.suites.operators import OperatorSuite
+from dmlgpu.conformance.suites.registry import BUILT_IN, DEFAULT, select, suite_by_name
 from dmlgpu.conformance.suites.special_values import (
     KINDS,
     NOT_NUMBERS,
@@ -27,7 +27,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.schema import loader
 
-PARTS = tuple(entry.name for entry in OWN if entry.name != DEFAULT)
+PARTS = tuple(entry.name for entry in BUILT_IN if entry.name != DEFAULT)
 
 
 @pytest.fixture(scope="module")

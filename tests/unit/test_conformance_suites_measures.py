@@ -12,11 +12,11 @@ from scipy import special
 from benchmarks.accuracy import table
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS, Function
 from dmlgpu.conformance.accuracy.measure import Measured
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.records import Run
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import Run
 from dmlgpu.conformance.suites import sizes
 from dmlgpu.conformance.suites.accuracy import AccuracySuite, outcome
-from dmlgpu.conformance.suites.sizes import WORKS, SizeSuite, run_work
+from dmlgpu.conformance.suites.sizes import WORKLOADS, SizeSuite, run_workload
 from dmlgpu.device.device import Device
 from dmlgpu.errors import NotSupported
 
@@ -40,26 +40,26 @@ def small_pieces(monkeypatch):
 def test_running_sums_are_sums():
     first = np.arange(COUNT, dtype=np.uint64)
     np.testing.assert_array_equal(sizes.running_sums(first), np.cumsum(sizes.pattern(first), dtype=np.uint32))
-    place = 2**30 + 5
-    step = int(sizes.running_sums(np.array([place], np.uint64))[0]) - int(
-        sizes.running_sums(np.array([place - 1], np.uint64))[0]
+    index = 2**30 + 5
+    step = int(sizes.running_sums(np.array([index], np.uint64))[0]) - int(
+        sizes.running_sums(np.array([index - 1], np.uint64))[0]
     )
-    assert step % 2**32 == (place * sizes.FACTOR + sizes.FIRST) % 2**32
+    assert step % 2**32 == (index * sizes.FACTOR + sizes.FIRST) % 2**32
 
 
-@pytest.mark.parametrize("name", WORKS)
+@pytest.mark.parametrize("name", WORKLOADS)
 def test_every_work_is_right_on_few_elements(name, numpy_device):
-    verdict = run_work(WORKS[name](COUNT), numpy_device)
+    verdict = run_workload(WORKLOADS[name](COUNT), numpy_device)
     assert verdict.ok and verdict.elements > 0, verdict
 
 
-@pytest.mark.parametrize("name", WORKS)
+@pytest.mark.parametrize("name", WORKLOADS)
 def test_one_wrong_element_is_found(name, numpy_device):
-    work = WORKS[name](COUNT)
-    count = math.prod(work.desc.outputs[0].tensor.sizes)
+    workload = WORKLOADS[name](COUNT)
+    count = math.prod(workload.desc.outputs[0].tensor.sizes)
     last = np.uint64(count - 1)
-    broken = replace(work, expected=lambda places: work.expected(places) ^ (places == last).astype(np.uint8))
-    verdict = run_work(broken, numpy_device)
+    broken = replace(workload, expected=lambda indices: workload.expected(indices) ^ (indices == last).astype(np.uint8))
+    verdict = run_workload(broken, numpy_device)
     assert (verdict.ok, verdict.wrong, verdict.worst) == (False, 1, (count - 1,))
 
 
@@ -71,7 +71,7 @@ def test_bytes_after_the_output_are_watched(monkeypatch, numpy_device):
         output.write(np.zeros(4, np.uint8), output.size - 4)
 
     monkeypatch.setattr(sizes, "_execute", stray)
-    verdict = run_work(WORKS["copy"](COUNT), numpy_device)
+    verdict = run_workload(WORKLOADS["copy"](COUNT), numpy_device)
     assert not verdict.ok and verdict.problem == "bytes after the output were written"
 
 
@@ -115,6 +115,7 @@ def measured(*errors: float, bound: float = 2.0) -> Measured:
 def test_a_measurement_becomes_an_outcome():
     good = outcome("double_f32-16", measured(0.25, 0.5, 1.5, 1.0, 0.0), 3.0)
     assert (good.status, good.max_ulp, good.wrong, good.elements) == (Status.PASS, 1.5, 0, 5)
+    assert good.of_bound == 0.75
     assert (good.inputs, good.expected, good.got, good.worst) == (("1.5",), "3.0", "3.0", (2,))
     assert good.bound == pytest.approx(2 * 2.0**-22)
     assert good.curve == ((-127.0, 0.25), (0.0, 1.5), (2.0, 1.0))
@@ -124,6 +125,7 @@ def test_a_measurement_becomes_an_outcome():
 def test_an_error_above_the_bound_is_a_failure(error):
     bad = outcome("double_f32-16", measured(0.0, error, 0.0, 3.0), 1.0)
     assert (bad.status, bad.wrong, bad.max_ulp) == (Status.FAIL, 2, max(error, 3.0))
+    assert bad.of_bound == max(error, 3.0) / 2
 
 
 def test_an_adapter_without_shaders_has_no_math_library(numpy_device):

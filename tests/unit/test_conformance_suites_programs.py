@@ -8,13 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dmlgpu.conformance import programs
-from dmlgpu.conformance.outcome import Status
-from dmlgpu.conformance.programs import Place, Program, Step, expected, judge
-from dmlgpu.conformance.suites import chains
+from dmlgpu.conformance.running.outcome import Status
+from dmlgpu.conformance.suites import chains, programs
 from dmlgpu.conformance.suites.chains import ChainSuite, Key, Memory
+from dmlgpu.conformance.suites.dispatch_generator import LARGEST
 from dmlgpu.conformance.suites.hazards import FEWEST_ELEMENTS, HAZARDS, HazardSuite
-from dmlgpu.conformance.weaving import LARGEST
+from dmlgpu.conformance.suites.programs import Location, Program, Step, expected, run_program
 from dmlgpu.descs import ElementWiseAdd
 from dmlgpu.device.device import Device
 from dmlgpu.enums import DataType
@@ -23,7 +22,7 @@ from dmlgpu.tensor import TensorDesc
 
 PAIR = TensorDesc(DataType.INT32, (2,))
 ADD = ElementWiseAdd(a_tensor=PAIR, b_tensor=PAIR, output_tensor=PAIR)
-A, B, C = Place(0), Place(1), Place(1, 16)
+A, B, C = Location(0), Location(1), Location(1, 16)
 BUFFERS = (np.array([1, 2], np.int32), np.array([3, 4, 5, 6, 7, 8], np.int32))
 
 
@@ -50,10 +49,10 @@ def test_lists_run_in_the_order_of_their_submissions():
 def test_a_device_that_leaves_out_a_dispatch_is_found(monkeypatch, numpy_device):
     steps = (Step(ADD, (A, B), (C,)), Step(ADD, (C, C), (A,)))
     program = Program(BUFFERS, (steps,))
-    assert judge(program, numpy_device).ok
+    assert run_program(program, numpy_device).ok
     lazy = replace(program, lists=(steps[:1],))
     monkeypatch.setattr(programs, "executed", lambda program, device: expected(lazy))
-    verdict = judge(program, numpy_device)
+    verdict = run_program(program, numpy_device)
     assert not verdict.ok and verdict.wrong == 2 and (verdict.expected, verdict.got) == (12, 2)
     assert verdict.problem == "buffer 0, last written by dispatch 1, ELEMENT_WISE_ADD"
 
@@ -62,7 +61,7 @@ def test_a_device_that_writes_elsewhere_is_found(monkeypatch, numpy_device):
     program = Program(BUFFERS, ((Step(ADD, (A, A), (A,)),),))
     changed = (*expected(program)[:1], np.zeros(6, np.int32))
     monkeypatch.setattr(programs, "executed", lambda program, device: changed)
-    assert judge(program, numpy_device).problem == "buffer 1 must be unchanged"
+    assert run_program(program, numpy_device).problem == "buffer 1 must be unchanged"
 
 
 # ---- hazards
@@ -138,13 +137,13 @@ def test_chains_take_every_kind_of_operator_and_feed_results_on():
     families = {"GEMM", "REDUCE", "GATHER", "JOIN", "SLICE1", "PADDING1", "ELEMENT_WISE_IDENTITY", "ELEMENT_WISE_ADD"}
     assert families <= counts.keys()
     made = {step.outputs[0] for step in program.order}
-    assert sum(any(place in made for place in step.inputs) for step in program.order) > 300
+    assert sum(any(location in made for location in step.inputs) for step in program.order) > 300
 
 
 def test_chains_share_memory_as_their_names_say():
     own, arena, reuse = (chains.program(Key(DataType.FLOAT32, memory, 60, 0)) for memory in Memory)
-    outputs = {place for step in own.order for place in step.outputs}
-    assert len({place.buffer for place in outputs}) == 60
+    outputs = {location for step in own.order for location in step.outputs}
+    assert len({location.buffer for location in outputs}) == 60
     assert len(arena.buffers) == 2
     assert len({step.outputs[0] for step in reuse.order}) <= chains.SLOTS
     assert any(step.outputs[0] in step.inputs for step in reuse.order)

@@ -22,7 +22,7 @@ def test_what_the_small_model_says() -> None:
     assert isinstance(dispatch, Dispatch) and isinstance(printed, Print) and isinstance(written, WriteFile)
     first, second = dispatch.inputs
     assert first is not None and second is not None
-    assert (first.resource, first.offset, first.size, second.resource) == ("A", 0, 12, "B")
+    assert (first.buffer, first.offset, first.size, second.buffer) == ("A", 0, 12, "B")
     assert (printed.resource, printed.verbose) == ("my out", False)
     assert (written.target, written.dimensions) == (Path("out.npy"), None)
 
@@ -63,7 +63,7 @@ def test_offsets_counts_and_arrays() -> None:
     }
     (dispatch,) = dxdispatch.load(model).commands
     assert isinstance(dispatch, Dispatch)
-    ranges = [(bound.resource, bound.offset, bound.size) for bound in dispatch.inputs + dispatch.outputs if bound]
+    ranges = [(bound.buffer, bound.offset, bound.size) for bound in dispatch.inputs + dispatch.outputs if bound]
     assert ranges == [("A", 16, 20), ("B", 0, 4), ("mixed", 16, 8), ("Out", 0, 24)]
 
 
@@ -76,7 +76,7 @@ def test_owned_tensors_are_bound_by_the_dispatchable() -> None:
     loaded = dxdispatch.load(model)
     nothing, owned = loaded.dispatchables["subtract"].initial_inputs
     assert nothing is None and owned is not None
-    assert (owned.resource, owned.tensor.flags) == ("B", TensorFlags.OWNED_BY_DML)
+    assert (owned.buffer, owned.tensor.flags) == ("B", TensorFlags.OWNED_BY_DML)
     dispatch = loaded.commands[0]
     assert isinstance(dispatch, Dispatch)
     assert dispatch.inputs[1] is None
@@ -309,7 +309,7 @@ def test_optional_tensors() -> None:
     }
     (dispatch,) = dxdispatch.load(model).commands
     assert isinstance(dispatch, Dispatch)
-    assert [bound and bound.resource for bound in dispatch.outputs] == ["out", None]
+    assert [bound and bound.buffer for bound in dispatch.outputs] == ["out", None]
     model["commands"][0]["bindings"]["OutputStateTensor"] = "next"
     assert complaint(model) == (
         "$.commands[0].bindings.OutputStateTensor: "

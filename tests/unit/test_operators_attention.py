@@ -10,9 +10,9 @@ from dmlgpu import TensorDesc, compiler, descs, operators, wgsl
 from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.enums import MultiheadAttentionMaskType as MaskType
 from dmlgpu.errors import DmlError
-from dmlgpu.kernels.attention import Attend
-from dmlgpu.kernels.gemm import Form
 from dmlgpu.plan import Map, Role, Scatter
+from dmlgpu.schedule.attention import Attend
+from dmlgpu.schedule.gemm import Form
 from dmlgpu.schema import operator
 from dmlgpu.target import Profile, Target
 from dmlgpu.validation import validate

@@ -10,9 +10,9 @@ import pytest
 from dmlgpu import TensorDesc, compiler, descs, operators
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel, TensorFlags
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.kernels.gemm import Contract, Form
 from dmlgpu.kernels.sources import leaves, nodes
 from dmlgpu.plan import Binding, Body, Map, Plan, Role, Tensor
+from dmlgpu.schedule.gemm import Contract, Form
 from dmlgpu.target import Profile, Target
 from tests.unit.refusals import refusal
 

@@ -10,9 +10,9 @@ import pytest
 from dmlgpu import TensorDesc, compiler, descs, operators
 from dmlgpu.enums import DataType, FeatureLevel, MatrixTransform, TensorFlags
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.kernels.gemm import CHUNK, Contract, Form
-from dmlgpu.kernels.gemm_schedules import NAMES, Schedule, Shape, choose
 from dmlgpu.plan import Map, Role, Rows
+from dmlgpu.schedule.gemm import CHUNK, Contract, Form
+from dmlgpu.schedule.gemm_choice import NAMES, Schedule, Shape, choose
 from dmlgpu.target import Profile, Target
 from tests.unit.refusals import refusal
 

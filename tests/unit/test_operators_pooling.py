@@ -4,8 +4,8 @@ import pytest
 
 from dmlgpu import descs, operators
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.windows import Axis, windows_over
 from dmlgpu.plan import Map, Reduce
+from dmlgpu.plan.windows import Axis, windows_over
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 from tests.unit.refusals import refusal

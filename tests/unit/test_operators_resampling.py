@@ -8,9 +8,9 @@ from dmlgpu.enums import AxisDirection, DataType, FeatureLevel, InterpolationMod
 from dmlgpu.errors import DmlError
 from dmlgpu.kernels import resampling
 from dmlgpu.kernels.resampling import Axis, Rounding
-from dmlgpu.kernels.upsampling import Tap, Upsample, find_pattern
 from dmlgpu.operator_desc import Size2D
 from dmlgpu.plan import Map, Reduce
+from dmlgpu.schedule.upsample import Tap, Upsample, find_pattern
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 from dmlgpu.validation import validate

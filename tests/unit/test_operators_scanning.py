@@ -7,9 +7,9 @@ import pytest
 from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import AxisDirection, DataType, FeatureLevel
 from dmlgpu.errors import NotSupported
-from dmlgpu.kernels.scan import TOTAL, Scan, ScanSchedule
 from dmlgpu.operators.lowering import lowering
 from dmlgpu.plan import Binding, Map, Role, View
+from dmlgpu.schedule.scan import TOTAL, Scan, ScanSchedule
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 from tests.unit.refusals import refusal

@@ -24,16 +24,16 @@ class Function:
         name: as in ``shaders/lib``.
         true: the same in float64.
         bound: the largest error allowed, in ULP; 0 for exact.
-        bends: places whose neighbourhoods are measured number by number.
-        least: the smallest number that it takes, or None where it takes all.
+        critical_points: numbers whose neighbourhoods are measured number by number.
+        minimum: the smallest number that it takes, or None where it takes all.
     """
 
     name: str
     true: Callable[..., Doubles]
     bound: float = 2.0
-    bends: tuple[float, ...] = ()
+    critical_points: tuple[float, ...] = ()
     operands: int = 1
-    least: float | None = None
+    minimum: float | None = None
 
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
@@ -81,28 +81,28 @@ def _quarter_turns(*counts: int) -> tuple[float, ...]:
 TURNS = _quarter_turns(1, 2, 3, 4, 5, 64, 1001, 65536, 8388609) + tuple(n * np.pi / 4 for n in (1, 3, 5))
 
 FUNCTIONS = (
-    Function("exp_f32", np.exp, bends=(-103.97, -87.33, -87.0, 88.0, 88.7228, 0.0, 1.0)),
-    Function("expm1_f32", np.expm1, bends=(0.69, -0.69, -17.3, 88.7228, 1.04)),
-    Function("log_f32", np.log, bends=(1.0, TINY, 0.70710678, 1.41421356, 2.0)),
-    Function("log1p_f32", np.log1p, bends=(-1.0, 0.41421356, -0.29289322, 1.0)),
-    Function("sin_f32", np.sin, bends=TURNS),
-    Function("cos_f32", np.cos, bends=TURNS),
+    Function("exp_f32", np.exp, critical_points=(-103.97, -87.33, -87.0, 88.0, 88.7228, 0.0, 1.0)),
+    Function("expm1_f32", np.expm1, critical_points=(0.69, -0.69, -17.3, 88.7228, 1.04)),
+    Function("log_f32", np.log, critical_points=(1.0, TINY, 0.70710678, 1.41421356, 2.0)),
+    Function("log1p_f32", np.log1p, critical_points=(-1.0, 0.41421356, -0.29289322, 1.0)),
+    Function("sin_f32", np.sin, critical_points=TURNS),
+    Function("cos_f32", np.cos, critical_points=TURNS),
     Function("tan_f32", np.tan, 4.0, TURNS),
-    Function("asin_f32", np.arcsin, bends=(0.5, 1.0, -1.0)),
-    Function("acos_f32", np.arccos, bends=(0.5, -0.5, 1.0, -1.0)),
-    Function("atan_f32", np.arctan, bends=(1.0,)),
-    Function("sinh_f32", np.sinh, bends=(0.69, 1.04, 89.4159, 88.7228)),
-    Function("cosh_f32", np.cosh, bends=(0.69, 1.04, 89.4159, 88.7228)),
-    Function("tanh_f32", np.tanh, bends=(0.625, 9.01, 10.0)),
-    Function("asinh_f32", np.arcsinh, bends=(1.0, 8192.0, 0.41421356)),
-    Function("acosh_f32", np.arccosh, bends=(1.0, 2.0, 8192.0)),
-    Function("atanh_f32", np.arctanh, bends=(0.5, -0.5, 1.0, -1.0)),
-    Function("erf_f32", _erf, bends=(0.95, -0.95, 3.92)),
-    Function("erfc_f32", _erfc, bends=(0.5, 1.25, -0.5, -1.25, 9.3, 10.05)),
-    Function("erfc_tail_f32", _erfc_tail, bends=(0.6, 1.5, 13.0, 14.0), least=0.6),
-    Function("sigmoid_f32", _sigmoid, bends=(-17.3, -87.33, -103.97, 16.6)),
-    Function("softplus_f32", _softplus, bends=(-17.3, -87.33, -103.97, 16.6)),
-    Function("gelu_f32", _gelu, bends=(0.6, -0.6, -1.0, -13.0, -14.0, 5.5, 1.5)),
+    Function("asin_f32", np.arcsin, critical_points=(0.5, 1.0, -1.0)),
+    Function("acos_f32", np.arccos, critical_points=(0.5, -0.5, 1.0, -1.0)),
+    Function("atan_f32", np.arctan, critical_points=(1.0,)),
+    Function("sinh_f32", np.sinh, critical_points=(0.69, 1.04, 89.4159, 88.7228)),
+    Function("cosh_f32", np.cosh, critical_points=(0.69, 1.04, 89.4159, 88.7228)),
+    Function("tanh_f32", np.tanh, critical_points=(0.625, 9.01, 10.0)),
+    Function("asinh_f32", np.arcsinh, critical_points=(1.0, 8192.0, 0.41421356)),
+    Function("acosh_f32", np.arccosh, critical_points=(1.0, 2.0, 8192.0)),
+    Function("atanh_f32", np.arctanh, critical_points=(0.5, -0.5, 1.0, -1.0)),
+    Function("erf_f32", _erf, critical_points=(0.95, -0.95, 3.92)),
+    Function("erfc_f32", _erfc, critical_points=(0.5, 1.25, -0.5, -1.25, 9.3, 10.05)),
+    Function("erfc_tail_f32", _erfc_tail, critical_points=(0.6, 1.5, 13.0, 14.0), minimum=0.6),
+    Function("sigmoid_f32", _sigmoid, critical_points=(-17.3, -87.33, -103.97, 16.6)),
+    Function("softplus_f32", _softplus, critical_points=(-17.3, -87.33, -103.97, 16.6)),
+    Function("gelu_f32", _gelu, critical_points=(0.6, -0.6, -1.0, -13.0, -14.0, 5.5, 1.5)),
     Function("sqrt", np.sqrt, 0.5, (1.0,)),
     Function("truncate_f32", np.trunc, 0.0, (0.5, 1.0, 8388608.0)),
     Function("floor_f32", np.floor, 0.0, (0.5, -1.0, 8388608.0)),

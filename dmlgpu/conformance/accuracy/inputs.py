@@ -39,11 +39,11 @@ def every_exponent(count: int = PER_EXPONENT, seed: int = 0) -> Floats:
     return from_bits(exponents | fractions)
 
 
-def around(place: float, steps: int = STEPS) -> Floats:
-    """The numbers within some steps of a place, of its sign."""
-    middle = int(np.float32(abs(place)).view(np.uint32))
+def around(value: float, steps: int = STEPS) -> Floats:
+    """The numbers within some steps of a number, of its sign."""
+    middle = int(np.float32(abs(value)).view(np.uint32))
     bits = np.arange(max(middle - steps, 0), min(middle + steps, 0x7F800000), dtype=np.uint32)
-    return from_bits(bits | np.uint32(0x80000000 if place < 0 else 0))
+    return from_bits(bits | np.uint32(0x80000000 if value < 0 else 0))
 
 
 def ordinary(seed: int, count: int) -> Floats:
@@ -61,9 +61,9 @@ SPECIAL = np.array(
 def samples(function: Function, count: int = PER_EXPONENT) -> tuple[Floats, ...]:
     """The inputs on which a function is measured: ``count`` numbers of every exponent and sign, and others."""
     if function.operands == 1:
-        bends = [around(place) for place in function.bends]
-        numbers = np.concatenate([halves(), every_exponent(count), ordinary(1, 64 * count), *bends])
-        return (taken(function, numbers),)
+        critical_points = [around(value) for value in function.critical_points]
+        numbers = np.concatenate([halves(), every_exponent(count), ordinary(1, 64 * count), *critical_points])
+        return (in_domain(function, numbers),)
     return tuple(_padded(np.concatenate(operand)) for operand in zip(*_pairs(function, count), strict=True))
 
 
@@ -88,9 +88,9 @@ def _pairs(function: Function, count: int) -> Sequence[tuple[Floats, Floats]]:
     return pairs
 
 
-def taken(function: Function, numbers: Floats) -> Floats:
+def in_domain(function: Function, numbers: Floats) -> Floats:
     """Those numbers that a function takes, in whole blocks of four."""
-    return _padded(numbers if function.least is None else numbers[numbers >= function.least])
+    return _padded(numbers if function.minimum is None else numbers[numbers >= function.minimum])
 
 
 def _padded(array: Floats) -> Floats:

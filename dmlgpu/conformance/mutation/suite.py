@@ -18,11 +18,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dmlgpu.conformance.mutation.affected import Affected
+from dmlgpu.conformance.mutation.coverage import KernelCoverage
 from dmlgpu.conformance.mutation.rules import Mutant, mutant_by_name, mutants_of, sample, shader_files
-from dmlgpu.conformance.mutation.trials import SEPARATOR, UNCHANGED
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.session import Job, Worker
+from dmlgpu.conformance.mutation.runs import SEPARATOR, UNCHANGED
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.pool import Job, WorkerProcess
 from dmlgpu.conformance.suites.accuracy import AccuracySuite
 from dmlgpu.conformance.suites.hazards import HazardSuite
 from dmlgpu.conformance.suites.operators import OperatorSuite
@@ -35,7 +35,7 @@ from dmlgpu.target import Profile
 PER_FILE = {"quick": 1, "standard": 4, "full": None}
 """Mutants of each shader file, by profile."""
 
-TRIAL_LIMIT = 20.0
+RUN_LIMIT = 20.0
 """Seconds for one case with a mutant; what hangs is caught."""
 
 UNREACHED = "changes no kernel of these cases"
@@ -47,7 +47,7 @@ class MutantSuite:
     profiles = tuple(PER_FILE)
 
     def __init__(self) -> None:
-        self._worker: Worker | None = None
+        self._worker: WorkerProcess | None = None
         self._done: dict[str, Outcome] = {}
 
     def names(self, profile: str) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ class MutantSuite:
         """Run cases with a mutant until one notices it. A second run gives what the first one gave.
 
         Raises:
-            InvalidArgument: when the shader file has no such place any more.
+            InvalidArgument: when the shader file has nothing to change there any more.
         """
         if name not in self._done:
             self._done[name] = self._run(name, device)
@@ -78,27 +78,27 @@ class MutantSuite:
         mutant, start = mutant_by_name(name), time.perf_counter()
         change = f"{mutant.before}  ->  {mutant.after}"
         changed = 0
-        for place in self._places(mutant, device):
-            outcome = self._trial(SEPARATOR.join((name, *place)), device)
+        for profile, case in self._cases(mutant, device):
+            outcome = self._run_one(SEPARATOR.join((name, profile, case)), device)
             changed += outcome.message != UNCHANGED
             if outcome.status is Status.NOT_SUPPORTED:
                 return _outcome(name, Status.NOT_SUPPORTED, f"{change}: it is no shader", start)
             if outcome.status.is_failure:
-                message = f"{change}: caught by {place[1]} ({place[0]} schedules): {outcome.message}"
+                message = f"{change}: caught by {case} ({profile} schedules): {outcome.message}"
                 return _outcome(name, Status.PASS, message, start)
         passed = f"passes all {changed} cases whose kernels it changes" if changed else UNREACHED
         return _outcome(name, Status.FAIL, f"{change}: {passed}", start)
 
-    def _places(self, mutant: Mutant, device: Device) -> Iterator[tuple[Profile, str]]:
+    def _cases(self, mutant: Mutant, device: Device) -> Iterator[tuple[Profile, str]]:
         """The cases that a mutant may change, operators mixed: most faults show in many of them."""
-        found = list(self._affected(device).by(mutant))
+        found = list(self._coverage(device).cases_of(mutant))
         order = np.random.default_rng(zlib.crc32(str(mutant).encode())).permutation(len(found))
-        yield from sorted((found[number] for number in order), key=lambda place: place[0] is not Profile.CPU)
+        yield from sorted((found[number] for number in order), key=lambda found: found[0] is not Profile.CPU)
 
-    def _trial(self, name: str, device: Device) -> Outcome:
+    def _run_one(self, name: str, device: Device) -> Outcome:
         if self._worker is None:
             number = adapters().index(device.adapter)
-            self._worker = Worker(Job("mutant_trials", number, TRIAL_LIMIT))
+            self._worker = WorkerProcess(Job("mutant_runs", number, RUN_LIMIT))
         return self._worker.run(name)
 
     @functools.cached_property
@@ -107,10 +107,10 @@ class MutantSuite:
         return tuple(name for suite in suites for name in suite.names("quick"))
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 - one suite per process
-    def _affected(self, device: Device) -> Affected:
-        return Affected(self._names, device.backend.target.exact)
+    def _coverage(self, device: Device) -> KernelCoverage:
+        return KernelCoverage(self._names, device.backend.target.exact)
 
 
 def _outcome(name: str, status: Status, message: str, start: float) -> Outcome:
-    """What came of a mutant whose trials began then."""
+    """What came of a mutant whose runs began then."""
     return Outcome(name, status, message=message, seconds=time.perf_counter() - start)

@@ -1,33 +1,4 @@
-"""Runs side by side: operators by adapters, what is wrong and how to see it again. As a page, Markdown or JUnit XML."""
+"""Runs side by side: operators by adapters, what is wrong and how to see it again; what changed between two runs.
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-
-from dmlgpu.conformance.pairwise import Comparison
-from dmlgpu.conformance.records import Run
-from dmlgpu.conformance.report.junit import as_junit
-from dmlgpu.conformance.report.markdown import as_markdown
-from dmlgpu.conformance.report.model import Cell, Report, reproduce
-from dmlgpu.conformance.report.page import as_html
-from dmlgpu.errors import InvalidArgument
-
-__all__ = ["FORMATS", "Cell", "Report", "as_html", "as_junit", "as_markdown", "reproduce", "write_report"]
-
-FORMATS: Mapping[str, Callable[[Report], str]] = {".html": as_html, ".md": as_markdown, ".xml": as_junit}
-"""How a report is written, by a file's suffix."""
-
-
-def write_report(runs: Sequence[Run], path: Path, comparisons: Sequence[Comparison] = ()) -> None:
-    """Write runs and comparisons of adapters down in the format of a file's suffix.
-
-    Raises:
-        InvalidArgument: when there is nothing to report, or no such format.
-        OSError: when the file cannot be written.
-    """
-    if not runs and not comparisons:
-        raise InvalidArgument("there is no run to report")
-    if path.suffix not in FORMATS:
-        raise InvalidArgument(f"{path}: the suffix must be one of {', '.join(FORMATS)}, got {path.suffix!r}")
-    path.write_text(FORMATS[path.suffix](Report(tuple(runs), tuple(comparisons))), encoding="utf-8")
+A report is a page, Markdown or JUnit XML; the templates and scripts are in ``pages/``.
+"""

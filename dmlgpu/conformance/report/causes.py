@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from dmlgpu.conformance.outcome import Outcome, Status
 from dmlgpu.conformance.report.model import Report, kind_of
+from dmlgpu.conformance.running.outcome import Outcome, Status
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Cause:
     @cached_property
     def worst(self) -> Outcome:
         """The case that is farthest off; the first where none is."""
-        return max(self.outcomes, key=lambda outcome: outcome.max_ulp or 0.0)
+        return max(self.outcomes, key=lambda outcome: outcome.of_bound or 0.0)
 
 
 def causes(report: Report) -> tuple[Cause, ...]:
     """The bad ones by operator, one for each status; the others by their reason. Sorted by kind, then by run."""
     found: dict[tuple[str, int, Status, str], list[Outcome]] = {}
-    for number, outcome in report.remarkable():
+    for number, outcome in report.not_passed():
         kind = kind_of(outcome.status)
         cause = outcome.operator if kind == "bad" else _why(outcome)
         found.setdefault((kind, number, outcome.status, cause), []).append(outcome)

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dmlgpu.conformance.outcome import Outcome
-from dmlgpu.conformance.report.model import Report, ulp_text
+from dmlgpu.conformance.report.model import Report
+from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.conformance.running.wording import ulp_text
 
 WIDTH, HEIGHT = 300.0, 120.0
 """Of the area in which the lines are, in pixels of the drawing."""
@@ -78,13 +79,13 @@ class Chart:
     @cached_property
     def span(self) -> Point:
         """The exponents at the left and right edge."""
-        places = [place for line in self.lines for place, _ in line.curve]
-        return min(places), max(*places, min(places) + 1)
+        exponents = [exponent for line in self.lines for exponent, _ in line.curve]
+        return min(exponents), max(*exponents, min(exponents) + 1)
 
-    def across(self, place: float) -> float:
+    def across(self, exponent: float) -> float:
         """Where an exponent stands, from the left."""
         first, last = self.span
-        return round(WIDTH * (place - first) / (last - first), 1)
+        return round(WIDTH * (exponent - first) / (last - first), 1)
 
     def down(self, distance: float) -> float:
         """Where a distance stands, from above."""
@@ -93,7 +94,7 @@ class Chart:
 
     def path(self, line: Line) -> str:
         """A line as the points of a polyline."""
-        return " ".join(f"{self.across(place):g},{self.down(distance):g}" for place, distance in line.curve)
+        return " ".join(f"{self.across(exponent):g},{self.down(distance):g}" for exponent, distance in line.curve)
 
     @property
     def distances(self) -> Iterator[float]:
@@ -103,11 +104,11 @@ class Chart:
         yield from steps or _round_steps(self.top)
 
     @property
-    def places(self) -> Iterator[float]:
+    def exponents(self) -> Iterator[float]:
         """The exponents to write below."""
         first, last = self.span
         step = next((step for step in (1, 2, 4, 8, 16, 32) if (last - first) / step <= 5), 64)
-        yield from (float(place) for place in range(math.ceil(first / step) * step, math.floor(last) + 1, step))
+        yield from (float(exponent) for exponent in range(math.ceil(first / step) * step, math.floor(last) + 1, step))
 
     @property
     def description(self) -> str:
@@ -144,7 +145,7 @@ def charts(report: Report) -> tuple[Chart, ...]:
 
 def _styles(numbers: Sequence[int]) -> dict[int, int]:
     """The same look for a run in all charts."""
-    return {number: place % LINES for place, number in enumerate(sorted(set(numbers)))}
+    return {number: position % LINES for position, number in enumerate(sorted(set(numbers)))}
 
 
 def _bound(outcomes: Sequence[Outcome]) -> float | None:

@@ -13,9 +13,9 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dmlgpu.conformance.compare import Kind
-from dmlgpu.conformance.outcome import Outcome, Status
+from dmlgpu.conformance.report.changes import Kind
 from dmlgpu.conformance.report.model import SIGNS, Matrix, Report, command, kind_of
+from dmlgpu.conformance.running.outcome import Outcome, Status
 
 _DIGITS = 7
 """Of distances, bounds and times: as many as a float32 has."""
@@ -76,6 +76,7 @@ def _columns(row: Sequence[Outcome | None]) -> dict[str, list[Any]]:
 _ORDER = {status: number for number, status in enumerate(Status)}
 _FIELDS: Mapping[str, Callable[[Outcome], Any]] = {
     "status": lambda one: _ORDER[one.status],
+    "share": lambda one: _number(one.of_bound),
     "max": lambda one: _number(one.max_ulp),
     "mean": lambda one: _number(one.mean_ulp),
     "tolerance": lambda one: one.tolerance,

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from xml.etree import ElementTree
 
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.records import Run
-from dmlgpu.conformance.report.model import Report, reproduce, ulp_text
+from dmlgpu.conformance.report.model import Report, reproduce
 from dmlgpu.conformance.report.pairs import PairReport, difference
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import Run
 
 _ERRORS = (Status.CRASH, Status.TIME_OUT, Status.DEVICE_LOST)
 """What ended before there was anything to compare."""
@@ -52,7 +52,7 @@ def _suite(root: ElementTree.Element, name: str, facts: Mapping[str, Any], secon
 
 
 def _flat(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Facts with their places among facts: ``adapter.limits.max-buffer-size``."""
+    """Facts with the names of those that hold them: ``adapter.limits.max-buffer-size``."""
     for name, value in facts.items():
         if isinstance(value, Mapping):
             yield from ((f"{name}.{inner}", text) for inner, text in _flat(value))
@@ -90,25 +90,20 @@ def _case(suite: ElementTree.Element, run: Run, outcome: Outcome) -> None:
 
 
 def _compared_cases(suite: ElementTree.Element, pairs: PairReport) -> None:
-    disputes = {dispute.case: dispute for dispute in pairs.disputes}
+    disagreements = {disagreement.case: disagreement for disagreement in pairs.disagreements}
     for name in pairs.comparison.by_case:
         case = ElementTree.SubElement(suite, "testcase", classname="pairwise", name=_text(name), time="0.000")
-        if name in disputes:
-            dispute = disputes[name]
-            said = [f"{' / '.join(pair.places)}: {difference(pair)}" for pair in dispute.pairs]
-            message = f"{dispute.odd or 'nobody alone'} differs"
+        if name in disagreements:
+            disagreement = disagreements[name]
+            said = [f"{' / '.join(pair.adapters)}: {difference(pair)}" for pair in disagreement.pairs]
+            message = f"{disagreement.outlier or 'nobody alone'} differs"
             found = ElementTree.SubElement(case, "failure", type="disagree", message=_text(message))
-            found.text = _text("\n".join([*said, f"again: {dispute.command}"]))
+            found.text = _text("\n".join([*said, f"again: {disagreement.command}"]))
 
 
 def _details(run: Run, outcome: Outcome) -> Iterator[str]:
     if outcome.wrong:
-        given = f" from {', '.join(outcome.inputs)}" if outcome.inputs else ""
-        yield (
-            f"{outcome.wrong} of {outcome.elements} elements are wrong; the worst, at {list(outcome.worst)}: expected "
-            f"{outcome.expected}, got {outcome.got}{given}; {ulp_text(outcome.max_ulp)}, allowed difference "
-            f"{outcome.bound} ({outcome.tolerance})"
-        )
+        yield outcome.wrong_elements
     yield f"again: {reproduce(run, outcome)}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dmlgpu.conformance.records import Run
+from dmlgpu.conformance.running.records import Run
 
 _PARENTHESES = re.compile(r"\s*\([^)]*\)")
 _NAMED_VERSION = re.compile(r"[A-Za-z]+ \d+(?:\.\d+)+")

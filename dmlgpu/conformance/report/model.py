@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dmlgpu import operators, schema
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.pairwise import Comparison
-from dmlgpu.conformance.places import in_environment
-from dmlgpu.conformance.records import Run
+from dmlgpu.conformance.drivers.discovery import in_environment
+from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.report.labels import Label, labels
-from dmlgpu.conformance.suites import DEFAULT, option
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.wording import bound_text
+from dmlgpu.conformance.suites.registry import DEFAULT, suite_option
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Cell:
 
     @property
     def kind(self) -> str:
-        """The most remarkable thing: ``bad``, ``known``, ``refused``, ``good``."""
+        """The worst: ``bad``, ``known``, ``refused``, ``good``."""
         return min(map(kind_of, self.counts), key=list(SIGNS).index)
 
     @property
@@ -45,9 +46,9 @@ class Cell:
         return self.counts.get(Status.PASS, 0)
 
     @cached_property
-    def max_ulp(self) -> float | None:
-        """The largest distance from the reference; None where nothing was compared."""
-        return max((one.max_ulp for one in self.outcomes if one.max_ulp is not None), default=None)
+    def of_bound(self) -> float | None:
+        """The largest error, in units of what is allowed; None where nothing was compared."""
+        return max((one.of_bound for one in self.outcomes if one.of_bound is not None), default=None)
 
     @property
     def seconds(self) -> float:
@@ -56,14 +57,14 @@ class Cell:
 
     @property
     def summary(self) -> str:
-        """``60``, or ``57 of 60``; the distance where it is not 0."""
+        """``60, 0.6 of the bound``, or ``57 of 60, beyond any bound``."""
         count = len(self.outcomes)
         passed = str(count) if self.passed == count else f"{self.passed} of {count}"
-        return f"{passed}, {ulp_text(self.max_ulp)}" if self.max_ulp else passed
+        return ", ".join(filter(None, (passed, bound_text(self.of_bound))))
 
 
 SIGNS = {"bad": "✗", "known": "!", "refused": "○", "good": "✓"}
-"""What statuses come to, the most remarkable first, and how that is marked beside its colour."""
+"""What statuses come to, the worst first, and how that is marked beside its colour."""
 
 
 def kind_of(status: Status) -> str:
@@ -146,7 +147,7 @@ class Report:
 
     def _families(self, numbers: Sequence[int]) -> tuple[Family, ...]:
         found: dict[str, list[str]] = {}
-        measured = {place[0] for place, cell in self._cells.items() if any(one.curve for one in cell.outcomes)}
+        measured = {operator for (operator, _), cell in self._cells.items() if any(one.curve for one in cell.outcomes)}
         for operator in sorted({operator for operator, number in self._cells if number in numbers}):
             name = FUNCTIONS if operator in measured else family_of(operator) or OTHERS
             found.setdefault(name, []).append(operator)
@@ -160,7 +161,7 @@ class Report:
         for number, run in enumerate(self.runs):
             for outcome in run.outcomes:
                 found.setdefault((outcome.operator, number), []).append(outcome)
-        return {place: Cell(tuple(outcomes)) for place, outcomes in found.items()}
+        return {key: Cell(tuple(outcomes)) for key, outcomes in found.items()}
 
     def cell(self, operator: str, number: int) -> Cell | None:
         """An operator in a run; None where the run has no case of it."""
@@ -177,7 +178,7 @@ class Report:
         """The whole runs."""
         return tuple(Cell(run.outcomes) for run in self.runs)
 
-    def remarkable(self) -> Iterator[tuple[int, Outcome]]:
+    def not_passed(self) -> Iterator[tuple[int, Outcome]]:
         """What did not simply pass, by name, each with the number of its run."""
         found = ((number, outcome) for number, run in enumerate(self.runs) for outcome in run.outcomes)
         yield from sorted((one for one in found if one[1].status is not Status.PASS), key=lambda one: one[1].case)
@@ -195,25 +196,10 @@ def family_of(operator: str) -> str:
     return family_of(newer)
 
 
-def ulp_text(distance: float | None) -> str:
-    """``3 ULP``, ``28,200 ULP``; nothing for None."""
-    if distance is None:
-        return ""
-    if math.isinf(distance):
-        return "not comparable"
-    if distance >= _EXPONENT_FROM:
-        return f"{distance:.2e} ULP".replace("e+0", "e+")
-    return f"{float(f'{distance:.3g}'):,g} ULP" if distance < 1000 else f"{float(f'{distance:.3g}'):,.0f} ULP"
-
-
-_EXPONENT_FROM = 1e7
-"""Distances are written with a power of ten from here on."""
-
-
 def command(run: Run) -> str:
     """The command that runs a case again on a run's adapter, up to the case's name."""
     adapter = f"{run.facts['adapter']['backend']}: {run.facts['adapter']['name']}"
-    text = shlex.join(["dmlgpu", "test", *option(run.facts["suite"]), "--adapter", adapter, "-k"])
+    text = shlex.join(["dmlgpu", "test", *suite_option(run.facts["suite"]), "--adapter", adapter, "-k"])
     return in_environment(text, run.facts.get("environment", {}))
 
 

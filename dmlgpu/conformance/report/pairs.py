@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from dmlgpu.conformance.pairwise import Agreement, Comparison, Pair
+from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Pair
+from dmlgpu.conformance.running.wording import bound_text
 
 
 @dataclass(frozen=True)
@@ -16,11 +17,11 @@ class PairCounts:
     """What came of comparing two adapters.
 
     Attributes:
-        places: their labels.
+        adapters: their labels.
         pairs: one per case.
     """
 
-    places: tuple[str, str]
+    adapters: tuple[str, str]
     pairs: tuple[Pair, ...]
 
     @cached_property
@@ -34,24 +35,24 @@ class PairCounts:
         return sum(pair.distance is not None and not pair.distance.differing for pair in self.pairs)
 
     @property
-    def max_ulp(self) -> float | None:
-        """The largest distance between the two; None where nothing was compared."""
-        return max((pair.distance.max_ulp for pair in self.pairs if pair.distance is not None), default=None)
+    def of_bound(self) -> float | None:
+        """The largest difference, in units of what is allowed; None where nothing was compared."""
+        return max((pair.distance.of_bound for pair in self.pairs if pair.distance is not None), default=None)
 
 
 @dataclass(frozen=True)
-class Dispute:
+class Disagreement:
     """A case on which adapters do not agree.
 
     Attributes:
         case: its name.
-        odd: the adapter that differs from the others, which agree; empty where there is none such.
+        outlier: the adapter that differs from the others, which agree; empty where there is none such.
         pairs: those that disagree, or have no result.
         command: compares all of them again.
     """
 
     case: str
-    odd: str
+    outlier: str
     pairs: tuple[Pair, ...]
     command: str
 
@@ -74,20 +75,22 @@ class PairReport:
     @property
     def rows(self) -> tuple[PairCounts, ...]:
         """One per two adapters."""
-        return tuple(PairCounts(places, pairs) for places, pairs in self.comparison.by_places.items())
+        return tuple(PairCounts(adapters, pairs) for adapters, pairs in self.comparison.by_adapters.items())
 
     @property
     def alone(self) -> Mapping[str, int]:
         """Per adapter, on how many cases it alone differs from the others."""
-        found = Counter(dispute.odd for dispute in self.disputes)
-        return {label: found[label] for label in self.comparison.facts["places"]}
+        found = Counter(dispute.outlier for dispute in self.disagreements)
+        return {label: found[label] for label in self.comparison.facts["adapters"]}
 
     @cached_property
-    def disputes(self) -> tuple[Dispute, ...]:
+    def disagreements(self) -> tuple[Disagreement, ...]:
         """By the case's name."""
         found = (
-            Dispute(case, odd, tuple(pair for pair in pairs if not pair.agreement.is_good), self._command(case))
-            for case, odd, pairs in self.comparison.disputed
+            Disagreement(
+                case, outlier, tuple(pair for pair in pairs if not pair.agreement.is_good), self._command(case)
+            )
+            for case, outlier, pairs in self.comparison.disagreements
         )
         return tuple(sorted(found, key=lambda dispute: dispute.case))
 
@@ -100,8 +103,9 @@ def difference(pair: Pair) -> str:
     if pair.distance is None or not pair.distance.wrong:
         return pair.message or str(pair.agreement)
     apart = pair.distance
-    output, *place = apart.worst
+    output, *position = apart.worst
     return (
-        f"{apart.wrong} of {apart.elements} elements; the worst, at {place} of output {output}: "
-        f"{' and '.join(apart.values)}; {apart.max_ulp:.3g} ULP, allowed {apart.allowed:.3g} ({pair.tolerance})"
+        f"{apart.wrong} of {apart.elements} elements; the worst, at {position} of output {output}: "
+        f"{' and '.join(apart.values)}; {bound_text(apart.of_bound)}, at most {apart.max_ulp:.3g} ULP, "
+        f"allowed {apart.allowed:.3g} ({pair.tolerance})"
     )

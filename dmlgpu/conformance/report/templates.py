@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jinja2
 
-PAGES = Path(__file__).parents[1] / "pages"
+PAGES = Path(__file__).parent / "pages"
 
 ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(PAGES),

@@ -14,9 +14,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmlgpu.conformance.case import Array
-from dmlgpu.conformance.programs import Place, Program, ProgramSuite, Step
-from dmlgpu.conformance.weaving import LARGEST, MOST_ELEMENTS, Link, Sizes, Value, Weaver
+from dmlgpu.conformance.cases.case import Array
+from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.suites.dispatch_generator import (
+    LARGEST,
+    MOST_ELEMENTS,
+    Dispatch,
+    DispatchGenerator,
+    Sizes,
+    Value,
+)
+from dmlgpu.conformance.suites.programs import Location, Program, ProgramSuite, Step
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.schema import loader
@@ -73,34 +81,34 @@ class _Layout:
         self.sizes = [16]  # of the buffers, in bytes
         self._slots = [self._buffer(4 * MOST_ELEMENTS) for _ in range(SLOTS if key.memory is Memory.REUSE else 0)]
 
-    def _buffer(self, size: int) -> Place:
+    def _buffer(self, size: int) -> Location:
         self.sizes.append(size)
-        return Place(len(self.sizes) - 1)
+        return Location(len(self.sizes) - 1)
 
-    def fresh(self, sizes: Sizes) -> Place:
+    def fresh(self, sizes: Sizes) -> Location:
         """Memory that nothing has used: a buffer, or the arena's end."""
         size = buffer_size(self.key.data_type, sizes)
         if self.key.memory is not Memory.ARENA or len(self.sizes) == 1:
             return self._buffer(size)
         offset = -(-self.sizes[1] // TENSOR_ALIGNMENT) * TENSOR_ALIGNMENT
         self.sizes[1] = offset + size
-        return Place(1, offset)
+        return Location(1, offset)
 
-    def target(self, link: Link) -> Place:
+    def target(self, dispatch: Dispatch) -> Location:
         """Where a result goes: in place where that is allowed, or anywhere that is not read."""
         if self.key.memory is not Memory.REUSE:
-            return self.fresh(link.sizes)
-        read = [value.place for value in link.reads]
-        first = link.reads[0]
-        if first.place in self._slots and _works_in_place(link) and self.rng.random() < 0.5:
-            return first.place
+            return self.fresh(dispatch.sizes)
+        read = [value.location for value in dispatch.reads]
+        first = dispatch.reads[0]
+        if first.location in self._slots and _works_in_place(dispatch) and self.rng.random() < 0.5:
+            return first.location
         free = [slot for slot in self._slots if slot not in read]
         return free[self.rng.integers(len(free))]
 
 
-def _works_in_place(link: Link) -> bool:
-    allowed = loader.operator(link.desc.operator).in_place
-    return allowed and all(slot.tensor == link.desc.outputs[0].tensor for slot in link.desc.inputs)
+def _works_in_place(dispatch: Dispatch) -> bool:
+    allowed = loader.operator(dispatch.desc.operator).in_place
+    return allowed and all(slot.tensor == dispatch.desc.outputs[0].tensor for slot in dispatch.desc.inputs)
 
 
 def program(key: Key) -> Program:
@@ -108,8 +116,8 @@ def program(key: Key) -> Program:
     rng = np.random.default_rng(zlib.crc32(str(key).encode()))
     layout = _Layout(key, rng)
     sources = [Value(layout.fresh(sizes), sizes, 3) for sizes in SOURCES]
-    weaver = Weaver(key.data_type, rng, Place(0), list(sources))
-    steps = [_extend(weaver, layout) for _ in range(key.steps)]
+    generator = DispatchGenerator(key.data_type, rng, Location(0), list(sources))
+    steps = [_extend(generator, layout) for _ in range(key.steps)]
     dtype = key.data_type.numpy
     buffers: list[Array] = [rng.integers(0, 4, 4).astype(np.uint32)]
     buffers += [rng.integers(-3, 4, size // dtype.itemsize).astype(dtype) for size in layout.sizes[1:]]
@@ -119,20 +127,20 @@ def program(key: Key) -> Program:
     return Program(tuple(buffers), lists, (numbers,) if rng.integers(2) else tuple((number,) for number in numbers))
 
 
-def _extend(weaver: Weaver, layout: _Layout) -> Step:
+def _extend(generator: DispatchGenerator, layout: _Layout) -> Step:
     """One more dispatch; what it overwrites can be read no longer."""
-    link = weaver.draw()
-    target = layout.target(link)
-    weaver.values = [value for value in weaver.values if value.place != target]
-    weaver.values.append(Value(target, link.sizes, link.most))
-    read = tuple(value.place for value in link.reads)
-    return Step(link.desc, read if link.indices is None else (*read, link.indices), (target,))
+    dispatch = generator.draw()
+    target = layout.target(dispatch)
+    generator.values = [value for value in generator.values if value.location != target]
+    generator.values.append(Value(target, dispatch.sizes, dispatch.most))
+    read = tuple(value.location for value in dispatch.reads)
+    return Step(dispatch.desc, read if dispatch.indices is None else (*read, dispatch.indices), (target,))
 
 
 class ChainSuite(ProgramSuite):
     """Chains of every type and way to share memory; longer ones and more of them in the larger profiles."""
 
-    profiles = ("quick", "standard", "full")
+    profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
         """The names of a profile's cases."""

@@ -12,10 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS
-from dmlgpu.conformance.case import Case
-from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name
-from dmlgpu.conformance.layouts import Layout
-from dmlgpu.conformance.operator_cases import PLAIN, Key, OperatorCases, Types
+from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
+from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.operator_cases import OperatorCases
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.suites.operators import CaseSuite
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
@@ -27,7 +28,7 @@ PARAMETER_SETS = {"quick": 1, "standard": 3, "full": 12}
 
 
 def is_unary(cases: OperatorCases) -> bool:
-    """Whether an operator computes each element from the one at the same place; CAST does, rows of SOFTMAX do not."""
+    """Whether an operator computes each element from one element; CAST does, rows of SOFTMAX do not."""
     schema = cases.schema
     is_elementwise = cases.stem.startswith(("element_wise_", "activation_", "cast")) and "max" not in cases.stem
     return is_elementwise and [field.kind for field in schema.tensor_fields] == ["input", "output"]

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import descs
-from dmlgpu.conformance.programs import Place, Program, ProgramSuite, Step
-from dmlgpu.conformance.values import any_bits
+from dmlgpu.conformance.cases.contents import any_bits
+from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.suites.programs import Location, Program, ProgramSuite, Step
 from dmlgpu.enums import AxisDirection, DataType
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.tensor import TensorDesc
@@ -27,11 +28,11 @@ COUNT = 65552
 FEWEST_ELEMENTS, MOST_ELEMENTS = 256, 1 << 20
 ROUNDS = 12
 MANY = 400
-A, B, C, D = (Place(number) for number in range(4))
+A, B, C, D = (Location(number) for number in range(4))
 
 
 @dataclass(frozen=True)
-class Writer:
+class ProgramBuilder:
     """Writes dispatches over tensors of one kind.
 
     Attributes:
@@ -47,24 +48,24 @@ class Writer:
         """Bytes of a tensor."""
         return self.tensor.byte_size
 
-    def add(self, a: Place, b: Place, output: Place) -> Step:
+    def add(self, a: Location, b: Location, output: Location) -> Step:
         """A sum."""
         return self._pair(descs.ElementWiseAdd, a, b, output)
 
-    def multiply(self, a: Place, b: Place, output: Place) -> Step:
+    def multiply(self, a: Location, b: Location, output: Location) -> Step:
         """A product."""
         return self._pair(descs.ElementWiseMultiply, a, b, output)
 
-    def _pair(self, kind: Any, a: Place, b: Place, output: Place) -> Step:
+    def _pair(self, kind: Any, a: Location, b: Location, output: Location) -> Step:
         desc = kind(a_tensor=self.tensor, b_tensor=self.tensor, output_tensor=self.tensor)
         return Step(desc, (a, b), (output,))
 
-    def copy(self, source: Place, output: Place) -> Step:
+    def copy(self, source: Location, output: Location) -> Step:
         """A copy."""
         desc = descs.ElementWiseIdentity(input_tensor=self.tensor, output_tensor=self.tensor, scale_bias=None)
         return Step(desc, (source,), (output,))
 
-    def sums(self, source: Place, output: Place) -> Step:
+    def sums(self, source: Location, output: Location) -> Step:
         """Running sums, which need a temporary resource where they are long."""
         desc = descs.CumulativeSummation(
             input_tensor=self.tensor,
@@ -89,96 +90,96 @@ class Writer:
 # ---- one function per hazard: the order of dispatches is all that keeps the results right
 
 
-def read_after_write(write: Writer) -> Program:
+def read_after_write(build: ProgramBuilder) -> Program:
     """Each dispatch reads what the one before wrote."""
-    places = [Place(number) for number in range(ROUNDS)]
-    steps = [write.multiply(places[n], places[0], places[n + 1]) for n in range(ROUNDS - 1)]
-    return write.program((1,) * ROUNDS, steps)
+    locations = [Location(number) for number in range(ROUNDS)]
+    steps = [build.multiply(locations[n], locations[0], locations[n + 1]) for n in range(ROUNDS - 1)]
+    return build.program((1,) * ROUNDS, steps)
 
 
-def write_after_read(write: Writer) -> Program:
+def write_after_read(build: ProgramBuilder) -> Program:
     """Each dispatch overwrites what the one before read."""
-    return write.program((1, 1, 1), [write.add(A, B, C), write.multiply(B, C, A), write.add(C, A, B)] * ROUNDS)
+    return build.program((1, 1, 1), [build.add(A, B, C), build.multiply(B, C, A), build.add(C, A, B)] * ROUNDS)
 
 
-def write_after_write(write: Writer) -> Program:
-    """Two dispatches write to the same place; what the second one wrote is read."""
-    steps = [write.add(A, D, C), write.multiply(B, D, C), write.add(A, C, B), write.multiply(C, D, A)]
-    return write.program((1, 1, 1, 1), steps * ROUNDS)
+def write_after_write(build: ProgramBuilder) -> Program:
+    """Two dispatches write to the same location; what the second one wrote is read."""
+    steps = [build.add(A, D, C), build.multiply(B, D, C), build.add(A, C, B), build.multiply(C, D, A)]
+    return build.program((1, 1, 1, 1), steps * ROUNDS)
 
 
-def in_place(write: Writer) -> Program:
-    """Outputs lie on inputs, of which there may be two at the same place."""
-    steps = [write.add(A, A, A), write.add(B, A, A), write.multiply(A, C, A), write.add(B, A, B)]
-    return write.program((1, 1, 1), steps * ROUNDS)
+def in_place(build: ProgramBuilder) -> Program:
+    """Outputs lie on inputs, of which there may be two at the same location."""
+    steps = [build.add(A, A, A), build.add(B, A, A), build.multiply(A, C, A), build.add(B, A, B)]
+    return build.program((1, 1, 1), steps * ROUNDS)
 
 
-def same_input(write: Writer) -> Program:
+def same_input(build: ProgramBuilder) -> Program:
     """All inputs of a dispatch are one range."""
-    return write.program((1, 1, 1), [write.add(A, A, B), write.add(B, C, A), write.multiply(A, A, B)] * ROUNDS)
+    return build.program((1, 1, 1), [build.add(A, A, B), build.add(B, C, A), build.multiply(A, A, B)] * ROUNDS)
 
 
-def overlapping_inputs(write: Writer) -> Program:
+def overlapping_inputs(build: ProgramBuilder) -> Program:
     """Inputs of a dispatch overlap by all but 16 bytes."""
-    shifted = [Place(0, 16 * number) for number in range(ROUNDS)]
-    steps = [write.add(shifted[n], shifted[n + 1], Place(1)) for n in range(ROUNDS - 1)]
-    return write.program((2, 1), [step for n in steps for step in (n, write.copy(B, A))])
+    shifted = [Location(0, 16 * number) for number in range(ROUNDS)]
+    steps = [build.add(shifted[n], shifted[n + 1], Location(1)) for n in range(ROUNDS - 1)]
+    return build.program((2, 1), [step for n in steps for step in (n, build.copy(B, A))])
 
 
-def neighbours(write: Writer) -> Program:
+def neighbours(build: ProgramBuilder) -> Program:
     """Inputs and outputs lie side by side in one buffer, at multiples of 16 bytes."""
-    a, b, c, d = (Place(0, write.size * number) for number in range(4))
-    steps = [write.add(a, c, b), write.multiply(b, d, c), write.add(c, b, a), write.multiply(a, b, d)]
-    return write.program((4,), steps * ROUNDS)
+    a, b, c, d = (Location(0, build.size * number) for number in range(4))
+    steps = [build.add(a, c, b), build.multiply(b, d, c), build.add(c, b, a), build.multiply(a, b, d)]
+    return build.program((4,), steps * ROUNDS)
 
 
-def two_outputs(write: Writer) -> Program:
+def two_outputs(build: ProgramBuilder) -> Program:
     """A dispatch writes two outputs side by side, and the next one reads both as one tensor."""
-    tensor = write.tensor
+    tensor = build.tensor
     double = TensorDesc(tensor.data_type, (2 * tensor.sizes[0],))
     split = descs.Split(input_tensor=double, output_tensors=(tensor, tensor), axis=0)
     join = descs.Join(input_tensors=(tensor, tensor), output_tensor=double, axis=0)
-    first, second = Place(1), Place(1, write.size)
-    steps = [Step(split, (A,), (second, first)), write.add(first, second, first), Step(join, (second, first), (A,))]
-    return write.program((2, 2), steps * ROUNDS)
+    first, second = Location(1), Location(1, build.size)
+    steps = [Step(split, (A,), (second, first)), build.add(first, second, first), Step(join, (second, first), (A,))]
+    return build.program((2, 2), steps * ROUNDS)
 
 
-def temporary(write: Writer) -> Program:
+def temporary(build: ProgramBuilder) -> Program:
     """Dispatches share a temporary resource, one after the other."""
-    return write.program((1, 1, 1), [write.sums(A, B), write.sums(B, C), write.add(B, C, A)] * ROUNDS)
+    return build.program((1, 1, 1), [build.sums(A, B), build.sums(B, C), build.add(B, C, A)] * ROUNDS)
 
 
-def many(write: Writer) -> Program:
+def many(build: ProgramBuilder) -> Program:
     """Hundreds of dispatches in one list."""
-    return write.program((1, 1, 1), [write.add(A, B, C), write.multiply(C, A, B)] * (MANY // 2))
+    return build.program((1, 1, 1), [build.add(A, B, C), build.multiply(C, A, B)] * (MANY // 2))
 
 
-def lists_together(write: Writer) -> Program:
+def lists_together(build: ProgramBuilder) -> Program:
     """A list needs what the one before it in the same submission wrote."""
-    lists = [write.add(A, B, C)], [write.multiply(C, B, A)], [write.add(C, A, B)]
-    return write.program((1, 1, 1), *lists, submissions=((0, 1, 2),) * 3)
+    lists = [build.add(A, B, C)], [build.multiply(C, B, A)], [build.add(C, A, B)]
+    return build.program((1, 1, 1), *lists, submissions=((0, 1, 2),) * 3)
 
 
-def lists_apart(write: Writer) -> Program:
+def lists_apart(build: ProgramBuilder) -> Program:
     """A submission needs what the one before it wrote; nobody waits; lists are executed again and again."""
-    lists = [write.add(A, B, C)], [write.multiply(C, B, A)], [write.add(C, A, B)]
-    return write.program((1, 1, 1), *lists, submissions=tuple((number,) for number in (0, 1, 2, 1, 1, 0, 2, 2, 1, 0)))
+    lists = [build.add(A, B, C)], [build.multiply(C, B, A)], [build.add(C, A, B)]
+    return build.program((1, 1, 1), *lists, submissions=tuple((number,) for number in (0, 1, 2, 1, 1, 0, 2, 2, 1, 0)))
 
 
-def last_wins(write: Writer) -> Program:
+def last_wins(build: ProgramBuilder) -> Program:
     """Many updates of each element: on a deterministic device the last one in row-major order stays."""
-    tensor, program = write.tensor, write.program((1, 1, 1))
+    tensor, program = build.tensor, build.program((1, 1, 1))
     indices = TensorDesc(DataType.UINT32, tensor.sizes)
     scatter = descs.ScatterElements(
         input_tensor=tensor, indices_tensor=indices, updates_tensor=tensor, output_tensor=tensor, axis=0
     )
     rng = np.random.default_rng(tensor.sizes[0])
-    places = rng.integers(0, tensor.sizes[0] // 16, tensor.sizes[0]).astype(np.uint32)
+    locations = rng.integers(0, tensor.sizes[0] // 16, tensor.sizes[0]).astype(np.uint32)
     steps = Step(scatter, (A, D, B), (C,)), Step(scatter, (B, D, C), (A,))
-    return replace(program, buffers=(*program.buffers, places), lists=(steps,), deterministic=True)
+    return replace(program, buffers=(*program.buffers, locations), lists=(steps,), deterministic=True)
 
 
-HAZARDS: Mapping[str, Callable[[Writer], Program]] = {
+HAZARDS: Mapping[str, Callable[[ProgramBuilder], Program]] = {
     hazard.__name__: hazard
     for hazard in (
         read_after_write,
@@ -213,7 +214,7 @@ def program(name: str) -> Program:
     if count % 16 or not FEWEST_ELEMENTS <= count <= MOST_ELEMENTS:
         limits = f"{FEWEST_ELEMENTS} to {MOST_ELEMENTS}"
         raise InvalidArgument(f"{name!r}: the number of elements must be a multiple of 16, {limits}")
-    return HAZARDS[found[1]](Writer(TensorDesc(types[found[2]], (count,)), name))
+    return HAZARDS[found[1]](ProgramBuilder(TensorDesc(types[found[2]], (count,)), name))
 
 
 def _types(hazard: str) -> tuple[str, ...]:
@@ -224,7 +225,7 @@ def _types(hazard: str) -> tuple[str, ...]:
 class HazardSuite(ProgramSuite):
     """Every hazard: of words, in the larger profiles of bytes and of tensors of other sizes, too."""
 
-    profiles = ("quick", "standard", "full")
+    profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
         """The names of a profile's cases."""

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
-from dmlgpu.conformance.case import Case
-from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.runner import run_case
+from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.registry import case_by_name, case_names
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DmlError, InvalidArgument, NotSupported
-
-QUICK = Path(__file__).with_name("quick.txt")
-"""Names of cases, a line each, as ``scripts/choose_quick.py`` chose them."""
-
-QUICK_FAULTS = Path(__file__).with_name("quick_faults.txt")
-"""Names of cases that notice faults in shaders (``--suite mutants``) which none of the chosen ones does."""
 
 FEW = 4
 """How many of an operator's cases ``first`` takes, beside one of its page's examples."""
@@ -33,12 +26,6 @@ def first(names: Sequence[str]) -> tuple[str, ...]:
     examples = [name for name in names if "-example" in name]
     others = [name for name in names if "-example" not in name]
     return (*examples[:1], *others[:FEW])
-
-
-@functools.cache
-def quick_names() -> tuple[str, ...]:
-    """The operators' cases of the quick profile."""
-    return tuple(name for path in (QUICK, QUICK_FAULTS) for name in path.read_text(encoding="utf-8").split())
 
 
 class CaseSuite(ABC):
@@ -73,14 +60,11 @@ class CaseSuite(ABC):
 class OperatorSuite(CaseSuite):
     """Every operator's cases: the same objects from which the tests of dmlgpu come."""
 
-    profiles = ("quick", "standard", "full")
+    profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
         """The names of a profile's cases."""
-        if profile == "quick":
-            return quick_names()
-        wanted = "full" if profile == "full" else "quick"
-        return tuple(name for cases in OPERATOR_CASES.values() for name in cases.names(wanted))
+        return case_names(profile)
 
     def case(self, name: str) -> Case:
         """The case with a name.
@@ -105,6 +89,6 @@ def compared(case: Case, device: Device) -> Outcome:
             raise DmlError(f"every adapter must run it, but: {refusal}") from refusal
         message = str(refusal)
         return Outcome(case.name, Status.NOT_SUPPORTED, tolerance, message=message, missing=case.needs)
-    if case.rivals is not None:
+    if case.alternatives is not None:
         verdict = replace(verdict, digest="")  # the order of invocations may decide, from run to run anew
     return Outcome.of_verdict(case.name, tolerance, verdict, time.perf_counter() - start)

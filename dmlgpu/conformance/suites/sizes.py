@@ -1,6 +1,6 @@
 """The suite of sizes: tensors of more than 65,535 workgroups, as large as a binding may be, and over 2^31 bytes.
 
-A name spells the operator and how large its tensors are: ``size-copy-binding``. Contents follow from the place of an
+A name spells the operator and how large its tensors are: ``size-copy-binding``. Contents follow from the index of an
 element, so that what must come out needs no reference, and is compared piece by piece.
 """
 
@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import descs
-from dmlgpu.conformance.case import Array
-from dmlgpu.conformance.outcome import Outcome, Status
-from dmlgpu.conformance.tolerance import EXACT, Verdict, compare
+from dmlgpu.conformance.cases.case import Array
+from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.tolerance import EXACT
+from dmlgpu.conformance.running.comparison import Verdict, compare
+from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.device import Device
 from dmlgpu.device.operator import CompiledOperator
@@ -34,36 +36,36 @@ ROOM = 4096
 """Bytes by which the largest tensors are smaller than the largest buffer, at least."""
 LIMIT = "max-storage-buffer-binding-size"
 FACTOR, FIRST = 2654435761, 12345
-INDICES = 64
+INDEX_COUNT = 64
 
 Contents = Callable[[Array], Array]
-"""The elements at places, given as uint64."""
+"""The elements at indices, given as uint64."""
 
 
-def pattern(places: Array) -> Array:
+def pattern(indices: Array) -> Array:
     """Numbers of 32 bits without a short period."""
-    return (places * np.uint64(FACTOR) + np.uint64(FIRST)).astype(np.uint32)
+    return (indices * np.uint64(FACTOR) + np.uint64(FIRST)).astype(np.uint32)
 
 
-def other_pattern(places: Array) -> Array:
+def other_pattern(indices: Array) -> Array:
     """Others."""
-    return pattern(places + np.uint64(1 << 20)) >> np.uint32(3)
+    return pattern(indices + np.uint64(1 << 20)) >> np.uint32(3)
 
 
-def byte_pattern(places: Array) -> Array:
+def byte_pattern(indices: Array) -> Array:
     """The highest byte of each."""
-    return (pattern(places) >> np.uint32(24)).astype(np.uint8)
+    return (pattern(indices) >> np.uint32(24)).astype(np.uint8)
 
 
-def running_sums(places: Array) -> Array:
-    """The sum of the pattern up to each place, modulo 2^32."""
-    count = places + np.uint64(1)
-    pairs = np.where(places % 2 == 0, places // 2 * count, count // 2 * places)
+def running_sums(indices: Array) -> Array:
+    """The sum of the pattern up to each index, modulo 2^32."""
+    count = indices + np.uint64(1)
+    pairs = np.where(indices % 2 == 0, indices // 2 * count, count // 2 * indices)
     return (pairs * np.uint64(FACTOR) + count * np.uint64(FIRST)).astype(np.uint32)
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """An operator on large tensors.
 
     Attributes:
@@ -81,37 +83,37 @@ def _words(count: int) -> TensorDesc:
     return TensorDesc(DataType.UINT32, (count,))
 
 
-def _copy(count: int) -> Work:
+def _copy(count: int) -> Workload:
     tensor = _words(count)
     desc = descs.ElementWiseIdentity(input_tensor=tensor, output_tensor=tensor, scale_bias=None)
-    return Work(desc, (pattern,), pattern)
+    return Workload(desc, (pattern,), pattern)
 
 
-def _copy_bytes(count: int) -> Work:
+def _copy_bytes(count: int) -> Workload:
     tensor = TensorDesc(DataType.UINT8, (4 * count,))
     desc = descs.ElementWiseIdentity(input_tensor=tensor, output_tensor=tensor, scale_bias=None)
-    return Work(desc, (byte_pattern,), byte_pattern)
+    return Workload(desc, (byte_pattern,), byte_pattern)
 
 
-def _add(count: int) -> Work:
+def _add(count: int) -> Workload:
     tensor = _words(count)
     desc = descs.ElementWiseAdd(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
-    return Work(desc, (pattern, other_pattern), lambda places: pattern(places) + other_pattern(places))
+    return Workload(desc, (pattern, other_pattern), lambda indices: pattern(indices) + other_pattern(indices))
 
 
-def _sequence(count: int) -> Work:
+def _sequence(count: int) -> Workload:
     desc = descs.FillValueSequence(
         output_tensor=_words(count), value_data_type=DataType.UINT32, value_start=FIRST, value_delta=FACTOR
     )
-    return Work(desc, (), pattern)
+    return Workload(desc, (), pattern)
 
 
-def _sum(count: int) -> Work:
+def _sum(count: int) -> Workload:
     desc = descs.Reduce(function=ReduceFunction.SUM, input_tensor=_words(count), output_tensor=_words(1), axes=(0,))
-    return Work(desc, (pattern,), lambda places: running_sums(places + np.uint64(count - 1)))
+    return Workload(desc, (pattern,), lambda indices: running_sums(indices + np.uint64(count - 1)))
 
 
-def _row_sums(count: int) -> Work:
+def _row_sums(count: int) -> Workload:
     """Rows of seven words, few of which share a workgroup."""
     rows = count // 7
     desc = descs.Reduce(
@@ -121,14 +123,14 @@ def _row_sums(count: int) -> Work:
         axes=(1,),
     )
 
-    def sums(places: Array) -> Array:
-        elements = places[:, np.newaxis] * np.uint64(7) + np.arange(7, dtype=np.uint64)
+    def sums(indices: Array) -> Array:
+        elements = indices[:, np.newaxis] * np.uint64(7) + np.arange(7, dtype=np.uint64)
         return np.asarray(pattern(elements).sum(-1, dtype=np.uint32))
 
-    return Work(desc, (pattern,), sums)
+    return Workload(desc, (pattern,), sums)
 
 
-def _running_sum(count: int) -> Work:
+def _running_sum(count: int) -> Workload:
     desc = descs.CumulativeSummation(
         input_tensor=_words(count),
         output_tensor=_words(count),
@@ -136,27 +138,27 @@ def _running_sum(count: int) -> Work:
         axis_direction=AxisDirection.INCREASING,
         has_exclusive_sum=False,
     )
-    return Work(desc, (pattern,), running_sums)
+    return Workload(desc, (pattern,), running_sums)
 
 
-def _gather(count: int) -> Work:
-    """Every second index is near the end, the others anywhere."""
+def _gather(count: int) -> Workload:
+    """Every second one is near the end, the others anywhere."""
 
-    def indices(places: Array) -> Array:
-        spread = places * np.uint64(count // INDICES)
-        return np.where(places % 2 == 0, np.uint64(count - 1) - places, spread).astype(np.uint32)
+    def gathered(indices: Array) -> Array:
+        spread = indices * np.uint64(count // INDEX_COUNT)
+        return np.where(indices % 2 == 0, np.uint64(count - 1) - indices, spread).astype(np.uint32)
 
     desc = descs.Gather(
         input_tensor=_words(count),
-        indices_tensor=_words(INDICES),
-        output_tensor=_words(INDICES),
+        indices_tensor=_words(INDEX_COUNT),
+        output_tensor=_words(INDEX_COUNT),
         axis=0,
         index_dimensions=1,
     )
-    return Work(desc, (pattern, indices), lambda places: pattern(indices(places).astype(np.uint64)))
+    return Workload(desc, (pattern, gathered), lambda indices: pattern(gathered(indices).astype(np.uint64)))
 
 
-WORKS: Mapping[str, Callable[[int], Work]] = {
+WORKLOADS: Mapping[str, Callable[[int], Workload]] = {
     "copy": _copy,
     "copy_bytes": _copy_bytes,
     "add": _add,
@@ -190,7 +192,7 @@ EXTENTS: Mapping[str, Callable[[Device], int]] = {
 
 
 def _pieces(tensor: TensorDesc) -> Iterator[Array]:
-    """The places of a tensor, some at a time."""
+    """The indices of a tensor, some at a time."""
     count = math.prod(tensor.sizes)
     for first in range(0, count, PIECE):
         yield np.arange(first, min(first + PIECE, count), dtype=np.uint64)
@@ -199,8 +201,8 @@ def _pieces(tensor: TensorDesc) -> Iterator[Array]:
 def _uploaded(device: Device, tensor: TensorDesc, contents: Contents) -> Buffer:
     buffer = device.create_buffer(tensor.byte_size)
     width = tensor.data_type.bits // 8
-    for places in _pieces(tensor):
-        buffer.write(contents(places), int(places[0]) * width)
+    for indices in _pieces(tensor):
+        buffer.write(contents(indices), int(indices[0]) * width)
     return buffer
 
 
@@ -224,33 +226,33 @@ def _execute(device: Device, operator: CompiledOperator, inputs: list[Buffer], o
 def _compared(tensor: TensorDesc, output: Buffer, expected: Contents) -> Verdict:
     """The verdict on the piece with most wrong elements, with the wrong ones of all."""
     worst, wrong, dtype = Verdict(True), 0, tensor.data_type.numpy
-    for places in _pieces(tensor):
-        got = output.read(int(places[0]) * dtype.itemsize, places.size * dtype.itemsize).view(dtype)
-        verdict = compare(expected(places), got, EXACT)
+    for indices in _pieces(tensor):
+        got = output.read(int(indices[0]) * dtype.itemsize, indices.size * dtype.itemsize).view(dtype)
+        verdict = compare(expected(indices), got, EXACT)
         wrong += verdict.wrong
         if verdict.wrong > worst.wrong:
-            worst = replace(verdict, worst=(int(places[verdict.worst]),))
+            worst = replace(verdict, worst=(int(indices[verdict.worst]),))
     if (output.read(tensor.byte_size) != GUARD).any():
         worst = replace(worst, ok=False, problem="bytes after the output were written")
     return replace(worst, wrong=wrong, elements=math.prod(tensor.sizes))
 
 
-def run_work(work: Work, device: Device) -> Verdict:
+def run_workload(workload: Workload, device: Device) -> Verdict:
     """Run an operator on large tensors.
 
     Raises:
         NotSupported: when they are larger than its memory.
     """
-    operator = device.compile_operator(device.create_operator(work.desc))
-    descs_: list[Any] = [slot.tensor for slot in (*work.desc.inputs, *work.desc.outputs)]
+    operator = device.compile_operator(device.create_operator(workload.desc))
+    descs_: list[Any] = [slot.tensor for slot in (*workload.desc.inputs, *workload.desc.outputs)]
     buffers: list[Buffer] = []
     try:
-        for tensor, contents in zip(descs_[:-1], work.inputs, strict=True):
+        for tensor, contents in zip(descs_[:-1], workload.inputs, strict=True):
             buffers.append(_uploaded(device, tensor, contents))
         buffers.append(device.create_buffer(descs_[-1].byte_size + GUARD.size, name="output"))
         buffers[-1].write(GUARD, descs_[-1].byte_size)
         _execute(device, operator, buffers[:-1], buffers[-1])
-        return _compared(descs_[-1], buffers[-1], work.expected)
+        return _compared(descs_[-1], buffers[-1], workload.expected)
     except OutOfMemory as refusal:
         raise NotSupported(str(refusal)) from refusal
     finally:
@@ -261,21 +263,21 @@ def run_work(work: Work, device: Device) -> Verdict:
 class SizeSuite:
     """Every operator of this module at every size; over 2^31 bytes in the full profile only."""
 
-    profiles = ("quick", "standard", "full")
+    profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
         """The names of a profile's cases."""
         if profile == "quick":
             return ("size-row_sums-groups", "size-running_sum-groups")
         extents = list(EXTENTS) if profile == "full" else list(EXTENTS)[:-1]
-        return tuple(f"size-{work}-{extent}" for extent in extents for work in WORKS)
+        return tuple(f"size-{workload}-{extent}" for extent in extents for workload in WORKLOADS)
 
     def has(self, name: str) -> bool:
         """Whether a name spells a case."""
         return name in self.names("full")
 
     def run(self, name: str, device: Device) -> Outcome:
-        """Compare what the adapter leaves in the output with what follows from its elements' places.
+        """Compare what the adapter leaves in the output with what follows from its elements' indices.
 
         Raises:
             InvalidArgument: when the name spells no case.
@@ -283,11 +285,11 @@ class SizeSuite:
         """
         if not self.has(name):
             raise InvalidArgument(f"{name!r} names no case such as size-copy-binding")
-        _, work, extent = name.split("-")
+        _, workload, extent = name.split("-")
         size, limit = 4 * EXTENTS[extent](device), device.backend.target.max_binding_size
         if size > limit:
             message = f"tensors of {size:,} bytes exceed {LIMIT}, {limit:,}"
             return Outcome(name, Status.NOT_SUPPORTED, str(EXACT), message=message, missing=LIMIT)
         start = time.perf_counter()
-        verdict = run_work(WORKS[work](size // 4), device)
+        verdict = run_workload(WORKLOADS[workload](size // 4), device)
         return Outcome.of_verdict(name, str(EXACT), verdict, time.perf_counter() - start)

@@ -1,10 +1,10 @@
-"""The suite of special values: the operators' cases with special values strewn into their contents.
+"""The suite of special values: the operators' cases with special values among their contents.
 
 A case's name is an operator's with ``values`` after the stem: ``gemm-values-float32-2x3-packed-s0``. Inputs whose
 elements are numbers to compute with get NaN of both signs with payloads, infinities, both zeros, subnormals, limits and
 any other bits; what says where elements go, and how many (indices, lengths, regions), stays as it is.
 
-Not every operator can be judged on all of them: ``Kind`` says why, and which operators get fewer.
+Not every operator can be compared on all of them: ``Kind`` says why, and which operators get fewer.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from dmlgpu.conformance.case import Array, Arrays, Case
-from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name
-from dmlgpu.conformance.operator_cases import OperatorCases
-from dmlgpu.conformance.suites.operators import CaseSuite, first, quick_names
-from dmlgpu.conformance.tolerance import Accumulated, as_bits
-from dmlgpu.conformance.values import any_bits, specials
+from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.contents import any_bits, specials
+from dmlgpu.conformance.cases.operator_cases import OperatorCases
+from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
+from dmlgpu.conformance.cases.tolerance import Accumulated, as_bits
+from dmlgpu.conformance.suites.operators import CaseSuite, first
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
 
@@ -55,7 +56,7 @@ class Kind(enum.Enum):
     has no weight, where the reference multiplies; transforms of a convolution spread what is not finite."""
     NONE = enum.auto()
     """None: squares of subnormals vanish in float32 before they are divided by. The operator's own cases have what can
-    be judged."""
+    be compared."""
 
 
 KINDS: Mapping[str, Kind] = {
@@ -83,7 +84,7 @@ def declared_kind(stem: str) -> Kind:
 
 
 def kind_of(case: Case) -> Kind:
-    """Which special values a case can be judged on."""
+    """Which special values a case can be compared on."""
     declared = declared_kind(case.desc.operator.lower())
     return Kind.NOT_LARGE if declared is Kind.ALL and isinstance(case.tolerance, Accumulated) else declared
 
@@ -99,7 +100,7 @@ def with_special_values(case: Case, name: str) -> Case:
         return tuple(
             array
             if array is None or slot.tensor is None or slot.field in NOT_NUMBERS
-            else _strewn(contents, slot.tensor.data_type, array, share, kind)
+            else _with_special_values(contents, slot.tensor.data_type, array, share, kind)
             for slot, array in slots
         )
 
@@ -115,7 +116,9 @@ def _numbers(array: Array | None) -> Array | None:
     return np.where(np.isfinite(array), array, array.dtype.type(0))
 
 
-def _strewn(rng: np.random.Generator, data_type: DataType, array: Array, share: float, kind: Kind) -> Array:
+def _with_special_values(
+    rng: np.random.Generator, data_type: DataType, array: Array, share: float, kind: Kind
+) -> Array:
     """The array with some of its elements replaced."""
     chosen = rng.choice(special_values(data_type, kind), array.shape)
     if kind is Kind.ALL and data_type.bits >= 8:  # 4-bit integers come in bytes
@@ -153,7 +156,7 @@ def _payloads(data_type: DataType) -> Array:
 class SpecialValueSuite(CaseSuite):
     """Cases of every operator that takes numbers: those of the operators' suite that its profiles take."""
 
-    profiles = ("quick", "standard", "full")
+    profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
         """The names of a profile's cases."""
@@ -171,12 +174,12 @@ class SpecialValueSuite(CaseSuite):
             InvalidArgument: when it names none.
         """
         stem, infix, rest = name.partition(INFIX)
-        if not infix or not _is_judged(stem, rest):
+        if not infix or not _is_comparable(stem, rest):
             raise InvalidArgument(f"{name!r} names no case such as gemm-values-float32-2x3-packed-s0")
         return with_special_values(case_by_name(f"{stem}-{rest}"), name)
 
 
-def _is_judged(stem: str, rest: str) -> bool:
+def _is_comparable(stem: str, rest: str) -> bool:
     """Whether a case of an operator can have more special values than it has.
 
     Examples have what they print, scaled cases numbers for which a ScaleBias is exact, special ones subnormals.
@@ -195,12 +198,13 @@ def _takes_numbers(cases: OperatorCases) -> bool:
 
 def _chosen(cases: OperatorCases, profile: str) -> Iterator[str]:
     """Names of an operator's cases: all that are listed first, a few, or one, of floats if it has any."""
-    names = [name for name in cases.names("quick") if _is_judged(*name.split("-", 1))]
+    names = [name for name in cases.names("standard") if _is_comparable(*name.split("-", 1))]
     if profile == "full":
         yield from names
     elif profile == "standard":
         yield from first(names)
     else:
-        quick = [name for name in names if name in quick_names()]  # drivers have their kernels by then
+        listed = cases.names("quick")  # drivers have their kernels by then
+        quick = [name for name in names if name in listed]
         floats = [name for name in (*quick, *names) if name.split("-")[1].startswith("float")]
         yield (floats or quick or names)[0]

@@ -1,0 +1,121 @@
+"""``dmlgpu test --scheduler``: do the adapters of a Dask cluster's workers compute the right thing?"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from dmlgpu.cli.adapters import ALL, matching
+from dmlgpu.cli.request import Request
+from dmlgpu.cli.side_by_side import side_by_side
+from dmlgpu.cli.test import lines, summarize
+from dmlgpu.conformance.cluster.cluster import Cluster, connect
+from dmlgpu.conformance.cluster.registry import ClusterAdapter, ClusterJob
+from dmlgpu.conformance.cluster.shards import is_lost
+from dmlgpu.conformance.drivers.discovery import LocatedAdapter, with_labels
+from dmlgpu.conformance.running.expectations import with_expectation
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.pool import Job
+from dmlgpu.conformance.running.records import facts
+from dmlgpu.conformance.suites.registry import suite_option
+from dmlgpu.errors import InvalidArgument
+
+
+def test(request: Request, scheduler: str, patience: float) -> bool:
+    """Run cases on every distinct adapter of a cluster at once, and print what is wrong and a table.
+
+    Args:
+        request: the options; adapters are chosen among the workers', all where none is named.
+        scheduler: its address.
+        patience: seconds to wait for another worker when the last one that has an adapter is lost.
+
+    Returns:
+        Whether everything was as expected.
+
+    Raises:
+        AdapterNotFound, InvalidArgument: for what does not exist, and for workers that could not run the same cases.
+        ModelError, OSError: when a file is malformed, or cannot be read or written.
+    """
+    if request.drivers:
+        raise InvalidArgument("--drivers is for this machine; the workers of a cluster have drivers of their own")
+    job = Job(request.suite, 0, request.time_limit, request.repeat)
+    with connect(scheduler) as client:
+        cluster_job = ClusterJob(job, request.profile, request.pattern, request.names, request.workers, patience)
+        cluster = Cluster(client, cluster_job, _warn)
+        counted = _run(cluster, _chosen(request.adapters, cluster.adapters), request, scheduler)
+    summarize(counted)
+    return all(status.is_good for counts in counted.values() for status in counts)
+
+
+def _chosen(wanted: Sequence[str], adapters: Sequence[ClusterAdapter]) -> dict[str, LocatedAdapter]:
+    """The adapters that are wanted, all where none is named, by the names of their resources.
+
+    Raises:
+        AdapterNotFound: when nothing matches; the message lists all adapters.
+    """
+    known = with_labels(LocatedAdapter(one.info, number) for number, one in enumerate(adapters))
+    found = dict.fromkeys(one for text in wanted or (ALL,) for one in matching(text, known))
+    return {adapters[one.number].resource: one for one in found}
+
+
+def _run(
+    cluster: Cluster, chosen: dict[str, LocatedAdapter], request: Request, scheduler: str
+) -> dict[LocatedAdapter, Counter[Status]]:
+    """Run the cases; what is wrong is printed as it comes."""
+    adapters = [adapter for adapter in cluster.adapters if adapter.resource in chosen]
+    headers = {one.resource: {**facts(one.info, **request.selection), **one.machine} for one in adapters}
+    counted = {chosen[adapter.resource]: Counter[Status]() for adapter in adapters}
+    with side_by_side(request.output, headers) as write, _progress_bars(list(counted), len(request.names)) as show:
+        for adapter, found in cluster.run(adapters):
+            located = chosen[adapter.resource]
+            outcome = found if is_lost(found) else with_expectation(found, adapter.info, request.expected)
+            write(adapter.resource, outcome)
+            counted[located][outcome.status] += 1
+            if not outcome.status.is_good:
+                print(
+                    "\n".join(lines(outcome, reproduce(outcome, located, request, scheduler), located.label)),
+                    flush=True,
+                )
+            show(located, counted[located])
+        for resource in headers:
+            write(resource, None)
+    return counted
+
+
+def reproduce(outcome: Outcome, adapter: LocatedAdapter, request: Request, scheduler: str) -> str:
+    """The command that runs one case again."""
+    where = ["--scheduler", scheduler, "--adapter", adapter.label]
+    return shlex.join(["dmlgpu", "test", *suite_option(request.suite), *where, "-k", outcome.case])
+
+
+def _warn(text: str) -> None:
+    print(f"dmlgpu: {text}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _progress_bars(
+    adapters: Sequence[LocatedAdapter], count: int
+) -> Iterator[Callable[[LocatedAdapter, Counter[Status]], None]]:
+    """A bar per adapter, on a terminal only; the function says how far one is."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[bad]}"))
+    console = Console(stderr=True)
+    with Progress(
+        *columns,
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        redirect_stdout=sys.stdout.isatty(),
+    ) as progress:
+        tasks = {adapter: progress.add_task(adapter.label, total=count, bad="") for adapter in adapters}
+
+        def show(adapter: LocatedAdapter, counts: Counter[Status]) -> None:
+            bad = sum(number for status, number in counts.items() if not status.is_good)
+            progress.update(tasks[adapter], completed=counts.total(), bad=f"{bad} not as they should be" if bad else "")
+
+        yield show

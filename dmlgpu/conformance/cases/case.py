@@ -1,0 +1,110 @@
+"""A case: one operator description with seeded contents, what must come out, and how exactly."""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import reference
+from dmlgpu.conformance.cases.tolerance import EXACT, Bound, Tolerance, flush
+from dmlgpu.enums import FeatureLevel
+from dmlgpu.errors import DmlError
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.tensor import TensorDesc
+from dmlgpu.validation import validate
+
+Array: TypeAlias = NDArray[Any]
+Arrays: TypeAlias = tuple[Array | None, ...]
+Fill: TypeAlias = Callable[[np.random.Generator], Arrays]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test of one operator. Equal names mean equal cases: contents are drawn from a seed made of the name.
+
+    Attributes:
+        name: what ``-k`` and ``case_by_name`` accept: letters, digits, ``-``, ``_``, ``.``.
+        desc: the description.
+        tolerance: how far the result may lie from the expected one.
+        fill: makes one array per flat input from a generator.
+        documented: the result that DirectML's page prints, instead of the reference's; anything for absent outputs.
+        alternatives: further right results, where the order of invocations decides; a deterministic device has none.
+        magnitude: sum of absolute values per output element, for ``Accumulated``; a tuple of such
+            arrays for several outputs.
+        in_place: flat input whose buffer the output shares, or None.
+        needs: adapter feature without which the operator may be refused, or None: it must run everywhere.
+    """
+
+    name: str
+    desc: OperatorDesc
+    fill: Fill = field(repr=False, compare=False)
+    tolerance: Tolerance = EXACT
+    documented: tuple[Array, ...] | None = field(default=None, repr=False, compare=False)
+    alternatives: Callable[[Arrays], tuple[Array, ...]] | None = field(default=None, repr=False, compare=False)
+    magnitude: Callable[[Arrays], Bound | tuple[Bound, ...]] | None = field(default=None, repr=False, compare=False)
+    in_place: int | None = None
+    needs: str | None = None
+
+    @property
+    def seed(self) -> int:
+        """What the contents are drawn from."""
+        return zlib.crc32(self.name.encode())
+
+    @functools.cached_property
+    def level(self) -> FeatureLevel:
+        """The lowest feature level that allows the description.
+
+        Raises:
+            InvalidDescription: when none does.
+        """
+        for level in FeatureLevel:
+            try:
+                validate(self.desc, level)
+            except DmlError:
+                if level is max(FeatureLevel):
+                    raise
+            else:
+                return level
+        raise AssertionError("unreachable")
+
+    def inputs(self) -> Arrays:
+        """One array of logical sizes per flat input; equal along dimensions of stride 0."""
+        arrays = self.fill(np.random.default_rng([self.seed, 1]))
+        return tuple(_as_stored(slot.tensor, array) for slot, array in zip(self.desc.inputs, arrays, strict=True))
+
+    def expected(self, inputs: Arrays) -> tuple[Array, ...]:
+        """The result: the page's, or the reference's."""
+        return self.documented or reference.evaluate(self.desc, inputs)
+
+    def outcomes(self, inputs: Arrays, *, deterministic: bool = False) -> tuple[tuple[Array, ...], ...]:
+        """All right results, the preferred one first. Each element may come from any of them."""
+        results = [self.expected(inputs)]
+        if self.alternatives is not None and not deterministic:
+            results.append(self.alternatives(inputs))
+        if self.tolerance.flush_to_zero:
+            flushed = tuple(None if array is None else flush(array) for array in inputs)
+            if any(new is not old for new, old in zip(flushed, inputs, strict=True)):
+                results.append(reference.evaluate(self.desc, flushed))
+        return tuple(results)
+
+    def magnitudes(self, inputs: Arrays) -> tuple[Bound | None, ...]:
+        """What ``Accumulated`` needs to know of each output."""
+        found = None if self.magnitude is None else self.magnitude(inputs)
+        return found if isinstance(found, tuple) else (found,) * len(self.desc.outputs)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _as_stored(desc: TensorDesc | None, array: Array | None) -> Array | None:
+    """The array as the tensor's memory holds it: a dimension of stride 0 has one element only."""
+    if desc is None or array is None:
+        return None
+    repeats = any(stride == 0 and size > 1 for size, stride in zip(desc.sizes, desc.element_strides, strict=True))
+    return desc.decode(desc.encode(array)) if repeats else array

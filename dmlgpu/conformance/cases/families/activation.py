@@ -1,0 +1,387 @@
+"""Cases of the activations.
+
+Where an activation composes functions, the errors of its float32 steps add up, each multiplied by how strongly the
+result depends on it. The bound is a fixed number of ULP where that factor is bounded. Where it is not (a sum that
+cancels; the tail of an exponential, where the argument's relative error is multiplied by the argument), ``magnitude``
+gives, per element, the sum of the errors in units of 2**-24, and one ULP of the result is added.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import descs
+from dmlgpu.conformance.cases.case import Arrays, Case
+from dmlgpu.conformance.cases.contents import any_bits, mixed, numbers
+from dmlgpu.conformance.cases.families.functions import SPECIAL, accuracy, within
+from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp, flush
+from dmlgpu.enums import DataType, FeatureLevel
+
+Array = NDArray[Any]
+Wide = NDArray[np.float64]
+Attributes = dict[str, float]
+Ranges = dict[str, tuple[float, float]]
+
+
+class _ActivationCases(OperatorCases):
+    """An activation of one tensor.
+
+    Attributes:
+        ulps: the error allowed in FLOAT32.
+        interval: where half of the inputs lie.
+        ranges: what each attribute is drawn from.
+    """
+
+    standard_count = 16
+    ulps: ClassVar[float] = 2
+    interval: ClassVar[tuple[float, float]] = (-6.0, 6.0)
+    ranges: ClassVar[Ranges] = {}
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple((data_type,) for data_type in table["InputTensor"].types)
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, SPECIAL)
+
+    def draw_attributes(self, rng: np.random.Generator) -> Attributes:
+        """A value of each attribute: sometimes the usual one, a float32 in any case."""
+        usual = self.schema.defaults
+        fields = {field.python_name: field.name for field in self.schema.python_fields}
+        drawn = {name: rng.uniform(*interval) for name, interval in self.ranges.items()}
+        if rng.random() < 0.3:
+            drawn |= {name: usual[fields[name]] for name in drawn if fields[name] in usual}
+        return {name: float(np.float32(value)) for name, value in drawn.items()}
+
+    def allowed(self, data_type: DataType) -> Tolerance:
+        """The tolerance."""
+        return accuracy(data_type, self.ulps)
+
+    def magnitude(self, x: Wide, attributes: Attributes) -> Bound | None:
+        """Sum of the errors per element in units of 2**-24, for the tolerance ``Accumulated``."""
+        return None
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        data_type, sizes = key.types[0], key.sizes
+        source, output = draw_tensors(key, rng, (data_type, sizes, False), (data_type, sizes, True))
+        attributes = self.draw_attributes(rng)
+        desc = self.desc_class(input_tensor=source, output_tensor=output, **attributes)
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            if key.variant == SPECIAL:
+                return (_with_bends(contents, mixed(contents, data_type, sizes), attributes),)
+            if data_type.is_float:
+                return (within(contents, data_type, sizes, self.interval),)
+            return (numbers(contents, data_type, sizes),)
+
+        def magnitude(inputs: Arrays) -> Bound:
+            assert inputs[0] is not None
+            x = inputs[0].astype(np.float64)
+            with np.errstate(all="ignore"):
+                errors = self.magnitude(x, attributes)
+            assert errors is not None
+            return np.where(np.isfinite(x), errors, 0.0)
+
+        tolerance = self.allowed(data_type)
+        return Case(name, desc, fill, tolerance, magnitude=magnitude if isinstance(tolerance, Accumulated) else None)
+
+
+def _with_bends(rng: np.random.Generator, array: Array, attributes: Attributes) -> Array:
+    """The numbers with some at plus or minus the attributes: there activations change their manner."""
+    if not attributes or array.dtype.kind != "f":
+        return array
+    critical_points = np.array([sign * value for value in attributes.values() for sign in (1, -1)], array.dtype)
+    return np.where(rng.random(array.shape) < 0.1, rng.choice(critical_points, array.shape), array)
+
+
+@dataclass(frozen=True)
+class _FlushedWithin(Ulp):
+    """So many ULP; 0 is right for the smallest numbers, where a factor of the result may have been flushed."""
+
+    def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
+        """Near enough, both NaN, or flushed: the other factors are at most 4."""
+        flushed = (got == 0) & (np.abs(expected.astype(np.float64)) < 4 * np.finfo(np.float32).smallest_normal)
+        return super().accepts(expected, got, magnitude) | flushed
+
+
+class _ComposedCases(_ActivationCases):
+    """An activation of several factors."""
+
+    def allowed(self, data_type: DataType) -> Tolerance:
+        """As for others, or flushed on the way."""
+        return _FlushedWithin(1 if data_type is DataType.FLOAT16 else self.ulps)
+
+
+class _SummedCases(_ActivationCases):
+    """An activation whose error is given element by element."""
+
+    def allowed(self, data_type: DataType) -> Tolerance:
+        """The sum of the errors, and one ULP."""
+        return Accumulated(1)
+
+
+def _line_errors(x: Wide, attributes: Attributes) -> Wide:
+    """Of ``alpha * x + beta``: the product's rounding, and the sum's."""
+    product = np.abs(attributes["alpha"] * x)
+    return product + np.abs(attributes["alpha"] * x + attributes["beta"])
+
+
+def _sigmoid(t: Wide) -> Wide:
+    return 1 / (1 + np.exp(-t))
+
+
+def _rounding(factor: float, t: Wide) -> Wide:
+    """Error of the product ``t`` of a factor and an element: none where the factor is a power of two."""
+    return np.zeros_like(t) if abs(math.frexp(factor)[0]) == 0.5 else np.abs(t)
+
+
+@cases(descs.ActivationElu)
+class EluCases(_ActivationCases):
+    """ACTIVATION_ELU: 2 ULP of e^x - 1, and a product."""
+
+    ulps = 3
+    ranges: ClassVar[Ranges] = {"alpha": (-0.5, 3.0)}
+
+
+@cases(descs.ActivationCelu)
+class CeluCases(_ComposedCases):
+    """ACTIVATION_CELU: 2 ULP of e^t - 1, one of the quotient t (never more, for positive alpha), a product."""
+
+    ulps = 4
+    ranges: ClassVar[Ranges] = {"alpha": (0.1, 3.0)}
+
+
+@cases(descs.ActivationScaledElu)
+class ScaledEluCases(_ComposedCases):
+    """ACTIVATION_SCALED_ELU: 2 ULP of e^x - 1, and two products."""
+
+    ulps = 4
+    ranges: ClassVar[Ranges] = {"alpha": (0.1, 3.0), "gamma": (-2.0, 2.0)}
+
+
+@cases(descs.ActivationHardSigmoid)
+class HardSigmoidCases(_SummedCases):
+    """ACTIVATION_HARD_SIGMOID: the error of the line where it is not cut off."""
+
+    ranges: ClassVar[Ranges] = {"alpha": (-1.0, 1.0), "beta": (-1.0, 1.0)}
+
+    def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
+        """That of the line; where it is not cut off, it is at most 1 away from beta."""
+        return np.minimum(_line_errors(x, attributes), 3 + abs(attributes["beta"]))
+
+
+@cases(descs.ActivationHardSwish)
+class HardSwishCases(_SummedCases):
+    """ACTIVATION_HARD_SWISH: the error of the line where it is not cut off, times the input."""
+
+    ranges: ClassVar[Ranges] = {"alpha": (-1.0, 1.0), "beta": (-1.0, 1.0)}
+
+    def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
+        """As for HARD_SIGMOID, times the input, and a product."""
+        line = np.minimum(_line_errors(x, attributes), 3 + abs(attributes["beta"]))
+        cut = np.clip(attributes["alpha"] * x + attributes["beta"], 0, 1)
+        return np.abs(x) * (np.where((cut > 0) & (cut < 1), line, np.minimum(line, 2.0**-20)) + cut)
+
+
+@cases(descs.ActivationIdentity)
+class IdentityCases(_ActivationCases):
+    """ACTIVATION_IDENTITY: a copy of bits."""
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """Nothing special."""
+        return (PLAIN,)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        data_type = key.types[0]
+        source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
+        desc = descs.ActivationIdentity(input_tensor=source, output_tensor=output)
+        return Case(name, desc, lambda contents: (any_bits(contents, data_type, key.sizes),), EXACT)
+
+
+@cases(descs.ActivationLeakyRelu)
+class LeakyReluCases(_ActivationCases):
+    """ACTIVATION_LEAKY_RELU: one product."""
+
+    ulps = 1
+    ranges: ClassVar[Ranges] = {"alpha": (-1.0, 1.0)}
+
+
+@cases(descs.ActivationLinear)
+class LinearCases(_SummedCases):
+    """ACTIVATION_LINEAR: a product and a sum."""
+
+    ranges: ClassVar[Ranges] = {"alpha": (-2.0, 2.0), "beta": (-2.0, 2.0)}
+
+    def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
+        """The error of the line."""
+        return _line_errors(x, attributes)
+
+
+@cases(descs.ActivationParametricSoftplus)
+class ParametricSoftplusCases(_SummedCases):
+    """ACTIVATION_PARAMETRIC_SOFTPLUS: the rounding of beta * x, 2 ULP of the softplus, a product."""
+
+    interval = (-30.0, 30.0)
+    ranges: ClassVar[Ranges] = {"alpha": (-2.0, 2.0), "beta": (-1.0, 1.0)}
+
+    def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
+        """The slope of the softplus times its argument, and five halves of an ULP."""
+        t = attributes["beta"] * x
+        return abs(attributes["alpha"]) * (_rounding(attributes["beta"], t) * _sigmoid(t) + 5 * np.logaddexp(0, t))
+
+
+@cases(descs.ActivationRelu)
+class ReluCases(_ActivationCases):
+    """ACTIVATION_RELU: floats keep their bits, -0 becomes 0."""
+
+    standard_count = 48
+
+    def allowed(self, data_type: DataType) -> Tolerance:
+        """No error."""
+        return CORRECTLY_ROUNDED
+
+
+@cases(descs.ActivationScaledTanh)
+class ScaledTanhCases(_ComposedCases):
+    """ACTIVATION_SCALED_TANH: 2 ULP of the tangent, one from beta * x (it never counts more), a product."""
+
+    ulps = 4
+    ranges: ClassVar[Ranges] = {"alpha": (-2.0, 2.0), "beta": (-1.0, 1.0)}
+
+
+@cases(descs.ActivationSigmoid)
+class SigmoidCases(_ActivationCases):
+    """ACTIVATION_SIGMOID."""
+
+    interval = (-105.0, 30.0)
+
+
+@cases(descs.ActivationSoftplus)
+class SoftplusCases(_SummedCases):
+    """ACTIVATION_SOFTPLUS: the rounding of steepness * x, 2 ULP of the softplus, a quotient. Steepness below 1 too."""
+
+    interval = (-30.0, 30.0)
+    ranges: ClassVar[Ranges] = {"steepness": (0.2, 4.0)}
+
+    def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
+        """The slope of the softplus times its argument, and five halves of an ULP."""
+        steepness = attributes["steepness"]
+        t = steepness * x
+        return (_rounding(steepness, t) * _sigmoid(t) + 5 * np.logaddexp(0, t)) / steepness
+
+
+@cases(descs.ActivationSoftsign)
+class SoftsignCases(_ActivationCases):
+    """ACTIVATION_SOFTSIGN: a sum and a quotient."""
+
+
+@cases(descs.ActivationSwish)
+class SwishCases(_SummedCases):
+    """ACTIVATION_SWISH: the rounding of the sigmoid's argument, an exponential twice, five roundings."""
+
+    interval = (-110.0, 30.0)
+    ranges: ClassVar[Ranges] = {"sigmoid_input_scale": (-1.0, 2.0)}
+
+    def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
+        """The sensitivity to the argument, and 8 units of 2**-24 for the other steps."""
+        t = attributes["sigmoid_input_scale"] * x
+        return np.abs(x) * _sigmoid(t) * (_rounding(attributes["sigmoid_input_scale"], t) * _sigmoid(-t) + 8)
+
+
+@cases(descs.ActivationTanh)
+class TanhCases(_ActivationCases):
+    """ACTIVATION_TANH."""
+
+
+@cases(descs.ActivationThresholdedRelu)
+class ThresholdedReluCases(_ActivationCases):
+    """ACTIVATION_THRESHOLDED_RELU: floats keep their bits."""
+
+    ranges: ClassVar[Ranges] = {"alpha": (-2.0, 2.0)}
+
+    def allowed(self, data_type: DataType) -> Tolerance:
+        """No error."""
+        return CORRECTLY_ROUNDED
+
+
+@cases(descs.ActivationShrink)
+class ShrinkCases(_ActivationCases):
+    """ACTIVATION_SHRINK: one sum, which FLOAT16 rounds twice."""
+
+    standard_count = 24
+    ulps = 1
+    ranges: ClassVar[Ranges] = {"bias": (-3.0, 3.0), "threshold": (-1.0, 3.0)}
+
+
+@cases(descs.ActivationGelu)
+class GeluCases(_ActivationCases):
+    """ACTIVATION_GELU: its negative tail as well."""
+
+    interval = (-14.0, 6.0)
+
+
+class _PairCases(OperatorCases):
+    """An activation of two tensors: the input, and one more. Floats are rounded once."""
+
+    standard_count = 48
+    fields: ClassVar[tuple[str, str, str]]
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple((data_type,) for data_type in table["InputTensor"].types)
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, SPECIAL)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        data_type, sizes = key.types[0], key.sizes
+        places = [(data_type, sizes, is_output) for is_output in (False, False, True)]
+        desc = self.desc_class(**dict(zip(self.fields, draw_tensors(key, rng, *places), strict=True)))
+        draw = mixed if key.variant == SPECIAL else numbers
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            return draw(contents, data_type, sizes), draw(contents, data_type, sizes)
+
+        return Case(name, desc, fill, CORRECTLY_ROUNDED if data_type.is_float else EXACT)
+
+
+@cases(descs.ActivationParameterizedRelu)
+class ParameterizedReluCases(_PairCases):
+    """ACTIVATION_PARAMETERIZED_RELU."""
+
+    fields = ("input_tensor", "slope_tensor", "output_tensor")
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key. The product may flush what the comparison does not."""
+
+        def flushed_product(inputs: Arrays) -> tuple[Array, ...]:
+            x, slope = inputs
+            assert x is not None and slope is not None
+            with np.errstate(all="ignore"):
+                return (np.where(x >= 0, x, flush(slope) * flush(x)),)
+
+        case = super().build(key, name, rng)
+        return replace(case, alternatives=flushed_product) if key.types[0] is DataType.FLOAT32 else case
+
+
+@cases(descs.ActivationReluGrad)
+class ReluGradCases(_PairCases):
+    """ACTIVATION_RELU_GRAD."""
+
+    fields = ("input_tensor", "input_gradient_tensor", "output_gradient_tensor")

@@ -1,0 +1,330 @@
+"""Cases of element-wise arithmetic.
+
+Integers are exact. Floats are correctly rounded in FLOAT32, and in FLOAT16 from it; only the square of a rounded
+difference is further off. Where an adapter flushes subnormals, results may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dmlgpu import descs
+from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.contents import few, mixed, numbers, specials
+from dmlgpu.conformance.cases.keys import PLAIN, Combination, Key, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
+from dmlgpu.enums import DataType, FeatureLevel, RoundingMode
+from dmlgpu.operator_desc import OperatorDesc, ScaleBias
+
+SPECIAL = "special"
+"""Variant: limits, zeros, infinities, NaN, subnormals among the inputs."""
+SCALED = "scaled"
+"""Variant: with a ScaleBias, on numbers for which it is exact."""
+FUSED = "fused"
+"""Variant: with a fused activation."""
+CROSSED = "crossed"
+"""Variant: bounds the wrong way round, or special values as bounds."""
+
+
+class VariedCases(OperatorCases):
+    """Operators whose variants matter for every type."""
+
+    standard_count = 32
+
+    def standard_keys(self) -> Iterator[Key]:
+        """A covering selection, then one key for every special variant of every type."""
+        yield from super().standard_keys()
+        first: dict[tuple[Types, str], Combination] = {}
+        for one in self.combinations():
+            if one.variant != PLAIN and one.variant in self.variants(one.types):
+                first.setdefault((one.types, one.variant), one)
+        yield from map(self.key_of, first.values())
+
+
+class ElementWiseCases(VariedCases):
+    """Tensors of one type and one size.
+
+    Attributes:
+        tolerance_of_floats: for FLOAT32 and FLOAT16; integers are exact.
+    """
+
+    tolerance_of_floats: ClassVar[Tolerance] = CORRECTLY_ROUNDED
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple((data_type,) for data_type in next(iter(table.values())).types)
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        scalable = any(field.type == "SCALE_BIAS" for field in self.schema.python_fields)
+        return (PLAIN, SPECIAL, SCALED) if scalable else (PLAIN, SPECIAL)
+
+    def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
+        """Values of the fields beside the tensors and the ScaleBias."""
+        return {}
+
+    def draw(self, key: Key, contents: np.random.Generator) -> Arrays:
+        """Contents of the inputs."""
+        data_type, sizes = key.types[0], key.sizes
+        if key.variant == SCALED:
+            return (eighths(contents, data_type, sizes),)
+        draw = of_both_signs if key.variant in (SPECIAL, CROSSED) else numbers
+        return tuple(draw(contents, data_type, sizes) for _ in self.input_fields)
+
+    @property
+    def input_fields(self) -> tuple[str, ...]:
+        """Fields of the inputs."""
+        return tuple(field.python_name for field in self.schema.tensor_fields if field.kind == "input")
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        data_type = key.types[0]
+        fields = [field.python_name for field in self.schema.tensor_fields]
+        tensors = draw_tensors(
+            key, rng, *((data_type, key.sizes, field.kind == "output") for field in self.schema.tensor_fields)
+        )
+        attributes = self.attributes(key, rng)
+        if key.variant == SCALED:
+            attributes["scale_bias"] = ScaleBias(float(rng.choice([-2.0, 0.5, 1.0])), float(rng.integers(-8, 9)) / 4)
+        desc = self.desc_class(**dict(zip(fields, tensors, strict=True)), **attributes)
+        tolerance = self.tolerance_of_floats if data_type.is_float else EXACT
+        return Case(name, desc, lambda contents: self.draw(key, contents), tolerance)
+
+
+def of_both_signs(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
+    """Ordinary numbers and special values; NaN has either sign, too."""
+    values = mixed(rng, data_type, sizes)
+    return np.where(rng.random(sizes) < 0.5, values, -values) if data_type.is_float else values
+
+
+def eighths(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
+    """Multiples of 1/8, which a scale and a bias of few digits keep exact; integers of a byte."""
+    if data_type.is_float:
+        return (rng.integers(-256, 257, sizes) / 8).astype(data_type.numpy)
+    return rng.integers(-128 if data_type.is_signed else 0, 128, sizes).astype(data_type.numpy)
+
+
+# ---- sums, products, quotients
+
+
+@cases(descs.ElementWiseAdd)
+class AddCases(ElementWiseCases):
+    """ELEMENT_WISE_ADD."""
+
+
+@cases(descs.ElementWiseAdd1)
+class Add1Cases(ElementWiseCases):
+    """ELEMENT_WISE_ADD1, with activations that add no error of their own and with none."""
+
+    activations: ClassVar[tuple[OperatorDesc, ...]] = (
+        descs.ActivationRelu(),
+        descs.ActivationIdentity(),
+        descs.ActivationThresholdedRelu(alpha=0.5),
+        descs.ActivationLeakyRelu(alpha=0.25),
+    )
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, SPECIAL, FUSED)
+
+    def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
+        """The activation."""
+        if key.variant != FUSED:
+            return {"fused_activation": None}
+        return {"fused_activation": self.activations[rng.integers(len(self.activations))]}
+
+
+@cases(descs.ElementWiseSubtract)
+class SubtractCases(ElementWiseCases):
+    """ELEMENT_WISE_SUBTRACT."""
+
+
+@cases(descs.ElementWiseMultiply)
+class MultiplyCases(ElementWiseCases):
+    """ELEMENT_WISE_MULTIPLY."""
+
+
+@cases(descs.ElementWiseDifferenceSquare)
+class DifferenceSquareCases(ElementWiseCases):
+    """ELEMENT_WISE_DIFFERENCE_SQUARE: the difference is rounded before it is squared, which triples its error."""
+
+    tolerance_of_floats = Ulp(3)
+
+
+class _QuotientCases(ElementWiseCases):
+    """Division: small divisors, zeros and -1 among them."""
+
+    def draw(self, key: Key, contents: np.random.Generator) -> Arrays:
+        """Dividends of the whole range; half of the divisors small."""
+        data_type, sizes = key.types[0], key.sizes
+        a, b = super().draw(key, contents)
+        assert b is not None
+        small = few(contents, data_type, sizes) if data_type.is_float else contents.integers(-3, 8, sizes)
+        return a, np.where(contents.random(sizes) < 0.5, small.astype(data_type.numpy), b)
+
+
+@cases(descs.ElementWiseDivide)
+class DivideCases(_QuotientCases):
+    """ELEMENT_WISE_DIVIDE."""
+
+
+@cases(descs.ElementWiseModulusTruncate)
+class ModulusTruncateCases(_QuotientCases):
+    """ELEMENT_WISE_MODULUS_TRUNCATE: exact."""
+
+
+@cases(descs.ElementWiseModulusFloor)
+class ModulusFloorCases(_QuotientCases):
+    """ELEMENT_WISE_MODULUS_FLOOR: rounded once, where the signs differ."""
+
+
+@cases(descs.ElementWiseMean)
+class MeanCases(ElementWiseCases):
+    """ELEMENT_WISE_MEAN."""
+
+
+@cases(descs.ElementWiseRecip)
+class RecipCases(ElementWiseCases):
+    """ELEMENT_WISE_RECIP."""
+
+
+@cases(descs.ElementWiseSqrt)
+class SqrtCases(ElementWiseCases):
+    """ELEMENT_WISE_SQRT."""
+
+
+# ---- signs
+
+
+@cases(descs.ElementWiseAbs)
+class AbsCases(ElementWiseCases):
+    """ELEMENT_WISE_ABS."""
+
+
+@cases(descs.ElementWiseSign)
+class SignCases(ElementWiseCases):
+    """ELEMENT_WISE_SIGN."""
+
+
+@cases(descs.ElementWiseNegate)
+class NegateCases(ElementWiseCases):
+    """ELEMENT_WISE_NEGATE."""
+
+
+# ---- extremes
+
+
+@cases(descs.ElementWiseMin)
+class MinCases(ElementWiseCases):
+    """ELEMENT_WISE_MIN."""
+
+
+@cases(descs.ElementWiseMax)
+class MaxCases(ElementWiseCases):
+    """ELEMENT_WISE_MAX."""
+
+
+class _BoundedCases(ElementWiseCases):
+    """Bounds given as float32, in range and far beyond it."""
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (*super().variants(types), CROSSED)
+
+    def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
+        """Both bounds."""
+        if key.variant == CROSSED:
+            choices = [np.nan, np.inf, -np.inf, 0.0, -0.0, 3e38, -1e-42, 77.7, -300.5]
+            return {"min": float(rng.choice(choices)), "max": float(rng.choice(choices))}
+        low, high = sorted(float(bound) for bound in rng.choice([-300.0, -2.75, -1.0, 0.0, 0.5, 3.9, 100.0, 1e10], 2))
+        return {"min": low, "max": high}
+
+
+@cases(descs.ElementWiseClip)
+class ClipCases(_BoundedCases):
+    """ELEMENT_WISE_CLIP."""
+
+
+@cases(descs.ElementWiseClipGrad)
+class ClipGradCases(_BoundedCases):
+    """ELEMENT_WISE_CLIP_GRAD."""
+
+
+@cases(descs.ElementWiseThreshold)
+class ThresholdCases(_BoundedCases):
+    """ELEMENT_WISE_THRESHOLD."""
+
+    def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
+        """The bound."""
+        return {"min": super().attributes(key, rng)["min"]}
+
+
+class _TypedBoundCases(_BoundedCases):
+    """Bounds of the tensor's type, with all their digits."""
+
+    def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
+        """Both bounds, and their type."""
+        data_type = key.types[0]
+        if key.variant == CROSSED:
+            low, high = (scalar(specials(data_type), rng) for _ in "ab")
+        else:
+            low, high = sorted(scalar(numbers(rng, data_type, (9,)), rng) for _ in "ab")
+        return {"min_max_data_type": data_type, "min": low, "max": high}
+
+
+def scalar(choices: Array, rng: np.random.Generator) -> Any:
+    """One of some numbers, as a Python number."""
+    return choices[rng.integers(choices.size)].item()
+
+
+@cases(descs.ElementWiseClip1)
+class Clip1Cases(_TypedBoundCases):
+    """ELEMENT_WISE_CLIP1."""
+
+
+@cases(descs.ElementWiseClipGrad1)
+class ClipGrad1Cases(_TypedBoundCases):
+    """ELEMENT_WISE_CLIP_GRAD1."""
+
+
+# ---- rounding
+
+
+class _RoundingCases(ElementWiseCases):
+    """Many halves between integers, and one off."""
+
+    def draw(self, key: Key, contents: np.random.Generator) -> Arrays:
+        """Half of the inputs are halves of integers, or their neighbours."""
+        (x,) = super().draw(key, contents)
+        if x is None or key.variant == SCALED:
+            return (x,)
+        dtype = key.types[0].numpy
+        halves = (contents.integers(-40, 41, key.sizes) / 2).astype(dtype)
+        neighbours = np.nextafter(halves, dtype.type(contents.choice([-50, 50])))
+        near = np.where(contents.random(key.sizes) < 0.3, neighbours, halves)
+        return (np.where(contents.random(key.sizes) < 0.5, near, x),)
+
+
+@cases(descs.ElementWiseCeil)
+class CeilCases(_RoundingCases):
+    """ELEMENT_WISE_CEIL."""
+
+
+@cases(descs.ElementWiseFloor)
+class FloorCases(_RoundingCases):
+    """ELEMENT_WISE_FLOOR."""
+
+
+@cases(descs.ElementWiseRound)
+class RoundCases(_RoundingCases):
+    """ELEMENT_WISE_ROUND."""
+
+    def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
+        """The rounding mode."""
+        return {"rounding_mode": RoundingMode(int(rng.integers(len(RoundingMode))))}

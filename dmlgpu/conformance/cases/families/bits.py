@@ -1,0 +1,97 @@
+"""Cases of the operators on bits. All are exact."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from dmlgpu import descs
+from dmlgpu.conformance.cases.case import Arrays, Case
+from dmlgpu.conformance.cases.contents import any_bits
+from dmlgpu.conformance.cases.keys import Key, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.enums import FeatureLevel
+
+
+class _BitCases(OperatorCases):
+    """Random bits of one type."""
+
+    standard_count = 44
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple((data_type,) for data_type in next(iter(table.values())).types)
+
+    def draw(self, key: Key, contents: np.random.Generator, count: int) -> Arrays:
+        """Contents of so many inputs."""
+        return tuple(any_bits(contents, key.types[0], key.sizes) for _ in range(count))
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        fields = self.schema.tensor_fields
+        tensors = draw_tensors(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
+        desc = self.desc_class(**dict(zip((field.python_name for field in fields), tensors, strict=True)))
+        return Case(name, desc, lambda contents: self.draw(key, contents, len(desc.inputs)))
+
+
+@cases(descs.ElementWiseBitAnd)
+class BitAndCases(_BitCases):
+    """ELEMENT_WISE_BIT_AND."""
+
+
+@cases(descs.ElementWiseBitOr)
+class BitOrCases(_BitCases):
+    """ELEMENT_WISE_BIT_OR."""
+
+
+@cases(descs.ElementWiseBitXor)
+class BitXorCases(_BitCases):
+    """ELEMENT_WISE_BIT_XOR."""
+
+
+@cases(descs.ElementWiseBitNot)
+class BitNotCases(_BitCases):
+    """ELEMENT_WISE_BIT_NOT."""
+
+
+class _ShiftCases(_BitCases):
+    """Counts below, at and beyond the width."""
+
+    def draw(self, key: Key, contents: np.random.Generator, count: int) -> Arrays:
+        """Random bits; most counts below twice 64."""
+        bits, any_count = super().draw(key, contents, count)
+        assert any_count is not None
+        small = contents.integers(0, 130, key.sizes).astype(any_count.dtype)
+        return bits, np.where(contents.random(key.sizes) < 0.8, small, any_count)
+
+
+@cases(descs.ElementWiseBitShiftLeft)
+class BitShiftLeftCases(_ShiftCases):
+    """ELEMENT_WISE_BIT_SHIFT_LEFT."""
+
+
+@cases(descs.ElementWiseBitShiftRight)
+class BitShiftRightCases(_ShiftCases):
+    """ELEMENT_WISE_BIT_SHIFT_RIGHT."""
+
+
+@cases(descs.ElementWiseBitCount)
+class BitCountCases(OperatorCases):
+    """ELEMENT_WISE_BIT_COUNT: every type, and both types of the count."""
+
+    standard_count = 40
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All combinations that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple(itertools.product(table["InputTensor"].types, table["OutputTensor"].types))
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        source, output = draw_tensors(key, rng, *((t, key.sizes, i == 1) for i, t in enumerate(key.types)))
+        desc = descs.ElementWiseBitCount(input_tensor=source, output_tensor=output)
+        return Case(name, desc, lambda contents: (any_bits(contents, key.types[0], key.sizes),))

@@ -1,0 +1,187 @@
+"""Cases of the operators that compare or choose. All are exact: truth values are integers, and choosing moves bits."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from dmlgpu import descs
+from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.contents import any_bits, few, numbers
+from dmlgpu.conformance.cases.families.arithmetic import SPECIAL, VariedCases, of_both_signs
+from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.enums import DataType, FeatureLevel, IsInfinityMode
+
+
+class _RelationCases(VariedCases):
+    """Two tensors of one type, and truth values of another."""
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All combinations that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple(itertools.product(table["ATensor"].types, table["OutputTensor"].types))
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, SPECIAL)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        data_type, truth = key.types
+        a, b, output = draw_tensors(
+            key, rng, (data_type, key.sizes, False), (data_type, key.sizes, False), (truth, key.sizes, True)
+        )
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            draw = of_both_signs if key.variant == SPECIAL else numbers
+            a, b = (draw(contents, data_type, key.sizes) for _ in "ab")
+            return a, np.where(contents.random(key.sizes) < 0.3, a, b)  # equal elements are rare otherwise
+
+        return Case(name, self.desc_class(a_tensor=a, b_tensor=b, output_tensor=output), fill)
+
+
+@cases(descs.ElementWiseLogicalEquals)
+class LogicalEqualsCases(_RelationCases):
+    """ELEMENT_WISE_LOGICAL_EQUALS."""
+
+
+@cases(descs.ElementWiseLogicalGreaterThan)
+class LogicalGreaterThanCases(_RelationCases):
+    """ELEMENT_WISE_LOGICAL_GREATER_THAN."""
+
+
+@cases(descs.ElementWiseLogicalLessThan)
+class LogicalLessThanCases(_RelationCases):
+    """ELEMENT_WISE_LOGICAL_LESS_THAN."""
+
+
+@cases(descs.ElementWiseLogicalGreaterThanOrEqual)
+class LogicalGreaterThanOrEqualCases(_RelationCases):
+    """ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL."""
+
+
+@cases(descs.ElementWiseLogicalLessThanOrEqual)
+class LogicalLessThanOrEqualCases(_RelationCases):
+    """ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL."""
+
+
+def truths(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
+    """Zeros, ones and other numbers that count as true."""
+    return np.where(rng.random(sizes) < 0.4, data_type.numpy.type(0), few(rng, data_type, sizes) * 51)
+
+
+class _LogicalCases(OperatorCases):
+    """Truth values of one type."""
+
+    standard_count = 20
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple((data_type,) for data_type in table["OutputTensor"].types)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        fields = self.schema.tensor_fields
+        tensors = draw_tensors(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
+        desc = self.desc_class(**dict(zip((field.python_name for field in fields), tensors, strict=True)))
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            return tuple(truths(contents, key.types[0], key.sizes) for _ in desc.inputs)
+
+        return Case(name, desc, fill)
+
+
+@cases(descs.ElementWiseLogicalAnd)
+class LogicalAndCases(_LogicalCases):
+    """ELEMENT_WISE_LOGICAL_AND."""
+
+
+@cases(descs.ElementWiseLogicalOr)
+class LogicalOrCases(_LogicalCases):
+    """ELEMENT_WISE_LOGICAL_OR."""
+
+
+@cases(descs.ElementWiseLogicalXor)
+class LogicalXorCases(_LogicalCases):
+    """ELEMENT_WISE_LOGICAL_XOR."""
+
+
+@cases(descs.ElementWiseLogicalNot)
+class LogicalNotCases(_LogicalCases):
+    """ELEMENT_WISE_LOGICAL_NOT."""
+
+
+class _ClassCases(VariedCases):
+    """Floats, and whether they are of a kind."""
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All combinations that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple(itertools.product(table["InputTensor"].types, table["OutputTensor"].types))
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, SPECIAL)
+
+    def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Values of the fields beside the tensors."""
+        return {}
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        data_type, truth = key.types
+        source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (truth, key.sizes, True))
+        draw = of_both_signs if key.variant == SPECIAL else any_bits
+        desc = self.desc_class(input_tensor=source, output_tensor=output, **self.attributes(rng))
+        return Case(name, desc, lambda contents: (draw(contents, data_type, key.sizes),))
+
+
+@cases(descs.ElementWiseIsNan)
+class IsNanCases(_ClassCases):
+    """ELEMENT_WISE_IS_NAN."""
+
+
+@cases(descs.ElementWiseIsInfinity)
+class IsInfinityCases(_ClassCases):
+    """ELEMENT_WISE_IS_INFINITY."""
+
+    def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
+        """The infinities that are sought."""
+        return {"infinity_mode": IsInfinityMode(int(rng.integers(len(IsInfinityMode))))}
+
+
+@cases(descs.ElementWiseIf)
+class IfCases(OperatorCases):
+    """ELEMENT_WISE_IF: bits of every type."""
+
+    standard_count = 40
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple((data_type,) for data_type in table["ATensor"].types)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        data_type, sizes = key.types[0], key.sizes
+        condition, a, b, output = draw_tensors(
+            key,
+            rng,
+            (DataType.UINT8, sizes, False),
+            *((data_type, sizes, is_output) for is_output in (False, False, True)),
+        )
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            choices = truths(contents, DataType.UINT8, sizes)
+            return choices, any_bits(contents, data_type, sizes), any_bits(contents, data_type, sizes)
+
+        desc = descs.ElementWiseIf(condition_tensor=condition, a_tensor=a, b_tensor=b, output_tensor=output)
+        return Case(name, desc, fill)

@@ -1,0 +1,379 @@
+"""Cases of convolutions. A key's sizes are those of the input; filter, steps and padding are drawn.
+
+The error of a sum grows with the sum of the absolute values of its terms (``Accumulated``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dmlgpu import descs, reference
+from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.families.matrix import (
+    ACTIVATIONS,
+    BARE,
+    FUSED,
+    SINGLE,
+    SPECIAL,
+    TIES,
+    UNIT,
+    integers,
+    quantized_types,
+    scales,
+)
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
+from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Transformed, ulp
+from dmlgpu.conformance.cases.windows import Window
+from dmlgpu.conformance.cases.winograd import transformed_magnitude
+from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel
+from dmlgpu.tensor import TensorDesc
+
+BACKWARD = "backward"
+GROUPED = "grouped"
+DEPTHWISE = "depthwise"  # as many groups as channels
+DENSE = "dense"  # windows of 3 in steps of 1, of many channels: Winograd's filtering
+
+MOST, MOST_OF_DENSE = 1 << 17, 1 << 20
+"""Multiplications of a case, so that the reference stays quick; at least one output per group there must be."""
+
+DENSE_SIZES = (2, 16, 14, 11)
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Geometry:
+    """What is drawn for a key.
+
+    Attributes:
+        window, positions: sizes.
+        fields: of the description: steps and padding.
+        groups, outputs: groups, and outputs of each.
+    """
+
+    window: Sizes
+    positions: Sizes
+    fields: Mapping[str, Any]
+    groups: int
+    outputs: int
+
+    @property
+    def seen(self) -> int:
+        """Elements that the window sees."""
+        return math.prod(self.window)
+
+
+def _draw_axis(size: int, rng: np.random.Generator) -> dict[str, int]:
+    """A window and steps along a dimension, padding up to one more than the window's reach."""
+    window, dilation = int(rng.integers(1, 5 if size > 1 else 3)), int(rng.choice([1, 1, 2, 3]))
+    reach = (window - 1) * dilation + 1
+    start, end = (int(padding) for padding in rng.integers(0, reach + 1, 2))
+    end += max(0, reach - size - start - end)
+    return {
+        "window": window,
+        "strides": int(rng.choice([1, 1, 2, 3])),
+        "dilations": dilation,
+        "start_padding": start,
+        "end_padding": end,
+    }
+
+
+def _dense_axis(rng: np.random.Generator) -> dict[str, int]:
+    """The same where only padding is open."""
+    start, end = (int(padding) for padding in rng.integers(1, 3, 2))
+    return {"window": 3, "strides": 1, "dilations": 1, "start_padding": start, "end_padding": end}
+
+
+def _covered(size: int, axis: dict[str, int], rng: np.random.Generator) -> int:
+    """The elements of a transposed convolution's output; padding that would leave none is dropped."""
+    covered = axis["strides"] * (size - 1) + (axis["window"] - 1) * axis["dilations"] + 1
+    axis["output_padding"] = int(rng.integers(0, axis["strides"] + 1))
+    if axis["start_padding"] + axis["end_padding"] >= covered + axis["output_padding"]:
+        axis["start_padding"] = axis["end_padding"] = 0
+    return covered + axis["output_padding"] - axis["start_padding"] - axis["end_padding"]
+
+
+def _groups(key: Key, rng: np.random.Generator) -> int:
+    channels = key.sizes[1]
+    if key.variant == DEPTHWISE:
+        return channels
+    divisors = [count for count in range(1, channels + 1) if channels % count == 0]
+    if key.variant == GROUPED:
+        return int(rng.choice(divisors[1:-1] or divisors))
+    return int(rng.choice(divisors)) if rng.integers(4) == 0 else 1
+
+
+def _draw(key: Key, rng: np.random.Generator) -> _Geometry:
+    spatial, groups = key.sizes[2:], _groups(key, rng)
+    axes = [_dense_axis(rng) if key.variant == DENSE else _draw_axis(size, rng) for size in spatial]
+    if key.variant == BACKWARD:
+        positions = tuple(_covered(size, axis, rng) for size, axis in zip(spatial, axes, strict=True))
+    fields = {name: tuple(axis[name] for axis in axes) for name in axes[0]}
+    window = fields.pop("window")
+    if key.variant != BACKWARD:
+        names = ("window", "strides", "dilations", "start_padding", "end_padding")
+        positions = tuple(
+            Window(size, *(axis[name] for name in names)).positions for size, axis in zip(spatial, axes, strict=True)
+        )
+    work = key.sizes[0] * key.sizes[1] * math.prod(window) * math.prod(positions)
+    most = MOST_OF_DENSE if key.variant == DENSE else MOST
+    outputs = [count for count in EDGE_SIZES[:13] if count * work <= most and count * groups <= 128]
+    if key.variant == DENSE:
+        outputs = outputs[-3:]
+    return _Geometry(window, positions, fields, groups, int(rng.choice(outputs or [1])))
+
+
+class _ConvolutionCases(OperatorCases):
+    """{N, C, spatial..}."""
+
+    standard_count = 25
+    long_sizes: ClassVar[SizesList] = ((1, 16, 14, 14), (2, 33, 7, 9))
+    large_sizes: ClassVar[SizesList] = ((2, 3, 301, 303),)
+
+
+# ---- CONVOLUTION
+
+
+@cases(descs.Convolution)
+class ConvolutionCases(_ConvolutionCases):
+    """CONVOLUTION."""
+
+    standard_count = 36
+    ranks = (3, 4, 5)
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All types that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple((data_type,) for data_type in table["InputTensor"].types)
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, BARE, FUSED, BACKWARD, GROUPED, DEPTHWISE, DENSE, SPECIAL)
+
+    def standard_keys(self) -> Iterator[Key]:
+        """Also some with as many channels as make transforms pay."""
+        yield from super().standard_keys()
+        layouts = (Layout.PACKED, Layout.PERMUTED, Layout.PADDED)
+        yield from (
+            Key(types, DENSE_SIZES, layout, DENSE) for types, layout in zip(self._cycle(), layouts, strict=False)
+        )
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        drawn = _draw(key, rng)
+        (data_type,), channels, outputs = key.types, key.sizes[1], drawn.groups * drawn.outputs
+        backward = key.variant == BACKWARD
+        filters = (channels, drawn.outputs) if backward else (outputs, channels // drawn.groups)
+        source, weights, bias, output = draw_tensors(
+            key,
+            rng,
+            (data_type, key.sizes, False),
+            (data_type, (*filters, *drawn.window), False),
+            (data_type, (1, outputs, *(1 for _ in drawn.window)), False),
+            (data_type, (key.sizes[0], outputs, *drawn.positions), True),
+        )
+        desc = descs.Convolution(
+            input_tensor=source,
+            filter_tensor=weights,
+            bias_tensor=None if key.variant == BARE else bias,
+            output_tensor=output,
+            mode=ConvolutionMode(int(rng.integers(2))),
+            direction=ConvolutionDirection(int(backward)),
+            group_count=drawn.groups,
+            fused_activation=ACTIVATIONS[rng.integers(len(ACTIVATIONS))] if key.variant == FUSED else None,
+            **{"output_padding": (0,) * len(drawn.window), **drawn.fields},
+        )
+        terms = channels // drawn.groups * drawn.seen
+        tolerance = Transformed(channels // drawn.groups) if _may_be_transformed(desc) else Accumulated(terms)
+        return Case(
+            name,
+            desc,
+            lambda contents: _floats(contents, desc, key),
+            tolerance,
+            magnitude=lambda inputs: _magnitude(desc, inputs, tolerance),
+        )
+
+
+def _may_be_transformed(desc: descs.Convolution) -> bool:
+    """Whether Winograd's filtering can compute a convolution."""
+    window = desc.filter_tensor.sizes[2:]
+    return (window, desc.strides, desc.dilations) == ((3, 3), (1, 1), (1, 1))
+
+
+def _transformed(desc: descs.Convolution, inputs: Arrays) -> Bound:
+    """What it adds up, in tiles of 4 x 4."""
+    source, filters, bias = (None if array is None else array.astype(np.float64) for array in inputs)
+    assert source is not None
+    assert filters is not None
+    batch, channels, *spatial = source.shape
+    images = source.reshape(batch, desc.group_count, channels // desc.group_count, *spatial)
+    backward = desc.direction is ConvolutionDirection.BACKWARD
+    grouped = filters.reshape(desc.group_count, -1, *filters.shape[1:])
+    if backward:
+        grouped = grouped.swapaxes(1, 2)
+    if backward != (desc.mode is ConvolutionMode.CONVOLUTION):
+        grouped = grouped[..., ::-1, ::-1]
+    start = [2 - padding if backward else padding for padding in desc.start_padding]
+    total = transformed_magnitude(images, grouped, 4, start=start, positions=desc.output_tensor.sizes[2:])
+    return total if bias is None else total + np.abs(bias)
+
+
+def _floats(rng: np.random.Generator, desc: descs.Convolution, key: Key) -> Arrays:
+    """Infinities and NaN only in the input: with padding it is open what they do in a filter (0 * infinity).
+
+    There are none where Winograd's filtering may spread them over a tile.
+    """
+    found = [
+        None if tensor is None else rng.standard_normal(tensor.sizes).astype(tensor.data_type.numpy)
+        for _, _, tensor in desc.inputs
+    ]
+    if key.variant == SPECIAL and found[0] is not None and not _may_be_transformed(desc):
+        for value in (math.inf, -math.inf, math.nan):
+            found[0][rng.random(key.sizes) < 0.3 / found[0].size] = value
+    return tuple(found)
+
+
+def _magnitude(desc: descs.Convolution, inputs: Arrays, tolerance: Accumulated) -> Bound:
+    """What the errors add up to: of the sum, of its rounding before an activation, of the activation."""
+    with np.errstate(invalid="ignore"):
+        total = _transformed(desc, inputs) if isinstance(tolerance, Transformed) else _absolute_sums(desc, inputs)
+    if desc.fused_activation is None:
+        return np.asarray(total)
+    growth = tolerance.bound(np.zeros(1, np.float64), np.ones(1))[0] / 2.0**-53 * UNIT
+    (plain,) = reference.evaluate(desc.replace(fused_activation=None), inputs)
+    rounding = ulp(plain) if desc.output_tensor.data_type is DataType.FLOAT16 else 0
+    return np.asarray(total + rounding / growth + 4)
+
+
+def _absolute_sums(desc: descs.Convolution, inputs: Arrays) -> Bound:
+    """The convolution of absolute values."""
+    tensors = {
+        slot.field: TensorDesc(DataType.FLOAT32, slot.tensor.sizes)
+        for slot in (*desc.inputs, *desc.outputs)
+        if slot.tensor is not None
+    }
+    absolute = tuple(None if array is None else np.abs(array.astype(np.float32)) for array in inputs)
+    (sums,) = reference.evaluate(desc.replace(**tensors, fused_activation=None), absolute)
+    return np.asarray(sums.astype(np.float64))
+
+
+# ---- integers
+
+
+class _IntegerCases(_ConvolutionCases):
+    """Integers with zero points of one to four dimensions.
+
+    Attributes:
+        single, several: the parameters' fields, by whether there is one, or one per output.
+    """
+
+    ranks = (3, 4)
+    single: ClassVar[tuple[str, ...]] = ("input_zero_point_tensor",)
+    several: ClassVar[tuple[str, ...]] = ("filter_zero_point_tensor",)
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """Input and filter: all combinations that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple(itertools.product(table["InputTensor"].types, table["FilterTensor"].types))
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, BARE, SINGLE, GROUPED, DEPTHWISE)
+
+    def types_of(self, key: Key) -> Mapping[str, DataType]:
+        """The type of each tensor."""
+        source, filters = key.types
+        return {
+            "input_tensor": source,
+            "input_zero_point_tensor": source,
+            "filter_tensor": filters,
+            "filter_zero_point_tensor": filters,
+            "output_tensor": DataType.INT32,
+        }
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        drawn, types = _draw(key, rng), self.types_of(key)
+        sizes = self._sizes(key, drawn, rng)
+        drawn_tensors = draw_tensors(
+            key, rng, *((types[field], sizes[field], field == "output_tensor") for field in types)
+        )
+        tensors: dict[str, TensorDesc | None] = dict(zip(types, drawn_tensors, strict=True))
+        if key.variant == BARE:
+            tensors |= {field: None for field in types if field.endswith("zero_point_tensor") or field == "bias_tensor"}
+        desc = self.desc_class(**tensors, **drawn.fields, group_count=drawn.groups)
+        terms = key.sizes[1] // drawn.groups * drawn.seen
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            return tuple(
+                None if slot.tensor is None else self.draw(key, slot.field, slot.tensor, contents, terms)
+                for slot in desc.inputs
+            )
+
+        return Case(name, desc, fill, EXACT)
+
+    def _sizes(self, key: Key, drawn: _Geometry, rng: np.random.Generator) -> dict[str, Sizes]:
+        outputs, rank = drawn.groups * drawn.outputs, int(rng.integers(1, 5))
+        ones = (1,) * len(drawn.window)
+        found: dict[str, Sizes] = {
+            "input_tensor": key.sizes,
+            "filter_tensor": (outputs, key.sizes[1] // drawn.groups, *drawn.window),
+            "bias_tensor": (1, outputs, *ones),
+            "output_tensor": (key.sizes[0], outputs, *drawn.positions),
+        }
+        found |= dict.fromkeys(self.single, (1,) * rank)
+        for field in self.several:
+            one = key.variant == SINGLE or rng.integers(4) == 0
+            found[field] = (1,) * rank if one else (1, outputs, 1, 1)[:rank] if rank > 1 else (outputs,)
+        return found
+
+    def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator, terms: int) -> Array:
+        """Contents of a tensor."""
+        return integers(rng, tensor.data_type, tensor.sizes)
+
+
+@cases(descs.ConvolutionInteger)
+class ConvolutionIntegerCases(_IntegerCases):
+    """CONVOLUTION_INTEGER."""
+
+
+@cases(descs.QuantizedLinearConvolution)
+class QuantizedLinearConvolutionCases(_IntegerCases):
+    """QUANTIZED_LINEAR_CONVOLUTION."""
+
+    single = ("input_scale_tensor", "input_zero_point_tensor", "output_scale_tensor", "output_zero_point_tensor")
+    several = ("filter_scale_tensor", "filter_zero_point_tensor")
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """Input, filter and output: all combinations that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        names = ("InputTensor", "FilterTensor", "OutputTensor")
+        return tuple(itertools.product(*(table[name].types for name in names)))
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (*super().variants(types), TIES)
+
+    def types_of(self, key: Key) -> Mapping[str, DataType]:
+        """The type of each tensor."""
+        return quantized_types(("input", "filter", "output"), key.types) | {"bias_tensor": DataType.INT32}
+
+    def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator, terms: int) -> Array:
+        """Outputs are to fill their range: a sum's typical size is 2**13 for each square root of a term."""
+        if field == "bias_tensor":
+            return rng.integers(-(1 << 15), 1 << 15, tensor.sizes, np.int32)
+        if "scale" not in field:
+            return super().draw(key, field, tensor, rng, terms)
+        largest = 8 + round(math.log2(terms) / 2) if field == "output_scale_tensor" else 0
+        return scales(rng, tensor, largest, round_ones=key.variant == TIES)

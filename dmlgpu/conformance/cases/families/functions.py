@@ -1,0 +1,312 @@
+"""Cases of the functions of analysis.
+
+FLOAT32 results are allowed the error of the math library (docs/accuracy.md): 2 ULP, 4 for tangents and powers. FLOAT16
+results come from float32, so at most the neighbour of the nearest number is right.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import descs
+from dmlgpu.conformance.cases.case import Arrays, Case
+from dmlgpu.conformance.cases.contents import mixed, numbers
+from dmlgpu.conformance.cases.keys import INPLACE, PLAIN, Key, Types
+from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.tolerance import EXACT, Tolerance, Ulp
+from dmlgpu.enums import DataType, FeatureLevel
+from dmlgpu.operator_desc import ScaleBias
+
+SPECIAL = "special"
+"""Variant: zeros, infinities, NaN, limits and subnormals among the inputs."""
+SCALED = "scaled"
+"""Variant: with a ScaleBias, on numbers for which it is exact."""
+
+Array = NDArray[Any]
+Interval = tuple[float, float]
+
+
+def accuracy(data_type: DataType, ulps: float) -> Tolerance:
+    """So many ULP in FLOAT32, the nearest number or its neighbour in FLOAT16, exact for integers."""
+    if not data_type.is_float:
+        return EXACT
+    return Ulp(1 if data_type is DataType.FLOAT16 else ulps)
+
+
+def within(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...], interval: Interval) -> Array:
+    """Floats, half of them spread over an interval, the others of all orders of magnitude."""
+    largest = float(np.finfo(data_type.numpy).max)
+    spread = np.clip(rng.uniform(*interval, sizes), -largest, largest).astype(data_type.numpy)
+    return np.where(rng.random(sizes) < 0.5, spread, numbers(rng, data_type, sizes))
+
+
+def sixteenths(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
+    """Multiples of 1/16 between -4 and 4, to which ``scale_bias`` adds no error; small integers."""
+    step = 16 if data_type.is_float else 1
+    low = 0 if not data_type.is_signed else -64
+    return (rng.integers(low, 65, sizes) / step).astype(data_type.numpy)
+
+
+def scale_bias(rng: np.random.Generator) -> ScaleBias:
+    """A scale and a bias of few digits."""
+    return ScaleBias(float(rng.choice([-1.0, 0.5, 2.0])), float(rng.integers(-8, 9)) / 4)
+
+
+class _FunctionCases(OperatorCases):
+    """A function of one number.
+
+    Attributes:
+        ulps: the error allowed in FLOAT32.
+        interval: where half of the inputs lie.
+    """
+
+    standard_count = 16
+    ulps: ClassVar[float] = 2
+    interval: ClassVar[Interval] = (-4.0, 4.0)
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple((data_type,) for data_type in table["InputTensor"].types)
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, SPECIAL, SCALED)
+
+    def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Values of the fields beside the tensors and the ScaleBias."""
+        return {}
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        data_type, sizes = key.types[0], key.sizes
+        source, output = draw_tensors(key, rng, (data_type, sizes, False), (data_type, sizes, True))
+        scaling = scale_bias(rng) if key.variant == SCALED else None
+        attributes = self.attributes(rng)
+        desc = self.desc_class(input_tensor=source, output_tensor=output, scale_bias=scaling, **attributes)
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            if key.variant == SPECIAL:
+                return (mixed(contents, data_type, sizes),)
+            if key.variant == SCALED:
+                return (sixteenths(contents, data_type, sizes),)
+            return (within(contents, data_type, sizes, self.interval),)
+
+        return Case(name, desc, fill, accuracy(data_type, self.ulps))
+
+
+@cases(descs.ElementWiseAcos)
+class AcosCases(_FunctionCases):
+    """ELEMENT_WISE_ACOS."""
+
+    interval = (-1.0, 1.0)
+
+
+@cases(descs.ElementWiseAsin)
+class AsinCases(_FunctionCases):
+    """ELEMENT_WISE_ASIN."""
+
+    interval = (-1.0, 1.0)
+
+
+@cases(descs.ElementWiseAtan)
+class AtanCases(_FunctionCases):
+    """ELEMENT_WISE_ATAN."""
+
+
+@cases(descs.ElementWiseCos)
+class CosCases(_FunctionCases):
+    """ELEMENT_WISE_COS."""
+
+    interval = (-1e5, 1e5)
+
+
+@cases(descs.ElementWiseSin)
+class SinCases(_FunctionCases):
+    """ELEMENT_WISE_SIN."""
+
+    interval = (-1e5, 1e5)
+
+
+@cases(descs.ElementWiseTan)
+class TanCases(_FunctionCases):
+    """ELEMENT_WISE_TAN."""
+
+    ulps = 4
+    interval = (-1e5, 1e5)
+
+
+@cases(descs.ElementWiseExp)
+class ExpCases(_FunctionCases):
+    """ELEMENT_WISE_EXP."""
+
+    interval = (-105.0, 90.0)
+
+
+@cases(descs.ElementWiseLog)
+class LogCases(_FunctionCases):
+    """ELEMENT_WISE_LOG."""
+
+    interval = (0.0, 3.0)
+
+
+@cases(descs.ElementWiseErf)
+class ErfCases(_FunctionCases):
+    """ELEMENT_WISE_ERF."""
+
+
+@cases(descs.ElementWiseSinh)
+class SinhCases(_FunctionCases):
+    """ELEMENT_WISE_SINH."""
+
+    interval = (-90.0, 90.0)
+
+
+@cases(descs.ElementWiseCosh)
+class CoshCases(_FunctionCases):
+    """ELEMENT_WISE_COSH."""
+
+    interval = (-90.0, 90.0)
+
+
+@cases(descs.ElementWiseTanh)
+class TanhCases(_FunctionCases):
+    """ELEMENT_WISE_TANH."""
+
+
+@cases(descs.ElementWiseAsinh)
+class AsinhCases(_FunctionCases):
+    """ELEMENT_WISE_ASINH."""
+
+
+@cases(descs.ElementWiseAcosh)
+class AcoshCases(_FunctionCases):
+    """ELEMENT_WISE_ACOSH."""
+
+    interval = (1.0, 4.0)
+
+
+@cases(descs.ElementWiseAtanh)
+class AtanhCases(_FunctionCases):
+    """ELEMENT_WISE_ATANH."""
+
+    interval = (-1.0, 1.0)
+
+
+@cases(descs.ElementWiseConstantPow)
+class ConstantPowCases(_FunctionCases):
+    """ELEMENT_WISE_CONSTANT_POW: exponents whole, halves, any, and special."""
+
+    standard_count = 24
+    ulps = 4
+    interval = (0.0, 4.0)
+
+    def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
+        """The exponent."""
+        special = [0.0, -0.0, 1.0, 2.0, 3.0, -1.0, 0.5, -0.5, 16777216.0, 16777215.0, np.inf, -np.inf, np.nan]
+        return {"exponent": float(rng.choice(special) if rng.random() < 0.6 else rng.normal(0, 4))}
+
+
+@cases(descs.ElementWiseAtanYx)
+class AtanYxCases(OperatorCases):
+    """ELEMENT_WISE_ATAN_YX: also where both are zeros, whose signs choose the angle."""
+
+    standard_count = 16
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple((data_type,) for data_type in table["ATensor"].types)
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, SPECIAL)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        data_type, sizes = key.types[0], key.sizes
+        places = [(data_type, sizes, is_output) for is_output in (False, False, True)]
+        a, b, output = draw_tensors(key, rng, *places)
+        draw = mixed if key.variant == SPECIAL else numbers
+        desc = descs.ElementWiseAtanYx(a_tensor=a, b_tensor=b, output_tensor=output)
+        return Case(
+            name,
+            desc,
+            lambda contents: (draw(contents, data_type, sizes), draw(contents, data_type, sizes)),
+            accuracy(data_type, 2),
+        )
+
+
+@cases(descs.ElementWisePow)
+class PowCases(OperatorCases):
+    """ELEMENT_WISE_POW: every pair of types.
+
+    Integers to the power of floats draw small numbers and halves, whose powers are far enough from other integers to be
+    truncated rightly.
+    """
+
+    standard_count = 64
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All pairs of input and exponent that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple(itertools.product(table["InputTensor"].types, table["ExponentTensor"].types))
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, SPECIAL, SCALED)
+
+    def allowed_variants(self, types: Types, layout: Layout) -> tuple[str, ...]:
+        """In place only where the exponent has the output's type, since any input may be chosen for it."""
+        found = super().allowed_variants(types, layout)
+        return found if types[0] is types[1] else tuple(variant for variant in found if variant != INPLACE)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        base, exponent = key.types
+        source, power, output = draw_tensors(
+            key, rng, (base, key.sizes, False), (exponent, key.sizes, False), (base, key.sizes, True)
+        )
+        scaling = scale_bias(rng) if key.variant == SCALED else None
+        if scaling and not base.is_float:
+            scaling = ScaleBias(scaling.scale, 4 * scaling.bias)
+        desc = descs.ElementWisePow(
+            input_tensor=source, exponent_tensor=power, output_tensor=output, scale_bias=scaling
+        )
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            return _bases(contents, key), _exponents(contents, key)
+
+        return Case(name, desc, fill, accuracy(base, 4))
+
+
+def _bases(rng: np.random.Generator, key: Key) -> Array:
+    base, exponent = key.types
+    if key.variant == SCALED or (exponent.is_float and not base.is_float):
+        return sixteenths(rng, base, key.sizes)
+    if key.variant == SPECIAL:
+        return mixed(rng, base, key.sizes)
+    if not base.is_float:
+        return np.where(rng.random(key.sizes) < 0.5, sixteenths(rng, base, key.sizes), numbers(rng, base, key.sizes))
+    near_one = (1 + rng.choice([-1, 1], key.sizes) * 2.0 ** rng.integers(-24, 0, key.sizes)).astype(base.numpy)
+    return np.where(rng.random(key.sizes) < 0.3, near_one, within(rng, base, key.sizes, (0.0, 4.0)))
+
+
+def _exponents(rng: np.random.Generator, key: Key) -> Array:
+    base, exponent = key.types
+    if exponent.is_float and not base.is_float:
+        special = [np.nan, np.inf, -np.inf, -0.0] if key.variant == SPECIAL else [0.0]
+        return rng.choice([-1.0, -0.5, 0.5, 1.0, 1.5, 2.0, 3.0, *special], key.sizes).astype(exponent.numpy)
+    if key.variant == SPECIAL:
+        return mixed(rng, exponent, key.sizes)
+    drawn = numbers(rng, exponent, key.sizes)
+    small = rng.integers(-4 if exponent.is_signed else 0, 8, key.sizes).astype(exponent.numpy)
+    return np.where(rng.random(key.sizes) < 0.5, small, drawn)

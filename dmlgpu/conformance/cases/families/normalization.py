@@ -1,0 +1,301 @@
+"""Cases of normalisations by a tensor's own statistics, and of norms along an axis.
+
+Errors of float32 are counted in units of what is added up: a deviation is good to a few units of itself and of the mean
+deviation of its row, whatever the mean.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import descs
+from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Ulp
+from dmlgpu.enums import FeatureLevel
+from dmlgpu.operator_desc import OperatorDesc
+
+Wide = NDArray[np.float64]
+
+FUSED = "fused"  # with a fused activation
+FAR = "far"  # elements with a deviation of 1 around a mean of 10,000 (in halves 100)
+NAN = "nan"  # some elements are NaN
+LAYER = "layer"  # over the last axis, scale and bias as long as it
+BARE = "bare"  # neither scale nor bias
+
+EPSILONS = (1e-5, 1e-3, 0.1)
+
+ACTIVATIONS: tuple[OperatorDesc, ...] = (
+    descs.ActivationRelu(),
+    descs.ActivationIdentity(),
+    descs.ActivationLeakyRelu(alpha=0.25),
+)
+"""Activations that make no error larger."""
+
+
+def four(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Four dimensions of as many elements: leading ones added, or leading dimensions merged."""
+    return (1,) * (4 - len(sizes)) + sizes if len(sizes) <= 4 else (math.prod(sizes[:-3]), *sizes[-3:])
+
+
+def statistic_sizes(
+    sizes: Sequence[int], rng: np.random.Generator, kept: Sequence[int] | None = None
+) -> tuple[int, ...]:
+    """Sizes that broadcast to others: 1 but along the kept dimensions, or, by chance, along any."""
+    chosen = [d for d in range(len(sizes)) if rng.integers(2)] if kept is None else kept
+    return tuple(size if dimension in chosen else 1 for dimension, size in enumerate(sizes))
+
+
+def elements(rng: np.random.Generator, key: Key, sizes: tuple[int, ...]) -> Array:
+    """Elements of a case's kind."""
+    dtype = key.types[0].numpy
+    values = 2 * rng.standard_normal(sizes) + 1
+    if key.variant == FAR:
+        values = rng.standard_normal(sizes) + (1e4 if dtype == np.float32 else 1e2)
+    if key.variant == NAN:
+        values[rng.random(sizes) < 0.01] = math.nan
+    return values.astype(dtype)
+
+
+def wide(array: Array | None, absent: float = 0) -> Wide:
+    """An input in float64; a number where it is absent."""
+    return np.array(absent, np.float64) if array is None else array.astype(np.float64)
+
+
+def deviation_errors(x: Wide, mean: Wide, axes: tuple[int, ...]) -> Bound:
+    """Errors of ``x - mean``: of the difference, and of the mean, which is as good as the other differences are."""
+    centered = np.abs(x - mean)
+    return centered + centered.mean(axes, keepdims=True)
+
+
+def normalized_errors(errors: Wide, factor: Wide, bias: Wide) -> Bound:
+    """Errors of ``factor * centered + bias``, the factor having gone through a root and a quotient."""
+    result: Bound = np.nan_to_num(8 * errors * np.abs(factor) + 2 * np.abs(bias))
+    return result
+
+
+class NormalizationCases(OperatorCases):
+    """Halves and floats; random, ordinary numbers."""
+
+    standard_count: ClassVar[int] = 28
+    random_count: ClassVar[int] = 60
+    large_sizes: ClassVar[SizesList] = ((65537, 129),)
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All types that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple((data_type,) for data_type in table["InputTensor"].types)
+
+    def describe(
+        self,
+        key: Key,
+        rng: np.random.Generator,
+        inputs: dict[str, tuple[int, ...]],
+        outputs: dict[str, tuple[int, ...]],
+    ) -> dict[str, Any]:
+        """Tensor descriptions of these sizes by field, in the key's layout."""
+        data_type = key.types[0]
+        tensors = [(data_type, sizes, False) for sizes in inputs.values()]
+        tensors += [(data_type, sizes, True) for sizes in outputs.values()]
+        return dict(zip((*inputs, *outputs), draw_tensors(key, rng, *tensors), strict=True))
+
+    @staticmethod
+    def epsilon(rng: np.random.Generator) -> float:
+        """One of a few."""
+        return float(rng.choice(EPSILONS))
+
+
+class _Statistics(NamedTuple):
+    """How a case normalises."""
+
+    axes: tuple[int, ...]
+    use_mean: bool
+    use_variance: bool
+    epsilon: float
+
+
+class _RowCases(NormalizationCases):
+    """Normalisation by the statistics of rows; scale and bias are there or not, and broadcast in any way."""
+
+    long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (2003, 3), (70, 4096), (2, 70001))
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, LAYER, BARE, FUSED, FAR, NAN)
+
+    def row_sizes(self, key: Key) -> tuple[int, ...]:
+        """Sizes of the input."""
+        return key.sizes
+
+    @abstractmethod
+    def statistics(
+        self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator
+    ) -> tuple[_Statistics, dict[str, Any]]:
+        """How a case normalises, and the fields that say so."""
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        sizes = self.row_sizes(key)
+        how, attributes = self.statistics(key, sizes, rng)
+        present = self._parameters(key, rng)
+        kept = how.axes if key.variant == LAYER else None
+        inputs = {"input_tensor": sizes} | {field: statistic_sizes(sizes, rng, kept) for field in present}
+        tensors = self.describe(key, rng, inputs, {"output_tensor": sizes})
+        activation = ACTIVATIONS[rng.integers(len(ACTIVATIONS))] if key.variant == FUSED else None
+        desc = self.desc_class(**tensors, **attributes, fused_activation=activation)
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            x = elements(contents, key, sizes)
+            given = {field: contents.standard_normal(inputs[field]).astype(x.dtype) for field in present}
+            return (x, given.get("scale_tensor"), given.get("bias_tensor"))
+
+        count = math.prod(sizes[axis] for axis in how.axes)
+        return Case(name, desc, fill, Accumulated(count), magnitude=lambda arrays: self._magnitude(how, *arrays))
+
+    @staticmethod
+    def _parameters(key: Key, rng: np.random.Generator) -> tuple[str, ...]:
+        """Which of scale and bias are there."""
+        both = ("scale_tensor", "bias_tensor")
+        if key.variant == BARE:
+            return ()
+        return both if key.variant == LAYER else ((), both, both[:1], both[1:])[rng.integers(4)]
+
+    @staticmethod
+    def _magnitude(how: _Statistics, x: Array | None, scale: Array | None, bias: Array | None) -> Bound:
+        """Errors of the deviations, and those of the factor."""
+        values = wide(x)
+        mean = values.mean(how.axes, keepdims=True) if how.use_mean else np.zeros(1)
+        variance = np.square(values - mean).mean(how.axes, keepdims=True)
+        factor = wide(scale, 1) / (np.sqrt(variance + how.epsilon) if how.use_variance else 1)
+        errors = deviation_errors(values, mean, how.axes) if how.use_mean else np.abs(values)
+        return normalized_errors(errors, factor, wide(bias))
+
+
+def any_axes(key: Key, rng: np.random.Generator) -> tuple[int, ...]:
+    """A set of axes in any order; of large tensors the longest."""
+    rank = len(key.sizes)
+    if key.variant == LAYER:
+        return (rank - 1,)
+    if math.prod(key.sizes) > 20000:
+        return (int(np.argmax(key.sizes)),)
+    return tuple(int(axis) for axis in rng.permutation(rank)[: rng.integers(1, rank + 1)])
+
+
+@cases(descs.MeanVarianceNormalization2)
+class MeanVarianceNormalization2Cases(_RowCases):
+    """MEAN_VARIANCE_NORMALIZATION2, with each of its switches on and off."""
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """The switches too."""
+        return (*super().variants(types), "rms", "centered", "neither")
+
+    def statistics(
+        self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator
+    ) -> tuple[_Statistics, dict[str, Any]]:
+        """By the variant."""
+        use_mean, use_variance = {"rms": (False, True), "centered": (True, False), "neither": (False, False)}.get(
+            key.variant, (True, True)
+        )
+        how = _Statistics(any_axes(key, rng), use_mean, use_variance, self.epsilon(rng))
+        return how, how._asdict()
+
+
+def _with_mean(how: _Statistics) -> dict[str, Any]:
+    return {"normalize_variance": how.use_variance, "epsilon": how.epsilon}
+
+
+@cases(descs.MeanVarianceNormalization1)
+class MeanVarianceNormalization1Cases(_RowCases):
+    """MEAN_VARIANCE_NORMALIZATION1."""
+
+    standard_count: ClassVar[int] = 20
+    long_sizes: ClassVar[SizesList] = ()
+
+    def statistics(
+        self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator
+    ) -> tuple[_Statistics, dict[str, Any]]:
+        """With the variance or without, by chance."""
+        how = _Statistics(any_axes(key, rng), True, bool(rng.integers(4)), self.epsilon(rng))
+        return how, {"axes": how.axes, **_with_mean(how)}
+
+
+@cases(descs.MeanVarianceNormalization)
+class MeanVarianceNormalizationCases(_RowCases):
+    """MEAN_VARIANCE_NORMALIZATION, of four dimensions."""
+
+    standard_count: ClassVar[int] = 20
+    long_sizes: ClassVar[SizesList] = ()
+
+    def row_sizes(self, key: Key) -> tuple[int, ...]:
+        """Four dimensions."""
+        return four(key.sizes)
+
+    def statistics(
+        self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator
+    ) -> tuple[_Statistics, dict[str, Any]]:
+        """Channels crossed or not, with the variance or without, by chance."""
+        crossed = bool(rng.integers(2))
+        how = _Statistics((1, 2, 3) if crossed else (2, 3), True, bool(rng.integers(4)), self.epsilon(rng))
+        return how, {"cross_channel": crossed, **_with_mean(how)}
+
+
+ZEROS = "zeros"  # some rows are zero
+LARGE = "large"  # squares exceed float32
+TINY = "tiny"  # norms below epsilon
+
+
+@cases(descs.LpNormalization)
+class LpNormalizationCases(NormalizationCases):
+    """LP_NORMALIZATION."""
+
+    long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (2003, 3))
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, ZEROS, LARGE, TINY, NAN)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        tensors = self.describe(key, rng, {"input_tensor": key.sizes}, {"output_tensor": key.sizes})
+        axis = int(np.argmax(key.sizes) if math.prod(key.sizes) > 20000 else rng.integers(len(key.sizes)))
+        desc = self.desc_class(**tensors, axis=axis, p=int(rng.integers(1, 3)), epsilon=self.epsilon(rng))
+        return Case(name, desc, lambda contents: (self._contents(contents, key, axis),), Ulp(4))
+
+    @staticmethod
+    def _contents(rng: np.random.Generator, key: Key, axis: int) -> Array:
+        values = elements(rng, key, key.sizes)
+        if key.variant == ZEROS:
+            row = tuple(1 if d == axis else size for d, size in enumerate(key.sizes))
+            values[np.broadcast_to(rng.random(row) < 0.5, key.sizes)] = 0
+        factor = {LARGE: {2: 1e3, 4: 1e30}, TINY: {2: 1e-3, 4: 1e-10}}.get(key.variant, {2: 1, 4: 1})
+        return values * values.dtype.type(factor[values.dtype.itemsize])
+
+
+@cases(descs.ValueScale2d)
+class ValueScale2dCases(NormalizationCases):
+    """VALUE_SCALE_2D."""
+
+    standard_count: ClassVar[int] = 16
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key: one channel or three."""
+        batch, _, *image = four(key.sizes)
+        sizes = (batch, int(rng.choice([1, 3])), *image)
+        tensors = self.describe(key, rng, {"input_tensor": sizes}, {"output_tensor": sizes})
+        bias = rng.standard_normal(sizes[1]).astype(np.float32)
+        scale = float(np.float32(rng.standard_normal()))
+        desc = self.desc_class(**tensors, scale=scale, bias=tuple(map(float, bias)))
+
+        def magnitude(arrays: Arrays) -> Bound:
+            result: Bound = np.abs(scale * wide(arrays[0])) + np.abs(bias.astype(np.float64)).reshape(1, -1, 1, 1)
+            return result
+
+        return Case(name, desc, lambda contents: (elements(contents, key, sizes),), Accumulated(2), magnitude=magnitude)

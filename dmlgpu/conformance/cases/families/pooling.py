@@ -1,0 +1,361 @@
+"""Cases of pooling, its gradients, and the inverse of max pooling."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dmlgpu import descs, reference
+from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
+from dmlgpu.conformance.cases.layouts import draw_tensor
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Ulp
+from dmlgpu.conformance.cases.windows import Window, Windows, positions_of, sizes_of
+from dmlgpu.enums import DataType, FeatureLevel
+from dmlgpu.tensor import TensorDesc
+
+WHOLE = "whole"  # the window covers all of the input (global pooling)
+DILATED = "dilated"
+PADDED = "padding"  # as much padding as there may be
+SPECIAL = "special"
+TIES = "ties"
+NAN = "nan"
+BEYOND = "beyond"  # indices that name no element
+
+MOST = 3000
+"""Spatial elements of a case, so that the reference stays quick."""
+
+Sizes = tuple[int, ...]
+
+
+class _WindowCases(OperatorCases):
+    """Windows over {N, C, spatial..}; the key has the sizes of the tensor before pooling."""
+
+    standard_count = 40
+    ranks = (4, 5)
+    long_sizes: ClassVar[SizesList] = ((1, 2, 300, 301), (2, 1, 20, 31, 33))
+    large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All types of the newest feature level."""
+        name = self.schema.tensor_fields[0].name
+        return tuple((data_type,) for data_type in self.schema.support_at(FeatureLevel.LEVEL_6_4)[name].types)
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        dilated = [DILATED] if any(field.name == "Dilations" for field in self.schema.fields) else []
+        return (PLAIN, WHOLE, PADDED, *dilated)
+
+    def windows(self, key: Key, rng: np.random.Generator) -> tuple[Windows, dict[str, Any]]:
+        """How a window slides, and the fields that say so."""
+        windows = tuple(_draw_window(key, rng, size) for size in key.sizes[2:])
+        fields: dict[str, Any] = {
+            "strides": tuple(window.stride for window in windows),
+            "window_size": sizes_of(windows),
+            "start_padding": tuple(window.start for window in windows),
+            "end_padding": tuple(window.end for window in windows),
+        }
+        if any(field.name == "Dilations" for field in self.schema.fields):
+            fields["dilations"] = tuple(window.dilation for window in windows)
+        if any(field.name == "IncludePadding" for field in self.schema.fields):
+            fields["include_padding"] = bool(rng.integers(2))
+        return windows, fields
+
+
+def _draw_window(key: Key, rng: np.random.Generator, spatial: int) -> Window:
+    """A window that sees something at every position; only the variant DILATED has dilations."""
+    stride = int(rng.integers(1, 4))
+    if key.variant == WHOLE or math.prod(key.sizes) > MOST:
+        return Window(spatial, spatial if key.variant == WHOLE or rng.integers(2) else min(spatial, 3), stride)
+    dilation = int(rng.integers(2, 4)) if key.variant == DILATED else 1
+    size = int(rng.integers(1, min((spatial - 1) // dilation + 1, 7) + 1))
+    most = (size - 1) * dilation
+    start, end = (most, most) if key.variant == PADDED else map(int, rng.integers(0, most + 1, 2))
+    window = Window(spatial, size, stride, dilation, start, end)
+    return window if window.always_sees_input else replace(window, start=0, end=0)
+
+
+def _contents(rng: np.random.Generator, key: Key, sizes: Sizes) -> Array:
+    """Numbers, or what the variant names."""
+    (data_type,) = key.types[:1]
+    if key.variant == TIES:
+        return few(rng, data_type, sizes)
+    if key.variant == SPECIAL:
+        return mixed(rng, data_type, sizes)
+    values = numbers(rng, data_type, sizes)
+    if key.variant == NAN:
+        values[rng.random(sizes) < 0.6] = np.nan
+        values[rng.random(sizes) < 0.2] = -np.inf
+    return values
+
+
+def _pooled(key: Key, windows: Windows) -> Sizes:
+    return key.sizes[:2] + positions_of(windows)
+
+
+class _AverageCases(_WindowCases):
+    """Means of float numbers."""
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        windows, fields = self.windows(key, rng)
+        source, output = draw_tensors(
+            key, rng, (key.types[0], key.sizes, False), (key.types[0], _pooled(key, windows), True)
+        )
+        desc = self.desc_class(input_tensor=source, output_tensor=output, **fields)
+        tolerance = Accumulated(math.prod(sizes_of(windows)))
+
+        def magnitude(inputs: Arrays) -> Bound:
+            assert inputs[0] is not None
+            return _of_sizes(desc, np.abs(inputs[0]))
+
+        return Case(name, desc, lambda contents: (_contents(contents, key, key.sizes),), tolerance, magnitude=magnitude)
+
+
+def _of_sizes(desc: Any, *inputs: Array | None) -> Bound:
+    """What the operator makes, in FLOAT32, of numbers without their signs."""
+    tensors = {
+        slot.field: TensorDesc(DataType.FLOAT32, slot.tensor.sizes)
+        for slot in (*desc.inputs, *desc.outputs)
+        if slot.tensor is not None
+    }
+    given = tuple(None if array is None else array.astype(np.float32) for array in inputs)
+    (total,) = reference.evaluate(desc.replace(**tensors), given)
+    return np.asarray(2 * total.astype(np.float64))
+
+
+@cases(descs.AveragePooling1)
+class AveragePooling1Cases(_AverageCases):
+    """AVERAGE_POOLING1."""
+
+
+@cases(descs.AveragePooling)
+class AveragePoolingCases(_AverageCases):
+    """AVERAGE_POOLING."""
+
+    standard_count = 16
+
+
+class _NormCases(_WindowCases):
+    """Norms of p = 1 to 4."""
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        windows, fields = self.windows(key, rng)
+        source, output = draw_tensors(
+            key, rng, (key.types[0], key.sizes, False), (key.types[0], _pooled(key, windows), True)
+        )
+        p = int(rng.integers(1, 5))
+        desc = self.desc_class(input_tensor=source, output_tensor=output, p=p, **fields)
+        # p roots of powers, each 2 ULP off: the exponent p of the power is divided by p again.
+        return Case(name, desc, lambda contents: (_contents(contents, key, key.sizes),), Ulp(2 if p < 3 else 6))
+
+
+@cases(descs.LpPooling1)
+class LpPooling1Cases(_NormCases):
+    """LP_POOLING1."""
+
+
+@cases(descs.LpPooling)
+class LpPoolingCases(_NormCases):
+    """LP_POOLING."""
+
+    standard_count = 16
+
+
+class _MaximumCases(_WindowCases):
+    """Maxima of all types, with ties, special values, rows of NaN and negative infinity."""
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (*super().variants(types), TIES, SPECIAL, *([NAN] if types[0].is_float else []))
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        windows, fields = self.windows(key, rng)
+        pooled = _pooled(key, windows)
+        tensors = [(key.types[0], key.sizes, False), (key.types[0], pooled, True)]
+        if len(key.types) > 1:
+            tensors.append((key.types[1], pooled, True))
+        source, output, *indices = draw_tensors(key, rng, *tensors)
+        if indices and rng.integers(4):
+            fields["output_indices_tensor"] = indices[0]
+        desc = self.desc_class(input_tensor=source, output_tensor=output, **fields)
+        return Case(name, desc, lambda contents: (_contents(contents, key, key.sizes),), EXACT)
+
+
+class _NumberedMaximumCases(_MaximumCases):
+    """Also the numbers of the maxima, or not."""
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All combinations of the newest feature level."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple(itertools.product(table["InputTensor"].types, table["OutputIndicesTensor"].types))
+
+
+@cases(descs.MaxPooling2)
+class MaxPooling2Cases(_NumberedMaximumCases):
+    """MAX_POOLING2."""
+
+    standard_count = 60
+
+
+@cases(descs.MaxPooling1)
+class MaxPooling1Cases(_NumberedMaximumCases):
+    """MAX_POOLING1."""
+
+    standard_count = 24
+
+
+@cases(descs.MaxPooling)
+class MaxPoolingCases(_MaximumCases):
+    """MAX_POOLING."""
+
+    standard_count = 30
+
+
+@cases(descs.AveragePoolingGrad)
+class AveragePoolingGradCases(_WindowCases):
+    """AVERAGE_POOLING_GRAD; the key has the sizes of the output gradient."""
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        windows, fields = self.windows(key, rng)
+        pooled = _pooled(key, windows)
+        gradient, output = draw_tensors(key, rng, (key.types[0], pooled, False), (key.types[0], key.sizes, True))
+        desc = descs.AveragePoolingGrad(input_gradient_tensor=gradient, output_gradient_tensor=output, **fields)
+
+        def magnitude(inputs: Arrays) -> Bound:
+            assert inputs[0] is not None
+            return _of_sizes(desc, np.abs(inputs[0]))
+
+        tolerance = Accumulated(math.prod(sizes_of(windows)))
+        return Case(name, desc, lambda contents: (_contents(contents, key, pooled),), tolerance, magnitude=magnitude)
+
+
+@cases(descs.MaxPoolingGrad)
+class MaxPoolingGradCases(_WindowCases):
+    """MAX_POOLING_GRAD; the key has the sizes of the input."""
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (*super().variants(types), TIES, NAN)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        windows, fields = self.windows(key, rng)
+        pooled, data_type = _pooled(key, windows), key.types[0]
+        source, gradient, output = draw_tensors(
+            key, rng, (data_type, key.sizes, False), (data_type, pooled, False), (data_type, key.sizes, True)
+        )
+        desc = descs.MaxPoolingGrad(
+            input_tensor=source, input_gradient_tensor=gradient, output_gradient_tensor=output, **fields
+        )
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            return _contents(contents, key, key.sizes), numbers(contents, data_type, pooled)
+
+        def magnitude(inputs: Arrays) -> Bound:
+            assert inputs[1] is not None
+            return _of_sizes(desc, inputs[0], np.abs(inputs[1]))
+
+        return Case(name, desc, fill, Accumulated(math.prod(sizes_of(windows))), magnitude=magnitude)
+
+
+@cases(descs.MaxUnpooling)
+class MaxUnpoolingCases(OperatorCases):
+    """MAX_UNPOOLING: every index once, or several times, or beyond the output."""
+
+    standard_count = 40
+    ranks = (4,)
+    large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All combinations of the newest feature level."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple(itertools.product(table["InputTensor"].types, table["IndicesTensor"].types))
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, BEYOND)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        data_type, index_type = key.types
+        sizes = tuple(size + int(extra) for size, extra in zip(key.sizes, rng.integers(0, 3, 4), strict=True))
+        source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, sizes, True))
+        # An index that stands for several elements would make the result depend on the order of invocations.
+        indices = draw_tensor(index_type, key.sizes, key.layout, rng, output=True)
+        desc = descs.MaxUnpooling(input_tensor=source, indices_tensor=indices, output_tensor=output)
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            return any_bits(contents, data_type, key.sizes), _numbers(contents, key, sizes)
+
+        return Case(name, desc, fill, EXACT)
+
+
+def _numbers(rng: np.random.Generator, key: Key, sizes: Sizes) -> Array:
+    """Different numbers of elements of the output; some of them beyond it."""
+    count, total = math.prod(key.sizes), math.prod(sizes)
+    found = rng.permutation(total)[:count].astype(np.int64)
+    if key.variant == BEYOND:
+        found = np.where(rng.random(count) < 0.3, total + rng.integers(0, 1000, count), found)
+    return found.reshape(key.sizes).astype(key.types[1].numpy)
+
+
+@cases(descs.QuantizedLinearAveragePooling)
+class QuantizedLinearAveragePoolingCases(_WindowCases):
+    """QUANTIZED_LINEAR_AVERAGE_POOLING: parameters for all or per channel, zero points or none."""
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """Input and output, whose types need not agree."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple(itertools.product(table["InputTensor"].types, table["OutputTensor"].types))
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        windows, fields = self.windows(key, rng)
+        given, made = key.types
+        source, output = draw_tensors(key, rng, (given, key.sizes, False), (made, _pooled(key, windows), True))
+        parameters: dict[str, Any] = {
+            field: _parameter(key, rng, data_type)
+            for field, data_type in (
+                ("input_scale_tensor", DataType.FLOAT32),
+                ("input_zero_point_tensor", given),
+                ("output_scale_tensor", DataType.FLOAT32),
+                ("output_zero_point_tensor", made),
+            )
+            if "zero" not in field or rng.integers(3)
+        }
+        desc = descs.QuantizedLinearAveragePooling(input_tensor=source, output_tensor=output, **parameters, **fields)
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            return tuple(_quantized(contents, slot.field, slot.tensor) for slot in desc.inputs)
+
+        return Case(name, desc, fill, EXACT)
+
+
+def _parameter(key: Key, rng: np.random.Generator, data_type: DataType) -> TensorDesc:
+    """One for all, or one per channel."""
+    sizes = [1] * len(key.sizes)
+    sizes[1] = key.sizes[1] if rng.integers(2) else 1
+    return TensorDesc(data_type, tuple(sizes))
+
+
+def _quantized(rng: np.random.Generator, field: str, tensor: TensorDesc | None) -> Array | None:
+    """Powers of two for scales, so that no quotient lies nearer to a half than float32 can tell; any integers."""
+    if tensor is None:
+        return None
+    if "scale" in field:
+        return np.exp2(rng.integers(-3, 4, tensor.sizes)).astype(np.float32)
+    return any_bits(rng, tensor.data_type, tensor.sizes)

@@ -1,0 +1,270 @@
+"""Cases of resampling and its gradients."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import descs, reference
+from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.contents import any_bits, numbers
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
+from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Tolerance
+from dmlgpu.enums import AxisDirection, DataType, FeatureLevel, InterpolationMode
+from dmlgpu.operator_desc import Size2D
+from dmlgpu.tensor import TensorDesc
+
+LINEAR = "linear"
+SHIFTED = "shifted"  # linear or nearest, far off the input or cropped
+ALIGNED = "aligned"  # linear, with both edges on the input's
+WHOLE = "whole"  # linear or nearest, by whole factors
+TIES = "ties"  # nearest, every coordinate halfway between elements or on one
+SPECIAL = "special"  # linear, with infinities and NaN
+ANTIALIASED = "antialiased"
+
+MOST = 3000
+"""Elements of a case's output, so that the reference stays quick."""
+
+SCALES = (0.1, 1 / 3, 0.4, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Rounded(Tolerance):
+    """Integers rounded from sums of floats: the same, or the next one where the sum lies at a half.
+
+    The magnitude is the sum's distance from there.
+    """
+
+    def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
+        """Equal, or next to it at a half."""
+        assert magnitude is not None
+        apart = np.abs(expected.astype(np.int64) - got.astype(np.int64))
+        return np.asarray((apart == 0) | ((apart == 1) & (magnitude < 1e-4)))
+
+    def __str__(self) -> str:
+        return "rounded"
+
+
+class _ResamplingCases(OperatorCases):
+    """The key has the sizes of the forward operator's input."""
+
+    standard_count = 24
+    ranks = (1, 2, 3, 4)
+    long_sizes: ClassVar[SizesList] = ((70001,), (3, 1025))
+    large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All types of the newest feature level."""
+        name = self.schema.tensor_fields[0].name
+        return tuple((data_type,) for data_type in self.schema.support_at(FeatureLevel.LEVEL_6_4)[name].types)
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, LINEAR, SHIFTED, ALIGNED, WHOLE, TIES, *([SPECIAL] if types[0].is_float else []))
+
+    def has(self, name: str) -> bool:
+        """Whether the operator has a field."""
+        return any(field.python_name == name for field in self.schema.python_fields)
+
+    def fields(self, key: Key, rng: np.random.Generator) -> tuple[dict[str, Any], Sizes]:
+        """The attributes of a case, and the sizes of the forward operator's output."""
+        is_linear = key.variant in (LINEAR, ALIGNED, SPECIAL, ANTIALIASED)
+        is_linear |= key.variant in (SHIFTED, WHOLE) and bool(rng.integers(2))
+        fields: dict[str, Any] = {"interpolation_mode": InterpolationMode(int(is_linear))}
+        if self.has("rounding_direction"):
+            fields["rounding_direction"] = AxisDirection(int(rng.integers(2)))
+        drawn, room = [], max(MOST // math.prod(key.sizes), 2)
+        for size in key.sizes:
+            drawn.append(_draw_axis(key, rng, size, room))
+            room = max(room * size // drawn[-1][0], 1)
+        counts, *values = (tuple(found) for found in zip(*drawn, strict=True))
+        names = [name for name in ("scales", "input_pixel_offsets", "output_pixel_offsets") if self.has(name)]
+        return fields | dict(zip(names, values, strict=False)), counts
+
+
+def _draw_axis(key: Key, rng: np.random.Generator, size: int, room: int) -> tuple[int, float, float, float]:
+    """Elements of the output, scale, offsets of input and output."""
+    scale = float(rng.choice([value for value in SCALES if value <= room]))
+    if rng.integers(4) == 0:
+        scale = float(np.float32(min(rng.uniform(0.1, 4), room)))
+    count = max(int(size * scale), 1)
+    if key.variant == ALIGNED and min(size, count) > 1:
+        return count, (count - 1) / (size - 1), 0.0, 0.0
+    if key.variant == SHIFTED:
+        count = max(count + int(rng.integers(-3, 4)), 1)
+        return count, scale, float(rng.uniform(-size, size)), float(rng.uniform(-3, 3))
+    if key.variant == TIES:
+        scale = float(rng.choice([0.5, 1.0, 2.0]))
+        scale = min(scale, float(room))
+        return max(int(size * scale), 1), scale, float(rng.choice([0.0, 0.5])), float(rng.choice([0.0, -0.5, -1.0]))
+    if key.variant == WHOLE:
+        factor = int(rng.choice([factor for factor in (1, 2, 4) if factor <= room]))
+        count, scale = size * factor, float(factor)
+    center = 0.5 * int(rng.integers(4) > 0)
+    return count, scale, center, -center
+
+
+def _on_floats(desc: Any, array: Array) -> Bound:
+    """What the operator makes of the numbers of its input in FLOAT32."""
+    tensors = {slot.field: slot.tensor for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None}
+    wide = {name: TensorDesc(DataType.FLOAT32, tensor.sizes) for name, tensor in tensors.items()}
+    (result,) = reference.evaluate(desc.replace(**wide), (array.astype(np.float32),))
+    return np.asarray(result.astype(np.float64))
+
+
+def _contents(rng: np.random.Generator, key: Key, sizes: Sizes, desc: Any) -> Array:
+    """Any bits where they are only moved, else numbers."""
+    (data_type,) = key.types
+    if desc.interpolation_mode is InterpolationMode.NEAREST_NEIGHBOR and "GRAD" not in desc.operator:
+        return any_bits(rng, data_type, sizes)
+    values = numbers(rng, data_type, sizes)
+    if key.variant == SPECIAL:
+        values = np.where(rng.random(sizes) < 0.2, rng.choice([np.inf, -np.inf, np.nan], sizes), values)
+    return values.astype(data_type.numpy)
+
+
+def _case(key: Key, name: str, desc: Any, given: Sizes, terms: int) -> Case:
+    """A case over one input of so many elements, each of whose results is a sum of so many terms."""
+
+    def fill(contents: np.random.Generator) -> Arrays:
+        return (_contents(contents, key, given, desc),)
+
+    def magnitude(inputs: Arrays) -> Bound:
+        (array,) = inputs
+        assert array is not None
+        if not key.types[0].is_float:
+            return np.abs(_on_floats(desc, array) % 1 - 0.5)
+        sizes = np.abs(np.where(np.isfinite(array), array, 0))
+        return 2 * (_on_floats(desc, sizes) + float(sizes.max()) * (key.variant == ANTIALIASED))
+
+    if desc.interpolation_mode is InterpolationMode.NEAREST_NEIGHBOR and "GRAD" not in desc.operator:
+        return Case(name, desc, fill, EXACT)
+    tolerance = Accumulated(terms) if key.types[0].is_float else _Rounded()
+    return Case(name, desc, fill, tolerance, magnitude=magnitude)
+
+
+class _ForwardCases(_ResamplingCases):
+    """Nearest neighbour of any bits, interpolation of numbers."""
+
+    packed_sizes: ClassVar[SizesList] = ((40,), (3, 16), (7, 2, 12), (2, 3, 5, 8))
+    """Sizes that whole factors upsample in whole units."""
+
+    def standard_keys(self) -> Iterator[Key]:
+        """Also whole factors for these."""
+        yield from super().standard_keys()
+        for sizes, (types, seed) in zip(self.packed_sizes, itertools.product(self.types, range(2)), strict=False):
+            yield Key(types, sizes, Layout.PACKED, WHOLE, seed)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        fields, counts = self.fields(key, rng)
+        source, output = draw_tensors(key, rng, (key.types[0], key.sizes, False), (key.types[0], counts, True))
+        if self.has("antialiased"):
+            fields["antialiased"] = key.variant == ANTIALIASED or (
+                key.variant in (PLAIN, TIES) and bool(rng.integers(2))
+            )
+        desc = self.desc_class(input_tensor=source, output_tensor=output, **fields)
+        return _case(key, name, desc, key.sizes, 64)
+
+
+@cases(descs.Resample3)
+class Resample3Cases(_ForwardCases):
+    """RESAMPLE3: also antialiased."""
+
+    standard_count = 28
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (*super().variants(types), ANTIALIASED)
+
+
+@cases(descs.Resample2)
+class Resample2Cases(_ForwardCases):
+    """RESAMPLE2."""
+
+    standard_count = 12
+
+
+@cases(descs.Resample1)
+class Resample1Cases(_ForwardCases):
+    """RESAMPLE1."""
+
+    standard_count = 12
+
+
+@cases(descs.Resample)
+class ResampleCases(_ForwardCases):
+    """RESAMPLE: pixel centres only."""
+
+    standard_count = 12
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, LINEAR, SHIFTED, WHOLE)
+
+
+class _GradientCases(_ResamplingCases):
+    """Sums of all that used an element."""
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        fields, counts = self.fields(key, rng)
+        gradient, output = draw_tensors(key, rng, (key.types[0], counts, False), (key.types[0], key.sizes, True))
+        desc = self.desc_class(input_gradient_tensor=gradient, output_gradient_tensor=output, **fields)
+        return _case(key, name, desc, counts, math.prod(counts))
+
+
+@cases(descs.ResampleGrad1)
+class ResampleGrad1Cases(_GradientCases):
+    """RESAMPLE_GRAD1."""
+
+
+@cases(descs.ResampleGrad)
+class ResampleGradCases(_GradientCases):
+    """RESAMPLE_GRAD."""
+
+    standard_count = 24
+
+
+@cases(descs.Upsample2d)
+class Upsample2dCases(OperatorCases):
+    """UPSAMPLE_2D."""
+
+    standard_count = 16
+    ranks = (4, 5)
+    long_sizes: ClassVar[SizesList] = ((1, 2, 65, 64), (2, 1, 3, 7, 128))
+    large_sizes: ClassVar[SizesList] = ((3, 2, 513, 515),)
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All types."""
+        return ((DataType.FLOAT32,), (DataType.FLOAT16,))
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, LINEAR, SPECIAL)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key."""
+        most = 4 if math.prod(key.sizes) <= MOST else 2
+        width, height = (int(rng.integers(1, most + 1)) for _ in range(2))
+        counts = (*key.sizes[:-2], key.sizes[-2] * height, key.sizes[-1] * width)
+        source, output = draw_tensors(key, rng, (key.types[0], key.sizes, False), (key.types[0], counts, True))
+        desc = descs.Upsample2d(
+            input_tensor=source,
+            output_tensor=output,
+            scale_size=Size2D(width, height),
+            interpolation_mode=InterpolationMode(int(key.variant != PLAIN)),
+        )
+        return _case(key, name, desc, key.sizes, 4)

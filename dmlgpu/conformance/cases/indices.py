@@ -1,0 +1,77 @@
+"""Seeded index tensors, and what the cases of operators that take them share."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import ClassVar
+
+import numpy as np
+
+from dmlgpu.conformance.cases.contents import Array
+from dmlgpu.conformance.cases.keys import PLAIN, Types
+from dmlgpu.conformance.cases.operator_cases import OperatorCases
+from dmlgpu.enums import DataType, FeatureLevel
+
+NEGATIVE = "negative"
+OUTSIDE = "outside"
+
+
+class IndexingCases(OperatorCases):
+    """Data of any type, indices of four types.
+
+    Attributes:
+        type_fields: the tensors that a case's two types belong to.
+    """
+
+    type_fields: ClassVar[tuple[str, ...]] = ("InputTensor", "IndicesTensor")
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """All combinations that the newest feature level allows."""
+        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
+        return tuple(itertools.product(*(table[field].types for field in self.type_fields)))
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case."""
+        return (PLAIN, OUTSIDE, NEGATIVE) if types[1].is_signed else (PLAIN, OUTSIDE)
+
+
+def draw_indices(
+    rng: np.random.Generator, index_type: DataType, extents: Array, sizes: tuple[int, ...], variant: str
+) -> Array:
+    """Random indices into dimensions of these extents, which broadcast; changed by ``with_variant``."""
+    return with_variant(rng, index_type, rng.integers(0, extents, sizes, np.int64), extents, variant)
+
+
+def with_variant(rng: np.random.Generator, index_type: DataType, values: Array, extents: Array, variant: str) -> Array:
+    """Indices of a type. By variant some count from the end, or are replaced by some that lie outside."""
+    sizes = values.shape
+    if variant in (NEGATIVE, OUTSIDE) and index_type.is_signed:
+        values = np.where(rng.random(sizes) < 0.5, values - extents, values)
+    result = values.astype(index_type.numpy)
+    if variant == OUTSIDE:
+        result = np.where(rng.random(sizes) < 0.2, draw_outside(rng, index_type, extents, sizes), result)
+    return result
+
+
+def draw_outside(rng: np.random.Generator, index_type: DataType, extents: Array, sizes: tuple[int, ...]) -> Array:
+    """Indices that lie outside: by one, at the limits of the type, and where 64 bits cut to 32 would lie inside."""
+    limits = np.iinfo(index_type.numpy)
+    far = [limits.max, limits.max - 1]
+    far += [1 << 32, (1 << 32) + 1, 1 << 31, (1 << 63) - 1] if index_type.bits == 64 else []
+    far += [limits.min, limits.min + 1] if index_type.is_signed else [1 << 31]
+    far += [-(1 << 32), 1 - (1 << 32)] if index_type.is_signed and index_type.bits == 64 else []
+    near = np.broadcast_to(extents, sizes).astype(index_type.numpy)
+    if index_type.is_signed:
+        near = np.where(rng.random(sizes) < 0.5, -near - 1, near)
+    return np.where(rng.random(sizes) < 0.5, rng.choice(np.array(far, index_type.numpy), sizes), near)
+
+
+def draw_sizes_within(rng: np.random.Generator, count: int, room: int, *, fill: bool = False) -> tuple[int, ...]:
+    """Sizes of some index dimensions, ``room`` elements at most; with ``fill`` the last one takes what is left."""
+    sizes: list[int] = []
+    for left in range(count, 0, -1):
+        most = max(1, room // math.prod(sizes))
+        sizes.append(most if fill and left == 1 else min(most, int(rng.choice([1, 2, 3, 4, 5, 7, 8, 9, 17, 70]))))
+    return tuple(sizes)

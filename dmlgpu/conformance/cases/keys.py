@@ -1,0 +1,90 @@
+"""Keys: what names a case, and few of them that cover the properties of many."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.enums import DataType
+
+Types = tuple[DataType, ...]
+Sizes = tuple[int, ...]
+SizesList = tuple[Sizes, ...]
+
+PLAIN = ""
+"""Variant: nothing special."""
+OWNED = "owned"
+"""Variant: one input is OWNED_BY_DML."""
+INPLACE = "inplace"
+"""Variant: the output shares an input's buffer."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """What names a case.
+
+    Attributes:
+        types: data types, in an order that the operator's cases fix.
+        sizes: sizes of the (first) input.
+        layout: how the tensors lie in memory.
+        variant: what is special, or "".
+        seed: tells cases apart that agree in all else.
+    """
+
+    types: Types
+    sizes: Sizes
+    layout: Layout
+    variant: str = PLAIN
+    seed: int = 0
+
+    def __str__(self) -> str:
+        parts = [*(t.name.lower() for t in self.types), "x".join(map(str, self.sizes)), self.layout.value]
+        return "-".join([*parts, *([self.variant] if self.variant else []), f"s{self.seed}"])
+
+
+@dataclass(frozen=True)
+class Combination:
+    """What a key combines, before its sizes are drawn."""
+
+    types: Types
+    layout: Layout
+    variant: str
+    rank: int
+
+
+def covering(combinations: Sequence[Combination], candidates: int) -> Iterator[Combination]:
+    """The combinations in an order whose beginnings cover as many pairs of properties as few of them can.
+
+    Greedy: of some candidates, always the one with most properties (types, layout, variant, rank), then pairs of
+    them, not met before. Seeded, so the order never changes.
+    """
+    rng = np.random.default_rng(len(combinations))
+    order = [combinations[i] for i in rng.permutation(len(combinations))]
+    bits: dict[object, int] = {}
+    remaining: list[tuple[Combination, int, int]] = []
+    met = 0
+    while order or remaining:
+        fresh, order = order[: candidates - len(remaining)], order[candidates - len(remaining) :]
+        remaining += [(one, *_coverage(one, bits)) for one in fresh]
+        # A property is worth more than all pairs of a combination.
+        scores = [100 * (single & ~met).bit_count() + (pairs & ~met).bit_count() for _, single, pairs in remaining]
+        chosen, single, pairs = remaining.pop(scores.index(max(scores)))
+        met |= single | pairs
+        yield chosen
+
+
+def _coverage(combination: Combination, bits: dict[object, int]) -> tuple[int, int]:
+    """The properties of a combination, and the pairs of them, as bits; ``bits`` numbers those met so far."""
+    properties = [
+        *enumerate(combination.types),
+        ("layout", combination.layout),
+        ("variant", combination.variant),
+        ("rank", combination.rank),
+    ]
+    pairs = itertools.combinations(properties, 2)
+    single, double = (sum(1 << bits.setdefault(one, len(bits)) for one in found) for found in (properties, pairs))
+    return single, double

@@ -1,0 +1,266 @@
+"""The case object of an operator: everything that tests it comes from here.
+
+A case is a pure function of its ``Key``, and its name spells the key:
+
+    gather_nd1-float16-int64-2x3x4-permuted-negative-s17
+    operator   types         sizes layout   variant  seed
+
+What the key leaves open (axes, windows, counts, contents) is drawn from generators seeded with the name. So cases can
+be listed, sampled, shrunk by Hypothesis and rebuilt from their names alone. Examples of DirectML's pages are named
+``gather_nd1-example1``.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.examples import documented_examples, read_example
+from dmlgpu.conformance.cases.keys import INPLACE, OWNED, PLAIN, Combination, Key, SizesList, Types, covering
+from dmlgpu.conformance.cases.layouts import Layout, draw_sizes, draw_tensor
+from dmlgpu.conformance.cases.profiles import PROFILES, quick_names
+from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT
+from dmlgpu.enums import DataType, TensorFlags
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.schema import loader
+from dmlgpu.tensor import MAX_DIMENSIONS, TensorDesc, has_overlap
+
+
+class OperatorCases(ABC):
+    """The cases of one operator.
+
+    Attributes:
+        desc_class: its description.
+        standard_count: how many of its combinations the standard profile takes.
+        candidates: among how many the next one that it takes is chosen. More cover everything with fewer keys.
+        large_sizes: sizes that only the full profile runs, above 65,535 workgroups.
+        long_sizes: sizes of long axes, in the standard profile too.
+    """
+
+    desc_class: ClassVar[type[OperatorDesc]]
+    standard_count: ClassVar[int] = 60
+    candidates: ClassVar[int] = 24
+    large_sizes: ClassVar[SizesList] = ((65537, 129),)
+    long_sizes: ClassVar[SizesList] = ()
+    random_count: ClassVar[int] = 100
+    ranks: ClassVar[tuple[int, ...]] = tuple(range(1, MAX_DIMENSIONS + 1))
+    """Dimension counts of the (first) input."""
+
+    # ---- What an operator says -------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def types(self) -> tuple[Types, ...]:
+        """All combinations of data types, in the order of the name."""
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """What can be special about a case with these types, beside OWNED and INPLACE."""
+        return (PLAIN,)
+
+    @abstractmethod
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key; ``rng`` draws what the key leaves open in the description."""
+
+    # ---- What comes of it ------------------------------------------------------------------------------------------
+
+    @property
+    def stem(self) -> str:
+        """The operator's name in lower case."""
+        return self.desc_class.operator.lower()
+
+    @functools.cached_property
+    def schema(self) -> loader.OperatorSchema:
+        """The operator's entry in the catalog."""
+        return loader.operator(self.desc_class.operator)
+
+    def allowed_variants(self, types: Types, layout: Layout) -> tuple[str, ...]:
+        """All variants that go with the types and the layout."""
+        common = [*self.variants(types), *([OWNED] if self.schema.owned_inputs else [])]
+        if self.schema.in_place and layout not in (Layout.BROADCAST, Layout.MIXED):
+            common.append(INPLACE)
+        return tuple(common)
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        """Names of the cases of a profile, one of PROFILES; building the cases can wait.
+
+        Raises:
+            InvalidArgument: for another profile.
+        """
+        if profile not in PROFILES:
+            raise InvalidArgument(f"profile must be one of {', '.join(PROFILES)}, got {profile!r}")
+        if profile == "quick":
+            return quick_names().get(self.stem, ())
+        keys = self.standard_keys() if profile == "standard" else self.full_keys()
+        examples = (f"{self.stem}-example{number}" for number in documented_examples(self.schema))
+        return (*examples, *dict.fromkeys(f"{self.stem}-{key}" for key in keys))
+
+    def case(self, name: str) -> Case:
+        """The case with a name.
+
+        Raises:
+            InvalidArgument: when the name is not one of this operator's.
+        """
+        stem, _, rest = name.partition("-")
+        if stem != self.stem:
+            raise InvalidArgument(f"{name!r} names no case of {self.desc_class.operator}")
+        if rest.startswith("example") and rest.removeprefix("example").isdecimal():
+            return self._example(name, int(rest.removeprefix("example")))
+        return self.case_of(self._parse(name, rest))
+
+    def case_of(self, key: Key) -> Case:
+        """The case of a key."""
+        name = f"{self.stem}-{key}"
+        rng = np.random.default_rng([zlib.crc32(name.encode()), 0])
+        case = self.build(key, name, rng)
+        if key.variant == OWNED:
+            return with_owned_input(case, rng)
+        return _in_place(case, rng) if key.variant == INPLACE else case
+
+    # ---- Keys ------------------------------------------------------------------------------------------------------
+
+    def full_keys(self) -> Iterator[Key]:
+        """What the full profile runs: the standard keys, every combination, random ones, large ones."""
+        yield from self.standard_keys()
+        yield from map(self.key_of, self.combinations())
+        yield from (self._draw(seed) for seed in range(1, self.random_count + 1))
+        # Ties are rare in FLOAT32, so the first large case tells a wrong place from a right one.
+        by_chance = np.random.default_rng(zlib.crc32(self.stem.encode()))
+        floats = [types for types in self.types if types[0] is DataType.FLOAT32]
+        for number, sizes in enumerate(self.large_sizes):
+            choices = floats if floats and not number else self.types
+            yield Key(choices[by_chance.integers(len(choices))], sizes, Layout.PACKED)
+
+    def standard_keys(self) -> Iterator[Key]:
+        """What the standard profile runs: a selection that covers every property of the combinations, and long axes."""
+        yield from self._selection
+        yield from (
+            Key(types, sizes, Layout.PACKED) for sizes, types in zip(self.long_sizes, self._cycle(), strict=False)
+        )
+
+    @functools.cached_property
+    def _selection(self) -> tuple[Key, ...]:
+        """Combinations that cover every property; the first few of them cover most."""
+        chosen = covering(list(self.combinations()), self.candidates)
+        return tuple(self.key_of(one) for one in itertools.islice(chosen, self.standard_count))
+
+    def _cycle(self) -> Iterator[Types]:
+        return itertools.cycle(self.types)
+
+    def combinations(self) -> Iterator[Combination]:
+        """Every combination of types, layout and variant, with all ranks in turn."""
+        ranks = itertools.cycle(self.ranks)
+        for types, layout in itertools.product(self.types, Layout):
+            for variant in self.allowed_variants(types, layout):
+                yield Combination(types, layout, variant, next(ranks))
+
+    def key_of(self, combination: Combination) -> Key:
+        """The key of a combination, with sizes drawn for its rank."""
+        types, layout, variant = combination.types, combination.layout, combination.variant
+        rng = np.random.default_rng(zlib.crc32(f"{self.stem}-{types}-{layout}-{variant}".encode()))
+        return Key(types, draw_sizes(rng, combination.rank), layout, variant)
+
+    def _draw(self, seed: int) -> Key:
+        rng = np.random.default_rng([zlib.crc32(self.stem.encode()), seed])
+        types = self.types[rng.integers(len(self.types))]
+        layout = list(Layout)[rng.integers(len(Layout))]
+        variants = self.allowed_variants(types, layout)
+        sizes = draw_sizes(rng, int(rng.choice(self.ranks)), most=20000)
+        return Key(types, sizes, layout, variants[rng.integers(len(variants))], seed)
+
+    def _parse(self, name: str, rest: str) -> Key:
+        count = len(self.types[0])
+        parts = rest.split("-")
+        try:
+            types = tuple(DataType[part.upper()] for part in parts[:count])
+            sizes = tuple(int(part) for part in parts[count].split("x"))
+            layout, seed = Layout(parts[count + 1]), int(parts[-1].removeprefix("s"))
+            variant = "-".join(parts[count + 2 : -1])
+        except (KeyError, ValueError, IndexError) as error:
+            raise InvalidArgument(f"{name!r} names no case of {self.desc_class.operator}") from error
+        key = Key(types, sizes, layout, variant, seed)
+        known = types in self.types and variant in self.allowed_variants(types, layout)
+        if not known or name != f"{self.stem}-{key}":
+            raise InvalidArgument(f"{name!r} names no case of {self.desc_class.operator}")
+        return key
+
+    # ---- Examples of the pages -------------------------------------------------------------------------------------
+
+    def _example(self, name: str, number: int) -> Case:
+        """The documented case with a number, from 1."""
+        examples = documented_examples(self.schema)
+        if number not in examples:
+            raise InvalidArgument(f"{name!r}: DirectML's page has {len(examples)} examples")
+        desc, inputs, outputs = read_example(self.desc_class, self.schema, examples[number])
+        return self.documented(Case(name, desc, lambda rng: inputs, self.tolerance(desc), outputs))
+
+    def tolerance(self, desc: OperatorDesc) -> Any:
+        """Tolerance of the documented examples; their numbers are small integers or printed in full."""
+        moves = desc.outputs[0].tensor is not None and not desc.outputs[0].tensor.data_type.is_float
+        return EXACT if moves else CORRECTLY_ROUNDED
+
+    def documented(self, case: Case) -> Case:
+        """Hook: what a documented case needs beside its values."""
+        return case
+
+
+Cases = TypeVar("Cases", bound=type[OperatorCases])
+
+REGISTRY: dict[str, OperatorCases] = {}
+"""The case object of each operator, by stem."""
+
+
+def cases(desc_class: type[OperatorDesc]) -> Callable[[Cases], Cases]:
+    """Register a subclass of ``OperatorCases`` as what tests ``desc_class``."""
+
+    def register(cls: Cases) -> Cases:
+        cls.desc_class = desc_class
+        REGISTRY[desc_class.operator.lower()] = cls()
+        return cls
+
+    return register
+
+
+def draw_tensors(
+    key: Key, rng: np.random.Generator, *tensors: tuple[DataType, Iterable[int], bool]
+) -> tuple[TensorDesc, ...]:
+    """Tensor descriptions in the key's layout, for (type, sizes, whether it is an output) each."""
+    return tuple(
+        draw_tensor(data_type, tuple(int(size) for size in sizes), key.layout, rng, output=output)
+        for data_type, sizes, output in tensors
+    )
+
+
+def with_owned_input(case: Case, rng: np.random.Generator) -> Case:
+    """The case with one of the inputs that are there handed over at initialisation."""
+    slots = [slot for slot in case.desc.inputs if slot.tensor is not None]
+    slot = slots[int(rng.integers(len(slots)))]
+    assert slot.tensor is not None
+    owned: Any = replace(slot.tensor, flags=TensorFlags.OWNED_BY_DML)
+    if slot.position is not None:
+        tensors = getattr(case.desc, slot.field)
+        owned = (*tensors[: slot.position], owned, *tensors[slot.position + 1 :])
+    return replace(case, desc=case.desc.replace(**{slot.field: owned}))
+
+
+def _in_place(case: Case, rng: np.random.Generator) -> Case:
+    """The case with its output in an input's buffer, and so in its layout."""
+    made = case.desc.outputs[0].tensor
+    assert made is not None
+    candidates = [
+        number
+        for number, slot in enumerate(case.desc.inputs)
+        if slot.tensor is not None and (slot.tensor.data_type, slot.tensor.sizes) == (made.data_type, made.sizes)
+    ]
+    index = candidates[int(rng.integers(len(candidates)))]
+    tensor = case.desc.inputs[index].tensor
+    assert tensor is not None and not has_overlap(tensor.sizes, tensor.element_strides)
+    return replace(case, desc=case.desc.replace(**{case.desc.outputs[0].field: tensor}), in_place=index)

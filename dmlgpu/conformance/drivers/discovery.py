@@ -1,0 +1,247 @@
+"""The adapters on which cases can run: those that this process reaches, and those of every other driver of the machine.
+
+The Vulkan loader offers all drivers of its search path at once, never two versions of one, and none from elsewhere. So
+each driver's manifest gets an environment, which the children that run cases there are given; a driver that crashes or
+hangs when it is asked what there is costs a message.
+
+    python -m dmlgpu.conformance.drivers.discovery
+
+prints the adapters of its environment as a line of JSON: that is how the others are listed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from dmlgpu.conformance.drivers.manifests import MANIFEST_VARIABLES, machine_manifests, manifests_at
+from dmlgpu.conformance.running.child_process import describe_exit, reserved_stdout
+from dmlgpu.device.adapters import adapters
+from dmlgpu.target import AdapterInfo
+
+Environment: TypeAlias = tuple[tuple[str, str], ...]
+"""Variables and their values."""
+
+DRIVER_VARIABLES = (
+    *MANIFEST_VARIABLES,
+    "VK_LOADER_DRIVERS_SELECT",
+    "VK_LOADER_DRIVERS_DISABLE",
+    "__EGL_VENDOR_LIBRARY_FILENAMES",
+)
+"""Variables that decide which drivers a process gets."""
+
+OWN_DRIVERS = "this process's drivers"
+"""What messages call them."""
+
+LISTING_LIMIT = 60.0
+"""Seconds in which a driver must have said what there is."""
+
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
+
+
+@dataclass(frozen=True)
+class LocatedAdapter:
+    """An adapter, and the environment that brings its driver.
+
+    Attributes:
+        info: the adapter.
+        number: its index in ``dmlgpu.adapters()`` in that environment.
+        environment: variables that a process needs beside this process's to see it.
+        label: a short name, unlike any other of the same list.
+    """
+
+    info: AdapterInfo
+    number: int
+    environment: Environment = ()
+    label: str = ""
+
+    def __str__(self) -> str:
+        return self.label or str(self.info)
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What a search found.
+
+    Attributes:
+        adapters: each once.
+        problems: what could not be listed, a text each.
+    """
+
+    adapters: tuple[LocatedAdapter, ...]
+    problems: tuple[str, ...] = ()
+
+
+def in_environment(command: str, environment: Mapping[str, str]) -> str:
+    """A shell's command, with the variables that it needs."""
+    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environment.items()), command])
+
+
+# ---- finding adapters ------------------------------------------------------------------------------------------------
+
+
+def process_adapters() -> tuple[LocatedAdapter, ...]:
+    """The adapters that this process reaches."""
+    environment = _own_environment()
+    return with_labels(LocatedAdapter(info, number, environment) for number, info in enumerate(adapters()))
+
+
+def process_drivers() -> Discovery:
+    """The adapters that this process would reach, listed by a child: a driver that crashes there costs a message."""
+    return _found([_Source(OWN_DRIVERS, _own_environment())], ())
+
+
+def all_drivers(paths: Sequence[Path] = ()) -> Discovery:
+    """This process's adapters and those of every driver of the machine; on Windows and macOS only the former.
+
+    Args:
+        paths: manifests of further Vulkan drivers, or folders of such.
+
+    Raises:
+        InvalidArgument: when a path leads to no manifest.
+    """
+    first = _Source(OWN_DRIVERS, _own_environment())
+    # The others must not be lost when a Vulkan driver crashes the process that loads all of them.
+    without_vulkan = _Source("the drivers beside Vulkan's", (("VK_DRIVER_FILES", os.devnull),))
+    return _found([first, without_vulkan, *map(_driver, machine_manifests())], paths)
+
+
+def of_drivers(paths: Sequence[Path]) -> Discovery:
+    """The adapters of some Vulkan drivers, and no others.
+
+    Args:
+        paths: their manifests, or folders of such.
+
+    Raises:
+        InvalidArgument: when a path leads to no manifest.
+    """
+    return _found([], paths)
+
+
+def _own_environment() -> Environment:
+    """What of this process's environment decides which drivers it gets."""
+    return tuple((name, os.environ[name]) for name in DRIVER_VARIABLES if name in os.environ)
+
+
+# ---- asking drivers --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Something that brings adapters: what messages call it, and where it is found."""
+
+    name: str
+    environment: Environment
+    only_vulkan: bool = False
+
+
+def _driver(manifest: Path) -> _Source:
+    """One Vulkan driver; OpenGL, which does not depend on it, is kept from loading where that is possible."""
+    environment = (("VK_DRIVER_FILES", str(manifest)), ("__EGL_VENDOR_LIBRARY_FILENAMES", os.devnull))
+    return _Source(str(manifest), environment, only_vulkan=True)
+
+
+def _found(sources: Sequence[_Source], paths: Sequence[Path]) -> Discovery:
+    """What some sources and the drivers at some paths bring."""
+    wanted = {path: tuple(map(_driver, manifests_at(path))) for path in paths}
+    every = tuple(dict.fromkeys((*sources, *(source for drivers in wanted.values() for source in drivers))))
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        answers = dict(zip(every, pool.map(_listed, every), strict=True))
+    problems = [answer for answer in answers.values() if isinstance(answer, str)]
+    # Most drivers of a machine have no card there; only those that somebody named must bring something.
+    useless = [path for path, drivers in wanted.items() if not any(answers[driver] for driver in drivers)]
+    lists = [answer for answer in answers.values() if not isinstance(answer, str)]
+    return Discovery(_merged(lists), (*problems, *(f"{path}: the driver has no adapter" for path in useless)))
+
+
+def _merged(lists: Iterable[Sequence[LocatedAdapter]]) -> tuple[LocatedAdapter, ...]:
+    """Each adapter once, as the first list shows it; numpy last. Two equal cards stay two."""
+    known: set[tuple[str, ...]] = set()
+    merged: list[LocatedAdapter] = []
+    for found in lists:
+        fresh = [one for one in found if _identity(one.info) not in known]
+        merged += fresh
+        known |= {_identity(one.info) for one in fresh}
+    return with_labels(sorted(merged, key=lambda one: one.info.backend == "NumPy"))
+
+
+def _identity(info: AdapterInfo) -> tuple[str, ...]:
+    return info.backend, info.name, info.vendor, info.driver
+
+
+def _listed(source: _Source) -> tuple[LocatedAdapter, ...] | str:
+    """A source's adapters, listed in a process of its own; or what went wrong."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", __name__],
+            env={**os.environ, **dict(source.environment)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=LISTING_LIMIT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{source.name}: the adapters were not listed within {LISTING_LIMIT:g} s"
+    if done.returncode:
+        ended = describe_exit(done.returncode, done.stderr.decode(errors="replace"))
+        return f"{source.name}: the adapters could not be listed: {ended}"
+    infos = [info_from_json(record) for record in json.loads(done.stdout)]
+    found = (LocatedAdapter(info, number, source.environment) for number, info in enumerate(infos))
+    return tuple(one for one in found if one.info.backend == "Vulkan" or not source.only_vulkan)
+
+
+def info_from_json(record: Mapping[str, Any]) -> AdapterInfo:
+    """An adapter from what ``asdict`` made of it, via JSON."""
+    return AdapterInfo(**{**record, "features": tuple(record["features"])})
+
+
+def main() -> int:
+    """The command."""
+    with reserved_stdout() as output:
+        json.dump([asdict(info) for info in adapters()], output)
+    return 0
+
+
+# ---- labels --------------------------------------------------------------------------------------------------------
+
+
+def with_labels(adapters_: Iterable[LocatedAdapter]) -> tuple[LocatedAdapter, ...]:
+    """The adapters with labels: ``llvmpipe Vulkan``; where that is not enough, with a version, then with a number."""
+    found = tuple(adapters_)
+    names = _disambiguated([_name(one.info) for one in found], lambda index: _version(found[index].info))
+    counts: Counter[str] = Counter()
+    numbered = []
+    for name in names:
+        counts[name] += 1
+        numbered.append(f"{name} #{counts[name]}" if names.count(name) > 1 else name)
+    return tuple(replace(one, label=name) for one, name in zip(found, numbered, strict=True))
+
+
+def _disambiguated(names: Sequence[str], more: Callable[[int], str]) -> list[str]:
+    """Names that occur twice get more."""
+    return [f"{name} {more(index)}".strip() if names.count(name) > 1 else name for index, name in enumerate(names)]
+
+
+def _name(info: AdapterInfo) -> str:
+    short = info.name.partition(" (")[0]
+    return short if info.backend == "NumPy" else f"{short} {info.backend}"
+
+
+def _version(info: AdapterInfo) -> str:
+    """The first number with a dot in the driver's text."""
+    found = _VERSION.search(info.driver)
+    return found[0] if found else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,297 @@
+"""Adapters compared with each other, without the reference: who differs from the others, where, and by how much.
+
+Two results agree where some expected result would let both be right: so they may be twice as far from each other as
+each from the truth, and moved data and integers have the same bits. Subnormal inputs, which adapters may take for zero,
+are zeros from the beginning; outputs start with other contents on each adapter, so that what none of them writes
+differs.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.conformance.cases.case import Array
+from dmlgpu.conformance.cases.tolerance import Bound, Exact, Tolerance, as_bits, ulp_distance
+from dmlgpu.errors import InvalidArgument
+
+BLOCK = 1 << 20
+"""Elements that are compared at a time: the memory that a comparison takes does not grow with the outputs."""
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How far results may lie from the truth.
+
+    Attributes:
+        tolerance: the class of the bound.
+        measure: what it needs to know of each output, if anything; called where two results differ.
+        is_unique: whether there is one expected result; with several, two adapters may well differ.
+    """
+
+    tolerance: Tolerance
+    measure: Callable[[], tuple[Bound | None, ...]] = tuple
+    is_unique: bool = True
+
+    @functools.cached_property
+    def magnitudes(self) -> tuple[Bound | None, ...]:
+        """What ``measure`` says; nothing where the tolerance needs nothing."""
+        return self.measure()
+
+
+# ---- distances -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far two results lie apart.
+
+    Attributes:
+        elements: how many there are.
+        differing: elements whose bits differ.
+        wrong: elements too far apart for both to be right.
+        of_bound: the largest difference, of the wrong ones if there are any, in units of what is allowed.
+        max_ulp: the same in numbers of the type.
+        worst: the number of the output and the coordinate of the largest difference.
+        values: there, as text.
+        allowed: there, the largest difference allowed.
+    """
+
+    elements: int
+    differing: int = 0
+    wrong: int = 0
+    of_bound: float = 0.0
+    max_ulp: float = 0.0
+    worst: tuple[int, ...] = ()
+    values: tuple[str, ...] = ()
+    allowed: float = 0.0
+
+    def combined_with(self, other: Distance) -> Distance:
+        """Of both together."""
+        worse = max(self, other, key=lambda one: (one.wrong > 0, one.of_bound, one.max_ulp))
+        counted = [one for one in (self, other) if one.wrong or not worse.wrong]
+        return replace(
+            worse,
+            max_ulp=max(one.max_ulp for one in counted),
+            elements=self.elements + other.elements,
+            differing=self.differing + other.differing,
+            wrong=self.wrong + other.wrong,
+        )
+
+
+def distance(a: Sequence[Array], b: Sequence[Array], allowance: Allowance) -> Distance:
+    """How far one adapter's outputs lie from another's.
+
+    Raises:
+        InvalidArgument: when they are not of the same types and sizes.
+    """
+    kinds = [[(array.dtype, array.shape) for array in arrays] for arrays in (a, b)]
+    if kinds[0] != kinds[1]:
+        raise InvalidArgument(f"outputs of equal types and sizes are needed, got {kinds[0]} and {kinds[1]}")
+    magnitudes = allowance.magnitudes or (None,) * len(a)
+    found = (
+        _distance_of_block(number, start, arrays, allowance.tolerance, magnitude)
+        for number, (*arrays, magnitude) in enumerate(zip(a, b, magnitudes, strict=True))
+        for start in range(0, arrays[0].size, BLOCK)
+    )
+    return functools.reduce(Distance.combined_with, found, Distance(0))
+
+
+def _distance_of_block(
+    number: int, start: int, arrays: Sequence[Array], tolerance: Tolerance, magnitude: Bound | None
+) -> Distance:
+    """Of some elements of one output."""
+    a, b = (np.asarray(array.reshape(-1)[start : start + BLOCK]) for array in arrays)
+    differing = int((as_bits(a) != as_bits(b)).sum())
+    if not differing:
+        return Distance(a.size)
+    if magnitude is not None:
+        magnitude = np.broadcast_to(magnitude, arrays[0].shape).reshape(-1)[start : start + BLOCK]
+    right, flushed = agreement(a, b, tolerance, magnitude)
+    apart = np.where(flushed, 0.0, ulp_distance(a, b))
+    allowed = tolerance.bound(a, magnitude) + tolerance.bound(b, magnitude)
+    errors = np.where(flushed, 0.0, _errors(a, b, allowed, right))
+    counted = right if right.all() else ~right
+    largest = counted & (errors == errors[counted].max())
+    worst = int(np.where(largest, apart, -1).argmax())
+    position = np.unravel_index(start + worst, arrays[0].shape)
+    return Distance(
+        a.size,
+        differing,
+        int((~right).sum()),
+        float(errors[worst]),
+        float(apart[counted].max()),
+        (number, *map(int, position)),
+        (str(a[worst]), str(b[worst])),
+        float(allowed[worst]),
+    )
+
+
+def _errors(a: Array, b: Array, allowed: Bound, right: NDArray[np.bool_]) -> Bound:
+    """Differences in units of what is allowed: at most 1 where both can be right, infinite where none is allowed."""
+    with np.errstate(all="ignore"):
+        shares = np.abs(a.astype(np.float64) - b.astype(np.float64)) / allowed
+    shares = np.where(np.isfinite(shares), shares, np.where(right, 0.0, np.inf))
+    return np.where(right, np.minimum(shares, 1.0), shares)
+
+
+def agreement(
+    a: Array, b: Array, tolerance: Tolerance, magnitude: Bound | None = None
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which elements can both be right, and which of these only because one may be a flushed subnormal number."""
+    right = tolerance.accepts(a, b, magnitude) | tolerance.accepts(b, a, magnitude)
+    none = np.zeros(a.shape, np.bool_)
+    if a.dtype.kind != "f" or isinstance(tolerance, Exact):
+        return right, none
+    bounds = tolerance.bound(a, magnitude), tolerance.bound(b, magnitude)
+    with np.errstate(invalid="ignore", over="ignore"):
+        wide = a.astype(np.float64), b.astype(np.float64)
+        difference = np.abs(wide[0] - wide[1])
+    right |= (difference > 0) & np.isfinite(difference) & (difference <= bounds[0] + bounds[1])
+    if not tolerance.flush_to_zero or a.dtype.itemsize < 4:
+        return right, none
+    tiny = float(np.finfo(a.dtype).smallest_normal)
+    flushed = (a == 0) & (np.abs(wide[1]) <= tiny + bounds[1]) | (b == 0) & (np.abs(wide[0]) <= tiny + bounds[0])
+    return right | flushed, flushed
+
+
+# ---- pairs -----------------------------------------------------------------------------------------------------------
+
+
+class Agreement(enum.StrEnum):
+    """What came of comparing two adapters."""
+
+    AGREE = "agree"
+    DISAGREE = "disagree"
+    NO_RESULT = "no result"  # one crashed, hung, wrote out of bounds, or differed from itself
+    EXPECTED = "expected"  # to disagree, or to have no result
+    REFUSED = "not supported"
+    UNDECIDED = "undecided"  # they differ where several results are right
+
+    @property
+    def is_good(self) -> bool:
+        """Whether a run that holds nothing else has passed."""
+        return self not in (Agreement.DISAGREE, Agreement.NO_RESULT)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One case on two adapters.
+
+    Attributes:
+        case: its name.
+        adapters: the labels of the two.
+        agreement: what came of it.
+        tolerance: the class of the bound.
+        distance: how far they lie apart; None where one has no result.
+        message: why there is no result, or why a disagreement is fine.
+    """
+
+    case: str
+    adapters: tuple[str, str]
+    agreement: Agreement
+    tolerance: str = ""
+    distance: Distance | None = None
+    message: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Without what is empty; infinity as text, which JSON has no number for."""
+        record = _filled(asdict(self))
+        if "distance" in record:
+            record["distance"] = _filled(record["distance"])
+            infinite = [name for name in _FLOATS if np.isinf(record["distance"].get(name, 0.0))]
+            record["distance"] |= dict.fromkeys(infinite, "inf")
+        return record
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Pair:
+        """What ``to_json`` made.
+
+        Raises:
+            KeyError, TypeError, ValueError: when it is something else.
+        """
+        values: dict[str, Any] = {**record, "agreement": Agreement(record["agreement"])}
+        first, second = record["adapters"]
+        values["adapters"] = (first, second)
+        if "distance" in values:
+            read = values["distance"]
+            lists = {name: tuple(read.get(name, ())) for name in ("worst", "values")}
+            values["distance"] = Distance(**{**read, **lists, **{name: float(read.get(name, 0.0)) for name in _FLOATS}})
+        return cls(**values)
+
+
+_FLOATS = ("of_bound", "max_ulp")
+"""Of a distance: what may be infinite."""
+
+
+def _filled(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if value}
+
+
+def expected_to_disagree(pair: Pair, reason: str) -> Pair:
+    """The same where somebody expected one of the two to fail."""
+    return pair if pair.agreement.is_good else replace(pair, agreement=Agreement.EXPECTED, message=reason)
+
+
+def outlier(pairs: Iterable[Pair]) -> str:
+    """The adapter with which no other agrees while these agree among themselves, of one case; "" where there is none.
+
+    It takes three adapters; those that refuse the case don't count.
+    """
+    counted = [pair for pair in pairs if pair.agreement not in (Agreement.REFUSED, Agreement.UNDECIDED)]
+    for adapter in dict.fromkeys(adapter for pair in counted for adapter in pair.adapters):
+        its = [pair for pair in counted if adapter in pair.adapters]
+        others = [pair for pair in counted if adapter not in pair.adapters]
+        if (
+            others
+            and all(pair.agreement is Agreement.AGREE for pair in others)
+            and not any(pair.agreement is Agreement.AGREE for pair in its)
+        ):
+            return adapter
+    return ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Some cases on several adapters, as a file holds it.
+
+    Attributes:
+        facts: what was compared with what: versions, adapters, case list.
+        pairs: of all cases.
+        is_complete: whether it came to its end.
+    """
+
+    facts: dict[str, Any]
+    pairs: tuple[Pair, ...]
+    is_complete: bool = True
+
+    @functools.cached_property
+    def by_case(self) -> Mapping[str, tuple[Pair, ...]]:
+        """The pairs of each case."""
+        found: dict[str, list[Pair]] = {}
+        for pair in self.pairs:
+            found.setdefault(pair.case, []).append(pair)
+        return {case: tuple(pairs) for case, pairs in found.items()}
+
+    @functools.cached_property
+    def by_adapters(self) -> Mapping[tuple[str, str], tuple[Pair, ...]]:
+        """What came of comparing each two adapters."""
+        found: dict[tuple[str, str], list[Pair]] = {}
+        for pair in self.pairs:
+            found.setdefault(pair.adapters, []).append(pair)
+        return {labels: tuple(pairs) for labels, pairs in found.items()}
+
+    @property
+    def disagreements(self) -> tuple[tuple[str, str, tuple[Pair, ...]], ...]:
+        """The cases on which adapters disagree, who differs from the others ("" if nobody alone does), the pairs."""
+        return tuple(
+            (case, outlier(pairs), pairs)
+            for case, pairs in self.by_case.items()
+            if not all(pair.agreement.is_good for pair in pairs)
+        )

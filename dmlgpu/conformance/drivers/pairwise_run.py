@@ -1,0 +1,121 @@
+"""Running cases on several adapters at once, to compare these with each other."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from dmlgpu.conformance.cases.case import Array
+from dmlgpu.conformance.drivers.outputs import OutputSuite
+from dmlgpu.conformance.drivers.pairwise import Agreement, Allowance, Distance, Pair, distance
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.pool import Job, WorkerProcess, map_unordered, run_repeatedly
+from dmlgpu.conformance.running.runner import POISON
+from dmlgpu.errors import InvalidArgument
+
+
+def run_pairwise(
+    jobs: Mapping[str, Job], suite: OutputSuite, names: Sequence[str], workers: int = 1
+) -> Iterator[tuple[Pair, ...]]:
+    """Compare adapters case by case, several cases at once; each case's pairs come when they are there.
+
+    A caller that stops early, or an exception in it, ends the children.
+
+    Args:
+        jobs: per adapter, by its label, what its children run.
+        suite: that of the jobs.
+        names: the cases.
+        workers: how many cases are run at a time, each on one adapter after the other.
+    """
+    return map_unordered(
+        [AdapterProcesses(jobs, suite) for _ in range(min(workers, len(names)))], names, AdapterProcesses.run
+    )
+
+
+class AdapterProcesses:
+    """A child process per adapter. What they compute lies in a temporary folder until it is compared."""
+
+    def __init__(self, jobs: Mapping[str, Job], suite: OutputSuite):
+        self._suite, self._labels = suite, tuple(jobs)
+        self._folder = Path(tempfile.mkdtemp(prefix="dmlgpu-"))
+        self._folders = [self._folder / str(number) for number in range(len(jobs))]
+        for folder in self._folders:
+            folder.mkdir()
+        # Outputs start different on each adapter, so that what none of them writes differs.
+        self._workers = [
+            WorkerProcess(job, str(folder), str(POISON + number & 0xFF))
+            for number, (job, folder) in enumerate(zip(jobs.values(), self._folders, strict=True))
+        ]
+
+    def run(self, name: str) -> tuple[Pair, ...]:
+        """Run a case on all adapters and compare each two."""
+        results = [
+            AdapterResult(label, run_repeatedly(worker, name), folder)
+            for label, worker, folder in zip(self._labels, self._workers, self._folders, strict=True)
+        ]
+        are_two = sum(result.outcome.status is Status.PASS for result in results) > 1
+        allowance = self._suite.allowance(name) if are_two else None
+        pairs = tuple(compare_results(one, other, allowance) for one, other in itertools.combinations(results, 2))
+        for path in self._folder.glob("*/*.npy"):
+            path.unlink()
+        return pairs
+
+    def interrupt(self) -> None:
+        """End the children from another thread, for good."""
+        for worker in self._workers:
+            worker.interrupt()
+
+    def close(self) -> None:
+        """End the children and remove what they left."""
+        for worker in self._workers:
+            worker.close()
+        shutil.rmtree(self._folder)
+
+
+@dataclass(frozen=True)
+class AdapterResult:
+    """A case on one adapter: its label, the outcome, which passes where there are outputs, and their folder."""
+
+    label: str
+    outcome: Outcome
+    folder: Path
+
+    @property
+    def outputs(self) -> tuple[Array, ...]:
+        """What was computed, read from the files as it is needed."""
+        paths = sorted(self.folder.glob("*.npy"), key=lambda path: int(path.stem))
+        return tuple(np.load(path, mmap_mode="r") for path in paths)
+
+    @property
+    def problem(self) -> str:
+        """Why there are no outputs, or ""."""
+        status, message = self.outcome.status, self.outcome.message
+        return "" if status is Status.PASS else f"{self.label}: {status}: {message}"
+
+
+def compare_results(one: AdapterResult, other: AdapterResult, allowance: Allowance | None) -> Pair:
+    """Two results compared, as far as they are there; the allowance is needed where both are."""
+    tolerance = "" if allowance is None else str(allowance.tolerance)
+    pair = Pair(one.outcome.case, (one.label, other.label), Agreement.AGREE, tolerance)
+    statuses = one.outcome.status, other.outcome.status
+    if statuses != (Status.PASS, Status.PASS) or allowance is None:
+        failed = any(status.is_failure for status in statuses)
+        message = "; ".join(filter(None, (one.problem, other.problem)))
+        return replace(pair, agreement=Agreement.NO_RESULT if failed else Agreement.REFUSED, message=message)
+    if one.outcome.digest and one.outcome.digest == other.outcome.digest:
+        return replace(pair, distance=Distance(one.outcome.elements))
+    try:
+        found = distance(one.outputs, other.outputs, allowance)
+    except InvalidArgument as error:
+        return replace(pair, agreement=Agreement.DISAGREE, message=str(error))
+    if not found.wrong:
+        return replace(pair, distance=found)
+    if allowance.is_unique:
+        return replace(pair, agreement=Agreement.DISAGREE, distance=found)
+    return replace(pair, agreement=Agreement.UNDECIDED, distance=found, message="several results are right")

@@ -1,0 +1,104 @@
+"""The suite ``mutant_runs``: one mutant, one case. It passes where nobody notices the fault.
+
+A run is named ``MUTANT|PROFILE|CASE``. It runs in a process of its own (see ``suite.py``): mutants hang and crash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dmlgpu import gpu
+from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.mutation.coverage import HAZARDS, case_of, clear_caches, function_of, shaders
+from dmlgpu.conformance.mutation.rules import mutant_by_name
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.runner import run_case
+from dmlgpu.conformance.suites.accuracy import AccuracySuite
+from dmlgpu.device.device import Device
+from dmlgpu.errors import ShaderError
+from dmlgpu.target import Profile
+from dmlgpu.wgsl import templates
+
+SEPARATOR = "|"
+
+UNCHANGED = "the kernels are the same"
+
+
+class MutantRunSuite:
+    """Any case with any mutant."""
+
+    profiles = ("quick",)
+
+    def __init__(self) -> None:
+        self._devices: dict[Profile, Device] = {}
+        self._cases: dict[str, Case] = {}
+        self._originals: dict[tuple[str, Profile], tuple[str, ...]] = {}
+        self._mutant = ""
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        """None: there are far too many to list."""
+        return ()
+
+    def has(self, name: str) -> bool:
+        """Whether a name spells a run."""
+        return name.count(SEPARATOR) == 2
+
+    def run(self, name: str, device: Device) -> Outcome:
+        """Run a case with shaders that have a fault.
+
+        Returns:
+            A failure where the case notices it, NOT_SUPPORTED where the mutant makes no shader, else a pass.
+        """
+        mutant, profile, case = name.split(SEPARATOR)
+        faulty = self._device(device, Profile(profile))
+        sound = self._original_shaders(case, faulty)
+        if mutant != self._mutant:
+            clear_caches()
+            self._mutant = mutant
+        found = mutant_by_name(mutant)
+        with templates.replaced(found.file, found.text):
+            try:
+                if shaders(case, faulty.backend.target.exact) == sound:
+                    return Outcome(name, Status.PASS, message=UNCHANGED)
+            except Exception as error:  # whatever a faulty template does
+                return Outcome(name, Status.NOT_SUPPORTED, message=f"{type(error).__name__}: {error}")
+            return self._run_case(name, case, faulty)
+
+    def _run_case(self, name: str, case: str, faulty: Device) -> Outcome:
+        try:
+            if function_of(case) is not None:
+                return replace(AccuracySuite().run(case, faulty), case=name)
+            if HAZARDS.has(case):
+                return replace(HAZARDS.run(case, faulty), case=name)
+            verdict = run_case(self._with_reference(case), faulty)
+        except ShaderError as error:
+            return Outcome(name, Status.NOT_SUPPORTED, message=str(error))
+        return Outcome(name, Status.PASS if verdict.ok else Status.FAIL, message=str(verdict))
+
+    def _device(self, device: Device, profile: Profile) -> Device:
+        """A device that takes the schedules of a profile, on the same adapter."""
+        if profile not in self._devices:
+            backend = gpu.GpuBackend(device.adapter)
+            backend.target = replace(backend.target, profile=profile)
+            self._devices[profile] = Device.from_backend(backend)
+        return self._devices[profile]
+
+    def _with_reference(self, name: str) -> Case:
+        """The case with its reference's results: computed once, compared often."""
+        if name not in self._cases:
+            case = case_of(name)
+            with np.errstate(all="ignore"):
+                self._cases[name] = replace(case, documented=case.expected(case.inputs()))
+        return self._cases[name]
+
+    def _original_shaders(self, case: str, device: Device) -> tuple[str, ...]:
+        """The kernels of a case without a mutant."""
+        target = device.backend.target.exact
+        key = case, target.profile
+        if key not in self._originals:
+            clear_caches()
+            self._originals[key] = shaders(case, target)
+            clear_caches()
+        return self._originals[key]

@@ -1,0 +1,113 @@
+"""What changed between two runs of the same cases: another driver, another version, another day."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import Run
+from dmlgpu.errors import InvalidArgument
+
+
+class Kind(enum.StrEnum):
+    """How a case changed, the worst kind first."""
+
+    REGRESSION = "regression"
+    MISSING = "missing"
+    LESS_ACCURATE = "less accurate"
+    CHANGED = "changed"
+    OTHER_BITS = "other bits"
+    MORE_ACCURATE = "more accurate"
+    REPAIRED = "repaired"
+    NEW = "new"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One case that came out otherwise.
+
+    Attributes:
+        kind: how.
+        before, after: its outcomes; None where a run lacks it.
+    """
+
+    kind: Kind
+    before: Outcome | None
+    after: Outcome | None
+
+    @property
+    def case(self) -> str:
+        """Its name."""
+        outcome = self.after or self.before
+        assert outcome is not None
+        return outcome.case
+
+
+def changes(before: Run, after: Run) -> tuple[Change, ...]:
+    """The cases that came out otherwise, regressions first; in one kind by name."""
+    old = {outcome.case: outcome for outcome in before.outcomes}
+    new = {outcome.case: outcome for outcome in after.outcomes}
+    found = []
+    for name in sorted(old.keys() | new.keys()):
+        kind = _kind(old.get(name), new.get(name))
+        if kind is not None:
+            found.append(Change(kind, old.get(name), new.get(name)))
+    order = list(Kind)
+    return tuple(sorted(found, key=lambda change: order.index(change.kind)))
+
+
+def _kind(before: Outcome | None, after: Outcome | None) -> Kind | None:
+    if before is None or after is None:
+        return Kind.NEW if before is None else Kind.MISSING
+    if before.status is not after.status:
+        return _of_statuses(before.status, after.status)
+    errors = (before.of_bound or 0.0, after.of_bound or 0.0)
+    if errors[0] != errors[1]:
+        return Kind.LESS_ACCURATE if errors[1] > errors[0] else Kind.MORE_ACCURATE
+    return Kind.OTHER_BITS if before.digest != after.digest else None
+
+
+def _of_statuses(before: Status, after: Status) -> Kind:
+    if after.is_failure and not before.is_failure:
+        return Kind.REGRESSION
+    if before is Status.PASS and after is Status.NOT_SUPPORTED:
+        return Kind.REGRESSION
+    return Kind.REPAIRED if before.is_failure and not after.is_failure else Kind.CHANGED
+
+
+def pairs(before: Sequence[Run], after: Sequence[Run]) -> tuple[tuple[Run, Run], ...]:
+    """Runs that belong together: the only ones of two files, whatever they ran on, else those of equal adapters.
+
+    An adapter that is there with several drivers is paired by these as far as they are the same.
+
+    Raises:
+        InvalidArgument: when none do.
+    """
+    if len(before) == len(after) == 1:
+        return ((before[0], after[0]),)
+    matched: dict[int, Run] = {}
+    left = list(before)
+    for key in (_with_driver, _name):
+        for number, run in enumerate(after):
+            old = next((index for index, one in enumerate(left) if key(one) == key(run)), None)
+            if number not in matched and old is not None:
+                matched[number] = left.pop(old)
+    if not matched:
+        raise InvalidArgument(
+            f"no adapter is in both files: {', '.join(map(_text, before))} and {', '.join(map(_text, after))}"
+        )
+    return tuple((matched[number], run) for number, run in enumerate(after) if number in matched)
+
+
+def _name(run: Run) -> tuple[str, ...]:
+    return run.facts["suite"], run.facts["adapter"]["backend"], run.facts["adapter"]["name"]
+
+
+def _with_driver(run: Run) -> tuple[str, ...]:
+    return *_name(run), run.facts["adapter"]["driver"]
+
+
+def _text(run: Run) -> str:
+    return ": ".join(_name(run)[1:])

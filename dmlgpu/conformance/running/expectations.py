@@ -1,0 +1,104 @@
+"""Which cases are expected to fail on which adapters: data, in TOML (see ``expectations.toml`` beside this module)."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
+
+from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.errors import ModelError
+from dmlgpu.target import AdapterInfo
+
+BUILT_IN = (Path(__file__).with_name("expectations.toml"), Path(__file__).parents[1] / "mutation" / "survivors.toml")
+"""What dmlgpu knows: failures of adapters, and faults in shaders that change no result."""
+
+_TEXTS = ("backend", "vendor", "adapter", "driver", "reason", "link")
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """Cases that fail on some adapters.
+
+    Attributes:
+        cases: shell patterns for names.
+        reason: why they fail.
+        backend, vendor, adapter: shell patterns, in any case, for the adapter's facts; empty ones match all.
+        driver: versions, as ``>=25.0, <25.1``, of the first number with a dot in the driver's text.
+        link: where more is said.
+    """
+
+    cases: tuple[str, ...]
+    reason: str
+    backend: str = ""
+    vendor: str = ""
+    adapter: str = ""
+    driver: str = ""
+    link: str = ""
+
+    def applies(self, case: str, info: AdapterInfo) -> bool:
+        """Whether it speaks of a case on an adapter."""
+        facts = ((self.backend, info.backend), (self.vendor, info.vendor), (self.adapter, info.name))
+        return (
+            all(not pattern or fnmatch.fnmatchcase(text.lower(), pattern.lower()) for pattern, text in facts)
+            and self._covers(info.driver)
+            and any(fnmatch.fnmatchcase(case, pattern) for pattern in self.cases)
+        )
+
+    def _covers(self, driver: str) -> bool:
+        found = _VERSION.search(driver)
+        return not self.driver or (found is not None and Version(found[0]) in SpecifierSet(self.driver))
+
+
+def load(path: Path) -> tuple[Expectation, ...]:
+    """The expectations of a file.
+
+    Raises:
+        ModelError: when the file is malformed; the message says where.
+        OSError: when it cannot be read.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ModelError(str(path), f"is no TOML: {error}") from error
+    unknown = document.keys() - {"expected"}
+    if unknown:
+        raise ModelError(f"{path}: {min(unknown)}", "is unknown; there is only [[expected]]")
+    return tuple(
+        _expectation(f"{path}: expected[{number}]", entry) for number, entry in enumerate(document.get("expected", []))
+    )
+
+
+def _expectation(where: str, entry: Mapping[str, Any]) -> Expectation:
+    """One entry, its fields checked."""
+    for name in sorted(entry.keys() - {"cases", *_TEXTS}):
+        raise ModelError(f"{where}.{name}", f"is unknown; there are cases, {', '.join(_TEXTS)}")
+    for name in ("cases", "reason"):
+        if not entry.get(name):
+            raise ModelError(f"{where}.{name}", "is missing")
+    cases = [entry["cases"]] if isinstance(entry["cases"], str) else entry["cases"]
+    texts = {name: entry[name] for name in _TEXTS if name in entry}
+    for name, value in [*texts.items(), *(("cases", case) for case in cases)]:
+        if not isinstance(value, str):
+            raise ModelError(f"{where}.{name}", f"must be a text, got {value!r}")
+    try:
+        SpecifierSet(texts.get("driver", ""))
+    except InvalidSpecifier as error:
+        raise ModelError(f"{where}.driver", f"must be versions such as '>=25.0, <25.1': {error}") from error
+    return Expectation(cases=tuple(cases), **texts)
+
+
+def with_expectation(outcome: Outcome, info: AdapterInfo, expectations: Iterable[Expectation]) -> Outcome:
+    """The outcome, marked where a failure was expected."""
+    found = next((entry for entry in expectations if entry.applies(outcome.case, info)), None)
+    if found is None:
+        return outcome
+    return outcome.expected_to_fail(f"{found.reason} ({found.link})" if found.link else found.reason)

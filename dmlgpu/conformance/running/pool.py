@@ -1,0 +1,220 @@
+"""A pool of child processes that run cases: what hangs or crashes costs one case, is recorded, and the run goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
+
+from dmlgpu.conformance.running.child_process import describe_exit
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.wording import bound_text
+
+CASES_PER_CHILD = 250
+"""Cases after which a child is replaced: a device keeps every pipeline, which comes to gigabytes in a long run."""
+
+STARTUP_LIMIT = 120.0
+"""Seconds that a child may take more for its first case: for loading Python, a driver, a device."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is run on what.
+
+    Attributes:
+        suite: its name.
+        adapter: its number among ``dmlgpu.adapters()``, in the environment of the children.
+        time_limit: seconds for one case.
+        repeat: how often each case is run; runs that differ make it flaky. A case that fails is always run twice.
+        environment: variables that the children get beside this process's, such as VK_DRIVER_FILES.
+    """
+
+    suite: str
+    adapter: int
+    time_limit: float = 60.0
+    repeat: int = 1
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class WorkerProcess:
+    """A child process that answers with outcomes. It is started at the first case, and anew after each loss.
+
+    Args:
+        job: what it runs on what.
+        arguments: further ones of the child's command.
+    """
+
+    def __init__(self, job: Job, *arguments: str):
+        self.job, self._arguments = job, arguments
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._interrupted = False
+        self._answered = 0
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed in close)
+
+    def run(self, name: str) -> Outcome:
+        """Run a case once."""
+        limit = self.job.time_limit
+        if self._interrupted:
+            return Outcome(name, Status.CRASH, message="interrupted")
+        if self._process is None:
+            self._start()
+            limit += STARTUP_LIMIT
+        assert self._process is not None and self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # a child that is gone gives no answer either
+            self._process.stdin.write(name + "\n")
+            self._process.stdin.flush()
+        try:
+            line = self._answers.get(timeout=limit)
+        except queue.Empty:
+            self._stop()
+            return Outcome(name, Status.TIME_OUT, message=f"no result after {limit:g} s", seconds=limit)
+        if not line:
+            return self._crashed(name)
+        outcome = Outcome.from_json(json.loads(line))
+        self._answered += 1
+        if outcome.status is Status.DEVICE_LOST or self._answered == CASES_PER_CHILD:
+            self._stop()
+        return outcome
+
+    def interrupt(self) -> None:
+        """End the child from another thread, for good; the case that it runs counts as crashed."""
+        self._interrupted, process = True, self._process
+        if process is not None:
+            process.kill()
+
+    def close(self) -> None:
+        """End the child."""
+        self._stop()
+        self._errors.close()
+
+    def _start(self) -> None:
+        self._answered = 0
+        self._answers = queue.SimpleQueue()
+        self._errors.seek(0)
+        self._errors.truncate()
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "dmlgpu.conformance.running.worker",
+                self.job.suite,
+                str(self.job.adapter),
+                *self._arguments,
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env={**os.environ, **self.job.environment},
+        )
+        threading.Thread(target=_listen, args=(self._process, self._answers), daemon=True).start()
+        if self._interrupted:
+            self._process.kill()
+
+    def _crashed(self, name: str) -> Outcome:
+        assert self._process is not None
+        code = self._process.wait()
+        self._errors.seek(0)
+        printed = self._errors.read().decode(errors="replace")
+        self._stop()
+        return Outcome(name, Status.CRASH, message=describe_exit(code, printed))
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                assert pipe is not None
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+            self._process = None
+
+
+def _listen(process: subprocess.Popen[str], answers: queue.SimpleQueue[str]) -> None:
+    """Hand a child's lines on; an empty one says that it has ended."""
+    assert process.stdout is not None
+    with contextlib.suppress(ValueError):  # closed meanwhile
+        for line in process.stdout:
+            answers.put(line)
+    answers.put("")
+
+
+def run_repeatedly(worker: WorkerProcess, name: str) -> Outcome:
+    """Run a case as often as the job says, twice if it fails; flaky where two runs differ."""
+    first = worker.run(name)
+    times = max(worker.job.repeat, 2 if first.status.is_failure else 1)
+    for number in range(2, times + 1):
+        other = worker.run(name)
+        if (other.status, other.digest) != (first.status, first.digest):
+            message = f"run 1: {_summary(first)}; run {number}: {_summary(other)}"
+            worse = max(first, other, key=lambda outcome: outcome.of_bound or 0.0)
+            return replace(worse, status=Status.FLAKY, message=message)
+    return first
+
+
+def _summary(outcome: Outcome) -> str:
+    bits = f"bits {outcome.digest}" if outcome.digest else ""
+    return ", ".join(filter(None, (outcome.status, bound_text(outcome.of_bound), bits)))
+
+
+def run_cases(job: Job, names: Sequence[str], workers: int = 1) -> Iterator[Outcome]:
+    """Run cases in several children at once; outcomes come in the order in which they end.
+
+    A caller that stops early, or an exception in it, ends the children.
+    """
+    return map_unordered([WorkerProcess(job) for _ in range(min(workers, len(names)))], names, run_repeatedly)
+
+
+class PoolWorker(Protocol):
+    """Something that does one case at a time, in children of its own."""
+
+    def interrupt(self) -> None:
+        """End the children from another thread, for good."""
+
+    def close(self) -> None:
+        """End the children."""
+
+
+AnyWorker = TypeVar("AnyWorker", bound=PoolWorker)
+Result = TypeVar("Result")
+
+
+def map_unordered(
+    workers: Sequence[AnyWorker], names: Sequence[str], work: Callable[[AnyWorker, str], Result]
+) -> Iterator[Result]:
+    """Map a function over cases with several workers at once; results come in the order in which they end.
+
+    A caller that stops early, or an exception in it, ends the children.
+    """
+    idle: queue.SimpleQueue[AnyWorker] = queue.SimpleQueue()
+    for worker in workers:
+        idle.put(worker)
+
+    def run(name: str) -> Result:
+        worker = idle.get()
+        try:
+            return work(worker, name)
+        finally:
+            idle.put(worker)
+
+    pool = ThreadPoolExecutor(len(workers))
+    try:
+        for future in as_completed([pool.submit(run, name) for name in names]):
+            yield future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.interrupt()
+        pool.shutdown()
+        for worker in workers:
+            worker.close()

@@ -1,0 +1,280 @@
+"""Runs as JSON Lines: one line that says what ran on what, one per case, one at the end.
+
+A file may hold several runs, one after the other: files are merged by putting them together.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import platform
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, TextIO
+
+import dmlgpu
+from dmlgpu.conformance.drivers.discovery import Environment, LocatedAdapter
+from dmlgpu.conformance.drivers.pairwise import Comparison, Pair
+from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.conformance.suites.registry import list_digest
+from dmlgpu.errors import ModelError
+from dmlgpu.target import AdapterInfo
+from dmlgpu.wgsl import templates
+
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Run:
+    """Some cases on one adapter.
+
+    Attributes:
+        facts: what ran on what: versions, adapter, case list.
+        outcomes: one per case.
+        is_complete: whether it came to its end.
+    """
+
+    facts: dict[str, Any]
+    outcomes: tuple[Outcome, ...] = field(repr=False)
+    is_complete: bool = True
+
+    @property
+    def adapter(self) -> str:
+        """The adapter as people name it."""
+        return str(AdapterInfo(**{**self.facts["adapter"], "features": tuple(self.facts["adapter"]["features"])}))
+
+
+def facts(
+    info: AdapterInfo,
+    suite: str,
+    profile: str,
+    pattern: str,
+    names: tuple[str, ...],
+    *,
+    environment: Environment = (),
+) -> dict[str, Any]:
+    """What a run is about to do, and with what: everything that somebody needs to do it again.
+
+    Args:
+        info: the adapter.
+        suite, profile, pattern, names: which cases.
+        environment: variables that bring the adapter's driver.
+    """
+    brought = {"environment": dict(environment)} if environment else {}
+    return {
+        "format": FORMAT,
+        **machine(),
+        "adapter": asdict(info),
+        **brought,
+        **_selection(suite, profile, pattern, names),
+    }
+
+
+def comparison_facts(
+    adapters: Sequence[LocatedAdapter],
+    command: Sequence[str],
+    *,
+    suite: str,
+    profile: str,
+    pattern: str,
+    names: tuple[str, ...],
+) -> dict[str, Any]:
+    """What a comparison of adapters is about to do, and with what.
+
+    Args:
+        adapters: they are written down by their labels.
+        command: compares them again, on the cases that ``-k`` names.
+        suite, profile, pattern, names: which cases.
+    """
+    compared = {
+        one.label: {**asdict(one.info), "number": one.number, "environment": dict(one.environment)} for one in adapters
+    }
+    header = {"format": FORMAT, **machine(), "adapters": compared, "command": list(command)}
+    return {**header, **_selection(suite, profile, pattern, names)}
+
+
+def _selection(suite: str, profile: str, pattern: str, names: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "suite": suite,
+        "profile": profile,
+        "pattern": pattern,
+        "cases": len(names),
+        "case_list": list_digest(names),
+        "started": _now(),
+    }
+
+
+def machine() -> dict[str, str]:
+    """The software and the computer on which this runs."""
+    return {
+        "dmlgpu": dmlgpu.__version__,
+        "commit": _commit(),
+        "shaders": shader_digest(),
+        "wgpu": _version_of_wgpu(),
+        "numpy": version("numpy"),
+        "python": platform.python_version(),
+        "os": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+    }
+
+
+def _version_of_wgpu() -> str:
+    try:
+        return version("wgpu")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def shader_digest() -> str:
+    """Of the text of all shader files."""
+    found = hashlib.sha256()
+    for name in (file for folder in templates.folders() for file in templates.files(folder)):
+        found.update(f"{name}\n{templates.source(name)}".encode())
+    return found.hexdigest()[:16]
+
+
+def _commit() -> str:
+    """The commit of the checkout that dmlgpu lies in, with a + where files differ from it; empty elsewhere."""
+    folder = Path(__file__).parent
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+", "--exclude=*", "--abbrev=12"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return found.stdout.strip()
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
+
+
+def write_run(file: TextIO, header: dict[str, Any], outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    """Write a run down while it goes on; the outcomes are handed through."""
+    _write(file, {"record": "run", **header})
+    counts: Counter[str] = Counter()
+    for outcome in outcomes:
+        _write(file, {"record": "case", **outcome.to_json()})
+        counts[outcome.status] += 1
+        yield outcome
+    _write(file, {"record": "end", "ended": _now(), "counts": dict(counts)})
+
+
+def write_comparison(
+    file: TextIO, header: dict[str, Any], cases: Iterable[tuple[Pair, ...]]
+) -> Iterator[tuple[Pair, ...]]:
+    """Write a comparison of adapters down while it goes on; the pairs of each case are handed through."""
+    _write(file, {"record": "comparison", **header})
+    counts: Counter[str] = Counter()
+    for pairs in cases:
+        for pair in pairs:
+            _write(file, {"record": "pair", **pair.to_json()})
+            counts[pair.agreement] += 1
+        yield pairs
+    _write(file, {"record": "end", "ended": _now(), "counts": dict(counts)})
+
+
+def _write(file: TextIO, record: dict[str, Any]) -> None:
+    print(json.dumps(record), file=file, flush=True)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def read_runs(path: Path) -> tuple[Run, ...]:
+    """The runs of a file, those that were cut off included; comparisons are passed over.
+
+    Raises:
+        ModelError: when a line is not one of a run; the message says which and why.
+        OSError: when the file cannot be read.
+    """
+    return tuple(Run(*parts) for parts in _of_kind(path, "run"))
+
+
+def read_comparisons(path: Path) -> tuple[Comparison, ...]:
+    """The comparisons of adapters in a file, those that were cut off included; runs are passed over.
+
+    Raises:
+        ModelError: when a line is not one of a comparison; the message says which and why.
+        OSError: when the file cannot be read.
+    """
+    return tuple(Comparison(*parts) for parts in _of_kind(path, "comparison"))
+
+
+def _of_kind(path: Path, kind: str) -> Iterator[tuple[dict[str, Any], tuple[Any, ...], bool]]:
+    """Of the sections of a kind: the header, what follows, whether it came to its end."""
+    for section in _sections(path):
+        if section.kind == kind:
+            yield section.header, tuple(section.read), section.is_complete
+
+
+@dataclass
+class _Section:
+    """What follows a header: of a run its outcomes, of a comparison its pairs."""
+
+    kind: str
+    header: dict[str, Any]
+    read: list[Any] = field(default_factory=list)
+    is_complete: bool = False
+
+
+_CONTENTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], Any]]] = {
+    "run": ("case", "outcome of a case", Outcome.from_json),
+    "comparison": ("pair", "comparison of a pair", Pair.from_json),
+}
+"""By a section's kind: that of its records, what these are called, how they are read."""
+
+
+def _sections(path: Path) -> list[_Section]:
+    sections: list[_Section] = []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            where = f"{path}, line {number}"
+            record = _record(where, line)
+            kind = record.pop("record")
+            if kind in _CONTENTS:
+                sections.append(_Section(kind, _checked(where, record)))
+            elif not sections:
+                raise ModelError(where, "stands before any run")
+            elif kind == "end":
+                sections[-1].is_complete = True
+            else:
+                sections[-1].read.append(_content(where, sections[-1].kind, kind, record))
+    return sections
+
+
+def _record(where: str, line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ModelError(where, f"is no JSON: {error}") from error
+    kinds = ("run", "case", "comparison", "pair", "end")
+    if not isinstance(record, dict) or record.get("record") not in kinds:
+        raise ModelError(where, f"must be an object whose 'record' is one of {', '.join(kinds)}")
+    return record
+
+
+def _checked(where: str, header: dict[str, Any]) -> dict[str, Any]:
+    if header.get("format") != FORMAT:
+        raise ModelError(f"{where}: format", f"must be {FORMAT}, got {header.get('format')!r}")
+    return header
+
+
+def _content(where: str, section: str, kind: str, record: dict[str, Any]) -> Any:
+    """A case or a pair, where such a record may stand."""
+    due, name, read = _CONTENTS[section]
+    if kind != due:
+        raise ModelError(where, f"a {section} has records of the kind {due!r}, got {kind!r}")
+    try:
+        return read(record)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(where, f"is no {name}: {error}") from error

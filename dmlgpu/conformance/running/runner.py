@@ -1,0 +1,282 @@
+"""Running a case on a device.
+
+Every tensor gets a buffer of its own and lies in it between sentinels, at an offset that is a multiple of 16 but not of
+256. Outputs start poisoned. So a write out of bounds, an element that is never written and an input that is changed are
+seen, and said, apart from wrong values. Gaps between an output's elements may change, as DirectML allows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.tolerance import Tolerance, as_bits, flush
+from dmlgpu.conformance.running.comparison import Verdict, compare
+from dmlgpu.device.binding import BufferArrayBinding, BufferBinding
+from dmlgpu.device.device import Device
+from dmlgpu.errors import DmlError
+from dmlgpu.operator_desc import TensorSlot
+from dmlgpu.tensor import TENSOR_ALIGNMENT, TensorDesc
+
+Bytes: TypeAlias = NDArray[np.uint8]
+
+SENTINEL = 0xA7
+POISON = 0xCB
+TAIL = 64
+"""Sentinel bytes after a tensor."""
+
+
+@dataclass(frozen=True)
+class _BoundTensor:
+    """A tensor in its buffer."""
+
+    slot: TensorSlot
+    tensor: TensorDesc
+    buffer: Any
+    offset: int
+    content: Bytes
+
+    @classmethod
+    def create(
+        cls, device: Device, slot: TensorSlot, array: Array | None, offset: int, poison: int = POISON
+    ) -> _BoundTensor:
+        """Create the buffer and fill it: sentinels, and the array, or poison where there is none."""
+        assert slot.tensor is not None
+        size = slot.tensor.byte_size
+        content = np.full(offset + size + TAIL, SENTINEL, np.uint8)
+        content[offset : offset + size] = poison if array is None else slot.tensor.encode(array, POISON)
+        buffer = device.create_buffer(content.size, name=slot.label)
+        buffer.write(content)
+        return cls(slot, slot.tensor, buffer, offset, content)
+
+    @property
+    def binding(self) -> BufferBinding:
+        return BufferBinding(self.buffer, self.offset, self.tensor.byte_size)
+
+    def inside(self, content: Bytes) -> Bytes:
+        """The tensor's bytes among those of the buffer."""
+        return content[self.offset : self.offset + self.tensor.byte_size]
+
+    def out_of_bounds(self, content: Bytes) -> str:
+        """What happened to the sentinels, or ""."""
+        changed = content != self.content
+        changed[self.offset : self.offset + self.tensor.byte_size] = False
+        if not changed.any():
+            return ""
+        first = int(changed.argmax()) - self.offset
+        return f"{self.slot.label}: {int(changed.sum())} bytes were written out of bounds, the first at byte {first}"
+
+
+@dataclass(frozen=True)
+class _Execution:
+    """What a device did.
+
+    Attributes:
+        inputs: what it was given.
+        written: per output that is there: its number, itself, what its buffer holds.
+        problems: bytes that changed although they must not, a text each.
+    """
+
+    inputs: Arrays
+    written: tuple[tuple[int, _BoundTensor, Bytes], ...]
+    problems: tuple[str, ...]
+
+    @property
+    def outputs(self) -> tuple[Array, ...]:
+        """The elements of the outputs that are there."""
+        return tuple(output.tensor.decode(output.inside(content)) for _, output, content in self.written)
+
+
+def run_case(case: Case, device: Device) -> Verdict:
+    """Run a case and compare every output with what is expected.
+
+    Returns:
+        The verdict on the output that is furthest off, or on the first for which something else went wrong.
+
+    Raises:
+        NotSupported: when the adapter lacks what the case needs; the message says what.
+    """
+    execution = _run(case, device, Case.inputs)
+    verdicts = _compare(case, execution.inputs, execution.written, deterministic=device.backend.target.deterministic)
+    worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.of_bound, verdict.max_ulp))
+    problem = "; ".join(text for text in (*execution.problems, worst.problem) if text)
+    return replace(worst, ok=worst.ok and not problem, problem=problem, digest=digest(execution.outputs))
+
+
+def outputs_of(case: Case, device: Device, poison: int = POISON) -> tuple[Array, ...]:
+    """Run a case on the inputs that adapters must agree upon; nothing is compared.
+
+    Args:
+        case: the case.
+        device: the device.
+        poison: the byte that outputs are filled with before.
+
+    Raises:
+        NotSupported: when the adapter lacks what the case needs; the message says what.
+        DmlError: when bytes changed that must not.
+    """
+    execution = _run(case, device, inputs_without_subnormals, poison)
+    if execution.problems:
+        raise DmlError("; ".join(execution.problems))
+    return execution.outputs
+
+
+def inputs_without_subnormals(case: Case) -> Arrays:
+    """A case's inputs without what adapters may read as they like: subnormal numbers, where those may be flushed."""
+    arrays = case.inputs()
+    return tuple(map(_flushed, arrays)) if case.tolerance.flush_to_zero else arrays
+
+
+def _flushed(array: Array | None) -> Array | None:
+    return None if array is None else flush(array)
+
+
+def _run(case: Case, device: Device, make_inputs: Callable[[Case], Arrays], poison: int = POISON) -> _Execution:
+    """Run a case in buffers that are released again; the inputs are made when the device has taken the operator."""
+    operator = device.compile_operator(device.create_operator(case.desc))
+    arrays = make_inputs(case)
+    inputs = [
+        None
+        if slot.tensor is None or array is None
+        else _BoundTensor.create(device, slot, array, _offset(case, number))
+        for number, (slot, array) in enumerate(zip(case.desc.inputs, arrays, strict=True))
+    ]
+    shared = None if case.in_place is None else inputs[case.in_place]
+    outputs = _create_outputs(device, case, len(arrays), shared, poison)
+    _execute(device, operator, inputs, outputs)
+    written = tuple(
+        (number, tensor, tensor.buffer.read()) for number, tensor in enumerate(outputs) if tensor is not None
+    )
+    problems = [tensor.out_of_bounds(content) for _, tensor, content in written]
+    problems += [_changed(tensor) for tensor in inputs if tensor is not None and tensor is not shared]
+    for tensor in (*inputs, *(outputs if shared is None else outputs[1:])):
+        if tensor is not None:
+            tensor.buffer.release()
+    return _Execution(arrays, written, tuple(filter(None, problems)))
+
+
+def _create_outputs(
+    device: Device, case: Case, first: int, shared: _BoundTensor | None, poison: int
+) -> list[_BoundTensor | None]:
+    """Poisoned buffers for the outputs, numbered from ``first``; the first one of a case in place lies on an input."""
+
+    def create(number: int, slot: TensorSlot) -> _BoundTensor | None:
+        if shared is not None and number == 0:
+            return replace(shared, slot=slot)
+        return (
+            None
+            if slot.tensor is None
+            else _BoundTensor.create(device, slot, None, _offset(case, first + number), poison)
+        )
+
+    return [create(number, slot) for number, slot in enumerate(case.desc.outputs)]
+
+
+def _offset(case: Case, number: int) -> int:
+    """A byte offset for a tensor: 16 to 240, from the case's seed."""
+    return TENSOR_ALIGNMENT * (1 + (case.seed >> 2 * number) % 15)
+
+
+def _execute(
+    device: Device, operator: Any, inputs: Sequence[_BoundTensor | None], outputs: Sequence[_BoundTensor | None]
+) -> None:
+    """Initialise the operator, run it once, wait for the end."""
+    commands = device.create_command_list()
+    scratch: list[Any] = []
+    persistent = operator.binding_properties.persistent_resource_size
+    held = device.create_buffer(persistent, name="persistent") if persistent else None
+    initializer = device.create_operator_initializer([operator])
+    owned = [tensor if tensor is not None and tensor.tensor.owned_by_dml else None for tensor in inputs]
+    bound = [None if tensor is None or tensor.tensor.owned_by_dml else tensor.binding for tensor in inputs]
+
+    def record(dispatchable: Any, table_inputs: Any, table_outputs: Any, persistent_resource: Any) -> None:
+        table = device.create_binding_table(dispatchable)
+        table.bind_inputs(table_inputs)
+        table.bind_outputs(table_outputs)
+        temporary = dispatchable.binding_properties.temporary_resource_size
+        if temporary:
+            scratch.append(device.create_buffer(temporary, name="temporary"))
+            table.bind_temporary_resource(scratch[-1])
+        if persistent_resource is not None:
+            table.bind_persistent_resource(persistent_resource)
+        device.create_command_recorder().record_dispatch(commands, dispatchable, table)
+
+    handed_over = BufferArrayBinding([None if tensor is None else tensor.binding for tensor in owned])
+    record(initializer, [handed_over if any(owned) else None], [held], None)
+    record(operator, bound, [None if tensor is None else tensor.binding for tensor in outputs], held)
+    commands.close()
+    device.queue.execute([commands])
+    fence = device.create_fence()
+    device.queue.signal(fence, 1)
+    fence.wait(1)
+    for buffer in (*scratch, *([held] if held is not None else [])):
+        buffer.release()
+
+
+def _changed(tensor: _BoundTensor) -> str:
+    """Whether an input's buffer was written to."""
+    changed = tensor.buffer.read() != tensor.content
+    return f"{tensor.slot.label}: {int(changed.sum())} bytes of the input were changed" if changed.any() else ""
+
+
+def _compare(
+    case: Case,
+    arrays: Sequence[Array | None],
+    written: Sequence[tuple[int, _BoundTensor, Bytes]],
+    *,
+    deterministic: bool,
+) -> list[Verdict]:
+    """One verdict per output that is there: its number, itself, what its buffer holds."""
+    inputs = tuple(arrays)
+    outcomes = case.outcomes(inputs, deterministic=deterministic)
+    magnitudes = case.magnitudes(inputs)
+    verdicts = []
+    for number, output, content in written:
+        got = output.tensor.decode(output.inside(content))
+        expected = _nearest([outcome[number] for outcome in outcomes], got, case.tolerance, magnitudes[number])
+        verdict = compare(expected, got, case.tolerance, magnitudes[number])
+        verdict = replace(verdict, inputs=_elements(arrays, got.shape, verdict.worst))
+        verdicts.append(verdict if verdict.ok else _with_unwritten(verdict, output, expected, got))
+    return verdicts
+
+
+def _elements(arrays: Sequence[Array | None], shape: tuple[int, ...], position: tuple[int, ...]) -> tuple[Any, ...]:
+    """What lies at a position of the output, if there is one, in the inputs of its shape."""
+    alike = (array for array in arrays if array is not None and array.shape == shape)
+    return tuple(array[position] for array in alike) if position else ()
+
+
+def digest(outputs: Sequence[Array]) -> str:
+    """Of the bits of a case's outputs: equal where no element differs."""
+    found = hashlib.sha256()
+    for array in outputs:
+        found.update(as_bits(array).data)
+    return found.hexdigest()[:16]
+
+
+def _nearest(outcomes: Sequence[Array], got: Array, tolerance: Tolerance, magnitude: Any) -> Array:
+    """The first outcome, with elements of the others where only those are met."""
+    expected, *others = outcomes
+    if expected.shape != got.shape or expected.dtype != got.dtype:
+        return expected
+    for other in others:
+        met = tolerance.accepts(other, got, magnitude) & ~tolerance.accepts(expected, got, magnitude)
+        expected = np.where(met, other, expected)
+    return expected
+
+
+def _with_unwritten(verdict: Verdict, output: _BoundTensor, expected: Array, got: Array) -> Verdict:
+    """The verdict, saying how many elements still hold the poison."""
+    if verdict.problem:
+        return verdict
+    poison = as_bits(output.tensor.decode(np.full(output.tensor.byte_size, POISON, np.uint8)))
+    untouched = int(((as_bits(got) == poison) & (as_bits(expected) != poison)).sum())
+    if not untouched:
+        return verdict
+    return replace(verdict, problem=f"{output.slot.label}: {untouched} elements were never written")

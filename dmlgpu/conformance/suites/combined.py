@@ -1,0 +1,76 @@
+"""The suite of all cases that dmlgpu brings: those of the other suites together."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from dmlgpu.conformance.cases.case import Array
+from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.drivers.outputs import OutputSuite, SuiteWithCases, as_output_suite
+from dmlgpu.conformance.drivers.pairwise import Allowance
+from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.conformance.suites.accuracy import AccuracySuite
+from dmlgpu.conformance.suites.chains import ChainSuite
+from dmlgpu.conformance.suites.halves import HalvesSuite
+from dmlgpu.conformance.suites.hazards import HazardSuite
+from dmlgpu.conformance.suites.operators import OperatorSuite
+from dmlgpu.conformance.suites.registry import Suite
+from dmlgpu.conformance.suites.sizes import SizeSuite
+from dmlgpu.conformance.suites.special_values import SpecialValueSuite
+from dmlgpu.device.device import Device
+from dmlgpu.errors import InvalidArgument, NotSupported
+
+
+class CombinedSuite:
+    """The cases of several suites, whose names differ."""
+
+    profiles = PROFILES
+
+    @cached_property
+    def parts(self) -> tuple[Suite, ...]:
+        """The suites."""
+        return (
+            OperatorSuite(),
+            SpecialValueSuite(),
+            HalvesSuite(),
+            ChainSuite(),
+            HazardSuite(),
+            SizeSuite(),
+            AccuracySuite(),
+        )
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        """The names of a profile's cases."""
+        return tuple(name for part in self.parts for name in part.names(profile))
+
+    def has(self, name: str) -> bool:
+        """Whether one of the suites has a case of this name."""
+        return any(part.has(name) for part in self.parts)
+
+    def run(self, name: str, device: Device) -> Outcome:
+        """Run a case. Raises what its suite raises, and InvalidArgument when none has it."""
+        return self._part(name).run(name, device)
+
+    def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
+        """What a device computes (see ``OutputSuite``).
+
+        Raises:
+            NotSupported: for a case without outputs to compare; and whatever its suite raises.
+        """
+        return self._output_suite(name).outputs(name, device, poison)
+
+    def allowance(self, name: str) -> Allowance:
+        """How far a case's outputs may lie from the truth."""
+        return self._output_suite(name).allowance(name)
+
+    def _part(self, name: str) -> Suite:
+        for part in self.parts:
+            if part.has(name):
+                return part
+        raise InvalidArgument(f"{name!r} names no case")
+
+    def _output_suite(self, name: str) -> OutputSuite:
+        part = self._part(name)
+        if not isinstance(part, OutputSuite | SuiteWithCases):
+            raise NotSupported(f"{name!r} is compared with what is true only, not between adapters")
+        return as_output_suite(part, name)

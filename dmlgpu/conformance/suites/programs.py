@@ -1,0 +1,263 @@
+"""Sequences of dispatches over shared memory: run on a device, and gone through one after the other on the host.
+
+Programs compute integers, and floats that hold integers exactly, so that what they leave in all their buffers must be
+equal. That shows a dispatch that ran before what it reads was written, or after it was overwritten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dmlgpu import reference
+from dmlgpu.conformance.cases.case import Array
+from dmlgpu.conformance.cases.tolerance import Ulp, as_bits
+from dmlgpu.conformance.drivers.pairwise import Allowance
+from dmlgpu.conformance.running.comparison import Verdict, compare
+from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.device.binding import BufferBinding
+from dmlgpu.device.buffer import Buffer
+from dmlgpu.device.commands import CommandList
+from dmlgpu.device.device import Device
+from dmlgpu.device.operator import CompiledOperator
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.operator_desc import OperatorDesc, TensorSlot
+from dmlgpu.tensor import TensorDesc
+
+EQUAL = Ulp(0)
+"""Equal numbers; the sign of a zero, which the order of a sum decides, does not count."""
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a tensor lies: the number of a buffer, and an offset in bytes, a multiple of 16."""
+
+    buffer: int
+    offset: int = 0
+
+
+LocatedTensor: TypeAlias = tuple[TensorDesc, Location]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One dispatch.
+
+    Attributes:
+        desc: an operator none of whose tensors is OWNED_BY_DML, and whose outputs are packed.
+        inputs, outputs: where its tensors lie, those that are there.
+    """
+
+    desc: OperatorDesc
+    inputs: tuple[Location, ...]
+    outputs: tuple[Location, ...]
+
+    @property
+    def sources(self) -> tuple[LocatedTensor | None, ...]:
+        """Description and location of each flat input, None where an optional one is absent."""
+        return _bound(self.desc.inputs, self.inputs)
+
+    @property
+    def targets(self) -> tuple[LocatedTensor | None, ...]:
+        """The same of each flat output."""
+        return _bound(self.desc.outputs, self.outputs)
+
+
+def _bound(slots: Sequence[TensorSlot], locations: Sequence[Location]) -> tuple[LocatedTensor | None, ...]:
+    remaining = iter(locations)
+    return tuple(None if slot.tensor is None else (slot.tensor, next(remaining)) for slot in slots)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Dispatches over buffers.
+
+    Attributes:
+        buffers: their first contents, one-dimensional arrays of whole words.
+        lists: the command lists.
+        submissions: the numbers of the lists that are executed together, one after the other without waiting.
+        deterministic: whether only a deterministic device gets it right.
+    """
+
+    buffers: tuple[Array, ...]
+    lists: tuple[tuple[Step, ...], ...]
+    submissions: tuple[tuple[int, ...], ...] = ((0,),)
+    deterministic: bool = False
+
+    @property
+    def descs(self) -> tuple[OperatorDesc, ...]:
+        """The different operators."""
+        return tuple(dict.fromkeys(step.desc for steps in self.lists for step in steps))
+
+    @property
+    def order(self) -> Iterator[Step]:
+        """The dispatches as they follow each other."""
+        return (step for numbers in self.submissions for number in numbers for step in self.lists[number])
+
+
+def expected(program: Program) -> tuple[Array, ...]:
+    """What the buffers hold in the end."""
+    memory = tuple(array.copy() for array in program.buffers)
+    for step in program.order:
+        arrays = [None if one is None else one[0].decode(_bytes(memory, *one)) for one in step.sources]
+        results = iter(reference.evaluate(step.desc, arrays))
+        for desc, location in filter(None, step.targets):
+            _bytes(memory, desc, location)[:] = desc.encode(next(results))
+    return memory
+
+
+def _bytes(memory: Sequence[Array], desc: TensorDesc, location: Location) -> Array:
+    """A tensor's bytes in the buffers' memory."""
+    raw: Array = memory[location.buffer].view(np.uint8)
+    return raw[location.offset : location.offset + desc.byte_size]
+
+
+def executed(program: Program, device: Device) -> tuple[Array, ...]:
+    """What the buffers hold once a device has run it, or a deterministic one of the same adapter if need be.
+
+    Raises:
+        NotSupported: when the adapter lacks what an operator needs.
+    """
+    if program.deterministic and not device.backend.target.deterministic:
+        strict = Device(device.adapter, deterministic=True)
+        try:
+            return executed(program, strict)
+        finally:
+            strict.remove()
+    buffers = []
+    for number, content in enumerate(program.buffers):
+        buffers.append(device.create_buffer(content.nbytes, name=f"buffer {number}"))
+        buffers[-1].write(content)
+    recorder_ = _Recorder(device, program, buffers)
+    lists = [recorder_.record(steps) for steps in program.lists]
+    for numbers in program.submissions:
+        device.queue.execute([lists[number] for number in numbers])
+    found = tuple(buffer.read().view(content.dtype) for buffer, content in zip(buffers, program.buffers, strict=True))
+    for buffer in (*buffers, *recorder_.resources):
+        buffer.release()
+    return found
+
+
+class _Recorder:
+    """A program's operators, compiled and initialised, and the memory that they share."""
+
+    def __init__(self, device: Device, program: Program, buffers: Sequence[Buffer]):
+        self.device, self.buffers = device, buffers
+        self.compiled = {desc: device.compile_operator(device.create_operator(desc)) for desc in program.descs}
+        self.persistent = {
+            desc: device.create_buffer(size)
+            for desc, compiled in self.compiled.items()
+            if (size := compiled.binding_properties.persistent_resource_size)
+        }
+        most = max(compiled.binding_properties.temporary_resource_size for compiled in self.compiled.values())
+        self.temporary = device.create_buffer(most, name="temporary") if most else None
+        self._initialize()
+
+    @property
+    def resources(self) -> tuple[Buffer, ...]:
+        """The memory beside the program's own."""
+        return (*self.persistent.values(), *([] if self.temporary is None else [self.temporary]))
+
+    def _initialize(self) -> None:
+        commands = self.device.create_command_list()
+        initializer = self.device.create_operator_initializer(list(self.compiled.values()))
+        table = self.device.create_binding_table(initializer)
+        table.bind_outputs([self.persistent.get(desc) for desc in self.compiled])
+        self.device.create_command_recorder().record_dispatch(commands, initializer, table)
+        commands.close()
+        self.device.queue.execute([commands])
+
+    def record(self, steps: Sequence[Step]) -> CommandList:
+        """A closed list of some dispatches; all use one temporary resource."""
+        commands, recorder = self.device.create_command_list(), self.device.create_command_recorder()
+        for step in steps:
+            compiled = self.compiled[step.desc]
+            table = self.device.create_binding_table(compiled)
+            table.bind_inputs(self._bindings(step.sources))
+            table.bind_outputs(self._bindings(step.targets))
+            self._bind_resources(table, compiled, step.desc)
+            recorder.record_dispatch(commands, compiled, table)
+        commands.close()
+        return commands
+
+    def _bind_resources(self, table: Any, compiled: CompiledOperator, desc: OperatorDesc) -> None:
+        if compiled.binding_properties.temporary_resource_size:
+            table.bind_temporary_resource(self.temporary)
+        if desc in self.persistent:
+            table.bind_persistent_resource(self.persistent[desc])
+
+    def _bindings(self, bound: Sequence[LocatedTensor | None]) -> list[BufferBinding | None]:
+        return [
+            None if one is None else BufferBinding(self.buffers[one[1].buffer], one[1].offset, one[0].byte_size)
+            for one in bound
+        ]
+
+
+def run_program(program: Program, device: Device) -> Verdict:
+    """Compare what a device leaves in the buffers with what is expected.
+
+    Returns:
+        The verdict on the buffer with most wrong elements; its problem says which, and who wrote there last.
+
+    Raises:
+        NotSupported: when the adapter lacks what an operator needs.
+    """
+    found = executed(program, device)
+    verdicts = [compare(wanted, got, EQUAL) for wanted, got in zip(expected(program), found, strict=True)]
+    worst = max(range(len(verdicts)), key=lambda number: verdicts[number].wrong)
+    verdict = verdicts[worst]
+    if not verdict.ok:
+        verdict = replace(verdict, problem=_last_writer(program, worst, verdict.worst[0]))
+    digest = hashlib.sha256(b"".join(as_bits(array).tobytes() for array in found)).hexdigest()[:16]
+    return replace(verdict, digest=digest)
+
+
+def _last_writer(program: Program, buffer: int, element: int) -> str:
+    """Which dispatch left what lies at an element."""
+    position = element * program.buffers[buffer].itemsize
+    text = f"buffer {buffer} must be unchanged"
+    for number, step in enumerate(program.order):
+        for desc, location in filter(None, step.targets):
+            if location.buffer == buffer and 0 <= position - location.offset < desc.byte_size:
+                text = f"buffer {buffer}, last written by dispatch {number}, {step.desc.operator}"
+    return text
+
+
+class ProgramSuite(ABC):
+    """A suite whose names spell programs."""
+
+    @abstractmethod
+    def program(self, name: str) -> Program:
+        """The program with a name.
+
+        Raises:
+            InvalidArgument: when it names none.
+        """
+
+    def has(self, name: str) -> bool:
+        """Whether a name spells a program."""
+        try:
+            self.program(name)
+        except InvalidArgument:
+            return False
+        return True
+
+    def run(self, name: str, device: Device) -> Outcome:
+        """Compare what the adapter leaves in all buffers with what the reference does, dispatch by dispatch."""
+        start = time.perf_counter()
+        verdict = run_program(self.program(name), device)
+        return Outcome.of_verdict(name, str(EQUAL), verdict, time.perf_counter() - start)
+
+    def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
+        """What a device leaves in the buffers, all of which start with contents of the program's."""
+        return executed(self.program(name), device)
+
+    def allowance(self, name: str) -> Allowance:
+        """How far that may lie from the truth."""
+        return Allowance(EQUAL)

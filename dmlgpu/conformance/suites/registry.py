@@ -1,0 +1,107 @@
+"""Lists of cases that can be run by name: dmlgpu's own, and what other packages register.
+
+A package brings a suite of its own through an entry point of the group ``dmlgpu.suites``, a callable that takes no
+arguments and returns a ``Suite``:
+
+    [project.entry-points."dmlgpu.suites"]
+    models = "my_package.suites:models"
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Protocol
+
+from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.device.device import Device
+from dmlgpu.errors import InvalidArgument
+
+GROUP = "dmlgpu.suites"
+DEFAULT = "dmlgpu"
+"""All of the following together."""
+BUILT_IN = tuple(
+    EntryPoint(name, f"dmlgpu.conformance.suites.{target}", GROUP)
+    for name, target in (
+        (DEFAULT, "combined:CombinedSuite"),
+        ("operators", "operators:OperatorSuite"),
+        ("values", "special_values:SpecialValueSuite"),
+        ("halves", "halves:HalvesSuite"),
+        ("chains", "chains:ChainSuite"),
+        ("hazards", "hazards:HazardSuite"),
+        ("sizes", "sizes:SizeSuite"),
+        ("accuracy", "accuracy:AccuracySuite"),
+    )
+)
+"""dmlgpu's own, found like those of other packages, also where dmlgpu runs without having been installed."""
+
+MUTANTS = (
+    EntryPoint("mutants", "dmlgpu.conformance.mutation.suite:MutantSuite", GROUP),
+    EntryPoint("mutant_runs", "dmlgpu.conformance.mutation.runs:MutantRunSuite", GROUP),
+)
+"""Faults in the shaders, which the other suites must notice."""
+
+
+class Suite(Protocol):
+    """Cases with names, and how one of them is run."""
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """What there is to choose from, the quickest first."""
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        """The names of a profile's cases; the same on every call."""
+
+    def has(self, name: str) -> bool:
+        """Whether there is a case of this name, in whatever profile."""
+
+    def run(self, name: str, device: Device) -> Outcome:
+        """Run a case. What it raises becomes a failure, or a refusal if it is NotSupported."""
+
+
+def suite_by_name(name: str) -> Suite:
+    """A suite of dmlgpu's own or of another package.
+
+    Raises:
+        InvalidArgument: when there is none of that name; the message lists those that exist.
+    """
+    found = {entry.name: entry for entry in (*entry_points(group=GROUP), *BUILT_IN, *MUTANTS)}
+    if name not in found:
+        raise InvalidArgument(f"there is no suite {name!r}; there are {', '.join(sorted(found))}")
+    suite: Suite = found[name].load()()
+    return suite
+
+
+def suite_option(name: str) -> list[str]:
+    """What names a suite on the command line: nothing for the default, which holds the operators' cases too."""
+    return [] if name in (DEFAULT, "operators") else ["--suite", name]
+
+
+def select(suite: Suite, profile: str, pattern: str = "") -> tuple[str, ...]:
+    """The names of a profile's cases that match a pattern: a part of the name, or a shell pattern for all of it.
+
+    A whole name that the profile leaves out is accepted too, so that what a report prints can be run again.
+
+    Raises:
+        InvalidArgument: when the suite has no such profile, or nothing matches.
+    """
+    if profile not in suite.profiles:
+        raise InvalidArgument(f"profile must be one of {', '.join(suite.profiles)}, got {profile!r}")
+    names = [name for name in suite.names(profile) if matches(name, pattern)]
+    if not names and suite.has(pattern):
+        names = [pattern]
+    if not names:
+        raise InvalidArgument(f"no case of the profile {profile!r} matches {pattern!r}")
+    return tuple(names)
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a pattern with ``*``, ``?`` or ``[`` matches the whole name, or one without lies in it."""
+    return fnmatch.fnmatchcase(name, pattern) if any(sign in pattern for sign in "*?[") else pattern in name
+
+
+def list_digest(names: Sequence[str]) -> str:
+    """What two runs of the same cases agree in."""
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]

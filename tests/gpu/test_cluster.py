@@ -1,0 +1,66 @@
+"""A cluster whose workers have different drivers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dmlgpu.conformance.cluster.cluster import Cluster
+from dmlgpu.conformance.cluster.registry import ClusterJob
+from dmlgpu.conformance.drivers.discovery import machine_manifests
+from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.conformance.running.pool import Job, run_cases
+from dmlgpu.conformance.suites.registry import select, suite_by_name
+from dmlgpu.gpu import adapters
+from tests.unit.dask_cluster import cluster
+
+pytestmark = pytest.mark.gpu
+
+SUITE = "hazards"
+
+
+def drivers() -> dict[str, dict[str, str]]:
+    """What brings each of the machine's software drivers alone, as far as they are there."""
+    found = {}
+    for name, file in (("lavapipe", "lvp_icd"), ("SwiftShader", "vk_swiftshader")):
+        for manifest in (path for path in machine_manifests() if path.name.startswith(file)):
+            found[name] = {"VK_DRIVER_FILES": str(manifest), "__EGL_VENDOR_LIBRARY_FILENAMES": os.devnull}
+    if any(info.backend == "OpenGL" for info in adapters()):
+        found["OpenGL"] = {"VK_DRIVER_FILES": os.devnull}
+    return found
+
+
+def comparable(outcome: Outcome) -> Outcome:
+    return replace(outcome, seconds=0.0)
+
+
+def test_every_driver_gets_every_case_once(tmp_path: Path):
+    environments = drivers()
+    if len(environments) < 2:
+        pytest.skip(f"this takes two of lavapipe, SwiftShader and OpenGL, found {', '.join(environments) or 'none'}")
+    first = next(iter(environments.values()))
+    names = select(suite_by_name(SUITE), "quick")
+    notes: list[str] = []
+    with cluster(tmp_path) as local, local.workers(first, *environments.values()) as workers:
+        cluster_ = Cluster(local.client, ClusterJob(Job(SUITE, 0), "quick", "", names), notes.append)
+        adapters = [adapter for adapter in cluster_.adapters if adapter.info.backend != "NumPy"]
+        killer = threading.Thread(target=local.kill_one_at_work, args=(workers[:2],))
+        killer.start()
+        found = [(adapter.info, outcome) for adapter, outcome in cluster_.run(adapters)]
+        killer.join()
+    assert notes == []
+    assert len(adapters) == len(environments)
+    assert Counter((info, outcome.case) for info, outcome in found) == Counter(
+        (adapter.info, name) for adapter in adapters for name in names
+    )
+    alone = [
+        frozenset(map(comparable, run_cases(Job(SUITE, 0, environment=one), names))) for one in environments.values()
+    ]
+    assert Counter(alone) == Counter(
+        frozenset(comparable(outcome) for info, outcome in found if info == adapter.info) for adapter in adapters
+    )

@@ -1,0 +1,111 @@
+"""What changed between two runs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import pytest
+
+from dmlgpu.cli.main import main
+from dmlgpu.conformance.report.changes import Kind, changes, pairs
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import FORMAT, Run, write_run
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.host.adapter import NUMPY_ADAPTER
+
+GOOD = Outcome("a", Status.PASS, of_bound=0.5, digest="11")
+BAD = replace(GOOD, status=Status.FAIL, of_bound=4.5)
+REFUSED = Outcome("a", Status.NOT_SUPPORTED)
+
+
+def run(*outcomes, suite="dmlgpu", **facts_of_adapter) -> Run:
+    return Run(
+        {"format": FORMAT, "suite": suite, "adapter": asdict(replace(NUMPY_ADAPTER, **facts_of_adapter))}, outcomes
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kinds"),
+    [
+        (GOOD, GOOD, []),
+        (GOOD, BAD, [Kind.REGRESSION]),
+        (GOOD, REFUSED, [Kind.REGRESSION]),
+        (replace(BAD, status=Status.EXPECTED_FAIL), replace(BAD, status=Status.CRASH), [Kind.REGRESSION]),
+        (REFUSED, GOOD, [Kind.CHANGED]),
+        (BAD, GOOD, [Kind.REPAIRED]),
+        (BAD, replace(BAD, status=Status.CRASH), [Kind.CHANGED]),
+        (GOOD, replace(GOOD, of_bound=0.75), [Kind.LESS_ACCURATE]),
+        (GOOD, replace(GOOD, of_bound=0.25), [Kind.MORE_ACCURATE]),
+        (GOOD, replace(GOOD, digest="12"), [Kind.OTHER_BITS]),
+    ],
+)
+def test_kinds(before, after, kinds):
+    assert [change.kind for change in changes(run(before), run(after))] == kinds
+
+
+def test_regressions_come_first_and_missing_cases_are_seen():
+    b, c, d = (replace(GOOD, case=name) for name in "bcd")
+    found = changes(run(BAD, b, c), run(GOOD, replace(b, status=Status.FAIL), d))
+    assert [(change.kind.value, change.case) for change in found] == [
+        ("regression", "b"),
+        ("missing", "c"),
+        ("repaired", "a"),
+        ("new", "d"),
+    ]
+
+
+def test_single_runs_are_compared_whatever_they_ran_on():
+    old, new = run(name="this"), run(name="that")
+    assert pairs([old], [new]) == ((old, new),)
+
+
+def test_of_several_runs_those_of_one_adapter_are_compared():
+    old, new = [run(name="this"), run(name="that")], [run(name="that"), run(name="other")]
+    assert pairs(old, new) == ((old[1], new[0]),)
+
+
+def test_adapters_with_several_drivers_are_paired_by_these():
+    old = [run(driver="22"), run(driver="25"), run(suite="accuracy")]
+    new = [run(suite="accuracy"), run(driver="25"), run(driver="26")]
+    assert pairs(old, new) == ((old[2], new[0]), (old[1], new[1]), (old[0], new[2]))
+
+
+def test_files_without_a_common_adapter_are_refused():
+    with pytest.raises(InvalidArgument) as error:
+        pairs([run(name="this")], [run(name="that"), run(name="other")])
+    assert str(error.value) == "no adapter is in both files: NumPy: this and NumPy: that, NumPy: other"
+
+
+def write(path, *outcomes, names=("numpy",)):
+    with path.open("w") as file:
+        for name in names:
+            list(write_run(file, run(name=name).facts, outcomes))
+    return str(path)
+
+
+def test_the_command(tmp_path, capsys):
+    before = write(tmp_path / "before.jsonl", GOOD, replace(GOOD, case="b"))
+    after = write(tmp_path / "after.jsonl", BAD, replace(GOOD, case="b"))
+    assert main(["compare", before, after]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        str(NUMPY_ADAPTER),
+        "change      case  before                  after",
+        "regression  a     pass, 0.5 of the bound  fail, 4.5 of the bound",
+        "2 cases: 1 regression",
+    ]
+    assert main(["compare", after, before]) == 0
+    assert main(["compare", before, before]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "2 cases: nothing changed"
+
+
+def test_the_command_misses_adapters(tmp_path, capsys):
+    before = write(tmp_path / "before.jsonl", GOOD, names=("this", "that"))
+    after = write(tmp_path / "after.jsonl", GOOD, names=("that",))
+    assert main(["compare", before, after]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        str(replace(NUMPY_ADAPTER, name="that")),
+        "1 cases: nothing changed",
+        str(replace(NUMPY_ADAPTER, name="this")),
+        "missing: 1 cases of dmlgpu were not run",
+    ]
+    assert main(["compare", after, before]) == 0

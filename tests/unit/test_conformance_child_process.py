@@ -1,0 +1,17 @@
+"""What child processes share."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def test_a_child_of_a_killed_process_ends():
+    module = "dmlgpu.conformance.running.child_process"
+    child = f"from {module} import exit_with_parent; exit_with_parent(0.1); print(1, flush=True)"
+    forever = "import time; time.sleep(1000)"
+    start = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {f'{child}; {forever}'!r}]); {forever}"
+    with subprocess.Popen([sys.executable, "-c", start], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout.readline() == b"1\n"
+        parent.kill()
+        assert parent.stdout.read() == b""  # the pipe closes when the last process that holds it has ended

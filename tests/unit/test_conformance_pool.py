@@ -1,0 +1,128 @@
+"""Cases in child processes: what crashes or hangs costs one case, and is said."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from dataclasses import replace
+
+import pytest
+
+from dmlgpu.conformance.running import pool
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.pool import Job, WorkerProcess, run_cases, run_repeatedly
+from dmlgpu.device.adapters import adapters
+from tests.unit import conformance_suite
+
+NUMPY = len(adapters()) - 1
+TIME_LIMIT = 5.0
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    environment = conformance_suite.install(tmp_path_factory.mktemp("package"))
+    return Job("misbehaving", NUMPY, TIME_LIMIT, environment=environment)
+
+
+@pytest.fixture(scope="module")
+def outcomes(job: Job) -> dict[str, Outcome]:
+    """All cases, one after the other; none that hangs is a child's first, which may take longer."""
+    worker = WorkerProcess(job)
+    with contextlib.closing(worker):
+        return {name: worker.run(name) for name in conformance_suite.NAMES}
+
+
+def test_every_case_has_an_outcome(outcomes):
+    assert {name: outcome.status.value for name, outcome in outcomes.items()} == {
+        "good-1": "pass",
+        "bad-1": "fail",
+        "hang-1": "time-out",
+        "good-2": "pass",
+        "crash-1": "crash",
+        "refused-1": "not supported",
+        "raises-1": "fail",
+        "broken-1": "fail",
+        "lost-1": "device lost",
+        "good-3": "pass",
+    }
+
+
+def test_outcomes_say_why(outcomes):
+    first, *printed = outcomes["crash-1"].message.splitlines()
+    assert first == "the process ended with exit code 3"
+    assert printed[-2:] == ["a driver prints this to standard output", "about to crash"]
+    assert outcomes["refused-1"].message == "needs the adapter feature shader-f64"
+    assert outcomes["lost-1"].message == "the device is gone"
+    assert outcomes["raises-1"].message == "every adapter must run it"
+    assert outcomes["broken-1"].message == "ZeroDivisionError: in the case itself"
+
+
+def test_a_child_is_replaced_after_many_cases(job, monkeypatch):
+    monkeypatch.setattr(pool, "CASES_PER_CHILD", 2)
+    started = []
+    with contextlib.closing(WorkerProcess(job)) as worker:
+        monkeypatch.setattr(worker, "_start", lambda start=worker._start: (started.append(1), start())[1])
+        assert [worker.run("good-1").status for _ in range(5)] == [Status.PASS] * 5
+    assert len(started) == 3
+
+
+def test_a_hang_ends_at_the_limit(outcomes):
+    assert (outcomes["hang-1"].message, outcomes["hang-1"].seconds) == ("no result after 5 s", TIME_LIMIT)
+
+
+def test_a_stopped_session_leaves_no_child(job):
+    session = run_cases(replace(job, time_limit=1000.0), ["good-1", "hang-1"])
+    assert next(session).case == "good-1"
+    start = time.monotonic()
+    session.close()
+    assert time.monotonic() - start < 100
+
+
+class Scripted(WorkerProcess):
+    """Answers as told."""
+
+    def __init__(self, repeat: int, *answers: Outcome):
+        self.job, self.answers = Job("none", 0, repeat=repeat), list(answers)
+
+    def run(self, name: str) -> Outcome:
+        return self.answers.pop(0)
+
+
+INF = float("inf")
+GOOD = Outcome("a", Status.PASS, of_bound=0.5, digest="11")
+BAD = Outcome("a", Status.FAIL, of_bound=4.5, digest="22")
+
+
+@pytest.mark.parametrize(
+    ("repeat", "answers", "status", "left"),
+    [
+        (1, [GOOD, BAD], Status.PASS, 1),  # passed once is enough
+        (1, [BAD, BAD, GOOD], Status.FAIL, 1),  # a failure is tried twice
+        (1, [BAD, GOOD], Status.FLAKY, 0),
+        (3, [GOOD, GOOD, BAD], Status.FLAKY, 0),
+        (2, [GOOD, Outcome("a", Status.PASS, of_bound=0.5, digest="33")], Status.FLAKY, 0),  # other bits
+        (3, [GOOD, GOOD, GOOD], Status.PASS, 0),
+    ],
+)
+def test_flaky_cases(repeat, answers, status, left):
+    worker = Scripted(repeat, *answers)
+    assert run_repeatedly(worker, "a").status is status
+    assert len(worker.answers) == left
+
+
+def test_a_flaky_case_shows_both_runs():
+    outcome = run_repeatedly(Scripted(1, BAD, GOOD), "a")
+    assert outcome.message == "run 1: fail, 4.5 of the bound, bits 22; run 2: pass, 0.5 of the bound, bits 11"
+    assert outcome.of_bound == 4.5
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Outcome("argmin-x", Status.FAIL, "exact", INF, INF, 0.5, 1, 2, (0, 1), ("1", "2"), "3", "nan", INF),
+        Outcome("argmin-x", Status.NOT_SUPPORTED, message="no", missing="shader-f64"),
+    ],
+)
+def test_outcomes_survive_json(outcome):
+    assert Outcome.from_json(json.loads(json.dumps(outcome.to_json(), allow_nan=False))) == outcome
