@@ -89,6 +89,7 @@ class OperatorCases(ABC):
             common.append(INPLACE)
         return tuple(common)
 
+    @functools.cache  # noqa: B019 - one object per operator, for good
     def names(self, profile: str) -> tuple[str, ...]:
         """Names of the cases of a profile, one of PROFILES; building the cases can wait.
 
