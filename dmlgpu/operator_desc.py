@@ -34,7 +34,7 @@ class TensorSlot(NamedTuple):
 
     Attributes:
         field: the Python field, ``input_tensors``.
-        position: place in the field's tuple, or None where the field holds a single tensor.
+        position: index in the field's tuple, or None where the field holds a single tensor.
         tensor: the tensor, or None where an optional one is absent.
     """
 
@@ -49,7 +49,7 @@ class TensorSlot(NamedTuple):
 
 
 class _WrongKind(Exception):
-    """A value is of the wrong kind; ``where`` is the place in the field, ``[1]`` or ``.scale``."""
+    """A value is of the wrong kind; ``where`` is the part of the field, ``[1]`` or ``.scale``."""
 
     def __init__(self, expected: str, value: object, where: str = ""):
         self.expected, self.value, self.where = expected, value, where
@@ -177,7 +177,7 @@ def _normalise(record: ScaleBias | Size2D, convert: _Converter) -> None:
 
 
 def _converters() -> dict[str, _Converter]:
-    """What each annotation of ``descs.py`` means; the generator uses no others."""
+    """Return what each annotation of ``descs.py`` means; the generator uses no others."""
     single: dict[str, _Converter] = {
         "int": _integer,
         "float": _float,
@@ -202,7 +202,7 @@ _CONVERTERS = _converters()
 
 
 def _identity(value: Any) -> Any:
-    """A value whose equality tells apart what computes differently: 0.0 from -0.0, 1 from 1.0, but not NaN from NaN."""
+    """Return a value that is equal only for what computes alike: 0.0 is not -0.0, 1 is not 1.0, NaN is NaN."""
     if isinstance(value, float):
         return value.hex()  # "nan" for every NaN
     if isinstance(value, tuple):
@@ -240,14 +240,15 @@ def _twin(cls: type[Any]) -> type[Any]:
 class OperatorDesc:
     """What an operator computes on which tensors (DirectML: DML_OPERATOR_DESC).
 
-    A subclass per operator lists its fields, in the order of DirectML's structure, without the lengths of arrays.
-    Sequences become tuples, integers become floats where a float is due, integers become members of enumerations.
-    Equality tells -0.0 from 0.0 and 1 from 1.0, and takes NaN as equal to NaN, so that descriptions can key caches.
+    A subclass per operator names it and lists its fields, in the order of DirectML's structure, without the lengths of
+    arrays. Sequences become tuples, integers become floats where a float is due, integers become members of
+    enumerations. Equality tells -0.0 from 0.0 and 1 from 1.0, and takes NaN as equal to NaN, so that descriptions can
+    key caches.
 
     Attributes:
         operator: DirectML's name, ``GATHER_ND1``.
-        input_fields: names of the fields that hold inputs.
         output_fields: names of the fields that hold outputs.
+        input_fields: names of the fields that hold inputs: all other tensors.
         field_names: all fields in order.
 
     Raises:
@@ -255,8 +256,8 @@ class OperatorDesc:
     """
 
     operator: ClassVar[str] = ""
+    output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
     input_fields: ClassVar[tuple[str, ...]] = ()
-    output_fields: ClassVar[tuple[str, ...]] = ()
     field_names: ClassVar[tuple[str, ...]] = ()
     _convert: ClassVar[tuple[tuple[str, _Converter], ...]] = ()
     _defaults: ClassVar[Mapping[str, Any]] = {}
@@ -265,8 +266,11 @@ class OperatorDesc:
     __dataclass_params__: ClassVar[Any] = _FromDataclass(lambda twin: twin.__dataclass_params__)
     __signature__: ClassVar[Any] = _FromDataclass(inspect.signature)
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, operator: str) -> None:
+        cls.operator = operator
         cls.field_names = tuple(cls.__annotations__)
+        tensors = (name for name, annotation in cls.__annotations__.items() if "TensorDesc" in annotation)
+        cls.input_fields = tuple(name for name in tensors if name not in cls.output_fields)
         cls._convert = tuple((name, _CONVERTERS[annotation]) for name, annotation in cls.__annotations__.items())
         cls._defaults = {name: vars(cls)[name] for name in cls.field_names if name in vars(cls)}
 
@@ -328,7 +332,7 @@ class OperatorDesc:
         return MappingProxyType({to_directml(name): self.__dict__[name] for name in self.field_names})
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed.
+        """Return a copy with some fields changed.
 
         Raises:
             InvalidDescription: as the constructor.

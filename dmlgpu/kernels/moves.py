@@ -14,56 +14,11 @@ no copy at all where the consumer of the output reads the view instead, or the p
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dmlgpu.kernels.sources import SLICE, diagonal, view
-from dmlgpu.plan import Body, Map, Tensor
-
-
-@dataclass(frozen=True)
-class Affine:
-    """An affine map from a coordinate space to a tensor: coordinate ``c`` is at ``start + steps * c``.
-
-    Attributes:
-        start: per dimension of the tensor.
-        steps: a row per dimension of the tensor, a column per dimension of the space.
-    """
-
-    start: tuple[int, ...]
-    steps: tuple[tuple[int, ...], ...]
-
-    @classmethod
-    def box(cls, start: Sequence[int], strides: Sequence[int] | None = None) -> Affine:
-        """The map of a space with the tensor's dimensions: a box from ``start`` on, with gaps where strides are given.
-
-        Args:
-            start: the coordinates of its first element.
-            strides: places between neighbours, not 0; negative ones mirror a dimension.
-        """
-        return cls(tuple(start), diagonal((1,) * len(start) if strides is None else strides))
-
-    @classmethod
-    def digits(cls, space: Mapping[str, int], dimensions: Sequence[Sequence[str]]) -> Affine:
-        """The map of a space whose coordinates are digits of the tensor's.
-
-        Args:
-            space: the named dimensions of the space and their sizes, in order.
-            dimensions: per dimension of the tensor, the digits that make up its coordinate, the highest first. A digit
-                that no dimension names does not move in the tensor: it repeats.
-        """
-        rows = []
-        for names in dimensions:
-            weights = {name: math.prod(space[lower] for lower in names[n + 1 :]) for n, name in enumerate(names)}
-            rows.append(tuple(weights.get(name, 0) for name in space))
-        return cls((0,) * len(rows), tuple(rows))
-
-    @property
-    def follows(self) -> tuple[int | None, ...]:
-        """For each dimension of the space, which of the tensor's moves one to one with it, if one does."""
-        columns = zip(*self.steps, strict=True)
-        moved = ([(row, step) for row, step in enumerate(column) if step] for column in columns)
-        return tuple(steps[0][0] if len(steps) == 1 and steps[0][1] == 1 else None for steps in moved)
+from dmlgpu.kernels.sources import identity
+from dmlgpu.plan import Affine, AffineView, Map, Tensor
 
 
 @dataclass(frozen=True)
@@ -89,25 +44,17 @@ class Move:
         return Move(self.sizes, self.place, self.source, self.output, self.input)
 
 
-def copy(move: Move, source: Tensor, output: Tensor, *, label: str = "copy", keeps: bool = False) -> Map:
+def copy(move: Move, source: Tensor, output: Tensor, *, label: str = "copy", keeps_neighbours: bool = False) -> Map:
     """The step that carries a move out.
 
     Args:
         move: what is moved.
         source, output: the whole tensors.
         label: of the step.
-        keeps: whether other steps write the rest of the output.
+        keeps_neighbours: whether other steps write the rest of the output.
     """
-    inputs = (("input", source),)
-    start, steps = move.source.start, move.source.steps
-    follows = (move.source.follows,)
-    body = Body(SLICE, source.data_type, move.sizes, inputs, follows=follows, start=start, steps=steps)
-    return Map(label, body, seen(output, move.sizes, move.place), keeps)
-
-
-def seen(tensor: Tensor, sizes: tuple[int, ...], affine: Affine) -> Tensor:
-    """A tensor in memory as a coordinate space sees it: other sizes, strides and offset, the same elements."""
-    return view(tensor, sizes, affine.start, affine.steps)
+    moved = AffineView(source, move.sizes, move.source)
+    return Map(label, identity(moved), move.place.of(output, move.sizes), keeps_neighbours)
 
 
 def result_view(move: Move, source: Tensor, sizes: tuple[int, ...]) -> Tensor | None:
@@ -126,7 +73,7 @@ def result_view(move: Move, source: Tensor, sizes: tuple[int, ...]) -> Tensor | 
     """
     if any(move.place.start) or math.prod(move.sizes) != math.prod(sizes):
         return None
-    digits = seen(source, move.sizes, move.source)
+    digits = move.source.of(source, move.sizes)
     strides = [_joined_stride(row, digits) for row in move.place.steps]
     if any(stride is None for stride in strides):
         return None

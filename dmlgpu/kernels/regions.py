@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dmlgpu.enums import DataType, InterpolationMode
+from dmlgpu.enums import InterpolationMode
 from dmlgpu.errors import NotSupported
-from dmlgpu.kernels.reduce import Reduction, canonical_steps
 from dmlgpu.kernels.resampling import bits_of_float
-from dmlgpu.plan import Binding, Body, Constants, Map, Plan, Role, Source, Step, Tensor, constants
+from dmlgpu.plan import Body, Constants, Map, Plan, Reduce, Reduction, Step, Tensor, constants, element
 from dmlgpu.target import Target
-from dmlgpu.tensor import packed_strides
 
 BESIDE = 8
 """Samples that shaders look at beside those on the input: the edges' own, and what rounding may bring."""
@@ -150,36 +147,22 @@ class Shares:
 # ---- plans
 
 
-def element(file: str, data_type: DataType, sizes: tuple[int, ...], values: Constants, **inputs: Source) -> Body:
-    """An element body whose inputs have coordinates of their own."""
-    alone = (None,) * len(sizes)
-    follows = (alone,) * len(inputs)
-    return Body(file, data_type, sizes, tuple(inputs.items()), values, follows=follows, words=True)
-
-
 @dataclass
 class Work:
     """A plan in the making.
 
     Attributes:
         target: what it is made for.
-        steps, temporaries: of the plan.
+        steps: of the plan.
     """
 
     target: Target
     steps: list[Step] = field(default_factory=list)
-    temporaries: list[int] = field(default_factory=list)
-
-    def tensor(self, data_type: DataType, sizes: tuple[int, ...]) -> Tensor:
-        """A temporary tensor."""
-        self.temporaries.append(math.prod(sizes) * data_type.bits // 8)
-        binding = Binding(Role.TEMPORARY, len(self.temporaries) - 1)
-        return Tensor(binding, data_type, sizes, packed_strides(sizes))
 
     def stored(self, body: Body) -> Tensor:
         """Adds a map into a temporary tensor."""
-        place = self.tensor(body.data_type, body.sizes)
-        self.steps.append(Map("map", body, place, loops=True))
+        place = Tensor.temporary("map", body.data_type, body.sizes)
+        self.steps.append(Map("map", body, place, costly=True))
         return place
 
     def in_shares(self, body: Body, output: Tensor, shares: Shares) -> None:
@@ -189,13 +172,13 @@ class Work:
         """
         between = output
         if shares.count > 1 and output.data_type is not body.data_type:
-            between = self.tensor(body.data_type, output.sizes)
+            between = Tensor.temporary("shares", body.data_type, output.sizes)
         for share in range(shares.count):
             place = output if share == shares.count - 1 else between
             inputs = {**dict(body.inputs), **({"previous": between} if share else {})}
             values = (*body.constants, ("share", share), ("shares", shares))
-            step = element(body.file, place.data_type, body.sizes, values, **inputs)
-            self.steps.append(Map(f"share {share}", step, place, loops=True))
+            step = element(body.file, place.data_type, body.sizes, portable=True, values=values, **inputs)
+            self.steps.append(Map(f"share {share}", step, place, costly=True))
 
     def reduce(self, reduction: Reduction, body: Body, output: Tensor, iterations: int) -> None:
         """Adds a reduction over the dimensions that a body has beyond the output's.
@@ -205,13 +188,8 @@ class Work:
         """
         axes = tuple(range(output.rank, body.rank))
         places = replace(output, sizes=output.sizes + (1,) * len(axes), strides=output.strides + (0,) * len(axes))
-        limit = self.target.loop_limit
-        target = self.target if limit is None else replace(self.target, loop_limit=limit // (iterations + 1))
-        used = len(self.temporaries)
-        steps, scratch = canonical_steps(reduction, body, axes, places, target, temporary=used)
-        self.steps.extend(steps)
-        self.temporaries.extend(scratch)
+        self.steps.append(Reduce("", reduction, body, axes, places, iterations))
 
     def plan(self, operator: str) -> Plan:
         """The plan."""
-        return Plan(operator, tuple(self.steps), tuple(self.temporaries))
+        return Plan(operator, tuple(self.steps))

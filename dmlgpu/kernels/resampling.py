@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.enums import DataType
-from dmlgpu.plan import Body, BodyKind, Constants, Source, constants
+from dmlgpu.plan import Body, Constants, Element, Lookup, Source, constants
 
 NEAREST = "resampling/nearest"
 LINEAR = "resampling/linear"
@@ -109,14 +109,14 @@ def nearest(source: Source, axes: Sequence[Axis], rounding: Rounding) -> Body:
     values = constants(axes=tuple(axes), increasing=rounding.increasing)
     follows = (_follows(len(source.sizes), axes),)
     sizes = _resized(source.sizes, axes)
-    return Body(NEAREST, source.data_type, sizes, (("input", source),), values, BodyKind.PLACE, follows)
+    return Lookup(NEAREST, source.data_type, sizes, (("input", source),), values, follows=follows)
 
 
 def linear(source: Source, axes: Sequence[Axis]) -> Body:
     """Between two neighbours along every axis, in float32."""
     follows, values = (_follows(len(source.sizes), axes),), constants(axes=tuple(axes))
     sizes = _resized(source.sizes, axes)
-    return Body(LINEAR, DataType.FLOAT32, sizes, (("input", source),), values, follows=follows, words=True)
+    return Element(LINEAR, DataType.FLOAT32, sizes, (("input", source),), values, follows=follows, portable=True)
 
 
 def _resized(sizes: Sizes, axes: Sequence[Axis]) -> Sizes:
@@ -176,7 +176,7 @@ def _tapped(file: str, source: Source, axis: Axis, made: Sizes, values: Constant
     sizes = tuple(size if dimension == axis.dimension else n for dimension, n in enumerate(source.sizes))
     follows = ((*_follows(len(sizes), [axis]), None),)
     inputs = (("input", source),)
-    return Body(file, DataType.FLOAT32, (*sizes, taps), inputs, values, follows=follows, words=True)
+    return Element(file, DataType.FLOAT32, (*sizes, taps), inputs, values, follows=follows, portable=True)
 
 
 # ---- which output elements use an element of the input

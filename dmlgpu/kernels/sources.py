@@ -1,19 +1,21 @@
-"""Walking and rewriting trees of bodies. Nodes are shared, so walks keep memos: depth must not double the work."""
+"""Walking and rewriting trees of sources. Nodes are shared, so walks keep memos: depth must not double the work."""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
-from dmlgpu.plan import Body, BodyKind, Held, Source, Tensor, View
+from dmlgpu.plan import Affine, AffineView, Apply, Body, Element, Held, Sizes, Source, Tensor, View, Virtual
 
 IDENTITY = "elementwise/element_wise_identity"
-SLICE = "layout/slice1"
+CONVERT = "elementwise/cast"
+
+AnySource = TypeVar("AnySource", bound=Source)
 
 
 def nodes(root: Source) -> Iterator[Source]:
-    """Every tensor and body of a tree, shared ones once."""
+    """Yield every node of a tree, shared ones once."""
     seen: set[int] = set()
     pending = [root]
     while pending:
@@ -22,124 +24,91 @@ def nodes(root: Source) -> Iterator[Source]:
             continue
         seen.add(id(source))
         yield source
-        if isinstance(source, Body):
-            pending.extend(child for _, child in source.inputs)
+        if isinstance(source, Virtual):
+            pending.extend(source.children)
 
 
 def leaves(root: Source) -> Iterator[Tensor]:
-    """The tensors in memory that a tree reads."""
+    """Return the tensors in memory that a tree reads."""
     return (source for source in nodes(root) if isinstance(source, Tensor))
 
 
-def rewrite(root: Source, change: Callable[[Source], Source]) -> Source:
-    """The tree with ``change`` applied to every node, inputs first; shared nodes stay shared."""
+def rewrite(root: AnySource, change: Callable[[Source], Source]) -> AnySource:
+    """Return the tree with ``change`` applied to every node, inputs first; shared nodes stay shared.
+
+    Raises:
+        TypeError: where a body at the root becomes something else.
+    """
     memo: dict[int, Source] = {}
 
     def visit(source: Source) -> Source:
         if id(source) not in memo:
             node = source
-            if isinstance(node, Body) and node.inputs:
-                node = replace(node, inputs=tuple((name, visit(child)) for name, child in node.inputs))
+            if isinstance(node, Virtual) and node.children:
+                node = node.over(map(visit, node.children))
             memo[id(source)] = change(node)
         return memo[id(source)]
 
-    return visit(root)
+    return visit(root)  # type: ignore[return-value]
 
 
-def identity(source: Source) -> Body:
-    """A body that hands its input on."""
+def identity(source: Source) -> Element:
+    """Return a body that hands its input on."""
     follows = tuple(range(len(source.sizes)))
-    return Body(IDENTITY, source.data_type, source.sizes, (("input", source),), follows=(follows,))
+    return Element(IDENTITY, source.data_type, source.sizes, (("input", source),), follows=(follows,))
 
 
-def fold_views(root: Body) -> Body:
-    """The tree with affine bodies over tensors in memory turned into views of these tensors."""
-    folded = folded_views(root)
-    return identity(folded) if isinstance(folded, Tensor) else folded
-
-
-def folded_views(root: Source) -> Source:
-    """The same, for any source; one that is a view as a whole becomes a tensor."""
+def fold_views(root: AnySource) -> AnySource:
+    """Return the tree with affine views of tensors in memory turned into tensors of other strides."""
 
     def fold(source: Source) -> Source:
-        if not isinstance(source, Body) or not source.start:
-            return source
-        ((_, tensor),) = source.inputs
-        return view(tensor, source.sizes, source.start, source.steps) if isinstance(tensor, Tensor) else source
+        if isinstance(source, AffineView) and isinstance(source.source, Tensor):
+            return source.affine.of(source.source, source.sizes)
+        return source
 
     return rewrite(root, fold)
 
 
-def view(tensor: Tensor, sizes: tuple[int, ...], start: Sequence[int], steps: Sequence[Sequence[int]]) -> Tensor:
-    """What an affine body sees of a tensor in memory: other sizes, strides and offset."""
-    offset = tensor.offset + sum(map(operator.mul, start, tensor.strides))
-    strides = tuple(sum(map(operator.mul, column, tensor.strides)) for column in zip(*steps, strict=True))
-    return replace(tensor, sizes=sizes, strides=strides, offset=offset)
+def permuted(source: AnySource, order: Sequence[int]) -> AnySource:
+    """Return a source over dimensions in another order: the first is its dimension ``order[0]``.
 
-
-def diagonal(steps: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """The steps of an affine body each of whose dimensions moves along its own."""
-    return tuple(tuple(step if column == row else 0 for column in range(len(steps))) for row, step in enumerate(steps))
-
-
-def permuted(source: Source, order: Sequence[int]) -> Source:
-    """A source over dimensions in another order: the first is its dimension ``order[0]``.
-
-    Tensors and element-wise trees over them become what they were; what else there is gets an affine body around it.
+    Tensors and element-wise trees over them become what they were; what else there is gets an affine view around it.
     """
     memo: dict[int, Source] = {}
 
     def permute(node: Source) -> Source:
         if id(node) not in memo:
-            memo[id(node)] = _permuted_node(node, order, permute)
+            memo[id(node)] = permute_node(node)
         return memo[id(node)]
 
-    return permute(source)
+    def permute_node(node: Source) -> Source:
+        sizes = tuple(node.sizes[dimension] for dimension in order)
+        match node:
+            case Tensor():
+                return replace(node, sizes=sizes, strides=tuple(node.strides[dimension] for dimension in order))
+            case Held():
+                return replace(node, sizes=sizes)
+            case Apply():
+                return replace(node.over(map(permute, node.children)), sizes=sizes)
+            case _:
+                return AffineView(node, sizes, Affine.permutation(order))
+
+    return permute(source)  # type: ignore[return-value]
 
 
-def _permuted_node(node: Source, order: Sequence[int], permute: Callable[[Source], Source]) -> Source:
-    if isinstance(node, Tensor):
-        return permuted_tensor(node, order)
-    sizes = tuple(node.sizes[dimension] for dimension in order)
-    if node.kind is BodyKind.APPLY:
-        return replace(node, sizes=sizes, inputs=tuple((name, permute(child)) for name, child in node.inputs))
-    steps = tuple(tuple(int(old == dimension) for old in order) for dimension in range(len(order)))
-    start = (0,) * len(order)
-    return Body(SLICE, node.data_type, sizes, (("input", node),), follows=(tuple(order),), start=start, steps=steps)
-
-
-def permuted_tensor(tensor: Tensor, order: Sequence[int]) -> Tensor:
-    """The same for a tensor in memory, or one held in registers."""
-    sizes = tuple(tensor.sizes[dimension] for dimension in order)
-    if isinstance(tensor, Held):
-        return Held.over(tensor.data_type, sizes)
-    return replace(tensor, sizes=sizes, strides=tuple(tensor.strides[dimension] for dimension in order))
-
-
-def stepped(source: Source, sizes: tuple[int, ...], start: Sequence[int], strides: Sequence[int]) -> Source:
-    """Some elements of a tensor or element-wise tree: from ``start``, with a stride, along each dimension."""
+def stepped(source: AnySource, sizes: Sizes, start: Sequence[int], strides: Sequence[int]) -> AnySource:
+    """Return some elements of an element-wise tree: from ``start``, with a stride, along each dimension."""
 
     def step(node: Source) -> Source:
-        if isinstance(node, Held):
-            return Held.over(node.data_type, sizes)
         if isinstance(node, Tensor):
-            return view(node, sizes, start, diagonal(strides))
+            return Affine.box(start, strides).of(node, sizes)
         return replace(node, sizes=sizes)
 
     return rewrite(source, step)
 
 
-def settle_views(root: Body) -> Body:
-    """Tensors are moved as raw bits only where the whole tree does nothing but move."""
-    if root.moves:
-        return root
-    settled = computed(root)
-    assert isinstance(settled, Body)
-    return settled
-
-
-def computed(root: Source) -> Source:
-    """The same source read as numbers."""
+def computed(root: AnySource) -> AnySource:
+    """Return the same source read as numbers."""
 
     def compute(source: Source) -> Source:
         if isinstance(source, Tensor) and source.view is View.RAW:
@@ -150,6 +119,10 @@ def computed(root: Source) -> Source:
 
 
 def is_elementwise(root: Source) -> bool:
-    """Whether every body of the tree keeps its coordinates, so that dimensions may be merged."""
-    bodies = (source for source in nodes(root) if isinstance(source, Body))
-    return all(body.kind is BodyKind.APPLY or body.file == IDENTITY for body in bodies)
+    """Return whether every node of the tree keeps its coordinates, so that dimensions may be merged."""
+    return all(isinstance(node, Tensor | Held | Apply) or is_identity(node) for node in nodes(root))
+
+
+def is_identity(source: Source) -> bool:
+    """Return whether a source hands its input on, and does nothing else."""
+    return isinstance(source, Body) and source.file == IDENTITY

@@ -21,27 +21,26 @@ from dmlgpu.target import Target
 class Activation(ElementWise):
     """An element-wise function of one number, with attributes of its own."""
 
-    words = True
+    folder = "activation"
+    portable = True
 
     @classmethod
     def constants(cls, desc: OperatorDesc) -> Constants:
-        """All attributes, as float32."""
         tensors = (*desc.input_fields, *desc.output_fields)
         attributes = {name: getattr(desc, name) for name in desc.field_names if name not in tensors}
         return constants(compute=DataType.FLOAT32, **attributes)
 
     @classmethod
     def fused(cls, desc: Any, source: Source) -> Body:
-        """The activation of a source, in memory or virtual, as a virtual tensor of the same type and sizes.
+        """Return the activation of a source, in memory or virtual, as a virtual tensor of the same type and sizes.
 
         The description's own tensors, if it has any, don't matter.
         """
         values = cls.constants(desc)
-        return apply(cls.body(desc), source.data_type, source.sizes, words=cls.words, values=values, input=source)
+        return apply(cls.body(desc), source.data_type, source.sizes, portable=cls.portable, values=values, input=source)
 
     @classmethod
     def lower(cls, desc: Any, target: Target) -> Plan:
-        """One map over the body that fusion uses."""
         body = cls.fused(desc, input_tensor(desc, "input_tensor"))
         return Plan(desc.operator, (Map("map", body, output_tensor(desc)),))
 
@@ -50,28 +49,24 @@ class ActivationElu(Activation):
     """Exponential linear unit; e^x - 1 keeps its digits where x is small."""
 
     desc = descs.ActivationElu
-    shaders = ("activation/activation_elu",)
 
 
 class ActivationCelu(Activation):
     """Continuously differentiable exponential linear unit. An alpha of 0 gives NaN from 0 on, as 0 * infinity."""
 
     desc = descs.ActivationCelu
-    shaders = ("activation/activation_celu",)
 
 
 class ActivationScaledElu(Activation):
     """Scaled exponential linear unit, with gamma * (alpha * (e^x - 1)) for the page's gamma * (alpha * e^x - alpha)."""
 
     desc = descs.ActivationScaledElu
-    shaders = ("activation/activation_scaled_elu",)
 
 
 class ActivationHardSigmoid(Activation):
     """A line cut off at 0 and 1."""
 
     desc = descs.ActivationHardSigmoid
-    shaders = ("activation/activation_hard_sigmoid",)
 
 
 class ActivationIdentity(Activation):
@@ -82,12 +77,10 @@ class ActivationIdentity(Activation):
 
     @classmethod
     def fused(cls, desc: Any, source: Source) -> Body:
-        """The source itself, as a body."""
         return source if isinstance(source, Body) else identity(source)
 
     @classmethod
     def lower(cls, desc: descs.ActivationIdentity, target: Target) -> Plan:
-        """One map of raw units."""
         copy = cls.fused(desc, input_tensor(desc, "input_tensor", View.RAW))
         return Plan(desc.operator, (Map("copy", copy, output_tensor(desc)),))
 
@@ -96,7 +89,6 @@ class ActivationLeakyRelu(Activation):
     """Rectified linear unit with a slope below 0."""
 
     desc = descs.ActivationLeakyRelu
-    shaders = ("activation/activation_leaky_relu",)
 
 
 class ActivationLinear(Activation):
@@ -107,7 +99,6 @@ class ActivationLinear(Activation):
 
     @classmethod
     def fused(cls, desc: Any, source: Source) -> Body:
-        """The source scaled by alpha, plus beta."""
         return scaled(source, ScaleBias(desc.alpha, desc.beta), source.data_type)
 
 
@@ -115,8 +106,8 @@ class ActivationParameterizedRelu(ElementWise):
     """Rectified linear unit with a slope below 0 for each element; integer products wrap around."""
 
     desc = descs.ActivationParameterizedRelu
-    shaders = ("activation/activation_parameterized_relu",)
-    words = True
+    folder = "activation"
+    portable = True
     operands: ClassVar[dict[str, str]] = {"input": "input_tensor", "slope": "slope_tensor"}
 
 
@@ -124,22 +115,20 @@ class ActivationParametricSoftplus(Activation):
     """Softplus with scales inside and outside; infinite where the product inside overflows."""
 
     desc = descs.ActivationParametricSoftplus
-    shaders = ("activation/activation_parametric_softplus",)
 
 
 class ActivationRelu(Activation):
     """Rectified linear unit."""
 
     desc = descs.ActivationRelu
-    shaders = ("activation/activation_relu",)
 
 
 class ActivationReluGrad(ElementWise):
     """Gradient of the rectified linear unit: 0 at an input of 0, and of NaN."""
 
     desc = descs.ActivationReluGrad
-    shaders = ("activation/activation_relu_grad",)
-    words = True
+    folder = "activation"
+    portable = True
     operands: ClassVar[dict[str, str]] = {"input": "input_tensor", "gradient": "input_gradient_tensor"}
     result = "output_gradient_tensor"
 
@@ -148,21 +137,18 @@ class ActivationScaledTanh(Activation):
     """Hyperbolic tangent with scales inside and outside."""
 
     desc = descs.ActivationScaledTanh
-    shaders = ("activation/activation_scaled_tanh",)
 
 
 class ActivationSigmoid(Activation):
     """Logistic function, which overflows nowhere."""
 
     desc = descs.ActivationSigmoid
-    shaders = ("activation/activation_sigmoid",)
 
 
 class ActivationSoftplus(Activation):
     """Softplus with a steepness, which overflows nowhere. A steepness of 0 gives infinity, as log(2) / 0."""
 
     desc = descs.ActivationSoftplus
-    shaders = ("activation/activation_softplus",)
 
     @classmethod
     def check_level(cls, desc: descs.ActivationSoftplus, level: FeatureLevel) -> None:
@@ -175,7 +161,6 @@ class ActivationSoftsign(Activation):
     """x / (1 + |x|); infinities give NaN, as the formula has it."""
 
     desc = descs.ActivationSoftsign
-    shaders = ("activation/activation_softsign",)
 
 
 class ActivationTanh(Activation):
@@ -189,32 +174,27 @@ class ActivationThresholdedRelu(Activation):
     """The input above a threshold; NaN is not above it and gives 0."""
 
     desc = descs.ActivationThresholdedRelu
-    shaders = ("activation/activation_thresholded_relu",)
 
 
 class ActivationShrink(Activation):
     """Shrinks towards zero; NaN gives 0. Integers are computed in float32 and converted back as CAST does."""
 
     desc = descs.ActivationShrink
-    shaders = ("activation/activation_shrink",)
 
 
 class ActivationGelu(Activation):
     """Gaussian error linear unit; its negative tail keeps its digits. -infinity gives NaN, as infinity * 0."""
 
     desc = descs.ActivationGelu
-    shaders = ("activation/activation_gelu",)
 
 
 class ActivationSwish(Activation):
     """The input times a sigmoid; -infinity gives NaN, as the formula has infinity * 0."""
 
     desc = descs.ActivationSwish
-    shaders = ("activation/activation_swish",)
 
 
 class ActivationHardSwish(Activation):
     """The input times a line cut off at 0 and 1; -infinity gives NaN, as the formula has infinity * 0."""
 
     desc = descs.ActivationHardSwish
-    shaders = ("activation/activation_hard_swish",)

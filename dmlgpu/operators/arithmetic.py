@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from dmlgpu import descs
@@ -12,14 +11,14 @@ from dmlgpu.operators.elementwise import Binary, ElementWise
 from dmlgpu.operators.fused import activated
 from dmlgpu.operators.lowering import Lowering, input_tensor, output_tensor
 from dmlgpu.operators.scalars import converted
-from dmlgpu.plan import Body, Constants, Map, Plan, Source, apply, constants, mapping
+from dmlgpu.plan import Body, Constants, Map, Plan, Source, apply, constants
 from dmlgpu.target import Target
 
 
 class _Scalable(ElementWise):
     """With a ScaleBias halves come as float32; so they do without one, that the body sees one type."""
 
-    words = True
+    portable = True
 
 
 # ---- sums, products, quotients
@@ -29,7 +28,6 @@ class ElementWiseAdd(Binary):
     """a + b"""
 
     desc = descs.ElementWiseAdd
-    shaders = ("elementwise/element_wise_add",)
 
 
 class ElementWiseAdd1(Lowering):
@@ -40,7 +38,6 @@ class ElementWiseAdd1(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.ElementWiseAdd1, target: Target) -> Plan:
-        """One map."""
         output = output_tensor(desc)
         a, b = input_tensor(desc, "a_tensor"), input_tensor(desc, "b_tensor")
         total = apply(cls.shaders[0], output.data_type, output.sizes, a=a, b=b)
@@ -51,21 +48,18 @@ class ElementWiseSubtract(Binary):
     """a - b"""
 
     desc = descs.ElementWiseSubtract
-    shaders = ("elementwise/element_wise_subtract",)
 
 
 class ElementWiseMultiply(Binary):
     """a * b"""
 
     desc = descs.ElementWiseMultiply
-    shaders = ("elementwise/element_wise_multiply",)
 
 
 class ElementWiseDifferenceSquare(Binary):
     """(a - b) * (a - b)"""
 
     desc = descs.ElementWiseDifferenceSquare
-    shaders = ("elementwise/element_wise_difference_square",)
 
 
 class ElementWiseDivide(Binary):
@@ -76,7 +70,6 @@ class ElementWiseDivide(Binary):
     """
 
     desc = descs.ElementWiseDivide
-    shaders = ("elementwise/element_wise_divide",)
 
 
 class ElementWiseModulusTruncate(Binary):
@@ -86,7 +79,6 @@ class ElementWiseModulusTruncate(Binary):
     """
 
     desc = descs.ElementWiseModulusTruncate
-    shaders = ("elementwise/element_wise_modulus_truncate",)
 
 
 class ElementWiseModulusFloor(Binary):
@@ -97,7 +89,6 @@ class ElementWiseModulusFloor(Binary):
     """
 
     desc = descs.ElementWiseModulusFloor
-    shaders = ("elementwise/element_wise_modulus_floor",)
 
 
 class ElementWiseMean(Binary):
@@ -107,21 +98,18 @@ class ElementWiseMean(Binary):
     """
 
     desc = descs.ElementWiseMean
-    shaders = ("elementwise/element_wise_mean",)
 
 
 class ElementWiseRecip(_Scalable):
     """1 / x"""
 
     desc = descs.ElementWiseRecip
-    shaders = ("elementwise/element_wise_recip",)
 
 
 class ElementWiseSqrt(_Scalable):
     """The square root: of negative numbers NaN, of -0 itself."""
 
     desc = descs.ElementWiseSqrt
-    shaders = ("elementwise/element_wise_sqrt",)
 
 
 # ---- signs
@@ -131,21 +119,18 @@ class ElementWiseAbs(_Scalable):
     """|x|. The smallest integer has no opposite in its type and stays what it is (the page is silent)."""
 
     desc = descs.ElementWiseAbs
-    shaders = ("elementwise/element_wise_abs",)
 
 
 class ElementWiseSign(ElementWise):
     """-1, 0 or 1; both zeros and NaN give 0, by the page's formula."""
 
     desc = descs.ElementWiseSign
-    shaders = ("elementwise/element_wise_sign",)
 
 
 class ElementWiseNegate(ElementWise):
     """-x; turns round the sign of zeros as well. The smallest integer stays what it is (the page is silent)."""
 
     desc = descs.ElementWiseNegate
-    shaders = ("elementwise/element_wise_negate",)
 
 
 # ---- extremes
@@ -155,14 +140,12 @@ class ElementWiseMin(Binary):
     """The smaller element. NaN wins over numbers, and -0 over 0 (the page is silent; so does ONNX for NaN)."""
 
     desc = descs.ElementWiseMin
-    shaders = ("elementwise/element_wise_min",)
 
 
 class ElementWiseMax(Binary):
     """The larger element. NaN wins over numbers, and 0 over -0 (the page is silent; so does ONNX for NaN)."""
 
     desc = descs.ElementWiseMax
-    shaders = ("elementwise/element_wise_max",)
 
 
 class _Bounded(ElementWise):
@@ -170,24 +153,18 @@ class _Bounded(ElementWise):
 
     @classmethod
     def constants(cls, desc: Any) -> Constants:
-        """Both bounds."""
         return _bounds(desc, getattr(desc, cls.result).data_type)
 
 
 class _BoundedByFloats(ElementWise):
-    """With bounds given as float32, which are cast to the tensor's type first, as CAST does (the pages are silent).
+    """With bounds given as float32, which are cast to the tensor's type first, as CAST does (the pages are silent)."""
 
-    Class attributes:
-        newer: the description of the same operator with bounds of the tensor's type.
-    """
-
-    newer: ClassVar[Callable[..., OperatorDesc]]
+    newer: ClassVar[type[OperatorDesc]]
 
     @classmethod
     def upgrade(cls, desc: Any) -> OperatorDesc:
-        """The same with bounds of the tensor's type."""
         data_type = getattr(desc, cls.result).data_type
-        bounds = mapping(_bounds(desc, data_type))
+        bounds = dict(_bounds(desc, data_type))
         return cls.newer(**{**desc.values, **bounds, "min_max_data_type": data_type})
 
 
@@ -198,7 +175,6 @@ class ElementWiseClip1(_Bounded, _Scalable):
     """
 
     desc = descs.ElementWiseClip1
-    shaders = ("elementwise/element_wise_clip1",)
 
 
 class ElementWiseClip(_BoundedByFloats):
@@ -209,7 +185,7 @@ class ElementWiseClip(_BoundedByFloats):
 
     @classmethod
     def fused(cls, desc: descs.ElementWiseClip, source: Source) -> Body:
-        """The elements of a source clipped, for operators that take CLIP as activation."""
+        """Return the elements of a source clipped, for operators that take CLIP as activation."""
         values = _bounds(desc, source.data_type)
         return apply(ElementWiseClip1.shaders[0], source.data_type, source.sizes, values=values, input=source)
 
@@ -218,7 +194,6 @@ class ElementWiseClipGrad1(_Bounded):
     """0 where x <= min or x >= max, else the gradient: so also where x is NaN."""
 
     desc = descs.ElementWiseClipGrad1
-    shaders = ("elementwise/element_wise_clip_grad1",)
     operands: ClassVar[dict[str, str]] = {"input": "input_tensor", "gradient": "input_gradient_tensor"}
     result = "output_gradient_tensor"
 
@@ -235,16 +210,14 @@ class ElementWiseThreshold(_Scalable):
     """max(x, min); NaN stays NaN. The bound is cast to the tensor's type first, as CLIP's are (the page is silent)."""
 
     desc = descs.ElementWiseThreshold
-    shaders = ("elementwise/element_wise_threshold",)
 
     @classmethod
     def constants(cls, desc: descs.ElementWiseThreshold) -> Constants:
-        """The bound."""
         return constants(min=converted(desc.min, desc.output_tensor.data_type))
 
 
 def _bounds(desc: Any, data_type: DataType) -> Constants:
-    """The bounds ``min`` and ``max``, as numbers of the tensor's type."""
+    """Return the bounds ``min`` and ``max``, as numbers of the tensor's type."""
     return constants(min=converted(desc.min, data_type), max=converted(desc.max, data_type))
 
 
@@ -255,14 +228,12 @@ class ElementWiseCeil(_Scalable):
     """The smallest integer that is not below x."""
 
     desc = descs.ElementWiseCeil
-    shaders = ("elementwise/element_wise_ceil",)
 
 
 class ElementWiseFloor(_Scalable):
     """The largest integer that is not above x."""
 
     desc = descs.ElementWiseFloor
-    shaders = ("elementwise/element_wise_floor",)
 
 
 class ElementWiseRound(ElementWise):
@@ -272,11 +243,9 @@ class ElementWiseRound(ElementWise):
     """
 
     desc = descs.ElementWiseRound
-    shaders = ("elementwise/element_wise_round",)
 
     @classmethod
     def constants(cls, desc: descs.ElementWiseRound) -> Constants:
-        """The library's function."""
         functions = {
             RoundingMode.HALVES_TO_NEAREST_EVEN: "round_half_even",
             RoundingMode.TOWARD_ZERO: "truncate",

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Mapping
+import itertools
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.attention import Attention, attention_steps
-from dmlgpu.kernels.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
 from dmlgpu.kernels.sources import identity
 from dmlgpu.operators.attention_tensors import (
     Heads,
@@ -23,44 +20,19 @@ from dmlgpu.operators.attention_tensors import (
     expected_sizes,
     grouped,
     head_counts,
-    last_dimensions,
     of_heads,
     part_of,
     per_batch,
 )
-from dmlgpu.operators.lowering import Lowering, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Binding, Body, Held, Map, Plan, Role, Scatter, Source, Step, Tensor, View, apply, constants
+from dmlgpu.operators.indices import last_dimensions
+from dmlgpu.operators.lowering import Lowering, Probe, input_tensor, invalid, output_tensor
+from dmlgpu.plan import Attend, Body, Held, Map, Plan, Scatter, Step, Tensor, View, apply, constants, element
 from dmlgpu.target import Target
-from dmlgpu.tensor import packed_strides
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
 SCALED, BIASED = "attention/scaled_score", "attention/biased"
 MASKED, UNPADDED_SCORE, UNPADDED = "attention/masked_score", "attention/unpadded_score", "attention/unpadded"
 VISIBLE, CACHED = "attention/visible", "attention/cached"
-
-
-class _Attention(Lowering):
-    """What both operators check."""
-
-    @classmethod
-    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The output's, and those of the present keys and values unless they are a cache."""
-        expected = expected_sizes(desc, Heads.of(desc))
-        fields = ["output_tensor"]
-        fields += [] if counts_past(desc) else ["output_present_key_tensor", "output_present_value_tensor"]
-        return {field: expected[field][0] for field in fields if getattr(desc, field) is not None}
-
-    @classmethod
-    def check(cls, desc: Any) -> None:
-        """Heads, sources, the mask's type, the cache, and all sizes."""
-        _check_heads(desc)
-        check_sources(desc)
-        if (desc.mask_tensor is None) != (desc.mask_type is MaskType.NONE):
-            expected = "NONE where mask_tensor is absent" if desc.mask_tensor is None else "the type of mask_tensor"
-            raise invalid(desc, "mask_type", f"must be {expected}, got {desc.mask_type.name}")
-        if counts_past(desc):
-            _check_cache(desc)
-        check_tensors(desc)
 
 
 def _check_heads(desc: Any) -> None:
@@ -77,7 +49,7 @@ def _check_heads(desc: Any) -> None:
 
 
 def _check_cache(desc: Any) -> None:
-    """There is a cache, which holds the past and new keys."""
+    """Raise InvalidDescription unless the present keys and values are a cache with room for past and new ones."""
     for field in ("output_present_key_tensor", "output_present_value_tensor"):
         if getattr(desc, field) is None:
             raise invalid(desc, field, "must be present where past_sequence_lengths_tensor is: it is the cache")
@@ -89,7 +61,7 @@ def _check_cache(desc: Any) -> None:
         raise invalid(desc, field, f"{least}, got {heads.keys}")
 
 
-class MultiheadAttention1(_Attention):
+class MultiheadAttention1(Lowering):
     """softmax(query x key^T * scale + masks) x value for each head, with float32 scores, weights and sums. It streams
     over the keys, so that no row of scores is ever in memory.
 
@@ -118,11 +90,54 @@ class MultiheadAttention1(_Attention):
     shaders = (SCALED, BIASED, MASKED, UNPADDED_SCORE, UNPADDED, VISIBLE, CACHED, "attention/merge")
 
     @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        apart = ("query_tensor", "key_tensor", "value_tensor")
+        beside = {
+            "stacked_query_key_tensor": ("value_tensor",),
+            "stacked_key_value_tensor": ("query_tensor",),
+            "stacked_query_key_value_tensor": (),
+            "past_key_tensor": (*apart, "past_value_tensor"),
+            "past_value_tensor": (*apart, "past_key_tensor"),
+            "past_sequence_lengths_tensor": (*apart, "output_present_key_tensor", "output_present_value_tensor"),
+        }
+        needed = [beside[field] for field in asked if field in beside] or [apart]
+        return Probe(
+            tensors=tuple(itertools.chain.from_iterable(needed)),
+            sizes={
+                "stacked_query_key_tensor": (2, 1),
+                "stacked_key_value_tensor": (2, 1),
+                "stacked_query_key_value_tensor": (3, 1),
+                "bias_tensor": (3,),
+            },
+            values={"mask_type": MaskType.BOOLEAN if "mask_tensor" in asked else MaskType.NONE},
+        )
+
+    @classmethod
+    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+        """Present keys and values that are a cache may have any number of rows."""
+        expected = expected_sizes(desc, Heads.of(desc))
+        fields = ["output_tensor"]
+        fields += [] if counts_past(desc) else ["output_present_key_tensor", "output_present_value_tensor"]
+        return {field: expected[field][0] for field in fields if getattr(desc, field) is not None}
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        _check_heads(desc)
+        check_sources(desc)
+        if (desc.mask_tensor is None) != (desc.mask_type is MaskType.NONE):
+            expected = "NONE where mask_tensor is absent" if desc.mask_tensor is None else "the type of mask_tensor"
+            raise invalid(desc, "mask_type", f"must be {expected}, got {desc.mask_type.name}")
+        if counts_past(desc):
+            _check_cache(desc)
+        check_tensors(desc)
+
+    @classmethod
     def lower(cls, desc: descs.MultiheadAttention1, target: Target) -> Plan:
-        """What is kept of keys and values, then attention, in parts where rows are few."""
+        """Copies into the present keys and values, then attention, in parts where rows are few."""
         planner = _Planner(desc)
         key, value = planner.kept("key"), planner.kept("value")
-        attention = Attention(
+        attention = Attend(
+            "",
             grouped(planner.part("query"), planner.heads.group),
             key,
             value,
@@ -130,8 +145,7 @@ class MultiheadAttention1(_Attention):
             planner.visible(),
             planner.output(),
         )
-        found = attention_steps(attention, target, temporary=len(planner.temporaries))
-        return Plan(desc.operator, (*planner.steps, *found.steps), (*planner.temporaries, *found.temporaries))
+        return Plan(desc.operator, (*planner.steps, attention))
 
 
 class _Planner:
@@ -140,23 +154,22 @@ class _Planner:
     def __init__(self, desc: descs.MultiheadAttention1):
         self.desc, self.heads = desc, Heads.of(desc)
         self.steps: list[Step] = []
-        self.temporaries: list[int] = []
 
-    def part(self, part: str) -> Source:
-        """Queries, or new keys or values, with their bias."""
+    def part(self, part: str) -> Tensor | Body:
+        """Return the queries, or the new keys or values, with their bias."""
         tensor = part_of(self.desc, part, self.heads)
         assert tensor is not None
         if self.desc.bias_tensor is None:
             return tensor
         bias = bias_part(self.desc, part, self.heads)
-        return apply(BIASED, tensor.data_type, tensor.sizes, words=True, input=tensor, bias=bias)
+        return apply(BIASED, tensor.data_type, tensor.sizes, portable=True, input=tensor, bias=bias)
 
     # ---- keys and values
 
-    def kept(self, part: str) -> Source:
-        """All keys or values: as they are given, or brought together in the present ones or a temporary tensor."""
+    def kept(self, part: str) -> Tensor | Body:
+        """Return all keys or values: as given, or past and new ones copied side by side."""
         present, past = f"output_present_{part}_tensor", f"past_{part}_tensor"
-        pieces: list[tuple[Source, int]] = []
+        pieces: list[tuple[Tensor | Body, int]] = []
         if getattr(self.desc, past) is not None:
             pieces.append((last_dimensions(input_tensor(self.desc, past), 4), 0))
         if part_of(self.desc, part, self.heads) is not None:
@@ -167,11 +180,11 @@ class _Planner:
         kept = self._present(present) if has_present else self._temporary(self._sizes(pieces))
         if self.desc.past_sequence_lengths_tensor is None:
             for source, start in pieces:
-                self._copy(source, kept, start, keeps=len(pieces) > 1)
+                self._copy(source, kept, start, keeps_neighbours=len(pieces) > 1)
             return kept
         return self._cached(pieces, kept)
 
-    def _sizes(self, pieces: list[tuple[Source, int]]) -> tuple[int, ...]:
+    def _sizes(self, pieces: list[tuple[Tensor | Body, int]]) -> tuple[int, ...]:
         sizes = pieces[0][0].sizes
         return (*sizes[:2], self.heads.keys, sizes[3])
 
@@ -179,79 +192,81 @@ class _Planner:
         return last_dimensions(output_tensor(self.desc, field), 4)
 
     def _temporary(self, sizes: tuple[int, ...]) -> Tensor:
-        data_type = self.desc.output_tensor.data_type
-        self.temporaries.append(-(-math.prod(sizes) * data_type.bits // 32) * 4)
-        binding = Binding(Role.TEMPORARY, len(self.temporaries) - 1)
-        return Tensor(binding, data_type, sizes, packed_strides(sizes))
+        return Tensor.temporary("rows", self.desc.output_tensor.data_type, sizes)
 
-    def _copy(self, source: Source, kept: Tensor, start: int, *, keeps: bool) -> None:
-        """A piece at its place among all rows."""
+    def _copy(self, source: Tensor | Body, kept: Tensor, start: int, *, keeps_neighbours: bool) -> None:
+        """Add a copy of some rows into a tensor of all rows, from a row on."""
         body = identity(replace(source, view=View.RAW)) if isinstance(source, Tensor) else source
-        place = replace(kept, sizes=source.sizes, offset=kept.offset + start * kept.strides[2])
-        self.steps.append(Map("keep rows", body, place, keeps))
+        rows = replace(kept, sizes=source.sizes, offset=kept.offset + start * kept.strides[2])
+        self.steps.append(Map("keep rows", body, rows, keeps_neighbours))
 
-    def _cached(self, pieces: list[tuple[Source, int]], cache: Tensor) -> Tensor:
-        """The cache after past rows and new ones have come to it."""
+    def _cached(self, pieces: list[tuple[Tensor | Body, int]], cache: Tensor) -> Tensor:
+        """Add copies of past and new rows into the cache, and return it."""
         assert self.desc.past_sequence_lengths_tensor is not None
         for source, start in pieces:
             if start == 0 and len(pieces) == 2:
-                self._copy(source, cache, 0, keeps=True)
+                self._copy(source, cache, 0, keeps_neighbours=True)
         source, _ = pieces[-1]
         if isinstance(source, Body):
             place = self._temporary(source.sizes)
-            self._copy(source, place, 0, keeps=False)
+            self._copy(source, place, 0, keeps_neighbours=False)
             source = place
-        new, kept = _in_units(replace(source, view=View.RAW), replace(cache, view=View.RAW))
+        new, kept = replace(source, view=View.RAW), replace(cache, view=View.RAW)
         past = per_batch(input_tensor(self.desc, "past_sequence_lengths_tensor"), new.sizes)
-        self.steps.append(Scatter("cache rows", CACHED, new, (("past", past),), kept))
+        along = (None, None, None, 3)
+        self.steps.append(Scatter("cache rows", CACHED, new, (("past", past),), kept, (), along, distinct=True))
         return cache
 
     # ---- scores
 
     def score(self) -> Body:
-        """A score, from the product of query and key."""
+        """Return the body that makes a score of the product of query and key."""
         heads, desc = self.heads, self.desc
         sizes = (heads.batch, heads.shared, heads.group, heads.queries, heads.keys)
         score = apply(
-            SCALED, FLOAT32, sizes, words=True, values=_numbers(scale=desc.scale), product=Held.over(FLOAT32, sizes)
+            SCALED,
+            FLOAT32,
+            sizes,
+            portable=True,
+            values=_numbers(scale=desc.scale),
+            product=Held.product(FLOAT32, sizes),
         )
         if desc.relative_position_bias_tensor is not None:
             bias = grouped(self._of_scores("relative_position_bias_tensor"), heads.group)
-            score = apply(BIASED, FLOAT32, sizes, words=True, input=score, bias=bias)
+            score = apply(BIASED, FLOAT32, sizes, portable=True, input=score, bias=bias)
         values = _numbers(masked=desc.mask_filter_value)
         if desc.mask_type is MaskType.BOOLEAN:
             mask = grouped(self._of_scores("mask_tensor"), heads.group)
-            return apply(MASKED, FLOAT32, sizes, words=True, values=values, score=score, mask=mask)
+            return apply(MASKED, FLOAT32, sizes, portable=True, values=values, score=score, mask=mask)
         if desc.mask_type is MaskType.NONE:
             return score
-        inside = Body(UNPADDED, UINT32, sizes, self._bounds(sizes), words=True)
-        return apply(UNPADDED_SCORE, FLOAT32, sizes, words=True, values=values, score=score, inside=inside)
+        inside = element(UNPADDED, UINT32, sizes, portable=True, values=(), **self._bounds(sizes))
+        return apply(UNPADDED_SCORE, FLOAT32, sizes, portable=True, values=values, score=score, inside=inside)
 
     def _of_scores(self, field: str) -> Tensor:
         return last_dimensions(input_tensor(self.desc, field), 4)
 
-    def _bounds(self, sizes: tuple[int, ...]) -> tuple[tuple[str, Source], ...]:
-        """Where a sequence's keys end, and start where the mask says that."""
+    def _bounds(self, sizes: tuple[int, ...]) -> dict[str, Tensor]:
+        """Return where each sequence's keys end, and where they start if the mask has that."""
         mask = input_tensor(self.desc, "mask_tensor")
-        end = ("end", per_batch(mask, sizes))
+        end = per_batch(mask, sizes)
         if self.desc.mask_type is not MaskType.KEY_SEQUENCE_END_START:
-            return (end,)
-        start = per_batch(mask, sizes)
-        return end, ("start", replace(start, offset=start.offset + mask.strides[-2]))
+            return {"end": end}
+        return {"end": end, "start": replace(end, offset=end.offset + mask.strides[-2])}
 
     def visible(self) -> Body | None:
-        """How many keys a query sees."""
+        """Return how many keys a query sees."""
         heads = self.heads
         if self.desc.past_sequence_lengths_tensor is None:
             return None
         sizes = (heads.batch, heads.shared, heads.group, heads.queries)
         past = per_batch(input_tensor(self.desc, "past_sequence_lengths_tensor"), sizes)
-        return Body(VISIBLE, UINT32, sizes, (("past", past),), constants(keys=heads.keys), words=True)
+        return element(VISIBLE, UINT32, sizes, portable=True, values=constants(keys=heads.keys), past=past)
 
     # ---- output
 
     def output(self) -> Tensor:
-        """The output as {batch, shared head, head that shares it, query, value head size}."""
+        """Return the output as {batch, shared head, head that shares it, query, value head size}."""
         output = of_heads(last_dimensions(output_tensor(self.desc), 3), self.heads.heads)
         tensor = grouped(output, self.heads.group)
         assert isinstance(tensor, Tensor)
@@ -262,26 +277,14 @@ def _numbers(**values: float) -> Any:
     return constants(compute=FLOAT32, **{name: float(value) for name, value in values.items()})
 
 
-def _in_units(source: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows in the widest units that they have in both tensors."""
-    lanes = WIDEST_UNIT_BITS // output.data_type.bits
-    while lanes > 1:
-        if packs_tensor(source, 3, lanes) and packs_tensor(output, 3, lanes):
-            return pack_tensor(source, 3, lanes), pack_tensor(output, 3, lanes)
-        lanes //= 2
-    return source, output
-
-
-class MultiheadAttention(_Attention):
+class MultiheadAttention(Lowering):
     """MULTIHEAD_ATTENTION1 with as many heads of keys and values as of queries."""
 
     desc = descs.MultiheadAttention
+    newer = descs.MultiheadAttention1
 
     @classmethod
     def upgrade(cls, desc: descs.MultiheadAttention) -> descs.MultiheadAttention1:
-        """The same with two counts of heads."""
-        fields: dict[str, Any] = {field.name: getattr(desc, field.name) for field in dataclasses.fields(desc)}
+        fields = dict(desc.values)
         heads = fields.pop("head_count")
-        return descs.MultiheadAttention1(
-            **fields, past_sequence_lengths_tensor=None, query_head_count=heads, key_value_head_count=heads
-        )
+        return descs.MultiheadAttention1(**fields, query_head_count=heads, key_value_head_count=heads)

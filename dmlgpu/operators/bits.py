@@ -15,21 +15,21 @@ _UNSIGNED = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32, 64: Da
 
 
 def as_bits(tensor: Tensor) -> Tensor:
-    """The same elements as unsigned integers of their width."""
+    """Return the same elements as unsigned integers of their width."""
     return replace(tensor, data_type=_UNSIGNED[tensor.data_type.bits])
 
 
 class _Bitwise(Lowering):
     """Elements are unsigned integers of their width, those of 64 bits pairs of words: the same on every adapter."""
 
+    folder = "elementwise"
     operands: ClassVar[dict[str, str]] = {"a": "a_tensor", "b": "b_tensor"}
 
     @classmethod
     def lower(cls, desc: Any, target: Target) -> Plan:
-        """One map."""
         output = as_bits(output_tensor(desc))
         inputs: dict[str, Any] = {name: as_bits(input_tensor(desc, field)) for name, field in cls.operands.items()}
-        body = apply(cls.shaders[0], output.data_type, output.sizes, words=True, **inputs)
+        body = apply(cls.shaders[0], output.data_type, output.sizes, portable=True, **inputs)
         return Plan(desc.operator, (Map("map", body, output),))
 
 
@@ -37,28 +37,24 @@ class ElementWiseBitAnd(_Bitwise):
     """a & b"""
 
     desc = descs.ElementWiseBitAnd
-    shaders = ("elementwise/element_wise_bit_and",)
 
 
 class ElementWiseBitOr(_Bitwise):
     """a | b"""
 
     desc = descs.ElementWiseBitOr
-    shaders = ("elementwise/element_wise_bit_or",)
 
 
 class ElementWiseBitXor(_Bitwise):
     """a ^ b"""
 
     desc = descs.ElementWiseBitXor
-    shaders = ("elementwise/element_wise_bit_xor",)
 
 
 class ElementWiseBitNot(_Bitwise):
     """~x"""
 
     desc = descs.ElementWiseBitNot
-    shaders = ("elementwise/element_wise_bit_not",)
     operands: ClassVar[dict[str, str]] = {"input": "input_tensor"}
 
 
@@ -66,7 +62,6 @@ class ElementWiseBitCount(_Bitwise):
     """How many bits are 1."""
 
     desc = descs.ElementWiseBitCount
-    shaders = ("elementwise/element_wise_bit_count",)
     operands: ClassVar[dict[str, str]] = {"input": "input_tensor"}
 
 
@@ -78,11 +73,9 @@ class ElementWiseBitShiftLeft(_Bitwise):
     """
 
     desc = descs.ElementWiseBitShiftLeft
-    shaders = ("elementwise/element_wise_bit_shift_left",)
 
 
 class ElementWiseBitShiftRight(_Bitwise):
     """a >> b with zeros shifted in. Counts as in SHIFT_LEFT."""
 
     desc = descs.ElementWiseBitShiftRight
-    shaders = ("elementwise/element_wise_bit_shift_right",)

@@ -11,13 +11,16 @@ from dmlgpu.operators.lowering import Lowering, check_sizes, invalid
 from dmlgpu.operators.moving import Moving
 
 _SPACE = (("batch",), ("channel",), ("row", "down"), ("column", "across"))
-"""The digits of each dimension on the side of space: a block's place, then the place within it."""
+"""The digits of each dimension on the side of space: a block's row or column, then that within the block."""
 
 _CHANNELS = {
     DepthSpaceOrder.DEPTH_COLUMN_ROW: ("down", "across", "channel"),
     DepthSpaceOrder.COLUMN_ROW_DEPTH: ("channel", "down", "across"),
 }
 """The digits of a channel on the side of depth."""
+
+_OLDER_ORDER = {"order": DepthSpaceOrder.DEPTH_COLUMN_ROW}
+"""The order of the operators that have no such field."""
 
 
 class SpaceToDepth1(Moving):
@@ -31,19 +34,16 @@ class SpaceToDepth1(Moving):
 
     @classmethod
     def output_sizes(cls, desc: descs.SpaceToDepth | descs.SpaceToDepth1) -> Mapping[str, tuple[int, ...]]:
-        """More channels, fewer rows and columns."""
         (batch, channels, height, width), block = desc.input_tensor.sizes, desc.block_size
         return {"output_tensor": (batch, channels * block * block, height // block, width // block)}
 
     @classmethod
     def check(cls, desc: descs.SpaceToDepth | descs.SpaceToDepth1) -> None:
-        """Rows and columns divide into blocks; the output's sizes."""
         _check_divides(desc, (2, 3), desc.block_size, "block_size")
         check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "blocks become channels")
 
     @classmethod
     def moves(cls, desc: descs.SpaceToDepth1) -> tuple[Move, ...]:
-        """Blocks, and places within them."""
         channels = _CHANNELS[desc.order]
         space = _digits(desc.input_tensor.sizes, desc.block_size, ("batch", *channels, "row", "column"))
         depth = (("batch",), channels, ("row",), ("column",))
@@ -54,26 +54,8 @@ class SpaceToDepth(Lowering):
     """SPACE_TO_DEPTH1 in the order DEPTH_COLUMN_ROW."""
 
     desc = descs.SpaceToDepth
-
-    @classmethod
-    def output_sizes(cls, desc: descs.SpaceToDepth) -> Mapping[str, tuple[int, ...]]:
-        """As SPACE_TO_DEPTH1."""
-        return SpaceToDepth1.output_sizes(desc)
-
-    @classmethod
-    def check(cls, desc: descs.SpaceToDepth) -> None:
-        """As SPACE_TO_DEPTH1."""
-        SpaceToDepth1.check(desc)
-
-    @classmethod
-    def upgrade(cls, desc: descs.SpaceToDepth) -> descs.SpaceToDepth1:
-        """The same with the order."""
-        return descs.SpaceToDepth1(
-            input_tensor=desc.input_tensor,
-            output_tensor=desc.output_tensor,
-            block_size=desc.block_size,
-            order=DepthSpaceOrder.DEPTH_COLUMN_ROW,
-        )
+    newer = descs.SpaceToDepth1
+    filled = _OLDER_ORDER
 
 
 class DepthToSpace1(Moving):
@@ -83,19 +65,16 @@ class DepthToSpace1(Moving):
 
     @classmethod
     def output_sizes(cls, desc: descs.DepthToSpace | descs.DepthToSpace1) -> Mapping[str, tuple[int, ...]]:
-        """Fewer channels, more rows and columns."""
         (batch, channels, height, width), block = desc.input_tensor.sizes, desc.block_size
         return {"output_tensor": (batch, channels // (block * block), height * block, width * block)}
 
     @classmethod
     def check(cls, desc: descs.DepthToSpace | descs.DepthToSpace1) -> None:
-        """The channels divide into blocks; the output's sizes."""
         _check_divides(desc, (1,), desc.block_size * desc.block_size, "block_size * block_size")
         check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "channels become blocks")
 
     @classmethod
     def moves(cls, desc: descs.DepthToSpace1) -> tuple[Move, ...]:
-        """Blocks, and places within them."""
         space = _digits(desc.output_tensor.sizes, desc.block_size, [digit for digits in _SPACE for digit in digits])
         depth = (("batch",), _CHANNELS[desc.order], ("row",), ("column",))
         return (Move(tuple(space.values()), Affine.digits(space, depth), Affine.digits(space, _SPACE)),)
@@ -105,33 +84,15 @@ class DepthToSpace(Lowering):
     """DEPTH_TO_SPACE1 in the order DEPTH_COLUMN_ROW."""
 
     desc = descs.DepthToSpace
-
-    @classmethod
-    def output_sizes(cls, desc: descs.DepthToSpace) -> Mapping[str, tuple[int, ...]]:
-        """As DEPTH_TO_SPACE1."""
-        return DepthToSpace1.output_sizes(desc)
-
-    @classmethod
-    def check(cls, desc: descs.DepthToSpace) -> None:
-        """As DEPTH_TO_SPACE1."""
-        DepthToSpace1.check(desc)
-
-    @classmethod
-    def upgrade(cls, desc: descs.DepthToSpace) -> descs.DepthToSpace1:
-        """The same with the order."""
-        return descs.DepthToSpace1(
-            input_tensor=desc.input_tensor,
-            output_tensor=desc.output_tensor,
-            block_size=desc.block_size,
-            order=DepthSpaceOrder.DEPTH_COLUMN_ROW,
-        )
+    newer = descs.DepthToSpace1
+    filled = _OLDER_ORDER
 
 
 def _digits(sizes: tuple[int, ...], block: int, order: Sequence[str]) -> dict[str, int]:
-    """The digits of both sides in an order, from the sizes on the side of space."""
+    """Return the count of each digit, in an order, from the sizes of the tensor with height and width."""
     batch, channels, height, width = sizes
-    places = {"down": block, "across": block, "row": height // block, "column": width // block}
-    counts = {"batch": batch, "channel": channels, **places}
+    counts = {"batch": batch, "channel": channels, "down": block, "across": block}
+    counts |= {"row": height // block, "column": width // block}
     return {digit: counts[digit] for digit in order}
 
 

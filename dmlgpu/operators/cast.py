@@ -18,12 +18,10 @@ class Cast(ElementWise):
     """
 
     desc = descs.Cast
-    shaders = ("elementwise/cast",)
-    words = True
+    portable = True
 
     @classmethod
     def lower(cls, desc: descs.Cast, target: Target) -> Plan:
-        """One map; a copy where the types are equal."""
         if desc.input_tensor.data_type is not desc.output_tensor.data_type:
             return super().lower(desc, target)
         copy = identity(input_tensor(desc, "input_tensor", View.RAW))

@@ -17,81 +17,69 @@ class ElementWiseLogicalAnd(Binary):
     """Whether both elements are true."""
 
     desc = descs.ElementWiseLogicalAnd
-    shaders = ("elementwise/element_wise_logical_and",)
 
 
 class ElementWiseLogicalOr(Binary):
     """Whether one of the elements is true."""
 
     desc = descs.ElementWiseLogicalOr
-    shaders = ("elementwise/element_wise_logical_or",)
 
 
 class ElementWiseLogicalXor(Binary):
     """Whether exactly one of the elements is true."""
 
     desc = descs.ElementWiseLogicalXor
-    shaders = ("elementwise/element_wise_logical_xor",)
 
 
 class ElementWiseLogicalNot(ElementWise):
     """Whether the element is 0."""
 
     desc = descs.ElementWiseLogicalNot
-    shaders = ("elementwise/element_wise_logical_not",)
 
 
 class ElementWiseLogicalEquals(Binary):
     """Whether the elements are equal. Both zeros are; NaN is equal to nothing."""
 
     desc = descs.ElementWiseLogicalEquals
-    shaders = ("elementwise/element_wise_logical_equals",)
 
 
 class ElementWiseLogicalGreaterThan(Binary):
     """a > b; false where one of them is NaN."""
 
     desc = descs.ElementWiseLogicalGreaterThan
-    shaders = ("elementwise/element_wise_logical_greater_than",)
 
 
 class ElementWiseLogicalLessThan(Binary):
     """a < b; false where one of them is NaN."""
 
     desc = descs.ElementWiseLogicalLessThan
-    shaders = ("elementwise/element_wise_logical_less_than",)
 
 
 class ElementWiseLogicalGreaterThanOrEqual(Binary):
     """a >= b; false where one of them is NaN."""
 
     desc = descs.ElementWiseLogicalGreaterThanOrEqual
-    shaders = ("elementwise/element_wise_logical_greater_than_or_equal",)
 
 
 class ElementWiseLogicalLessThanOrEqual(Binary):
     """a <= b; false where one of them is NaN."""
 
     desc = descs.ElementWiseLogicalLessThanOrEqual
-    shaders = ("elementwise/element_wise_logical_less_than_or_equal",)
 
 
 class ElementWiseIsNan(ElementWise):
     """Whether the element is NaN, by its bits."""
 
     desc = descs.ElementWiseIsNan
-    shaders = ("elementwise/element_wise_is_nan",)
 
 
 class ElementWiseIsInfinity(ElementWise):
     """Whether the element is an infinity of a sign that is sought, by its bits."""
 
     desc = descs.ElementWiseIsInfinity
-    shaders = ("elementwise/element_wise_is_infinity",)
 
     @classmethod
     def constants(cls, desc: descs.ElementWiseIsInfinity) -> Constants:
-        """The library's function."""
         functions = {
             IsInfinityMode.EITHER: "is_infinity",
             IsInfinityMode.POSITIVE: "is_positive_infinity",
@@ -107,17 +95,16 @@ class ElementWiseIf(Lowering):
     """
 
     desc = descs.ElementWiseIf
-    shaders = ("elementwise/element_wise_if",)
+    folder = "elementwise"
 
     @classmethod
     def lower(cls, desc: Any, target: Target) -> Plan:
-        """One map."""
         output = as_bits(output_tensor(desc))
         body = apply(
             cls.shaders[0],
             output.data_type,
             output.sizes,
-            words=True,
+            portable=True,
             condition=input_tensor(desc, "condition_tensor"),
             a=as_bits(input_tensor(desc, "a_tensor")),
             b=as_bits(input_tensor(desc, "b_tensor")),

@@ -16,19 +16,21 @@ from dmlgpu.plan import Body, Constants, Map, Plan, Source, View, apply, constan
 from dmlgpu.target import Target
 
 SCALE_BIAS = "elementwise/scale_bias"
+CAST = "elementwise/cast"
 
 
 class ElementWise(Lowering):
     """An operator whose every output element depends on the input elements at the same coordinates.
 
     Class attributes:
-        words: as for ``plan.Body``: the body takes halves as f32 and 64-bit integers as pairs of words. Bodies of typed
-            expressions leave it False; bodies that call library functions on f32 set it.
+        portable: as for ``plan.Body``: the body takes halves as f32 and 64-bit integers as pairs of words. Bodies of
+            typed expressions leave it False; bodies that call library functions on f32 set it.
         operands: field of each of the body's inputs, by the name that the body uses.
         result: field of the output.
     """
 
-    words: ClassVar[bool] = False
+    folder = "elementwise"
+    portable: ClassVar[bool] = False
     operands: ClassVar[dict[str, str]] = {"input": "input_tensor"}
     result: ClassVar[str] = "output_tensor"
 
@@ -39,7 +41,7 @@ class ElementWise(Lowering):
 
     @classmethod
     def body(cls, desc: Any) -> str:
-        """The shader file, where it depends on the description."""
+        """Return the shader file, where it depends on the description."""
         return cls.shaders[0]
 
     @classmethod
@@ -51,7 +53,7 @@ class ElementWise(Lowering):
         if scale_bias is not None:
             inputs["input"] = scaled(inputs["input"], scale_bias)
         values = cls.constants(desc)
-        body = apply(cls.body(desc), output.data_type, output.sizes, words=cls.words, values=values, **inputs)
+        body = apply(cls.body(desc), output.data_type, output.sizes, portable=cls.portable, values=values, **inputs)
         return Plan(desc.operator, (Map("map", body, output_tensor(desc, cls.result)),))
 
 
@@ -62,7 +64,7 @@ class Binary(ElementWise):
 
 
 def scaled(source: Source, scale_bias: ScaleBias, data_type: DataType | None = None) -> Body:
-    """A tensor with ``x * scale + bias`` in place of each element.
+    """Return a tensor with ``x * scale + bias`` for each element.
 
     Halves become float32, so that they are rounded once, at the end; integers are computed in float32 and converted
     back as CAST does (the pages are silent). With a ``data_type`` the result is rounded or converted to that.
@@ -75,7 +77,12 @@ def scaled(source: Source, scale_bias: ScaleBias, data_type: DataType | None = N
         scale=float(scale_bias.scale),
         bias=float(scale_bias.bias),
     )
-    return apply(SCALE_BIAS, result, source.sizes, words=not is_double, values=values, input=source)
+    return apply(SCALE_BIAS, result, source.sizes, portable=not is_double, values=values, input=source)
+
+
+def cast(source: Source, data_type: DataType) -> Body:
+    """Return the elements of a source converted to another type as CAST does."""
+    return apply(CAST, data_type, source.sizes, portable=True, input=source)
 
 
 class ElementWiseIdentity(Lowering):

@@ -18,28 +18,25 @@ from dmlgpu.plan import Constants, constants
 class Function(ElementWise):
     """A function whose body works on float32."""
 
-    words = True
+    portable = True
 
 
 class ElementWiseAcos(Function):
     """Arc cosine."""
 
     desc = descs.ElementWiseAcos
-    shaders = ("elementwise/element_wise_acos",)
 
 
 class ElementWiseAsin(Function):
     """Arc sine."""
 
     desc = descs.ElementWiseAsin
-    shaders = ("elementwise/element_wise_asin",)
 
 
 class ElementWiseAtan(Function):
     """Arc tangent."""
 
     desc = descs.ElementWiseAtan
-    shaders = ("elementwise/element_wise_atan",)
 
 
 class ElementWiseAtanYx(Binary):
@@ -49,92 +46,79 @@ class ElementWiseAtanYx(Binary):
     """
 
     desc = descs.ElementWiseAtanYx
-    shaders = ("elementwise/element_wise_atan_yx",)
-    words = True
+    portable = True
 
 
 class ElementWiseCos(Function):
     """Cosine."""
 
     desc = descs.ElementWiseCos
-    shaders = ("elementwise/element_wise_cos",)
 
 
 class ElementWiseSin(Function):
     """Sine."""
 
     desc = descs.ElementWiseSin
-    shaders = ("elementwise/element_wise_sin",)
 
 
 class ElementWiseTan(Function):
     """Tangent."""
 
     desc = descs.ElementWiseTan
-    shaders = ("elementwise/element_wise_tan",)
 
 
 class ElementWiseExp(Function):
     """Exponential."""
 
     desc = descs.ElementWiseExp
-    shaders = ("elementwise/element_wise_exp",)
 
 
 class ElementWiseLog(Function):
     """Natural logarithm; negative numbers give NaN, both zeros -infinity."""
 
     desc = descs.ElementWiseLog
-    shaders = ("elementwise/element_wise_log",)
 
 
 class ElementWiseErf(Function):
     """Error function."""
 
     desc = descs.ElementWiseErf
-    shaders = ("elementwise/element_wise_erf",)
 
 
 class ElementWiseSinh(Function):
     """Hyperbolic sine."""
 
     desc = descs.ElementWiseSinh
-    shaders = ("elementwise/element_wise_sinh",)
 
 
 class ElementWiseCosh(Function):
     """Hyperbolic cosine."""
 
     desc = descs.ElementWiseCosh
-    shaders = ("elementwise/element_wise_cosh",)
 
 
 class ElementWiseTanh(Function):
     """Hyperbolic tangent."""
 
     desc = descs.ElementWiseTanh
-    shaders = ("elementwise/element_wise_tanh",)
 
 
 class ElementWiseAsinh(Function):
     """Inverse hyperbolic sine."""
 
     desc = descs.ElementWiseAsinh
-    shaders = ("elementwise/element_wise_asinh",)
 
 
 class ElementWiseAcosh(Function):
     """Inverse hyperbolic cosine."""
 
     desc = descs.ElementWiseAcosh
-    shaders = ("elementwise/element_wise_acosh",)
 
 
 class ElementWiseAtanh(Function):
     """Inverse hyperbolic tangent."""
 
     desc = descs.ElementWiseAtanh
-    shaders = ("elementwise/element_wise_atanh",)
 
 
 class ElementWisePow(Function):
@@ -170,12 +154,11 @@ class ElementWisePow(Function):
 
     @classmethod
     def constants(cls, desc: descs.ElementWisePow) -> Constants:
-        """The type to compute in, and that of what an exponent loses there."""
+        """Return the type to compute in, and that of what an exponent loses there."""
         return constants(compute=DataType.FLOAT32, signed=DataType.INT32)
 
     @classmethod
     def body(cls, desc: descs.ElementWisePow) -> str:
-        """The body for the pair of types."""
         general, wide_exponent, integers = cls.shaders
         base, exponent = desc.input_tensor.data_type, desc.exponent_tensor.data_type
         if exponent.is_float or (base.is_float and exponent.bits < 32):
@@ -191,11 +174,9 @@ class ElementWiseConstantPow(Function):
 
     @classmethod
     def constants(cls, desc: Any) -> Constants:
-        """The exponent."""
         return constants(compute=DataType.FLOAT32, exponent=desc.exponent)
 
     @classmethod
     def body(cls, desc: descs.ElementWiseConstantPow) -> str:
-        """A product for the exponent 2."""
         power, square = cls.shaders
         return square if desc.exponent == 2 else power

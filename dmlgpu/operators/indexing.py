@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.kernels.collapse import merge_dimensions
@@ -20,7 +21,7 @@ from dmlgpu.operators.indices import (
     viewed,
 )
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Body, BodyKind, Map, Plan, Tensor, View, constants
+from dmlgpu.plan import Body, Lookup, Map, Plan, Tensor, View, constants
 from dmlgpu.target import Target
 
 GATHER_ND1 = "indexing/gather_nd1"
@@ -35,22 +36,20 @@ class GatherNd1(Lowering):
     """
 
     desc = descs.GatherNd1
-    shaders = (GATHER_ND1,)
 
     @classmethod
-    def output_sizes(cls, desc: descs.GatherNd1) -> Mapping[str, tuple[int, ...]]:
+    def output_sizes(cls, desc: descs.GatherNd | descs.GatherNd1) -> Mapping[str, tuple[int, ...]]:
         """Leading 1s, the index tensor's dimensions but its last, the input's dimensions that no index selects."""
         data = desc.input_tensor.sizes[-desc.input_dimension_count :]
         indices = desc.indices_tensor.sizes[-desc.indices_dimension_count :]
-        picked = indices[:-1] + data[desc.batch_dimension_count + indices[-1] :]
+        picked = indices[:-1] + data[_batch_dimensions(desc) + indices[-1] :]
         return {"output_tensor": (1,) * (desc.output_tensor.dimension_count - len(picked)) + picked}
 
     @classmethod
-    def check(cls, desc: descs.GatherNd1) -> None:
-        """Dimension counts, tuple length, batch sizes, output sizes."""
+    def check(cls, desc: descs.GatherNd | descs.GatherNd1) -> None:
         for name in ("input", "indices"):
             check_dimension_count(desc, name)
-        batch = desc.batch_dimension_count
+        batch = _batch_dimensions(desc)
         counts = (desc.input_dimension_count, desc.indices_dimension_count)
         if batch >= min(counts):
             raise invalid(
@@ -68,45 +67,26 @@ class GatherNd1(Lowering):
                 "indices_tensor.sizes",
                 f"must agree with input_tensor in its batch dimensions {list(data)}, got {list(indices)}",
             )
-        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "leading 1s, batch, tuple, window")
+        parts = "leading 1s, batch, tuple, window" if batch else "leading 1s, tuple, window"
+        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], parts)
 
     @classmethod
     def lower(cls, desc: descs.GatherNd1, target: Target) -> Plan:
-        """One map."""
         data = last_dimensions(input_tensor(desc, "input_tensor", View.RAW), desc.input_dimension_count)
         indices = last_dimensions(input_tensor(desc, "indices_tensor", View.INDEX), desc.indices_dimension_count)
         return Plan(desc.operator, (_gather(data, indices, output_tensor(desc), desc.batch_dimension_count),))
+
+
+def _batch_dimensions(desc: descs.GatherNd | descs.GatherNd1) -> int:
+    return desc.batch_dimension_count if isinstance(desc, descs.GatherNd1) else 0
 
 
 class GatherNd(Lowering):
     """GATHER_ND1 with one batch."""
 
     desc = descs.GatherNd
-
-    @classmethod
-    def upgrade(cls, desc: descs.GatherNd) -> descs.GatherNd1:
-        """The same without batch dimensions."""
-        return descs.GatherNd1(
-            input_tensor=desc.input_tensor,
-            indices_tensor=desc.indices_tensor,
-            output_tensor=desc.output_tensor,
-            input_dimension_count=desc.input_dimension_count,
-            indices_dimension_count=desc.indices_dimension_count,
-            batch_dimension_count=0,
-        )
-
-    @classmethod
-    def output_sizes(cls, desc: descs.GatherNd) -> Mapping[str, tuple[int, ...]]:
-        """As GATHER_ND1."""
-        return GatherNd1.output_sizes(cls.upgrade(desc))
-
-    @classmethod
-    def check(cls, desc: descs.GatherNd) -> None:
-        """Dimension counts, tuple length, output sizes."""
-        for name in ("input", "indices"):
-            check_dimension_count(desc, name)
-        check_tuples(desc, "output_tensor")
-        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "leading 1s, tuple, window")
+    newer = descs.GatherNd1
+    filled: ClassVar[Mapping[str, Any]] = {"batch_dimension_count": 0}
 
 
 class Gather(Lowering):
@@ -134,7 +114,6 @@ class Gather(Lowering):
 
     @classmethod
     def check(cls, desc: descs.Gather) -> None:
-        """Axis, index dimensions, output sizes."""
         check_axis(desc, "input_tensor")
         rank = desc.indices_tensor.dimension_count
         if desc.index_dimensions > rank:
@@ -145,7 +124,7 @@ class Gather(Lowering):
             )
         check_left_out(desc, "indices_tensor", "index_dimensions")
         picked = cls._picked_sizes(desc)
-        needed = next((len(picked) - place for place, size in enumerate(picked) if size != 1), 0)
+        needed = next((len(picked) - axis for axis, size in enumerate(picked) if size != 1), 0)
         check_rank(desc, "output_tensor", needed, f"picked blocks {list(picked)}")
         check_sizes(
             desc,
@@ -156,7 +135,6 @@ class Gather(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.Gather, target: Target) -> Plan:
-        """One map."""
         data, axis = input_tensor(desc, "input_tensor", View.RAW), desc.axis
         given = last_dimensions(input_tensor(desc, "indices_tensor", View.INDEX), desc.index_dimensions)
         indices = viewed(given, (*data.sizes[:axis], *given.sizes, 1), ((0,) * axis + given.strides + (0,)))
@@ -164,7 +142,7 @@ class Gather(Lowering):
 
 
 def _gather(data: Tensor, indices: Tensor, output: Tensor, batch: int) -> Map:
-    """A gather in batches; batch, tuple and window dimensions are merged among themselves.
+    """Return a gather in batches; batch, tuple and window dimensions are merged among themselves.
 
     Args:
         data: batch dimensions, dimensions that the tuples index, window dimensions.
@@ -194,13 +172,12 @@ def _gather(data: Tensor, indices: Tensor, output: Tensor, batch: int) -> Map:
     output = viewed(output, batches + tuples + windows, batch_strides[2] + tuple_strides[1] + steps[1])
     lead, first = len(batches) + len(tuples), len(batches) + length
     followed = shared_lookups(indices, range(len(batches))) + (None,) * len(tuples)
-    body = Body(
+    body = Lookup(
         GATHER_ND1,
         output.data_type,
         output.sizes,
         (("input", data), ("indices", indices)),
         constants(batch=len(batches), tuple=length, lead=lead),
-        BodyKind.PLACE,
         follows=(followed + tuple(range(first, first + len(windows))), (None,) * output.rank),
     )
     return Map("gather", body, output)
@@ -213,23 +190,19 @@ class GatherElements(Lowering):
     """
 
     desc = descs.GatherElements
-    shaders = ("indexing/gather_elements",)
 
     @classmethod
     def output_sizes(cls, desc: descs.GatherElements) -> Mapping[str, tuple[int, ...]]:
-        """The output has the index tensor's sizes."""
         return {"output_tensor": desc.indices_tensor.sizes}
 
     @classmethod
     def check(cls, desc: descs.GatherElements) -> None:
-        """Axis, and the sizes of all tensors."""
         check_axis(desc, "input_tensor")
         check_sizes_beside_axis(desc, "indices_tensor", "input_tensor")
         check_sizes(desc, "output_tensor", desc.indices_tensor.sizes, "indices_tensor.sizes")
 
     @classmethod
     def lower(cls, desc: descs.GatherElements, target: Target) -> Plan:
-        """One map."""
         data = input_tensor(desc, "input_tensor", View.RAW)
         indices = input_tensor(desc, "indices_tensor", View.INDEX)
         axis, (indices, data, output) = merged_around_axis(desc.axis, indices, data, output_tensor(desc))
@@ -244,16 +217,13 @@ class ReverseSubsequences(Lowering):
     """
 
     desc = descs.ReverseSubsequences
-    shaders = ("indexing/reverse_subsequences",)
 
     @classmethod
     def output_sizes(cls, desc: descs.ReverseSubsequences) -> Mapping[str, tuple[int, ...]]:
-        """The output has the input's sizes."""
         return {"output_tensor": desc.input_tensor.sizes}
 
     @classmethod
     def check(cls, desc: descs.ReverseSubsequences) -> None:
-        """Axis, and the sizes of all tensors."""
         check_axis(desc, "input_tensor")
         check_single_along_axis(desc, "sequence_lengths_tensor", "input_tensor")
         check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
@@ -269,13 +239,12 @@ class ReverseSubsequences(Lowering):
 
 
 def _along_axis(file: str, axis: int, output: Tensor, data: Tensor, lookup: tuple[str, Tensor]) -> Body:
-    """A body that moves elements along an axis to where a tensor of lookups says."""
-    return Body(
+    """Return a body that moves elements along an axis to where a tensor of lookups says."""
+    return Lookup(
         file,
         output.data_type,
         output.sizes,
         (("input", data), lookup),
         constants(axis=axis),
-        BodyKind.PLACE,
         follows=(shared_lookups(lookup[1], range(output.rank), axis), (None,) * output.rank),
     )

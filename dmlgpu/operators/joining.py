@@ -19,7 +19,6 @@ class Split(Moving):
 
     @classmethod
     def check(cls, desc: descs.Split) -> None:
-        """The outputs together are the input."""
         _check_axis(desc, "input_tensor")
         _check_pieces(desc, "output_tensors", "input_tensor")
         total = _along(desc.output_tensors, desc.axis)
@@ -32,7 +31,6 @@ class Split(Moving):
 
     @classmethod
     def moves(cls, desc: descs.Split) -> tuple[Move, ...]:
-        """One per output."""
         starts = _starts(desc.output_tensors, desc.axis)
         whole = Affine.box((0,) * desc.input_tensor.dimension_count)
         return tuple(
@@ -52,21 +50,18 @@ class Join(Moving):
 
     @classmethod
     def output_sizes(cls, desc: descs.Join) -> Mapping[str, tuple[int, ...]]:
-        """The first input's sizes, all inputs' along the axis."""
         sizes = desc.input_tensors[0].sizes
         total = _along(desc.input_tensors, desc.axis)
         return {"output_tensor": (*sizes[: desc.axis], total, *sizes[desc.axis + 1 :])}
 
     @classmethod
     def check(cls, desc: descs.Join) -> None:
-        """The inputs agree but for the axis, and together are the output."""
         _check_axis(desc, "output_tensor")
         _check_pieces(desc, "input_tensors", "output_tensor")
         check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "the inputs one after the other")
 
     @classmethod
     def moves(cls, desc: descs.Join) -> tuple[Move, ...]:
-        """One per input."""
         starts = _starts(desc.input_tensors, desc.axis)
         whole = Affine.box((0,) * desc.output_tensor.dimension_count)
         return tuple(
@@ -76,12 +71,12 @@ class Join(Moving):
 
 
 def _along(pieces: Sequence[TensorDesc], axis: int) -> int:
-    """The size of all pieces along the axis."""
+    """Return the size of all pieces along the axis."""
     return sum(piece.sizes[axis] for piece in pieces)
 
 
 def _starts(pieces: Sequence[TensorDesc], axis: int) -> list[tuple[int, ...]]:
-    """Where each piece begins in the whole."""
+    """Return where each piece begins in the whole tensor."""
     rank = pieces[0].dimension_count
     *starts, _ = itertools.accumulate((piece.sizes[axis] for piece in pieces), initial=0)
     return [tuple(start if dimension == axis else 0 for dimension in range(rank)) for start in starts]
@@ -94,7 +89,7 @@ def _check_axis(desc: descs.Split | descs.Join, whole: str) -> None:
 
 
 def _check_pieces(desc: descs.Split | descs.Join, pieces: str, whole: str) -> None:
-    """Every piece has the sizes of the whole, but along the axis."""
+    """Raise InvalidDescription unless every piece has the sizes of the whole but along the axis."""
     expected = getattr(desc, whole).sizes
     for number, piece in enumerate(getattr(desc, pieces)):
         for dimension, size in enumerate(expected):

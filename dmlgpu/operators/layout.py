@@ -21,12 +21,10 @@ class Slice1(Moving):
 
     @classmethod
     def check(cls, desc: descs.Slice1) -> None:
-        """Windows lie inside the input, strides are not 0, the output fits the window."""
         check_windows(desc, "input_tensor", "output_tensor")
 
     @classmethod
     def moves(cls, desc: descs.Slice1) -> tuple[Move, ...]:
-        """The window."""
         sizes = desc.output_tensor.sizes
         window = Affine.box(window_start(desc), desc.input_window_strides)
         return (Move(sizes, window, Affine.box((0,) * len(sizes))),)
@@ -36,15 +34,14 @@ class Slice(Lowering):
     """A box of the input with positive strides; strides of 0 are refused (the page is silent)."""
 
     desc = descs.Slice
+    newer = descs.Slice1
 
     @classmethod
     def output_sizes(cls, desc: descs.Slice) -> Mapping[str, tuple[int, ...]]:
-        """The output has the sizes of the box."""
         return {"output_tensor": desc.sizes}
 
     @classmethod
     def check(cls, desc: descs.Slice) -> None:
-        """The box lies inside the input."""
         _check_length(desc, "offsets", "input_tensor")
         check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "sizes")
         for axis, (offset, size, stride) in enumerate(zip(desc.offsets, desc.sizes, desc.strides, strict=True)):
@@ -61,7 +58,6 @@ class Slice(Lowering):
 
     @classmethod
     def upgrade(cls, desc: descs.Slice) -> descs.Slice1:
-        """The same box as a window."""
         windows = tuple((size - 1) * stride + 1 for size, stride in zip(desc.sizes, desc.strides, strict=True))
         return descs.Slice1(
             input_tensor=desc.input_tensor,
@@ -79,12 +75,10 @@ class Tile(Moving):
 
     @classmethod
     def output_sizes(cls, desc: descs.Tile) -> Mapping[str, tuple[int, ...]]:
-        """Each size as often as it repeats."""
         return {"output_tensor": tuple(map(int.__mul__, desc.input_tensor.sizes, desc.repeats))}
 
     @classmethod
     def check(cls, desc: descs.Tile) -> None:
-        """At least one repetition along each dimension; the output's sizes."""
         _check_length(desc, "repeats", "input_tensor")
         for axis, count in enumerate(desc.repeats):
             if count < 1:
@@ -93,7 +87,6 @@ class Tile(Moving):
 
     @classmethod
     def moves(cls, desc: descs.Tile) -> tuple[Move, ...]:
-        """Every place of the input in every repetition."""
         space: dict[str, int] = {}
         source: list[tuple[str, ...]] = []
         place: list[tuple[str, ...]] = []
@@ -106,7 +99,7 @@ class Tile(Moving):
 
 
 def window_start(desc: descs.Slice1 | descs.SliceGrad) -> tuple[int, ...]:
-    """The first element that each window's walk takes: its last one where the stride is negative."""
+    """Return the first element that each window's walk takes: its last one where the stride is negative."""
     windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=True)
     return tuple(offset + (size - 1 if stride < 0 else 0) for offset, size, stride in windows)
 

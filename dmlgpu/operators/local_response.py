@@ -9,9 +9,8 @@ from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
 from dmlgpu.operators.lowering import Lowering, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Binding, Body, Constants, Map, Plan, Role, Source, Step, Tensor, apply, constants
+from dmlgpu.plan import Body, Constants, Element, Map, Plan, Source, Step, Tensor, apply, constants
 from dmlgpu.target import Target
-from dmlgpu.tensor import packed_strides
 
 FLOAT32 = DataType.FLOAT32
 
@@ -24,13 +23,12 @@ class _LocalResponse(Lowering):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """A region of at least the element itself."""
         if desc.local_size < 1:
             raise invalid(desc, "local_size", f"must be at least 1, got {desc.local_size}")
 
     @classmethod
     def values(cls, desc: Any, exponent: float, **more: float) -> Constants:
-        """The numbers of a body with a power of ``bias + alpha / local_size * total``."""
+        """Return the constants of a body with a power of ``bias + alpha / local_size * total``."""
         share = float(desc.alpha) / desc.local_size
         return constants(compute=FLOAT32, bias=float(desc.bias), share=share, exponent=float(exponent), **more)
 
@@ -49,11 +47,10 @@ class _Windows:
     before: int
     after: int
     steps: list[Step]
-    temporaries: list[int]
 
     @classmethod
     def of(cls, desc: Any, target: Target) -> _Windows:
-        """The regions of a description.
+        """Read the regions from a description.
 
         Raises:
             NotSupported: when the adapter would stop the loop over a region.
@@ -66,7 +63,7 @@ class _Windows:
                 f"a region of {longest} elements in a row exceeds the loops that {target.name!r} runs to their end"
                 f" ({target.loop_limit})"
             )
-        return cls(sizes, axes, (desc.local_size - 1) // 2, desc.local_size // 2, [], [])
+        return cls(sizes, axes, (desc.local_size - 1) // 2, desc.local_size // 2, [])
 
     def sum(self, source: Source, *, mirrored: bool = False) -> Body:
         """The sum over each element's region, one dimension after the other; mirrored: over all elements in whose
@@ -81,23 +78,21 @@ class _Windows:
         most = self.sizes[axis] - 1
         values = constants(axis=axis, before=min(before, most), after=min(after, most))
         follows = tuple(None if d == axis else d for d in range(len(self.sizes)))
-        return Body(WINDOW_SUM, FLOAT32, self.sizes, (("input", source),), values, follows=(follows,), words=True)
+        return Element(WINDOW_SUM, FLOAT32, self.sizes, (("input", source),), values, follows=(follows,), portable=True)
 
     def stored(self, body: Body) -> Tensor:
-        """Adds a map into a temporary tensor, for what is read again and again."""
-        binding = Binding(Role.TEMPORARY, len(self.temporaries))
-        place = Tensor(binding, FLOAT32, self.sizes, packed_strides(self.sizes))
-        self.steps.append(Map(f"map {len(self.temporaries)}", body, place))
-        self.temporaries.append(4 * place.units)
-        return place
+        """Add a map into a temporary tensor, for what is read many times, and return that."""
+        stored = Tensor.temporary("sums", FLOAT32, self.sizes)
+        self.steps.append(Map(f"map {len(self.steps)}", body, stored))
+        return stored
 
     def squares(self, source: Source) -> Body:
-        """The sum of squares over each element's region."""
-        return self.sum(apply(SQUARE, FLOAT32, self.sizes, words=True, input=source))
+        """Return the sum of squares over each element's region."""
+        return self.sum(apply(SQUARE, FLOAT32, self.sizes, portable=True, input=source))
 
     def plan(self, operator: str, body: Body, output: Tensor) -> Plan:
-        """The plan that ends with a map into the output."""
-        return Plan(operator, (*self.steps, Map("map", body, output)), tuple(self.temporaries))
+        """Return the plan that ends with a map into the output."""
+        return Plan(operator, (*self.steps, Map("map", body, output)))
 
 
 class LocalResponseNormalization(_LocalResponse):
@@ -120,7 +115,7 @@ class LocalResponseNormalization(_LocalResponse):
         total = windows.squares(source)
         values = cls.values(desc, -desc.beta)
         body = apply(
-            cls.shaders[0], output.data_type, output.sizes, words=True, values=values, input=source, total=total
+            cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, input=source, total=total
         )
         return windows.plan(desc.operator, body, output)
 
@@ -150,8 +145,8 @@ class LocalResponseNormalizationGrad(_LocalResponse):
             "total": total,
         }
         values = cls.values(desc, -desc.beta - 1)
-        weights = windows.stored(apply(weight, FLOAT32, output.sizes, words=True, values=values, **given))
+        weights = windows.stored(apply(weight, FLOAT32, output.sizes, portable=True, values=values, **given))
         values = cls.values(desc, -desc.beta, twice=2 * float(desc.beta) * desc.alpha / desc.local_size)
         sums = windows.sum(weights, mirrored=True)
-        body = apply(file, output.data_type, output.sizes, words=True, values=values, **given, weights=sums)
+        body = apply(file, output.data_type, output.sizes, portable=True, values=values, **given, weights=sums)
         return windows.plan(desc.operator, body, output)

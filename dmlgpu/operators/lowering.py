@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from dmlgpu.enums import FeatureLevel
@@ -16,25 +16,55 @@ from dmlgpu.target import Target
 _LOWERINGS: dict[str, type[Lowering]] = {}
 
 
+@dataclass(frozen=True)
+class Probe:
+    """What an operator's smallest description needs beyond required tensors of one element and plain attributes.
+
+    Attributes:
+        tensors: optional tensors that must be there, by field.
+        ranks: dimension counts that the tables leave open, by field.
+        sizes: sizes of the last dimensions that are not 1, by field.
+        values: attributes that are neither 0 or 1 nor the first member of their enumeration.
+    """
+
+    tensors: tuple[str, ...] = ()
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
 class Lowering:
     """One operator's half of the house up to its plan. Subclasses register themselves by naming their description.
 
     Class attributes:
         desc: the description that this class lowers.
-        shaders: the files below ``shaders/`` that hold the operator's bodies; empty where it upgrades to another.
+        folder: the folder below ``shaders/`` of the operator's own body; by default its module's name.
+        shaders: the files below ``shaders/`` that hold the operator's bodies; by default the one in ``folder`` that has
+            the operator's name, and none where it upgrades to another.
+        newer: the description of the next operator of its line, to which an older operator upgrades. Where the older
+            one says nothing itself, the newer one's checks and output sizes hold.
+        filled: the fields that the newer description has beyond the older one, with the values that mean the same.
     """
 
     desc: ClassVar[type[OperatorDesc]]
+    folder: ClassVar[str] = ""
     shaders: ClassVar[tuple[str, ...]] = ()
+    newer: ClassVar[type[OperatorDesc] | None] = None
+    filled: ClassVar[Mapping[str, Any]] = {}
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         if "desc" in cls.__dict__:
             _LOWERINGS[cls.desc.operator] = cls
+            if cls.newer is None and not cls.shaders:
+                folder = cls.folder or cls.__module__.rpartition(".")[-1]
+                cls.shaders = (f"{folder}/{cls.desc.operator.lower()}",)
 
     @classmethod
     def check(cls, desc: Any) -> None:
         """Raise InvalidDescription for relations that the catalog's tables cannot express."""
+        if cls.newer is not None:
+            lowering(cls.newer.operator).check(desc)
 
     @classmethod
     def check_level(cls, desc: Any, level: FeatureLevel) -> None:
@@ -42,27 +72,32 @@ class Lowering:
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The sizes that the output tensors must have, by field; only those that follow from the inputs."""
-        return {}
+        """Return the sizes that output tensors must have, by field: those of them that follow from the inputs."""
+        return {} if cls.newer is None else lowering(cls.newer.operator).output_sizes(desc)
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        """Return what the smallest description with the tensors that are asked for needs besides."""
+        return Probe() if cls.newer is None else lowering(cls.newer.operator).probe(asked)
 
     @classmethod
     def upgrade(cls, desc: Any) -> OperatorDesc | None:
-        """The same work as a newer operator's description, or None."""
-        return None
+        """Return the same work as a newer operator's description, or None where this is the newest of its line."""
+        return None if cls.newer is None else cls.newer(**desc.values, **cls.filled)
 
     @classmethod
     def moves(cls, desc: Any) -> tuple[Move, ...]:
-        """The parts of the outputs that are nothing but elements of the inputs; none where everything is computed."""
+        """Return the parts of the outputs that are only elements of the inputs; none where everything is computed."""
         return ()
 
     @classmethod
     def lower(cls, desc: Any, target: Target) -> Plan:
-        """The operator's plan."""
+        """Return the operator's plan."""
         raise NotImplementedError
 
 
 def lowering(operator: str) -> type[Lowering]:
-    """The lowering of an operator.
+    """Return the lowering of an operator.
 
     Raises:
         OperatorNotImplemented: when there is none yet.
@@ -73,12 +108,12 @@ def lowering(operator: str) -> type[Lowering]:
 
 
 def registered() -> frozenset[str]:
-    """Names of all operators with a lowering."""
+    """Return names of all operators with a lowering."""
     return frozenset(_LOWERINGS)
 
 
 def invalid(desc: OperatorDesc, field: str, reason: str) -> InvalidDescription:
-    """The error for a field of a description."""
+    """Return the error for a field of a description."""
     return InvalidDescription(desc.operator, field, reason)
 
 
@@ -107,17 +142,17 @@ def check_axes(desc: Any) -> None:
 
 
 def input_tensor(desc: OperatorDesc, field: str, view: View = View.COMPUTE) -> Tensor:
-    """An input field's tensor as kernels read it."""
+    """Return an input field's tensor as kernels read it."""
     return _tensor(desc, field, Role.INPUT, view)
 
 
 def output_tensor(desc: OperatorDesc, field: str = "output_tensor", view: View = View.COMPUTE) -> Tensor:
-    """An output field's tensor as kernels write it."""
+    """Return an output field's tensor as kernels write it."""
     return _tensor(desc, field, Role.OUTPUT, view)
 
 
 def everywhere(tensor: Tensor, sizes: tuple[int, ...], element: int = 0) -> Tensor:
-    """One element of a tensor, so many elements behind the first, repeated over other sizes."""
+    """Repeat one element of a tensor, so many behind the first, over other sizes."""
     return replace(tensor, sizes=sizes, strides=(0,) * len(sizes), offset=tensor.offset + element)
 
 

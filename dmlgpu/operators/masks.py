@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from dmlgpu import descs
@@ -9,14 +10,12 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
 from dmlgpu.kernels.packing import running_dimension
 from dmlgpu.operators.bits import as_bits
+from dmlgpu.operators.fill import FILL, PLACE, places
 from dmlgpu.operators.indices import check_axis, check_single_along_axis, merged_around_axis
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.scalars import converted, words_of
-from dmlgpu.plan import Body, Map, Plan, Source, Tensor, View, apply, constants
+from dmlgpu.plan import Body, Map, Plan, Source, Tensor, View, apply, constants, element
 from dmlgpu.target import Target
-
-FILL = "fill/fill_value_constant"
-PLACE = "fill/place"
 
 
 class OneHot(Lowering):
@@ -30,8 +29,11 @@ class OneHot(Lowering):
     shaders = ("indexing/one_hot", "indexing/found", PLACE)
 
     @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(sizes={"values_tensor": (2,)})
+
+    @classmethod
     def check(cls, desc: descs.OneHot) -> None:
-        """Axis, sizes, two values."""
         check_axis(desc, "indices_tensor")
         check_single_along_axis(desc, "indices_tensor", "output_tensor")
         if desc.values_tensor.element_count < 2:
@@ -55,15 +57,14 @@ class OneHot(Lowering):
             cls.shaders[0],
             output.data_type,
             output.sizes,
-            words=True,
-            place=_places(output, steps),
-            found=Body(
+            portable=True,
+            place=places(output, steps),
+            found=element(
                 cls.shaders[1],
                 DataType.UINT32,
                 output.sizes,
-                (("indices", indices),),
-                constants(size=output.sizes[axis], packed=packed),
-                follows=((None,) * output.rank,),
+                values=constants(size=output.sizes[axis], packed=packed),
+                indices=indices,
             ),
             on=on,
             off=off,
@@ -72,16 +73,10 @@ class OneHot(Lowering):
 
 
 def _splat(values: Tensor, number: int, output: Tensor) -> Tensor:
-    """Element 0 or 1 of a tensor, in row-major order, for every element of the output."""
+    """Repeat element 0 or 1 of a tensor, in row-major order, over the output."""
     running = max(dimension for dimension, size in enumerate(values.sizes) if size > 1)
     offset = values.offset + number * values.strides[running]
     return replace(values, sizes=output.sizes, strides=(0,) * output.rank, offset=offset)
-
-
-def _places(output: Tensor, steps: tuple[int, ...]) -> Body:
-    """A virtual tensor that counts up by so much along each dimension of the output, modulo 2^32."""
-    values = constants(steps=steps, packed=running_dimension(output))
-    return Body(PLACE, DataType.UINT32, output.sizes, constants=values)
 
 
 class DiagonalMatrix1(Lowering):
@@ -95,13 +90,12 @@ class DiagonalMatrix1(Lowering):
 
     @classmethod
     def check(cls, desc: descs.DiagonalMatrix1) -> None:
-        """Sizes of input and output."""
-        if desc.input_tensor is not None:
-            check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
+        given = getattr(desc, "input_tensor", None)  # DIAGONAL_MATRIX has none
+        if given is not None:
+            check_sizes(desc, "output_tensor", given.sizes, "input_tensor.sizes")
 
     @classmethod
     def lower(cls, desc: descs.DiagonalMatrix1, target: Target) -> Plan:
-        """One map, on bits."""
         height, width = desc.output_tensor.sizes[-2:]
         begin, end = desc.diagonal_fill_begin, desc.diagonal_fill_end
         first, last = (min(max(bound, 1 - height), width) for bound in sorted((begin, end)))
@@ -119,9 +113,9 @@ class DiagonalMatrix1(Lowering):
             cls.shaders[0],
             output.data_type,
             sizes,
-            words=True,
+            portable=True,
             values=constants(first=first, count=last - first),
-            place=_places(output, strides[2]),
+            place=places(output, strides[2]),
             inside=inside,
             outside=outside,
         )
@@ -129,8 +123,8 @@ class DiagonalMatrix1(Lowering):
 
 
 def _constant(words: tuple[int, ...], output: Tensor) -> Body:
-    """A virtual tensor that has the same bits everywhere."""
-    return apply(FILL, output.data_type, output.sizes, words=True, values=constants(words=words))
+    """Return a virtual tensor that has the same bits everywhere."""
+    return apply(FILL, output.data_type, output.sizes, portable=True, values=constants(words=words))
 
 
 class DiagonalMatrix(Lowering):
@@ -140,10 +134,10 @@ class DiagonalMatrix(Lowering):
     """
 
     desc = descs.DiagonalMatrix
+    newer = descs.DiagonalMatrix1
 
     @classmethod
     def upgrade(cls, desc: descs.DiagonalMatrix) -> descs.DiagonalMatrix1:
-        """The same as a band one diagonal wide."""
         data_type = desc.output_tensor.data_type
         return descs.DiagonalMatrix1(
             input_tensor=None,

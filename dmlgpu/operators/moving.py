@@ -18,12 +18,12 @@ class Moving(Lowering):
 
     @classmethod
     def lower(cls, desc: Any, target: Target) -> Plan:
-        """One map per move, over views of input and output."""
         moves = cls.moves(desc)
         pieces = Counter(move.output for move in moves)
         inputs = [Tensor.of(Role.INPUT, number, slot.tensor, View.RAW) for number, slot in enumerate(desc.inputs)]
         outputs = [Tensor.of(Role.OUTPUT, number, slot.tensor) for number, slot in enumerate(desc.outputs)]
         steps = tuple(
-            copy(move, inputs[move.input], outputs[move.output], keeps=pieces[move.output] > 1) for move in moves
+            copy(move, inputs[move.input], outputs[move.output], keeps_neighbours=pieces[move.output] > 1)
+            for move in moves
         )
         return Plan(desc.operator, steps)

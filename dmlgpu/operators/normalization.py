@@ -8,16 +8,16 @@ operators of ONNX that map on these). A row with NaN or infinity becomes NaN; sq
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.kernels.rows import RowOperation, repeated, row_steps
+from dmlgpu.kernels.rows import rows
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.fused import activated
-from dmlgpu.operators.lowering import Lowering, check_axes, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Body, Map, Plan, Source, Stage, Tensor, apply, constants
+from dmlgpu.operators.lowering import Lowering, Probe, check_axes, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.plan import Body, Element, Map, Plan, Source, Stage, Tensor, apply, constants, repeated
 from dmlgpu.target import Target
 
 FLOAT32 = DataType.FLOAT32
@@ -36,12 +36,12 @@ MOMENTS = Stage(
 
 
 def number(value: float, sizes: tuple[int, ...]) -> Body:
-    """A virtual tensor of one number."""
-    return apply(NUMBER, FLOAT32, sizes, words=True, values=constants(compute=FLOAT32, value=float(value)))
+    """Return a virtual tensor of one number."""
+    return apply(NUMBER, FLOAT32, sizes, portable=True, values=constants(compute=FLOAT32, value=float(value)))
 
 
 def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source]) -> Body:
-    """``scale * (input - mean) / sqrt(variance + epsilon) + bias``, of a type.
+    """Return ``scale * (input - mean) / sqrt(variance + epsilon) + bias`` in a type.
 
     Args:
         sources: ``input`` and any of ``mean``, ``lack`` (a second part of the mean), ``variance``, ``scale``, ``bias``;
@@ -51,11 +51,11 @@ def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source
     neutral = {"mean": 0, "lack": 0, "variance": 1, "scale": 1, "bias": 0}
     inputs = {name: sources.get(name) or number(value, sizes) for name, value in neutral.items()}
     values = constants(compute=FLOAT32, epsilon=float(epsilon) if "variance" in sources else 0.0)
-    return apply(NORMALIZE, data_type, sizes, words=True, values=values, input=given, **inputs)
+    return apply(NORMALIZE, data_type, sizes, portable=True, values=values, input=given, **inputs)
 
 
 def broadcast(desc: OperatorDesc, fields: Mapping[str, str]) -> dict[str, Tensor]:
-    """The tensors of some fields, by other names, repeated to the sizes of the input; absent ones left out."""
+    """Return the tensors of some fields, by other names, repeated to the sizes of the input; absent ones left out."""
     sizes = desc.inputs[0].tensor.sizes  # type: ignore[union-attr]
     present = {name: field for name, field in fields.items() if getattr(desc, field) is not None}
     return {name: repeated(input_tensor(desc, field), sizes) for name, field in present.items()}
@@ -84,13 +84,17 @@ class MeanVarianceNormalization2(Lowering):
     shaders = (NORMALIZE, NUMBER, "normalization/moments", "normalization/mean_square")
 
     @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        """Return the older ones take scale and bias both or not at all, below feature level 5_2."""
+        pair = ("scale_tensor", "bias_tensor")
+        return Probe(pair if set(pair) & set(asked) else ())
+
+    @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The input's sizes."""
         return {"output_tensor": desc.input_tensor.sizes}
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Axes, and sizes of output, scale and bias."""
         check_axes(desc)
         check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
         check_broadcast(desc, "scale_tensor", "bias_tensor")
@@ -108,8 +112,7 @@ class MeanVarianceNormalization2(Lowering):
         stages = _statistics(desc)
         if not stages:
             return Plan(desc.operator, (Map("map", body(output.data_type, {"input": source, **others}), output),))
-        steps, temporaries = row_steps(RowOperation(stages, body), source, desc.axes, output, target, others=others)
-        return Plan(desc.operator, steps, temporaries)
+        return Plan(desc.operator, (rows(stages, body, source, desc.axes, output, others=others),))
 
 
 def _statistics(desc: descs.MeanVarianceNormalization2) -> tuple[Stage, ...]:
@@ -134,16 +137,7 @@ class MeanVarianceNormalization1(Lowering):
     second one."""
 
     desc = descs.MeanVarianceNormalization1
-
-    @classmethod
-    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The input's sizes."""
-        return {"output_tensor": desc.input_tensor.sizes}
-
-    @classmethod
-    def check(cls, desc: Any) -> None:
-        """Axes, and sizes of output, scale and bias."""
-        MeanVarianceNormalization2.check(desc)
+    newer = descs.MeanVarianceNormalization2
 
     @classmethod
     def check_level(cls, desc: descs.MeanVarianceNormalization1, level: FeatureLevel) -> None:
@@ -162,28 +156,19 @@ class MeanVarianceNormalization1(Lowering):
 
     @classmethod
     def upgrade(cls, desc: descs.MeanVarianceNormalization1) -> OperatorDesc:
-        """The same, with the mean in use."""
-        return descs.MeanVarianceNormalization2(
-            input_tensor=desc.input_tensor,
-            scale_tensor=desc.scale_tensor,
-            bias_tensor=desc.bias_tensor,
-            output_tensor=desc.output_tensor,
-            axes=desc.axes,
-            use_mean=True,
-            use_variance=desc.normalize_variance,
-            epsilon=desc.epsilon,
-            fused_activation=desc.fused_activation,
-        )
+        fields = dict(desc.values)
+        use_variance = fields.pop("normalize_variance")
+        return descs.MeanVarianceNormalization2(**fields, use_mean=True, use_variance=use_variance)
 
 
 class MeanVarianceNormalization(Lowering):
     """MEAN_VARIANCE_NORMALIZATION1 over height and width, and over channels too where they are crossed."""
 
     desc = descs.MeanVarianceNormalization
+    newer = descs.MeanVarianceNormalization1
 
     @classmethod
     def check(cls, desc: descs.MeanVarianceNormalization) -> None:
-        """Sizes of scale and bias."""
         check_broadcast(desc, "scale_tensor", "bias_tensor")
 
     @classmethod
@@ -193,17 +178,9 @@ class MeanVarianceNormalization(Lowering):
 
     @classmethod
     def upgrade(cls, desc: descs.MeanVarianceNormalization) -> OperatorDesc:
-        """The same with axes."""
-        return descs.MeanVarianceNormalization1(
-            input_tensor=desc.input_tensor,
-            scale_tensor=desc.scale_tensor,
-            bias_tensor=desc.bias_tensor,
-            output_tensor=desc.output_tensor,
-            axes=(1, 2, 3) if desc.cross_channel else (2, 3),
-            normalize_variance=desc.normalize_variance,
-            epsilon=desc.epsilon,
-            fused_activation=desc.fused_activation,
-        )
+        fields = dict(desc.values)
+        axes = (1, 2, 3) if fields.pop("cross_channel") else (2, 3)
+        return descs.MeanVarianceNormalization1(**fields, axes=axes)
 
 
 class LpNormalization(Lowering):
@@ -215,7 +192,6 @@ class LpNormalization(Lowering):
 
     @classmethod
     def check(cls, desc: descs.LpNormalization) -> None:
-        """The axis and P."""
         rank = desc.input_tensor.dimension_count
         if desc.axis >= rank:
             raise invalid(desc, "axis", f"must be below input_tensor's dimension count ({rank}), got {desc.axis}")
@@ -230,11 +206,10 @@ class LpNormalization(Lowering):
         values = constants(compute=FLOAT32, epsilon=float(desc.epsilon))
 
         def divided(data_type: DataType, sources: Mapping[str, Source]) -> Body:
-            return apply(body, data_type, sources["input"].sizes, words=True, values=values, **sources)
+            return apply(body, data_type, sources["input"].sizes, portable=True, values=values, **sources)
 
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        steps, temporaries = row_steps(RowOperation((stage,), divided), source, (desc.axis,), output, target)
-        return Plan(desc.operator, steps, temporaries)
+        return Plan(desc.operator, (rows((stage,), divided, source, (desc.axis,), output),))
 
 
 class ValueScale2d(Lowering):
@@ -245,7 +220,6 @@ class ValueScale2d(Lowering):
 
     @classmethod
     def check(cls, desc: descs.ValueScale2d) -> None:
-        """One or three channels, and a bias for each."""
         channels = desc.input_tensor.sizes[1]
         if channels not in (1, 3):
             raise invalid(desc, "input_tensor.sizes[1]", f"must be 1 or 3, got {channels}")
@@ -258,21 +232,20 @@ class ValueScale2d(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.ValueScale2d, target: Target) -> Plan:
-        """One map."""
         file, of_channel, _ = cls.shaders
         output = output_tensor(desc)
         biases = tuple((f"channel{c}", number(bias, output.sizes)) for c, bias in enumerate(desc.bias))
         along = (0, None, 2, 3)
-        bias = Body(
+        bias = Element(
             of_channel,
             FLOAT32,
             output.sizes,
             biases,
             constants(channels=len(biases)),
             follows=(along,) * len(biases),
-            words=True,
+            portable=True,
         )
         values = constants(compute=FLOAT32, scale=float(desc.scale))
         source = input_tensor(desc, "input_tensor")
-        body = apply(file, output.data_type, output.sizes, words=True, values=values, input=source, bias=bias)
+        body = apply(file, output.data_type, output.sizes, portable=True, values=values, input=source, bias=bias)
         return Plan(desc.operator, (Map("map", body, output),))

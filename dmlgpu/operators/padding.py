@@ -13,7 +13,7 @@ from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.layout import check_windows, window_start
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.scalars import converted, words_of
-from dmlgpu.plan import Body, Constants, Map, Plan, Source, Tensor, View, constants
+from dmlgpu.plan import Body, Constants, Element, Map, Plan, Source, Tensor, View, constants
 from dmlgpu.target import Target
 
 _Inputs: TypeAlias = Mapping[str, tuple[Source, tuple[int | None, ...]]]
@@ -47,13 +47,11 @@ class Padding1(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: descs.Padding | descs.Padding1) -> Mapping[str, tuple[int, ...]]:
-        """The input's sizes and the padding at both ends."""
         paddings = zip(desc.input_tensor.sizes, desc.start_padding, desc.end_padding, strict=True)
         return {"output_tensor": tuple(map(sum, paddings))}
 
     @classmethod
     def check(cls, desc: descs.Padding | descs.Padding1) -> None:
-        """Paddings for every dimension; the output's sizes."""
         rank = desc.input_tensor.dimension_count
         for field in ("start_padding", "end_padding"):
             length = len(getattr(desc, field))
@@ -64,13 +62,11 @@ class Padding1(Lowering):
 
     @classmethod
     def moves(cls, desc: descs.Padding1) -> tuple[Move, ...]:
-        """The interior."""
         sizes = desc.input_tensor.sizes
         return (Move(sizes, Affine.box((0,) * len(sizes)), Affine.box(desc.start_padding)),)
 
     @classmethod
     def lower(cls, desc: descs.Padding1, target: Target) -> Plan:
-        """One map."""
         source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc)
         whole_rows = desc.padding_mode in (PaddingMode.CONSTANT, PaddingMode.WRAP)
         frame = Frame(source, output, desc.start_padding, (1,) * output.rank)
@@ -84,11 +80,11 @@ class Padding1(Lowering):
 
 
 def _constant(desc: descs.Padding1, output: Tensor) -> Body:
-    """A tensor of the output's sizes that holds the constant's bits everywhere, given as two words."""
+    """Return a tensor of the output's sizes that holds the constant's bits everywhere, given as two words."""
     words = words_of(desc.padding_value, desc.padding_value_data_type)
     repeated = 0xFFFFFFFF // (2 ** min(output.data_type.bits, 32) - 1)  # narrow elements fill a word
     values = constants(words=(words[0] * repeated, words[-1] * repeated))
-    return Body("layout/constant", output.data_type, output.sizes, constants=values)
+    return Element("layout/constant", output.data_type, output.sizes, constants=values)
 
 
 class Padding(Lowering):
@@ -99,30 +95,13 @@ class Padding(Lowering):
     """
 
     desc = descs.Padding
-
-    @classmethod
-    def output_sizes(cls, desc: descs.Padding) -> Mapping[str, tuple[int, ...]]:
-        """As PADDING1."""
-        return Padding1.output_sizes(desc)
-
-    @classmethod
-    def check(cls, desc: descs.Padding) -> None:
-        """As PADDING1."""
-        Padding1.check(desc)
+    newer = descs.Padding1
 
     @classmethod
     def upgrade(cls, desc: descs.Padding) -> descs.Padding1:
-        """The same with a constant of the tensor's type."""
         data_type = desc.output_tensor.data_type
-        return descs.Padding1(
-            input_tensor=desc.input_tensor,
-            output_tensor=desc.output_tensor,
-            padding_mode=desc.padding_mode,
-            padding_value_data_type=data_type,
-            padding_value=converted(converted(desc.padding_value, DataType.FLOAT32), data_type),
-            start_padding=desc.start_padding,
-            end_padding=desc.end_padding,
-        )
+        value = converted(converted(desc.padding_value, DataType.FLOAT32), data_type)
+        return descs.Padding1(**{**desc.values, "padding_value": value, "padding_value_data_type": data_type})
 
 
 class SliceGrad(Lowering):
@@ -141,33 +120,31 @@ class SliceGrad(Lowering):
 
     @classmethod
     def moves(cls, desc: descs.SliceGrad) -> tuple[Move, ...]:
-        """The window."""
         sizes = desc.input_gradient_tensor.sizes
         window = Affine.box(window_start(desc), desc.input_window_strides)
         return (Move(sizes, Affine.box((0,) * len(sizes)), window),)
 
     @classmethod
     def lower(cls, desc: descs.SliceGrad, target: Target) -> Plan:
-        """One map."""
         source = input_tensor(desc, "input_gradient_tensor", View.RAW)
         frame = Frame(
             source, output_tensor(desc, "output_gradient_tensor"), window_start(desc), desc.input_window_strides
         )
         frame = merge_frame(frame, whole_rows=True)
-        zeros = Body("layout/zero", frame.output.data_type, frame.output.sizes)
+        zeros = Element("layout/zero", frame.output.data_type, frame.output.sizes)
         return _surrounded(desc, cls.shaders[0], frame, zeros)
 
 
 def _surrounded(desc: OperatorDesc, file: str, frame: Frame, border: Body) -> Plan:
-    """A frame around which lies a tensor of the output's sizes."""
+    """Return the plan of a frame around which lies a tensor of the output's sizes."""
     everywhere = tuple(range(border.rank))
     inputs: _Inputs = {"input": (frame.input, frame.follows), "border": (border, everywhere)}
     return _plan(desc, file, frame, inputs, constants(start=frame.start, step=frame.step))
 
 
 def _plan(desc: OperatorDesc, file: str, frame: Frame, inputs: _Inputs, values: Constants) -> Plan:
-    """One map over the whole output, from named inputs and what they follow."""
-    body = Body(
+    """Return one map over the whole output, from named inputs and the dimensions that they follow."""
+    body = Element(
         file,
         frame.output.data_type,
         frame.output.sizes,

@@ -8,17 +8,15 @@ quotient is infinite or NaN.)
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType, QuantizationType
-from dmlgpu.kernels.reduce import Reduction, reduce_steps
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators.lowering import Lowering, check_sizes, everywhere, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Binding, Body, Constants, Map, Plan, Role, Source, Tensor, apply, constants
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, everywhere, input_tensor, invalid, output_tensor
+from dmlgpu.plan import Body, Constants, Map, Plan, Reduce, Reduction, Role, Source, Tensor, apply, constants, element
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 
@@ -29,13 +27,13 @@ FLOAT32 = DataType.FLOAT32
 
 
 def limits(data_type: DataType) -> tuple[int, int]:
-    """Smallest and largest number of an integer type."""
+    """Return smallest and largest number of an integer type."""
     low = -(1 << (data_type.bits - 1)) if data_type.is_signed else 0
     return low, low + (1 << data_type.bits) - 1
 
 
 def _no_zero_point(data_type: DataType, sizes: tuple[int, ...]) -> Body:
-    return apply(NO_ZERO_POINT, data_type, sizes, words=True)
+    return apply(NO_ZERO_POINT, data_type, sizes, portable=True)
 
 
 def _quantizing(data_type: DataType) -> Constants:
@@ -44,7 +42,7 @@ def _quantizing(data_type: DataType) -> Constants:
 
 
 def _dequantizing(data_type: DataType) -> Constants:
-    """Differences of 32-bit integers take 33 bits."""
+    """Return the constants of DEQUANTIZE; differences of 32-bit integers take 33 bits."""
     integer = DataType.INT64 if data_type.bits == 32 else DataType.INT32
     return constants(compute=FLOAT32, integer=integer)
 
@@ -52,17 +50,19 @@ def _dequantizing(data_type: DataType) -> Constants:
 def _linear(
     file: str, output: Tensor, quantized: DataType, values: Constants, *, zero_point: Source | None, **inputs: Source
 ) -> Map:
-    """One of the two bodies over elements with their scales and zero points."""
+    """Return the map of one of the two bodies, over elements with their scales and zero points."""
     inputs["zero_point"] = zero_point or _no_zero_point(quantized, output.sizes)
-    return Map("map", apply(file, output.data_type, output.sizes, words=True, values=values, **inputs), output)
+    return Map("map", apply(file, output.data_type, output.sizes, portable=True, values=values, **inputs), output)
 
 
 def _quantize(output: Tensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
+    """Return the map that quantises a tensor; without a zero point it is 0."""
     values = _quantizing(output.data_type)
     return _linear(QUANTIZE, output, output.data_type, values, input=source, scale=scale, zero_point=zero_point)
 
 
 def _dequantize(output: Tensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
+    """Return the map that dequantises a tensor; without a zero point it is 0."""
     values = _dequantizing(source.data_type)
     return _linear(DEQUANTIZE, output, source.data_type, values, input=source, scale=scale, zero_point=zero_point)
 
@@ -78,13 +78,12 @@ class _Linear(Lowering):
 
     @classmethod
     def tensors(cls, desc: Any) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Output, input, scale, zero point: of equal sizes, broadcast by their strides."""
+        """Return output, input, scale and zero point, of equal sizes, broadcast by their strides."""
         zero_point = None if desc.zero_point_tensor is None else input_tensor(desc, "zero_point_tensor")
         return output_tensor(desc), input_tensor(desc, "input_tensor"), input_tensor(desc, "scale_tensor"), zero_point
 
     @classmethod
     def lower(cls, desc: Any, target: Target) -> Plan:
-        """One map."""
         return Plan(desc.operator, (cls.step(*cls.tensors(desc)),))
 
 
@@ -100,7 +99,6 @@ class ElementWiseQuantizeLinear(_Linear):
 
     @classmethod
     def check(cls, desc: descs.ElementWiseQuantizeLinear) -> None:
-        """The scale has the input's type, or FLOAT32 for integers."""
         given, scale = desc.input_tensor.data_type, desc.scale_tensor.data_type
         expected = given if given.is_float else FLOAT32
         if scale is not expected:
@@ -127,13 +125,15 @@ class _InBlocks(_Linear):
     """
 
     @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(values={"quantization_type": QuantizationType.SCALE})
+
+    @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The output has the input's sizes."""
         return {"output_tensor": desc.input_tensor.sizes}
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """As many tensors as the type says; sizes that divide; the zero point's sizes."""
         kind, tensors = desc.quantization_type, desc.quantization_tensors
         if kind is QuantizationType.NONE:
             raise invalid(desc, "quantization_type", "must be SCALE or SCALE_ZERO_POINT, got NONE")
@@ -152,7 +152,7 @@ class _InBlocks(_Linear):
 
     @classmethod
     def check_types(cls, desc: Any, real: str, quantized: str) -> None:
-        """The scale has the type of the field with real numbers, the zero point of that with quantised ones."""
+        """Raise InvalidDescription unless the scale has the real numbers' type, the zero point the quantised ones'."""
         for index, (field, tensor) in enumerate(zip((real, quantized), desc.quantization_tensors, strict=False)):
             expected = getattr(desc, field).data_type
             if tensor.data_type is not expected:
@@ -161,7 +161,7 @@ class _InBlocks(_Linear):
 
     @classmethod
     def tensors(cls, desc: Any) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Output, input, scale, zero point as views of equal sizes: split dimensions stand for blocks."""
+        """As views of equal sizes, whose split dimensions stand for blocks."""
         blocks = tuple(
             size // count
             for size, count in zip(desc.input_tensor.sizes, desc.quantization_tensors[0].sizes, strict=True)
@@ -176,7 +176,7 @@ class _InBlocks(_Linear):
 
 
 def _split(tensor: Tensor, blocks: Sequence[int]) -> Tensor:
-    """Every dimension as two: the number of the block, the place in it."""
+    """Split every dimension in two: the number of the block, the place in it."""
     dimensions = list(zip(tensor.sizes, tensor.strides, blocks, strict=True))
     sizes = tuple(part for size, _, block in dimensions for part in (size // block, block))
     strides = tuple(part for _, stride, block in dimensions for part in (stride * block, stride))
@@ -184,7 +184,7 @@ def _split(tensor: Tensor, blocks: Sequence[int]) -> Tensor:
 
 
 def _repeat(tensor: Tensor, blocks: Sequence[int]) -> Tensor:
-    """A tensor with one element per block, repeated for every place in it."""
+    """Repeat a tensor that has one element per block for every place in the block."""
     sizes = tuple(part for size, block in zip(tensor.sizes, blocks, strict=True) for part in (size, block))
     strides = tuple(part for stride in tensor.strides for part in (stride, 0))
     return replace(tensor, sizes=sizes, strides=strides)
@@ -199,7 +199,6 @@ class Quantize(_InBlocks):
 
     @classmethod
     def check(cls, desc: descs.Quantize) -> None:
-        """Also the types of scale and zero point."""
         super().check(desc)
         cls.check_types(desc, "input_tensor", "output_tensor")
 
@@ -213,7 +212,6 @@ class Dequantize(_InBlocks):
 
     @classmethod
     def check(cls, desc: descs.Dequantize) -> None:
-        """Also the types of scale and zero point."""
         super().check(desc)
         cls.check_types(desc, "output_tensor", "input_tensor")
 
@@ -245,7 +243,6 @@ class ElementWiseQuantizedLinearAdd(Lowering):
 
     @classmethod
     def check(cls, desc: descs.ElementWiseQuantizedLinearAdd) -> None:
-        """Sizes: A, B and the output alike, one element in the rest."""
         for field in ("b_tensor", "output_tensor"):
             check_sizes(desc, field, desc.a_tensor.sizes, "a_tensor.sizes")
         _one_element(desc, *(f"{name}_tensor" for name in cls.scalars))
@@ -254,29 +251,23 @@ class ElementWiseQuantizedLinearAdd(Lowering):
     def lower(cls, desc: descs.ElementWiseQuantizedLinearAdd, target: Target) -> Plan:
         """One map that gathers the parameters, one that computes."""
         output, count = output_tensor(desc), len(cls.scalars)
-        parameters = Tensor(Binding(Role.TEMPORARY, 0), FLOAT32, (count,), (1,))
-        gather = Body(
-            cls.shaders[1],
-            FLOAT32,
-            parameters.sizes,
-            tuple((name, cls._scalar(desc, name)) for name in cls.scalars),
-            constants(names=cls.scalars),
-            follows=((None,) * parameters.rank,) * count,
-            words=True,
-        )
-        scalars = {name: everywhere(parameters, output.sizes, place) for place, name in enumerate(cls.scalars)}
+        parameters = Tensor.temporary("parameters", FLOAT32, (count,))
+        sources = {name: cls._scalar(desc, name) for name in cls.scalars}
+        names = constants(names=cls.scalars)
+        gather = element(cls.shaders[1], FLOAT32, parameters.sizes, portable=True, values=names, **sources)
+        scalars = {name: everywhere(parameters, output.sizes, number) for number, name in enumerate(cls.scalars)}
         body = apply(
             cls.shaders[0],
             output.data_type,
             output.sizes,
-            words=True,
+            portable=True,
             values=_quantizing(output.data_type),
             a=input_tensor(desc, "a_tensor"),
             b=input_tensor(desc, "b_tensor"),
             **scalars,
         )
         steps = (Map("parameters", gather, parameters), Map("map", body, output))
-        return Plan(desc.operator, steps, (count * FLOAT32.bits // 8,))
+        return Plan(desc.operator, steps)
 
     @classmethod
     def _scalar(cls, desc: descs.ElementWiseQuantizedLinearAdd, name: str) -> Source:
@@ -310,7 +301,6 @@ class DynamicQuantizeLinear(Lowering):
 
     @classmethod
     def check(cls, desc: descs.DynamicQuantizeLinear) -> None:
-        """Sizes of the outputs."""
         check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
         _one_element(desc, "output_scale_tensor", "output_zero_point_tensor")
 
@@ -320,28 +310,24 @@ class DynamicQuantizeLinear(Lowering):
         values, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         scale, zero = output_tensor(desc, "output_scale_tensor"), output_tensor(desc, "output_zero_point_tensor")
         one = scale.sizes
-        span = Tensor(Binding(Role.TEMPORARY, 0), FLOAT32, one, (1,) * len(one), lanes=2)
-        reduction = Reduction(cls.shaders[1], FLOAT32, 2, words=True)
-        steps, scratch = reduce_steps(reduction, values, range(values.rank), span, target, temporary=1)
+        span = Tensor.temporary("range", FLOAT32, one, lanes=2)
+        reduction = Reduction(cls.shaders[1], FLOAT32, 2, portable=True)
+        find_range = Reduce("", reduction, values, tuple(range(values.rank)), span)
         smallest, largest = (everywhere(replace(span, lanes=1), one, element) for element in (0, 1))
         low, high = limits(output.data_type)
         steps_of_scale = constants(steps=high - low)
         find_scale = apply(
-            cls.shaders[2], FLOAT32, one, words=True, values=steps_of_scale, smallest=smallest, largest=largest
+            cls.shaders[2], FLOAT32, one, portable=True, values=steps_of_scale, smallest=smallest, largest=largest
         )
         find_zero = apply(
             cls.shaders[3],
             output.data_type,
             one,
-            words=True,
+            portable=True,
             values=_quantizing(output.data_type),
             smallest=smallest,
             scale=scale,
         )
         repeated = (everywhere(tensor, output.sizes) for tensor in (scale, zero))
         maps = (Map("scale", find_scale, scale), Map("zero point", find_zero, zero))
-        return Plan(
-            desc.operator,
-            (*steps, *maps, _quantize(output, values, *repeated)),
-            (2 * FLOAT32.bits // 8 * math.prod(one), *scratch),
-        )
+        return Plan(desc.operator, (find_range, *maps, _quantize(output, values, *repeated)))

@@ -9,10 +9,9 @@ from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.kernels.reduce import Reduction, reduce_steps
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, check_axes, check_sizes, input_tensor, output_tensor
-from dmlgpu.plan import Plan, constants
+from dmlgpu.plan import Plan, Reduction, constants, steps
 from dmlgpu.target import Target
 
 
@@ -22,13 +21,11 @@ class _AlongAxes(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The input's sizes, 1 along the axes."""
         sizes = desc.input_tensor.sizes
         return {"output_tensor": tuple(1 if axis in desc.axes else size for axis, size in enumerate(sizes))}
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """Axes and output sizes."""
         check_axes(desc)
         check_sizes(
             desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "input_tensor.sizes with 1 along axes"
@@ -36,19 +33,18 @@ class _AlongAxes(Lowering):
 
     @classmethod
     def plan(cls, desc: Any, reduction: Reduction, target: Target) -> Plan:
-        """The plan of a reduction."""
+        """Return the plan of a reduction."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        steps, temporaries = reduce_steps(reduction, source, desc.axes, output, target)
-        return Plan(desc.operator, steps, temporaries)
+        return Plan(desc.operator, (steps.Reduce("", reduction, source, tuple(desc.axes), output),))
 
 
 def _extremum(desc: descs.Argmin | descs.Argmax, order: str) -> Reduction:
-    """Finds the element that comes first in an order; 64-bit elements need ranks of two words."""
+    """Return the reduction that finds the first element in an order; 64-bit elements need ranks of two words."""
     decreasing = desc.axis_direction is AxisDirection.DECREASING
     values = constants(order=order, decreasing=decreasing)
     if desc.input_tensor.data_type.bits == 64:
-        return Reduction("reduction/argmin_wide", DataType.UINT32, 4, words=True, constants=values, ordered=True)
-    return Reduction("reduction/argmin", DataType.UINT32, 2, words=True, constants=values, ordered=True)
+        return Reduction("reduction/argmin_wide", DataType.UINT32, 4, portable=True, constants=values, ordered=True)
+    return Reduction("reduction/argmin", DataType.UINT32, 2, portable=True, constants=values, ordered=True)
 
 
 class Argmin(_AlongAxes):
@@ -59,7 +55,6 @@ class Argmin(_AlongAxes):
 
     @classmethod
     def lower(cls, desc: descs.Argmin, target: Target) -> Plan:
-        """The smallest element first."""
         return cls.plan(desc, _extremum(desc, "ascending"), target)
 
 
@@ -71,7 +66,6 @@ class Argmax(_AlongAxes):
 
     @classmethod
     def lower(cls, desc: descs.Argmax, target: Target) -> Plan:
-        """The largest element first."""
         return cls.plan(desc, _extremum(desc, "descending"), target)
 
 
@@ -82,7 +76,7 @@ _NEWER: Mapping[ReduceFunction, type[descs.Argmin | descs.Argmax]] = {
 
 
 def _float_reduction(name: str, lanes: int, accumulator: DataType = DataType.FLOAT32) -> Reduction:
-    return Reduction(f"reduction/reduce_{name}", accumulator, lanes, words=True)
+    return Reduction(f"reduction/reduce_{name}", accumulator, lanes, portable=True)
 
 
 _FLOATS: Mapping[ReduceFunction, Reduction] = {
@@ -140,7 +134,6 @@ class Reduce(_AlongAxes):
 
     @classmethod
     def lower(cls, desc: descs.Reduce, target: Target) -> Plan:
-        """One reduction."""
         data_type = desc.input_tensor.data_type
         if data_type.is_float:
             return cls.plan(desc, _of_floats(desc), target)
@@ -148,7 +141,7 @@ class Reduce(_AlongAxes):
 
 
 def _of_floats(desc: descs.Reduce) -> Reduction:
-    """FLOAT16 is computed in float32 too."""
+    """Return the reduction of floats; FLOAT16 is computed in float32 too."""
     reduction = _FLOATS[desc.function]
     if desc.function is not ReduceFunction.AVERAGE:
         return reduction
@@ -157,9 +150,9 @@ def _of_floats(desc: descs.Reduce) -> Reduction:
 
 
 def _of_integers(function: ReduceFunction, data_type: DataType) -> Reduction:
-    """Narrow integers are accumulated in 32 bits."""
+    """Return the reduction of integers; narrow ones are accumulated in 32 bits."""
     file = _INTEGERS[function]
     if function is ReduceFunction.L1 and not data_type.is_signed:
         file = _INTEGERS[ReduceFunction.SUM]
     wide = data_type if data_type.bits >= 32 else DataType.INT32 if data_type.is_signed else DataType.UINT32
-    return Reduction(file, wide, 1, words=False)
+    return Reduction(file, wide, 1, portable=False)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType, ReduceFunction
-from dmlgpu.kernels.reduce import Reduction
 from dmlgpu.kernels.regions import Axis, Sampling, Shares, Work, element
 from dmlgpu.operators.indices import last_dimensions
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.regions import FLOAT32, INCLUDED, UINT32, check_sampling, region_inputs
-from dmlgpu.plan import Body, Map, Plan, Source, Tensor, constants
+from dmlgpu.plan import Element, Map, Plan, Reduction, Source, Tensor, constants
 from dmlgpu.target import Target
 
-SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, words=True)
+SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
 
 BLOCK = 32
 """Output elements along an axis that the bits of a word name."""
@@ -44,8 +44,15 @@ class RoiAlignGrad(Lowering):
     shaders = (GRADIENT, REGIONS, WEIGHTS, TOUCHED, WINNER, "regions/winning", "regions/fractions", *INCLUDED)
 
     @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(
+            tensors=("input_tensor",) if "output_roi_gradient_tensor" in asked else ("output_gradient_tensor",),
+            sizes={"roi_tensor": (4,), "output_roi_gradient_tensor": (4,)},
+            values={"reduction_function": ReduceFunction.AVERAGE},
+        )
+
+    @classmethod
     def check(cls, desc: descs.RoiAlignGrad) -> None:
-        """Sampling, which tensors there are, and their sizes."""
         regions = check_sampling(desc)
         check_given(desc)
         whole = "input_tensor" if desc.output_gradient_tensor is None else "output_gradient_tensor"
@@ -96,17 +103,17 @@ class _Gradients(Work):
 
     @functools.cached_property
     def winner(self) -> dict[str, Source]:
-        """The sample that is the maximum of each output element, where that decides."""
+        """Return the input that numbers each output element's largest sample; nothing for means."""
         if not self.maximum:
             return {}
-        place = self.tensor(DataType.UINT64, self.gradient.sizes)
-        values = self.sampling.values()
-        body = element(WINNER, DataType.UINT64, place.sizes, values, **self.input, **self.regions)
-        self.in_shares(body, place, self.shares)
-        return {"winner": place}
+        winner = Tensor.temporary("winner", DataType.UINT64, self.gradient.sizes)
+        values, inputs = self.sampling.values(), {**self.input, **self.regions}
+        body = element(WINNER, DataType.UINT64, winner.sizes, portable=True, values=values, **inputs)
+        self.in_shares(body, winner, self.shares)
+        return {"winner": winner}
 
     def add_input_gradient(self, output: Tensor) -> None:
-        """Every element of the input adds up what output elements that it touches, found block by block, hand on."""
+        """Add the steps in which each element of the input sums its shares of the output elements that it touches."""
         inputs: dict[str, Source] = {"gradient": self.gradient, "batch": self.regions["batch"]}
         weights = {name: self._weights(axis) for name, axis in zip(SIDES, self.sampling.axes, strict=True)}
         for name, table in weights.items():
@@ -119,29 +126,32 @@ class _Gradients(Work):
         sizes = (*output.sizes, self.gradient.sizes[0], *blocks)
         values = self.sampling.values(maximum=self.maximum, block=BLOCK)
         rows, columns = (min(BLOCK, axis.outputs) for axis in self.sampling.axes)
-        self.reduce(SUM, element(GRADIENT, FLOAT32, sizes, values, **inputs), output, rows * (columns + 1))
+        self.reduce(
+            SUM, element(GRADIENT, FLOAT32, sizes, portable=True, values=values, **inputs), output, rows * (columns + 1)
+        )
 
     def _weights(self, axis: Axis) -> Tensor:
-        """What the elements along an axis weigh in the output elements of each region."""
+        """Return the weights of elements along an axis in the output elements of each region."""
         sizes = (self.gradient.sizes[0], axis.outputs, axis.spatial)
         values = self.sampling.values(axis=axis)
-        return self.stored(element(WEIGHTS, FLOAT32, sizes, values, roi=self.regions["roi"]))
+        return self.stored(element(WEIGHTS, FLOAT32, sizes, portable=True, values=values, roi=self.regions["roi"]))
 
     def _touched(self, weights: Tensor) -> Tensor:
-        """Which of a block of output elements an element along an axis has weight in, as bits."""
+        """Return, as bits, in which of a block of output elements an element along an axis has weight."""
         regions, outputs, spatial = weights.sizes
         sizes = (regions, -(-outputs // BLOCK), spatial)
-        return self.stored(element(TOUCHED, UINT32, sizes, constants(block=BLOCK), weights=weights))
+        return self.stored(
+            element(TOUCHED, UINT32, sizes, portable=True, values=constants(block=BLOCK), weights=weights)
+        )
 
     def add_region_gradient(self, output: Tensor) -> None:
-        """Every number of a region adds up what all its samples hand on."""
+        """Add the steps in which each number of a region sums the shares of all its samples."""
         if not self.sampling.linear:
-            self.steps.append(Map("zeros", Body("layout/zero", output.data_type, output.sizes), output))
+            self.steps.append(Map("zeros", Element("layout/zero", output.data_type, output.sizes), output))
             return
         shares = Shares(0, 0, 1, 1) if self.maximum else self.shares
         sizes = (*output.sizes, *self.gradient.sizes[1:], shares.count)
         values = self.sampling.values(maximum=self.maximum, shares=shares)
-        body = element(
-            REGIONS, FLOAT32, sizes, values, gradient=self.gradient, **self.input, **self.regions, **self.winner
-        )
+        inputs = {"gradient": self.gradient, **self.input, **self.regions, **self.winner}
+        body = element(REGIONS, FLOAT32, sizes, portable=True, values=values, **inputs)
         self.reduce(SUM, body, output, shares.iterations)

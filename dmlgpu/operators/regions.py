@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType, ReduceFunction
@@ -12,8 +13,8 @@ from dmlgpu.kernels.regions import Sampling, Shares, Work, element
 from dmlgpu.kernels.resampling import bits_of_float
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.indices import last_dimensions
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Body, BodyKind, Map, Plan, Source, View, constants
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.plan import Lookup, Map, Plan, Source, Tensor, View, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
 
@@ -55,7 +56,7 @@ def check_finite(desc: OperatorDesc, field: str) -> None:
 
 
 def region_inputs(desc: OperatorDesc) -> dict[str, Source]:
-    """The regions, {regions, 4}, and the batches that they lie in, {regions}."""
+    """Return the regions, {regions, 4}, and the batches that they lie in, {regions}."""
     return {
         "roi": last_dimensions(input_tensor(desc, "roi_tensor"), 2),
         "batch": last_dimensions(input_tensor(desc, "batch_indices_tensor", View.INDEX), 1),
@@ -77,8 +78,11 @@ class RoiPooling(Lowering):
     most_bins = 1 << 16
 
     @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(sizes={"roi_tensor": (5,)})
+
+    @classmethod
     def check(cls, desc: descs.RoiPooling) -> None:
-        """Sizes of regions and output, and numbers that shaders can compute with."""
         regions = desc.roi_tensor.sizes[2]
         check_sizes(desc, "roi_tensor", (1, 1, regions, 5), "1, 1, regions, 5 numbers of each")
         pooled = (desc.pooled_size.height, desc.pooled_size.width)
@@ -96,8 +100,8 @@ class RoiPooling(Lowering):
         output, source, work = output_tensor(desc), input_tensor(desc, "input_tensor"), Work(target)
         values = constants(scale_bits=bits_of_float(desc.spatial_scale))
         roi = last_dimensions(input_tensor(desc, "roi_tensor"), 2)
-        found = work.tensor(UINT32, output.sizes)
-        body = element(largest, UINT32, output.sizes, values, input=source, roi=roi)
+        found = Tensor.temporary("largest", UINT32, output.sizes)
+        body = element(largest, UINT32, output.sizes, portable=True, values=values, input=source, roi=roi)
         work.in_shares(body, found, Shares.of(source.sizes[2], source.sizes[3], target))
         values = constants(count=math.prod(source.sizes), steps=packed_strides(source.sizes))
         inputs = (
@@ -105,7 +109,7 @@ class RoiPooling(Lowering):
             ("largest", replace(found, view=View.INDEX)),
         )
         alone = ((None,) * output.rank,) * 2
-        moved = Body(file, output.data_type, output.sizes, inputs, values, BodyKind.PLACE, follows=alone)
+        moved = Lookup(file, output.data_type, output.sizes, inputs, values, follows=alone)
         work.steps.append(Map("take", moved, output))
         return work.plan(desc.operator)
 
@@ -136,8 +140,11 @@ class RoiAlign1(Lowering):
     shaders = ("regions/roi_align1", *INCLUDED)
 
     @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(sizes={"roi_tensor": (4,)}, values={"reduction_function": ReduceFunction.AVERAGE})
+
+    @classmethod
     def check(cls, desc: descs.RoiAlign1) -> None:
-        """Sampling, and the output's batches and channels."""
         regions = check_sampling(desc)
         expected = (regions, desc.input_tensor.sizes[1], *desc.output_tensor.sizes[2:])
         check_sizes(desc, "output_tensor", expected, "regions, channels, any height and width")
@@ -151,7 +158,7 @@ class RoiAlign1(Lowering):
         maximum = desc.reduction_function is ReduceFunction.MAX
         values = sampling.values(maximum=maximum, outside_bits=outside, outside_counts=outside << 1 != 0)
         inputs = {"input": input_tensor(desc, "input_tensor"), **region_inputs(desc)}
-        body = element(cls.shaders[0], FLOAT32, output.sizes, values, **inputs)
+        body = element(cls.shaders[0], FLOAT32, output.sizes, portable=True, values=values, **inputs)
         work.in_shares(body, output, sampling.shares(target))
         return work.plan(desc.operator)
 
@@ -160,16 +167,9 @@ class RoiAlign(Lowering):
     """ROI_ALIGN1 with pixels at their centres and regions not aligned to corners."""
 
     desc = descs.RoiAlign
-
-    @classmethod
-    def check(cls, desc: Any) -> None:
-        """As ROI_ALIGN1."""
-        RoiAlign1.check(desc)
-
-    @classmethod
-    def upgrade(cls, desc: descs.RoiAlign) -> OperatorDesc:
-        """The same with offsets of 0.5 and -0.5."""
-        fields: dict[str, Any] = {name: getattr(desc, name) for name in desc.field_names}
-        return descs.RoiAlign1(
-            **fields, input_pixel_offset=0.5, output_pixel_offset=-0.5, align_regions_to_corners=False
-        )
+    newer = descs.RoiAlign1
+    filled: ClassVar[Mapping[str, Any]] = {
+        "input_pixel_offset": 0.5,
+        "output_pixel_offset": -0.5,
+        "align_regions_to_corners": False,
+    }

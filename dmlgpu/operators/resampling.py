@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.enums import AxisDirection, DataType, InterpolationMode
-from dmlgpu.kernels.reduce import Reduction, canonical_steps
 from dmlgpu.kernels.resampling import (
     ANTIALIASED,
     GRADIENT,
@@ -26,15 +24,13 @@ from dmlgpu.kernels.resampling import (
     nearest,
 )
 from dmlgpu.kernels.sources import identity
-from dmlgpu.kernels.upsampling import find_upsample
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Binding, Body, Map, Plan, Role, Step, Tensor, View, apply
+from dmlgpu.plan import Body, Map, Plan, Reduce, Reduction, Step, Tensor, View, apply
 from dmlgpu.target import Target
-from dmlgpu.tensor import packed_strides
 
 FLOAT32 = DataType.FLOAT32
 ROUNDED = "resampling/rounded"
-SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, words=True)
+SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
 
 CENTER = 0.5
 """How far the middle of a pixel lies behind its start."""
@@ -50,7 +46,7 @@ AT_ONCE = 2
 
 
 def _check_numbers(desc: Any, whole: str) -> None:
-    """Scales and offsets: one per dimension, and such that coordinates are numbers."""
+    """Raise InvalidDescription unless there are scales and offsets for all dimensions that give finite coordinates."""
     rank = getattr(desc, whole).dimension_count
     for name in ("scales", "input_pixel_offsets", "output_pixel_offsets"):
         values = getattr(desc, name, None)
@@ -67,14 +63,14 @@ def _check_numbers(desc: Any, whole: str) -> None:
 
 
 def _rounding(desc: Any) -> Rounding | None:
-    """Of nearest neighbour; None for linear interpolation."""
+    """Return the rounding of nearest neighbour; None for linear interpolation."""
     if desc.interpolation_mode is InterpolationMode.LINEAR:
         return None
     return Rounding(desc.rounding_direction is AxisDirection.INCREASING)
 
 
 def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[Axis, ...]:
-    """The dimensions along which anything happens, those that leave fewest elements first."""
+    """Return the dimensions along which anything happens, those that leave fewest elements first."""
     numbers = zip(sizes, counts, desc.scales, desc.input_pixel_offsets, desc.output_pixel_offsets, strict=True)
     axes = (Axis(dimension, *values) for dimension, values in enumerate(numbers))
     moving = (axis for axis in axes if not axis.moves_nothing(_rounding(desc)))
@@ -82,7 +78,7 @@ def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[A
 
 
 def _rounded_up(desc: Any) -> dict[str, Any]:
-    """The fields by which newer operators round halves up for nearest neighbour: half a pixel off, rounded down."""
+    """Return the newer fields that round halves up for nearest neighbour: half a pixel off, rounded down."""
     lower = CENTER if desc.interpolation_mode is InterpolationMode.NEAREST_NEIGHBOR else 0.0
     rank = len(desc.scales)
     offsets = getattr(desc, "input_pixel_offsets", (CENTER,) * rank)
@@ -110,71 +106,58 @@ class _Passes:
     """
 
     result: Tensor
-    target: Target
     steps: list[Step] = field(default_factory=list)
-    temporaries: list[int] = field(default_factory=list)
 
     def run(self, work: _Pass, output: Tensor | None = None) -> None:
-        """A pass into the output, or into a temporary tensor."""
+        """Add a pass into the output, or into a temporary tensor."""
         body, rank = work(self.result), self.result.rank
-        made = output or self._temporary(body.sizes[:rank])
+        made = output or Tensor.temporary("pass", FLOAT32, body.sizes[:rank])
         if body.rank == rank:
             self.steps.append(Map("resample", replace(body, data_type=made.data_type), made))
         else:
             given = replace(made, sizes=(*made.sizes, 1), strides=(*made.strides, 0))
-            steps, more = canonical_steps(SUM, body, (rank,), given, self.target, temporary=len(self.temporaries))
-            self.steps += steps
-            self.temporaries += more
+            self.steps.append(Reduce("", SUM, body, (rank,), given))
         self.result = made
 
-    def _temporary(self, sizes: tuple[int, ...]) -> Tensor:
-        binding = Binding(Role.TEMPORARY, len(self.temporaries))
-        self.temporaries.append(math.prod(sizes) * 4)
-        return Tensor(binding, FLOAT32, sizes, packed_strides(sizes))
 
-
-def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Tensor, target: Target) -> Plan:
+def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Tensor) -> Plan:
     """The plan of some passes. Integers are rounded behind the last."""
-    passes = _Passes(source, target)
+    passes = _Passes(source)
     for work in works[:-1]:
         passes.run(work)
     if output.data_type.is_float:
         passes.run(works[-1], output)
     else:
         passes.run(works[-1])
-        body = apply(ROUNDED, output.data_type, output.sizes, words=True, input=passes.result)
+        body = apply(ROUNDED, output.data_type, output.sizes, portable=True, input=passes.result)
         passes.steps.append(Map("round", body, output))
-    return Plan(operator, tuple(passes.steps), tuple(passes.temporaries))
+    return Plan(operator, tuple(passes.steps))
 
 
 def _moved(desc: Any, axes: Sequence[Axis], rounding: Rounding) -> Plan:
-    """One map that moves bits."""
+    """Return one map that moves bits."""
     source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc, view=View.RAW)
-    upsample = find_upsample(source, output, axes, rounding)
-    return Plan(desc.operator, (upsample or Map("resample", nearest(source, axes, rounding), output),))
+    return Plan(desc.operator, (Map("resample", nearest(source, axes, rounding), output),))
 
 
 def _copied(desc: Any, source: Tensor, output: Tensor) -> Plan:
-    """Where nothing is resampled."""
+    """Return the plan of a copy, where nothing is resampled."""
     return Plan(desc.operator, (Map("copy", identity(replace(source, view=View.RAW)), output),))
 
 
-def _between(desc: Any, axes: Sequence[Axis], target: Target) -> Plan:
+def _between(desc: Any, axes: Sequence[Axis]) -> Plan:
     """Linear interpolation, along two axes at a time: shaders for more become too long."""
     source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-    upsample = find_upsample(source, output, axes) if output.data_type.is_float else None
-    if upsample is not None:
-        return Plan(desc.operator, (upsample,))
     pairs = [axes[number : number + AT_ONCE] for number in range(0, len(axes), AT_ONCE)]
     works = [functools.partial(linear, axes=pair) for pair in pairs]
-    return _in_passes(desc.operator, source, works, output, target)
+    return _in_passes(desc.operator, source, works, output)
 
 
-def _interpolated(desc: Any, axes: Sequence[Axis], rounding: Rounding | None, target: Target) -> Plan:
+def _interpolated(desc: Any, axes: Sequence[Axis], rounding: Rounding | None) -> Plan:
     """Without antialiasing."""
     if not axes:
         return _copied(desc, input_tensor(desc, "input_tensor"), output_tensor(desc))
-    return _between(desc, axes, target) if rounding is None else _moved(desc, axes, rounding)
+    return _between(desc, axes) if rounding is None else _moved(desc, axes, rounding)
 
 
 # ---- operators
@@ -198,7 +181,6 @@ class Resample3(Lowering):
 
     @classmethod
     def check(cls, desc: descs.Resample3) -> None:
-        """Scales and offsets for every dimension."""
         _check_numbers(desc, "input_tensor")
 
     @classmethod
@@ -208,38 +190,25 @@ class Resample3(Lowering):
         axes = _axes(desc, desc.input_tensor.sizes, desc.output_tensor.sizes)
         if desc.antialiased and axes and rounding is None:
             works = [functools.partial(antialiased, axis=axis) for axis in axes]
-            return _in_passes(desc.operator, input_tensor(desc, "input_tensor"), works, output_tensor(desc), target)
-        return _interpolated(desc, axes, rounding, target)
+            return _in_passes(desc.operator, input_tensor(desc, "input_tensor"), works, output_tensor(desc))
+        return _interpolated(desc, axes, rounding)
 
 
 class Resample2(Lowering):
     """RESAMPLE3 without antialiasing."""
 
     desc = descs.Resample2
-
-    @classmethod
-    def check(cls, desc: descs.Resample2) -> None:
-        """As RESAMPLE3."""
-        _check_numbers(desc, "input_tensor")
-
-    @classmethod
-    def upgrade(cls, desc: descs.Resample2) -> descs.Resample3:
-        """The same, not antialiased."""
-        fields = {name: getattr(desc, name) for name in desc.field_names}
-        return descs.Resample3(**fields, antialiased=False)
+    newer = descs.Resample3
+    filled: ClassVar[Mapping[str, Any]] = {"antialiased": False}
 
 
 class _RoundedUp(Lowering):
-    """What rounds halves up."""
+    """RESAMPLE3 without antialiasing, with halves rounded up."""
 
-    @classmethod
-    def check(cls, desc: Any) -> None:
-        """As RESAMPLE3."""
-        _check_numbers(desc, "input_tensor")
+    newer = descs.Resample3
 
     @classmethod
     def upgrade(cls, desc: Any) -> descs.Resample3:
-        """The same with InputPixelOffsets lowered by 0.5 for nearest neighbour."""
         return descs.Resample3(
             input_tensor=desc.input_tensor, output_tensor=desc.output_tensor, antialiased=False, **_rounded_up(desc)
         )
@@ -270,13 +239,11 @@ class Upsample2d(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: descs.Upsample2d) -> Mapping[str, tuple[int, ...]]:
-        """Height and width multiplied."""
         *lead, height, width = desc.input_tensor.sizes
         return {"output_tensor": (*lead, height * desc.scale_size.height, width * desc.scale_size.width)}
 
     @classmethod
     def check(cls, desc: descs.Upsample2d) -> None:
-        """Scales, and the sizes of the output."""
         for name in ("width", "height"):
             if getattr(desc.scale_size, name) < 1:
                 raise invalid(desc, f"scale_size.{name}", f"must be at least 1, got {getattr(desc.scale_size, name)}")
@@ -285,7 +252,6 @@ class Upsample2d(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.Upsample2d, target: Target) -> Plan:
-        """One map."""
         rank = desc.input_tensor.dimension_count
         is_linear = desc.interpolation_mode is InterpolationMode.LINEAR
         center = CENTER if is_linear else 0.0
@@ -299,7 +265,7 @@ class Upsample2d(Lowering):
             )
             if scale > 1
         )
-        return _interpolated(desc, axes, None if is_linear else Rounding(increasing=False), target)
+        return _interpolated(desc, axes, None if is_linear else Rounding(increasing=False))
 
 
 class ResampleGrad1(Lowering):
@@ -322,22 +288,17 @@ class ResampleGrad1(Lowering):
         if not axes:
             return _copied(desc, source, output)
         works = [functools.partial(gradient, axis=axis, rounding=rounding) for axis in reversed(axes)]
-        return _in_passes(desc.operator, source, works, output, target)
+        return _in_passes(desc.operator, source, works, output)
 
 
 class ResampleGrad(Lowering):
     """The gradient of RESAMPLE1: for nearest neighbour halves are rounded up as there."""
 
     desc = descs.ResampleGrad
-
-    @classmethod
-    def check(cls, desc: descs.ResampleGrad) -> None:
-        """As RESAMPLE_GRAD1."""
-        _check_numbers(desc, "output_gradient_tensor")
+    newer = descs.ResampleGrad1
 
     @classmethod
     def upgrade(cls, desc: descs.ResampleGrad) -> descs.ResampleGrad1:
-        """The same with InputPixelOffsets lowered by 0.5 for nearest neighbour."""
         return descs.ResampleGrad1(
             input_gradient_tensor=desc.input_gradient_tensor,
             output_gradient_tensor=desc.output_gradient_tensor,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,8 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.operators.lowering import Lowering, check_sizes, everywhere, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Binding, Body, Map, Plan, Role, Source, Tensor, apply, constants
+from dmlgpu.plan import Body, Map, Plan, Source, Tensor, apply, constants
 from dmlgpu.target import Target
-from dmlgpu.tensor import packed_strides
 
 FLOAT32 = DataType.FLOAT32
 
@@ -32,7 +30,6 @@ class AdamOptimizer(Lowering):
 
     @classmethod
     def check(cls, desc: descs.AdamOptimizer) -> None:
-        """A scalar step; betas from 0 to 1."""
         ones = (1,) * desc.training_step_tensor.dimension_count
         check_sizes(desc, "training_step_tensor", ones, "a scalar")
         for field in ("beta1", "beta2"):
@@ -41,11 +38,11 @@ class AdamOptimizer(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.AdamOptimizer, target: Target) -> Plan:
-        """Both moments, the parameters, and the moments once more where they belong."""
+        """Both moments into temporary tensors, the parameters, then the moments into their outputs."""
         gradient = input_tensor(desc, "gradient_tensor")
         sizes, moments, steps = gradient.sizes, [], []
-        for number, (name, beta) in enumerate((("first", desc.beta1), ("second", desc.beta2))):
-            moment = Tensor(Binding(Role.TEMPORARY, number), FLOAT32, sizes, packed_strides(sizes))
+        for name, beta in (("first", desc.beta1), ("second", desc.beta2)):
+            moment = Tensor.temporary(f"{name} moment", FLOAT32, sizes)
             given = input_tensor(desc, f"input_{name}_moment_tensor")
             steps.append(Map(f"{name} moment", _moment(given, gradient, beta, squared=name == "second"), moment))
             moments.append(moment)
@@ -53,9 +50,9 @@ class AdamOptimizer(Lowering):
         steps.append(Map("parameters", cls._parameters(desc, moments, parameters.data_type), parameters))
         for name, moment in zip(("first", "second"), moments, strict=True):
             output = output_tensor(desc, f"output_{name}_moment_tensor")
-            body = apply("elementwise/cast", output.data_type, sizes, words=True, input=moment)
+            body = apply("elementwise/cast", output.data_type, sizes, portable=True, input=moment)
             steps.append(Map(f"store {name} moment", body, output))
-        return Plan(desc.operator, tuple(steps), (4 * math.prod(sizes),) * 2)
+        return Plan(desc.operator, tuple(steps))
 
     @classmethod
     def _parameters(cls, desc: descs.AdamOptimizer, moments: list[Tensor], data_type: DataType) -> Body:
@@ -75,11 +72,13 @@ class AdamOptimizer(Lowering):
             "second": moments[1],
             "step": everywhere(input_tensor(desc, "training_step_tensor"), sizes),
         }
-        return apply(cls.shaders[0], data_type, sizes, words=True, values=values, **inputs)
+        return apply(cls.shaders[0], data_type, sizes, portable=True, values=values, **inputs)
 
 
 def _moment(moment: Source, gradient: Source, beta: float, *, squared: bool) -> Body:
-    """A running mean of the gradient, or of its square."""
+    """Return the running mean of the gradient, or of its square."""
     exact = float(np.float32(beta))
     values = constants(compute=FLOAT32, beta=exact, rest=1 - exact, squared=squared)
-    return apply("training/moment", FLOAT32, moment.sizes, words=True, values=values, moment=moment, gradient=gradient)
+    return apply(
+        "training/moment", FLOAT32, moment.sizes, portable=True, values=values, moment=moment, gradient=gradient
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Binding, Body, BodyKind, Held, Source, Tensor, View, mapping
+from dmlgpu.plan import AffineView, Apply, Binding, Body, Held, Lookup, Source, Tensor, View, Virtual
 from dmlgpu.target import Target
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.expressions import Value, f32_literal
@@ -17,6 +17,8 @@ from dmlgpu.wgsl.linker import link, prefix
 from dmlgpu.wgsl.types import LANE_NAMES, Access, Scalar, access, block_of, decode, edge, encode, scalar_of, vector
 
 MODULUS = 1 << 32
+
+SLICE = "layout/slice1"
 
 _HALVES = re.compile(r"\bf16\b")
 
@@ -45,7 +47,7 @@ class Result:
 
     data_type: DataType
     kind: Scalar
-    words: bool
+    portable: bool
     sizes: tuple[int, ...]
     target: Target
 
@@ -56,7 +58,7 @@ class Result:
 
     def from_u32(self, text: str) -> Value:
         """An unsigned expression converted to the tensor's type."""
-        return Value(text, Scalar.U32, DataType.UINT32, self.target).to(self.data_type, self.words)
+        return Value(text, Scalar.U32, DataType.UINT32, self.target).to(self.data_type, self.portable)
 
 
 class Builder:
@@ -65,13 +67,15 @@ class Builder:
     def __init__(self, target: Target):
         self.target = target
         self.buffers: list[Buffer] = []
+        self.tensors: list[Tensor] = []
         self._functions: list[str] = []  # of virtual tensors, each in a namespace of its own
         self._namespaces: dict[object, str] = {}
 
     # ---- tensors in memory
 
-    def _slot(self, binding: Binding, block: str) -> int:
-        buffer = Buffer(binding, block)
+    def _slot(self, tensor: Tensor, block: str) -> int:
+        self.tensors.append(tensor)
+        buffer = Buffer(tensor.binding, block)
         if buffer not in self.buffers:
             self.buffers.append(buffer)
         return self.buffers.index(buffer)
@@ -88,25 +92,25 @@ class Builder:
             "rank": tensor.rank,
             "scalar": a.scalar,
             "unit": a.unit,
-            "slot": self._slot(tensor.binding, block),
+            "slot": self._slot(tensor, block),
             "shift": a.base_shift,
             "offset": tensor.offset,
             "terms": terms,
             "unit_bits": a.unit_bits,
         }
 
-    def load(self, name: str, tensor: Tensor, words: bool = False) -> str:
+    def load(self, name: str, tensor: Tensor, portable: bool = False) -> str:
         """The accessor of an input: ``<name>_load``, or ``<name>_index`` for indices."""
-        a = access(tensor, self.target, words)
+        a = access(tensor, self.target, portable)
         values = self._place(name, tensor, a, a.block)
         if tensor.view is View.INDEX:
             index_type = tensor.data_type.name.lower().replace("uint", "u").replace("int", "i")
             return templates.render("access/index", index_type=index_type, **values)
         return templates.render("access/load", decoded=decode(a), **values)
 
-    def store(self, tensor: Tensor, words: bool = False, atomic: bool = False) -> tuple[str, dict[str, Any]]:
+    def store(self, tensor: Tensor, portable: bool = False, atomic: bool = False) -> tuple[str, dict[str, Any]]:
         """The accessor of the output, and the template values that schedules need of it."""
-        a = access(tensor, self.target, words)
+        a = access(tensor, self.target, portable)
         values = self._place("output", tensor, a, f"atomic<{a.block}>" if atomic else a.block)
         return templates.render("access/store", block=a.block, encoded=encode(a), **values), values
 
@@ -114,36 +118,53 @@ class Builder:
 
     def body(self, body: Body) -> str:
         """Text that defines ``element`` for the tree's root, on the names of the output accessor."""
-        raw = body.moves
-        return self._region(body, raw) if body.kind is BodyKind.APPLY else self._element(body, raw, body.words)
+        return self._defined(body, body.moves, body.portable)
 
-    def finish(self, text: str, immediates: bool) -> str:
+    def _defined(self, source: Virtual, raw: bool, portable: bool) -> str:
+        """Text that defines ``element`` for a virtual tensor."""
+        if isinstance(source, Apply):
+            return self._region(source, raw)
+        return (
+            self._view(source, raw, portable)
+            if isinstance(source, AffineView)
+            else self._element(source, raw, portable)
+        )
+
+    def finish(self, text: str) -> str:
         """The whole shader: head, library, virtual tensors, and the given text."""
-        head = templates.render("access/head", buffers=[buffer.block for buffer in self.buffers], immediates=immediates)
+        blocks, immediates = [buffer.block for buffer in self.buffers], self.target.has("immediates")
+        head = templates.render("access/head", buffers=blocks, immediates=immediates)
         linked = link(head + "".join(self._functions) + text)
         return f"enable f16;\n{linked}" if _HALVES.search(linked) else linked
 
-    def source(self, name: str, source: Source, raw: bool, words: bool) -> str:
+    def source(self, name: str, source: Source, raw: bool, portable: bool) -> str:
         """The accessor of a source, in memory or virtual."""
         if isinstance(source, Tensor):
-            return self.load(name, source, words)
-        own = source.words or (words and source.kind is not BodyKind.APPLY)
+            return self.load(name, source, portable)
+        if isinstance(source, Held):
+            raise TypeError(f"{source.name} is held in registers, where only element-wise bodies find it")
+        own = (isinstance(source, Body) and source.portable) or (portable and not isinstance(source, Apply))
         kind, lanes = self._kind(source, raw, own), source.lanes
         value = f"{self._virtual(source, raw, own)}element(at)"
         if raw:
             block = _raw_block(source)
             return templates.render(
-                "access/virtual", name=name, rank=source.rank, scalar=block, unit=block, value=value
+                "access/virtual", name=name, rank=len(source.sizes), scalar=block, unit=block, value=value
             )
         value = edge(source.data_type, kind, lanes, value)
-        wanted = scalar_of(source.data_type, self.target, words)
+        wanted = scalar_of(source.data_type, self.target, portable)
         value = self.between(value, kind, wanted, lanes)
         return templates.render(
-            "access/virtual", name=name, rank=source.rank, scalar=wanted.wgsl, unit=vector(wanted, lanes), value=value
+            "access/virtual",
+            name=name,
+            rank=len(source.sizes),
+            scalar=wanted.wgsl,
+            unit=vector(wanted, lanes),
+            value=value,
         )
 
-    def _kind(self, body: Body, raw: bool, words: bool) -> Scalar:
-        return Scalar.U32 if raw else scalar_of(body.data_type, self.target, words)
+    def _kind(self, body: Virtual, raw: bool, portable: bool) -> Scalar:
+        return Scalar.U32 if raw else scalar_of(body.data_type, self.target, portable)
 
     def _namespace(self, key: object, letter: str) -> tuple[str, bool]:
         """A prefix for a thing, and whether it is new."""
@@ -152,34 +173,36 @@ class Builder:
         self._namespaces[key] = f"{letter}{len(self._namespaces)}_"
         return self._namespaces[key], True
 
-    def _virtual(self, body: Body, raw: bool, words: bool) -> str:
+    def _virtual(self, body: Virtual, raw: bool, portable: bool) -> str:
         """The namespace in which a virtual tensor's ``element`` stands; written once however often it is used.
 
         Element bodies hand on what they read, so they take 64-bit elements as whoever reads them does.
         """
-        namespace, new = self._namespace((id(body), words), "virtual")
+        namespace, new = self._namespace((id(body), portable), "virtual")
         if new:
-            kind = self._kind(body, raw, words)
+            kind = self._kind(body, raw, portable)
             block = _raw_block(body) if raw else None
             types = templates.render(
                 "access/types",
                 name="output",
-                rank=body.rank,
+                rank=len(body.sizes),
                 scalar=block or kind.wgsl,
                 unit=block or vector(kind, body.lanes),
             )
-            text = self._region(body, raw) if body.kind is BodyKind.APPLY else self._element(body, raw, words)
-            self._functions.append(prefix(types + text, namespace))
+            self._functions.append(prefix(types + self._defined(body, raw, portable), namespace))
         return namespace
 
-    def _element(self, body: Body, raw: bool, words: bool) -> str:
+    def _element(self, body: Body, raw: bool, portable: bool) -> str:
         """An element body with the accessors of its inputs."""
-        accessors = [self.source(name, source, raw, words) for name, source in body.inputs]
-        values = {**mapping(body.inputs), **mapping(body.constants)}
-        if body.start:
-            values |= {"start": body.start, "steps": body.steps}
+        accessors = [self.source(name, source, raw, portable) for name, source in body.inputs]
+        values = {**dict(body.inputs), **dict(body.constants)}
         text = "".join(accessors) + templates.render(body.file, output=body, **values)
-        return text + templates.render("access/placed") if body.kind is BodyKind.PLACE else text
+        return text + templates.render("access/placed") if isinstance(body, Lookup) else text
+
+    def _view(self, view: AffineView, raw: bool, portable: bool) -> str:
+        """An affine view with the accessor of its source."""
+        text = self.source("input", view.source, raw, portable)
+        return text + templates.render(SLICE, start=view.affine.start, steps=view.affine.steps)
 
     def between(self, expression: str, given: Scalar, wanted: Scalar, lanes: int) -> str:
         """A value from the adapter's own type for it to the one that every adapter has, or back."""
@@ -199,7 +222,7 @@ class Builder:
     def _region(self, root: Body, raw: bool) -> str:
         """Straight-line values, each computed once: nested calls would double with every level of sharing."""
         region = _Region(self, raw)
-        result = region.value(root, root.words, is_root=True)
+        result = region.value(root, root.portable, is_root=True)
         return "".join(region.accessors) + templates.render(
             "access/region", parameters=(), values=region.values, result=result
         )
@@ -207,39 +230,39 @@ class Builder:
     def epilogue(self, body: Body, held: DataType) -> str:
         """Text that defines ``finish(at, product)``: an element-wise tree with a leaf ``Held`` of that type."""
         region = _Region(self, raw=False)
-        result = region.value(body, body.words, is_root=True)
-        product = vector(scalar_of(held, self.target, words=True), body.lanes)
+        result = region.value(body, body.portable, is_root=True)
+        product = vector(scalar_of(held, self.target, portable=True), body.lanes)
         text = templates.render("access/epilogue", values=region.values, result=result, product=product)
         return "".join(region.accessors) + text
 
-    def element_of(self, body: Body, given: Mapping[Tensor, str]) -> str:
+    def element_of(self, body: Body, given: Mapping[Tensor | Held, str]) -> str:
         """Text that defines ``element(at, ...)`` for an element-wise tree, with more arguments: the units, in float32,
         of some of its leaves, under these names."""
         region = _Region(self, raw=False, given=given)
-        result = region.value(body, body.words, is_root=True)
+        result = region.value(body, body.portable, is_root=True)
         parameters = self._parameters(given, body.lanes)
         text = templates.render("access/region", parameters=parameters, values=region.values, result=result)
         return "".join(region.accessors) + text
 
-    def elements(self, bodies: Sequence[Body], given: Mapping[Tensor, str]) -> str:
+    def elements(self, bodies: Sequence[Body], given: Mapping[Tensor | Held, str]) -> str:
         """Text that defines ``elements(at, ...)``: the same for several trees at once, with an array of their units."""
         region = _Region(self, raw=False, given=given)
-        results = [region.value(body, body.words, is_root=True) for body in bodies]
+        results = [region.value(body, body.portable, is_root=True) for body in bodies]
         parameters = self._parameters(given, bodies[0].lanes)
         text = templates.render("access/elements", parameters=parameters, values=region.values, results=results)
         return "".join(region.accessors) + text
 
-    def _parameters(self, given: Mapping[Tensor, str], lanes: int) -> list[tuple[str, str]]:
+    def _parameters(self, given: Mapping[Tensor | Held, str], lanes: int) -> list[tuple[str, str]]:
         """The names and types of units, of so many lanes, that a region gets as arguments."""
         return [
-            (name, vector(scalar_of(leaf.data_type, self.target, words=True), lanes)) for leaf, name in given.items()
+            (name, vector(scalar_of(leaf.data_type, self.target, portable=True), lanes)) for leaf, name in given.items()
         ]
 
     def apply_function(self, body: Body, kinds: Mapping[str, Scalar]) -> str:
         """The name of the function that an ``apply`` body defines for these input types; equal texts share one."""
         data_types = {name: source.data_type for name, source in body.inputs}
         arguments = {name: Value(name, kind, data_types[name], self.target) for name, kind in kinds.items()}
-        output = Result(body.data_type, self._kind(body, False, body.words), body.words, body.sizes, self.target)
+        output = Result(body.data_type, self._kind(body, False, body.portable), body.portable, body.sizes, self.target)
         aliases = "".join(f"alias {name}_s = {kind.wgsl};\n" for name, kind in kinds.items())
         aliases += f"alias output_s = {output.kind.wgsl};\n"
         text = aliases + templates.render(body.file, output=output, **arguments, **self._literals(body))
@@ -250,11 +273,11 @@ class Builder:
 
     def _literals(self, body: Body) -> dict[str, Any]:
         """Template values of a body; floating-point numbers become typed literals."""
-        values = mapping(body.constants)
+        values = dict(body.constants)
         compute = values.get("compute")
         if not isinstance(compute, DataType):
             return dict(values)
-        kind = scalar_of(compute, self.target, words=False)
+        kind = scalar_of(compute, self.target, portable=False)
         return {
             name: Value(_float(value, kind), kind, compute, self.target) if isinstance(value, float) else value
             for name, value in values.items()
@@ -264,45 +287,46 @@ class Builder:
 class _Region:
     """The values of one region, in the order they are computed."""
 
-    def __init__(self, builder: Builder, raw: bool, given: Mapping[Tensor, str] | None = None):
+    def __init__(self, builder: Builder, raw: bool, given: Mapping[Tensor | Held, str] | None = None):
         self.builder, self.raw, self.given = builder, raw, given or {}
         self.accessors: list[str] = []
         self.values: list[tuple[str, str]] = []
         self._memo: dict[tuple[int, bool], str] = {}
 
-    def value(self, source: Source, words: bool, is_root: bool = False) -> str:
-        """The name of the variable that holds a source's unit, as a consumer with that choice of words sees it."""
-        key = (id(source), words)
+    def value(self, source: Source, portable: bool, is_root: bool = False) -> str:
+        """The name of the variable that holds a source's unit, as a consumer with that choice of types sees it."""
+        key = (id(source), portable)
         if key not in self._memo:
-            if isinstance(source, Body) and source.kind is BodyKind.APPLY:
+            if isinstance(source, Apply):
                 expression = self._applied(source, is_root)
-                own = scalar_of(source.data_type, self.builder.target, source.words)
-                wanted = scalar_of(source.data_type, self.builder.target, words)
+                own = scalar_of(source.data_type, self.builder.target, source.portable)
+                wanted = scalar_of(source.data_type, self.builder.target, portable)
                 expression = self.builder.between(expression, own, wanted, source.lanes)
             else:
-                expression = self._loaded(source, words)
+                expression = self._loaded(source, portable)
             name = f"v{len(self.values)}"
             self.values.append((name, expression))
             self._memo[key] = name
         return self._memo[key]
 
-    def _loaded(self, source: Source, words: bool) -> str:
-        if isinstance(source, Tensor) and source in self.given:
+    def _loaded(self, source: Source, portable: bool) -> str:
+        given = (
+            source.name if isinstance(source, Held) else self.given.get(source) if isinstance(source, Tensor) else None
+        )
+        if given is not None:
             target = self.builder.target
-            own, wanted = (scalar_of(source.data_type, target, choice) for choice in (True, words))
-            return self.builder.between(self.given[source], own, wanted, abs(source.lanes))
-        if isinstance(source, Held):
-            return "product"
+            own, wanted = (scalar_of(source.data_type, target, choice) for choice in (True, portable))
+            return self.builder.between(given, own, wanted, abs(source.lanes))
         name = f"i{len(self.accessors)}"
-        self.accessors.append(self.builder.source(name, source, self.raw, words))
+        self.accessors.append(self.builder.source(name, source, self.raw, portable))
         return f"{name}_load(at)"
 
     def _applied(self, body: Body, is_root: bool) -> str:
-        names = [self.value(source, body.words) for _, source in body.inputs]
+        names = [self.value(source, body.portable) for _, source in body.inputs]
         target = self.builder.target
-        kinds = {name: scalar_of(source.data_type, target, body.words) for name, source in body.inputs}
+        kinds = {name: scalar_of(source.data_type, target, body.portable) for name, source in body.inputs}
         function = self.builder.apply_function(body, kinds)
-        kind = scalar_of(body.data_type, target, body.words)
+        kind = scalar_of(body.data_type, target, body.portable)
         if body.lanes == 1:
             call = f"{function}({', '.join(names)})"
         else:
@@ -311,7 +335,7 @@ class _Region:
         return call if is_root else edge(body.data_type, kind, body.lanes, call)
 
 
-def _raw_block(body: Body) -> str:
+def _raw_block(body: Virtual) -> str:
     """The block of a virtual tensor that only moves bits."""
     return block_of(body.data_type.bits * body.lanes)
 

@@ -1,105 +1,118 @@
-"""From a plan's steps to kernels."""
+"""From a schedule to kernels: text, bindings by role, grids, and where what is bound lies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Binding, Plan, Repeat, Role, Step, Tensor
+from dmlgpu.plan import Allocation, Binding, Role
 from dmlgpu.program import Kernel, Program, Slot
+from dmlgpu.schedule.memory import Arena, Use, lay_out
+from dmlgpu.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
 from dmlgpu.target import Target
 from dmlgpu.wgsl.builder import Builder
 from dmlgpu.wgsl.steps import render_step
 
-ALIGNMENT = 256
-"""Alignment in bytes of the ranges of the temporary and the persistent resource."""
 
-
-def render(plan: Plan, target: Target) -> Program:
-    """A plan's kernels as text, with their bindings and grids.
+def render(schedule: Schedule) -> Program:
+    """Return a schedule's kernels as text, with their bindings and grids.
 
     Raises:
-        NotSupported: when the adapter lacks a feature or a limit that the plan needs.
+        NotSupported: when the adapter lacks a feature or a limit that they need.
     """
-    temporary, persistent = _Arena.of(plan.temporaries), _Arena.of(plan.persistents)
-    arenas = {Role.TEMPORARY: temporary, Role.PERSISTENT: persistent}
-    immediates = target.has("immediates")
-
-    def kernels(steps: tuple[Step, ...]) -> tuple[Kernel, ...]:
-        found: list[Kernel] = []
-        for step in steps:
-            repeat = step if isinstance(step, Repeat) else Repeat(step.label, (step,), 1, ())
-            one_turn = [_kernel(plan.operator, inner, target, immediates, arenas) for inner in repeat.steps]
-            found += _turns(repeat, one_turn)
-        return tuple(found)
-
-    try:
-        executed, initialization = kernels(plan.steps), kernels(plan.initialization)
-    except NotSupported as error:
-        raise NotSupported(f"{plan.operator}: {error}") from None
-    return Program(plan.operator, executed, initialization, temporary.size, persistent.size, immediates)
+    target = schedule.target
+    initialization = [_turns(schedule.operator, step, target) for step in schedule.initialization]
+    executed = [_turns(schedule.operator, step, target) for step in schedule.steps]
+    arenas = {
+        Role.TEMPORARY: lay_out(_uses(executed, Role.TEMPORARY), reuse=True),
+        Role.PERSISTENT: lay_out(_uses([*initialization, *executed], Role.PERSISTENT), reuse=False),
+    }
+    return Program(
+        schedule.operator,
+        tuple(kernel for turns in executed for kernel in turns.kernels(arenas)),
+        tuple(kernel for turns in initialization for kernel in turns.kernels(arenas)),
+        arenas[Role.TEMPORARY].size,
+        arenas[Role.PERSISTENT].size,
+        target.has("immediates"),
+    )
 
 
 @dataclass(frozen=True)
-class _Arena:
-    """Byte ranges laid one after the other in one resource, at 256-byte boundaries."""
+class _Kernel:
+    """A kernel whose bindings have no offsets yet.
 
-    offsets: tuple[int, ...]
-    size: int
+    Attributes:
+        sizes: bytes of each binding.
+    """
 
-    @classmethod
-    def of(cls, sizes: tuple[int, ...]) -> _Arena:
-        offsets, end = [], 0
-        for size in sizes:
-            offsets.append(end)
-            end += -(-size // ALIGNMENT) * ALIGNMENT
-        return cls(tuple(offsets), end)
-
-
-_Bound = tuple[Kernel, tuple[Binding, ...]]
-"""A kernel, and which resource each of its slots is of."""
+    label: str
+    wgsl: str
+    grid: tuple[int, int, int]
+    bindings: tuple[Binding, ...]
+    sizes: tuple[int, ...]
 
 
-def _turns(repeat: Repeat, kernels: Iterable[_Bound]) -> Iterator[Kernel]:
-    """The kernels of the first turn, turn after turn, their slots moved."""
-    advances = dict(repeat.advances)
-    moving = [(kernel, [advances.get(binding, 0) for binding in bindings]) for kernel, bindings in kernels]
-    for turn in range(repeat.turns):
-        for kernel, moves in moving:
-            slots = zip(kernel.slots, moves, strict=True)
-            yield replace(kernel, slots=tuple(replace(slot, offset=slot.offset + turn * move) for slot, move in slots))
+@dataclass(frozen=True)
+class _Turns:
+    """Kernels that are executed so many times in turn, and what is bound moves by so many bytes in between."""
+
+    kernels_of_turn: tuple[_Kernel, ...]
+    count: int
+    advances: Mapping[Binding, int]
+
+    def uses(self, number: int, role: Role) -> Iterator[Use]:
+        """Yield the use of allocations in one of the resources."""
+        for kernel in self.kernels_of_turn:
+            for binding, size in zip(kernel.bindings, kernel.sizes, strict=True):
+                if binding.role is role and isinstance(binding.index, Allocation):
+                    moved = (self.count - 1) * max(self.advances.get(binding, 0), 0)
+                    yield Use(number, binding.index, binding.offset + size + moved)
+
+    def kernels(self, arenas: Mapping[Role, Arena]) -> Iterator[Kernel]:
+        """Yield the kernels of all turns, in order."""
+        for turn in range(self.count):
+            for kernel in self.kernels_of_turn:
+                slots = tuple(
+                    _slot(binding, size, turn * self.advances.get(binding, 0), arenas)
+                    for binding, size in zip(kernel.bindings, kernel.sizes, strict=True)
+                )
+                yield Kernel(kernel.label, kernel.wgsl, slots, kernel.grid)
 
 
-def _kernel(operator: str, step: Step, target: Target, immediates: bool, arenas: Mapping[Role, _Arena]) -> _Bound:
+def _uses(steps: Sequence[_Turns], role: Role) -> Iterator[Use]:
+    for number, turns in enumerate(steps):
+        yield from turns.uses(number, role)
+
+
+def _turns(operator: str, step: AnyScheduled, target: Target) -> _Turns:
+    repeat = ScheduledRepeat((step,), 1, ()) if isinstance(step, Scheduled) else step
+    kernels = tuple(_kernel(operator, inner, target) for inner in repeat.steps)
+    return _Turns(kernels, repeat.turns, dict(repeat.advances))
+
+
+def _kernel(operator: str, step: Scheduled, target: Target) -> _Kernel:
     builder = Builder(target)
-    rendered = render_step(step, builder, target)
-    label = f"{operator.lower()} {step.label}" + (f" x{rendered.lanes}" if rendered.lanes > 1 else "")
-    slots = tuple(_slot(buffer.binding, rendered.tensors, target, arenas) for buffer in builder.buffers)
-    if len(slots) > target.max_storage_buffers:
+    text = builder.finish(render_step(step, builder))
+    bindings = tuple(buffer.binding for buffer in builder.buffers)
+    if len(bindings) > target.max_storage_buffers:
         raise NotSupported(
-            f"{len(slots)} buffers in one kernel exceed what {target.name!r} binds ({target.max_storage_buffers})"
+            f"{len(bindings)} buffers in one kernel exceed what {target.name!r} binds ({target.max_storage_buffers})"
         )
-    kernel = Kernel(label, builder.finish(rendered.text, immediates), slots, rendered.launch.grid)
-    return kernel, tuple(buffer.binding for buffer in builder.buffers)
+    sizes = tuple(max(tensor.reach for tensor in builder.tensors if tensor.binding == binding) for binding in bindings)
+    for binding, size in zip(bindings, sizes, strict=True):
+        if size > target.max_binding_size:
+            what = binding.index.label if isinstance(binding.index, Allocation) else binding.index
+            raise NotSupported(
+                f"{binding.role} {what} takes {size:,} bytes,"
+                f" but {target.name!r} binds at most {target.max_binding_size:,} at once"
+            )
+    label = f"{operator.lower()} {step.label}" + (f" x{step.lanes}" if step.lanes > 1 else "")
+    return _Kernel(label, text, step.launch.grid, bindings, sizes)
 
 
-def _reach(tensor: Tensor) -> int:
-    """Bytes from the start of a tensor's resource to the end of its last unit, rounded up to words."""
-    unit_bits = tensor.unit_bits
-    last = tensor.offset + sum(
-        (size - 1) * stride for size, stride in zip(tensor.sizes, tensor.strides, strict=True) if stride > 0
-    )
-    return -(-(last + 1) * unit_bits // 32) * 4
-
-
-def _slot(binding: Binding, tensors: tuple[Tensor, ...], target: Target, arenas: Mapping[Role, _Arena]) -> Slot:
-    size = max(_reach(tensor) for tensor in tensors if tensor.binding == binding)
-    if size > target.max_binding_size:
-        raise NotSupported(
-            f"{binding.role} {binding.index} takes {size:,} bytes,"
-            f" but {target.name!r} binds at most {target.max_binding_size:,} at once"
-        )
-    if binding.role in arenas:
-        return Slot(binding.role, 0, arenas[binding.role].offsets[binding.index] + binding.offset, size)
-    return Slot(binding.role, binding.index, binding.offset, size)
+def _slot(binding: Binding, size: int, moved: int, arenas: Mapping[Role, Arena]) -> Slot:
+    if isinstance(binding.index, Allocation):
+        start = arenas[binding.role].offsets[binding.index]
+        return Slot(binding.role, 0, start + binding.offset + moved, size)
+    return Slot(binding.role, binding.index, binding.offset + moved, size)

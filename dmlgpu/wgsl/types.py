@@ -57,23 +57,23 @@ _WIDE = {
 }
 
 
-def scalar_of(data_type: DataType, target: Target, words: bool) -> Scalar:
+def scalar_of(data_type: DataType, target: Target, portable: bool) -> Scalar:
     """What a body sees of an element that it computes on.
 
     Args:
         data_type: type of the tensor.
         target: whether it computes on 64 bits, and on halves (a feature only where the caller allows it).
-        words: take 64-bit elements as pairs of words, and halves as f32, in any case.
+        portable: take 64-bit elements as pairs of words, and halves as f32, in any case.
 
     Raises:
         NotSupported: for FLOAT64 arithmetic where the adapter has none.
     """
-    if data_type is DataType.FLOAT16 and target.has("shader-f16") and not words:
+    if data_type is DataType.FLOAT16 and target.has("shader-f16") and not portable:
         return Scalar.F16
     if data_type in _NARROW:
         return _NARROW[data_type]
     native, pair, feature = _WIDE[data_type]
-    if words:
+    if portable:
         return pair
     if target.has(feature):
         return native
@@ -132,9 +132,9 @@ class Access:
         return {64: 1, 128: 2}.get(self.unit_bits, 0)
 
 
-def access(tensor: Tensor, target: Target, words: bool = False) -> Access:
+def access(tensor: Tensor, target: Target, portable: bool = False) -> Access:
     """How a kernel for ``target`` accesses a tensor."""
-    kind = Scalar.U32 if tensor.view is not View.COMPUTE else scalar_of(tensor.data_type, target, words)
+    kind = Scalar.U32 if tensor.view is not View.COMPUTE else scalar_of(tensor.data_type, target, portable)
     return Access(tensor.data_type, tensor.view, kind, abs(tensor.lanes), tensor.lanes < 0, tensor.unit_bits)
 
 

@@ -7,7 +7,7 @@ fn handle(number: u32) {
     var at: output_at;
     if (locate(number, &at)) { exchange(output_unit(at), output_bits(element(at))); }
 }
-{% elif walk.keeps %}
+{% elif walk.keeps_neighbours %}
 {% include "schedules/kept_words" %}
 {% elif walk.by_words %}
 fn part(number: u32) -> u32 {
@@ -17,7 +17,7 @@ fn part(number: u32) -> u32 {
 }
 fn handle(word: u32) {
     var bits = 0u;
-    # if loops|default(false)
+    # if costly|default(false)
     for (var place = 0u; place < {{ 32 // unit_bits }}u; place++) {
         bits |= part(word * {{ 32 // unit_bits }}u + place - {{ walk.first }}u) << (place * {{ unit_bits }}u);
     }

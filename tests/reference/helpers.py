@@ -35,6 +35,28 @@ def sizes(most_dimensions: int = 5, largest: int = 5, fewest: int = 1) -> st.Sea
     return hnp.array_shapes(min_dims=fewest, max_dims=most_dimensions, min_side=1, max_side=largest)
 
 
+def samples(dtype: Any, count: int = 40) -> Any:
+    """Finite numbers of a type, always the same: its limits, small ones, and so many of random bits."""
+    dtype = np.dtype(dtype)
+    random = np.random.default_rng(count).bytes(2 * count * dtype.itemsize)
+    drawn = np.frombuffer(random, dtype)
+    if dtype.kind == "f":
+        limits, drawn = np.finfo(dtype), drawn[np.isfinite(drawn)]
+        ends = [limits.max, limits.smallest_normal, limits.smallest_subnormal, limits.eps, 0, 1, 1 + limits.eps, 1.5, 3]
+        edges = np.array([*ends, *(-end for end in ends)], dtype)
+    else:
+        limits = np.iinfo(dtype)
+        near_zero = [n for n in range(-3, 4) if n >= limits.min]
+        edges = np.array([limits.min, limits.min + 1, limits.max - 1, limits.max, *near_zero], dtype)
+    return np.concatenate([edges, drawn[:count]])
+
+
+def all_pairs(dtype: Any, count: int = 40) -> tuple[Any, Any]:
+    """Each sample of a type with each, as two arrays."""
+    one = samples(dtype, count)
+    return np.repeat(one, len(one)), np.tile(one, len(one))
+
+
 def numbered(shape: tuple[int, ...], data_type: DataType = DataType.INT32) -> Any:
     """An array whose elements tell their place."""
     return np.arange(1, 1 + int(np.prod(shape))).reshape(shape).astype(data_type.numpy)

@@ -39,8 +39,8 @@ from dmlgpu.conformance.running.records import (
     write_run,
 )
 from dmlgpu.device.adapters import adapters
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import InvalidArgument, ModelError
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit import conformance_suite
 from tests.unit.altered_suite import NAMES, VARIABLE, AlteredSuite
 

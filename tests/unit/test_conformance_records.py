@@ -10,8 +10,8 @@ import pytest
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import facts, read_runs, shader_digest, write_run
 from dmlgpu.conformance.suites.registry import list_digest, matches, select, suite_by_name
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import InvalidArgument, ModelError
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 
 INFINITY = float("inf")
 OUTCOMES = (

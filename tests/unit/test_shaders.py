@@ -1,18 +1,23 @@
-"""House rules of the shader files, checked on their text and on the kernels rendered from them."""
+"""House rules of the shader files, checked on their text and on the kernels rendered from them.
+
+The kernels are those of the quick cases, of one description of each kind with each type, and of some fused plans;
+``--profile standard`` renders all standard cases.
+"""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 
 import pytest
 
 from dmlgpu import compiler, descs, operators, wgsl
-from dmlgpu.conformance.cases.registry import case_by_name, case_names
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.enums import AxisDirection, ConvolutionDirection, ConvolutionMode, DataType, ReduceFunction
 from dmlgpu.errors import NotSupported
 from dmlgpu.operator_desc import ScaleBias
-from dmlgpu.plan import Binding, Body, Map, Plan, Role, Tensor, apply, constants
+from dmlgpu.plan import Affine, AffineView, Binding, Map, Plan, Role, Tensor, apply, constants
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 from dmlgpu.wgsl import templates
@@ -58,7 +63,7 @@ alias break case const const_assert continue continuing default diagnostic disca
 loop override requires return struct switch true var while
 """
 # https://www.w3.org/TR/WGSL/#reserved-words
-RESERVED = """
+RESERVED_WORDS = """
 NULL Self abstract active alignas alignof as asm asm_fragment async attribute auto await become cast catch class
 co_await co_return co_yield coherent column_major common compile compile_fragment concept const_cast consteval
 constexpr constinit crate debugger decltype delete demote demote_to_helper do dynamic_cast enum explicit export
@@ -70,6 +75,8 @@ readonly ref regardless register reinterpret_cast require resource restrict self
 static_assert static_cast std subroutine super target template this thread_local throw trait try type typedef typeid
 typename typeof union unless unorm unsafe unsized use using varying virtual volatile wgsl where with writeonly yield
 """
+RESERVED = frozenset(RESERVED_WORDS.split())
+FORBIDDEN = RESERVED | frozenset(KEYWORDS.split())
 _COMMENT = re.compile(r"//[^\n]*")
 _LOCAL = re.compile(r"\b(?:let|var|const)\s+(\w+)")
 _PARAMETERS = re.compile(r"^fn\s+\w+\(([^{]*)\)", re.MULTILINE)
@@ -136,7 +143,9 @@ def elementwise(data_type, strides=None):
         yield descs.ElementWiseIdentity(
             input_tensor=a, output_tensor=output, scale_bias=ScaleBias(scale=2.0, bias=float("inf"))
         )
-        for desc_class in (descs.ElementWiseSubtract, descs.ElementWiseMultiply, descs.ElementWiseDifferenceSquare):
+        divisions = () if data_type.startswith("FLOAT") else (descs.ElementWiseDivide, descs.ElementWiseModulusFloor)
+        products = descs.ElementWiseMultiply, descs.ElementWiseDifferenceSquare
+        for desc_class in (descs.ElementWiseSubtract, *products, *divisions):
             yield desc_class(a_tensor=a, b_tensor=a, output_tensor=output)
 
 
@@ -151,13 +160,8 @@ def reductions(data_type, count):
     yield descs.Reduce(function=ReduceFunction.ARGMIN, input_tensor=source, output_tensor=places, axes=(1,))
 
 
-@functools.cache
-def descriptions():
-    """Descriptions of all operators that together take every path of the renderer."""
-    return tuple(all_descriptions())
-
-
-def all_descriptions():
+def typed_descriptions():
+    """Operators of every kind with every data type, and tensors in every layout."""
     types = [data_type.name for data_type in DataType if data_type is not DataType.UNKNOWN and data_type.bits >= 8]
     for data_type in types:
         yield from elementwise(data_type)
@@ -176,7 +180,6 @@ def all_descriptions():
     for data_type in ("FLOAT32", "FLOAT16", "INT8", "UINT16", "INT32", "UINT32", "INT64", "UINT64"):
         for count in (5, 1000, 1 << 20):
             yield from reductions(data_type, count)
-    yield from (case_by_name(name).desc for name in case_names("standard"))
 
 
 def fused_plans():
@@ -185,22 +188,14 @@ def fused_plans():
         for count in (3, 6, 8):
             x = source(data_type, count)
             difference = apply("elementwise/element_wise_subtract", data_type, (count,), a=x, b=x)
-            mirrored = Body(
-                "layout/slice1",
-                data_type,
-                (count,),
-                (("input", difference),),
-                follows=((0,),),
-                start=(0,),
-                steps=((1,),),
-            )
-            yield fused(apply("elementwise/element_wise_multiply", data_type, (count,), a=mirrored, b=difference))
-            yield fused(apply("elementwise/cast", DataType.INT32, (count,), words=True, input=difference))
+            seen = AffineView(difference, (count,), Affine.box((0,)))
+            yield fused(apply("elementwise/element_wise_multiply", data_type, (count,), a=seen, b=difference))
+            yield fused(apply("elementwise/cast", DataType.INT32, (count,), portable=True, input=difference))
     double = DataType.FLOAT64
     values = constants(compute=double, scale=2.0, bias=1.0)
     scaled = apply("elementwise/scale_bias", double, (3,), values=values, input=source(double, 3))
-    yield fused(apply("elementwise/cast", DataType.FLOAT32, (3,), words=True, input=scaled))
-    widened = apply("elementwise/cast", double, (3,), words=True, input=source(DataType.FLOAT32, 3))
+    yield fused(apply("elementwise/cast", DataType.FLOAT32, (3,), portable=True, input=scaled))
+    widened = apply("elementwise/cast", double, (3,), portable=True, input=source(DataType.FLOAT32, 3))
     yield fused(apply("elementwise/scale_bias", double, (3,), values=values, input=widened))
 
 
@@ -214,14 +209,36 @@ def fused(body):
 
 
 @functools.cache
-def kernels():
-    """Every different kernel of these descriptions and plans, by its text."""
-    pairs = [(desc, TARGETS[0]) for desc in descriptions()]
-    pairs += [(desc, TARGETS[1]) for desc in descriptions()]
-    pairs += [(desc, TARGETS[2]) for desc in descriptions()[::3]]
-    programs = [program for desc, target in pairs if (program := rendered(desc, target))]
-    programs += [wgsl.render(plan, TARGETS[0]) for plan in fused_plans()]
-    return {kernel.wgsl: kernel.label for program in programs for kernel in program.kernels}
+def case_descriptions(stem, profile):
+    """What an operator's cases describe: the quick ones, chosen to take every line of its shaders."""
+    return tuple(case_by_name(name).desc for name in OPERATOR_CASES[stem].names(profile or "quick"))
+
+
+@functools.cache
+def kernels(part, profile):
+    """The different kernels of an operator's cases, of the typed descriptions or the fused plans, by their text."""
+    if part == "fused":
+        programs = [wgsl.render(plan, TARGETS[0]) for plan in fused_plans()]
+    else:
+        found = tuple(typed_descriptions()) if part == "typed" else case_descriptions(part, profile)
+        pairs = [*itertools.product(found, TARGETS[:2]), *itertools.product(found[::3], TARGETS[2:])]
+        programs = [program for desc, target in pairs if (program := rendered(desc, target))]
+    return {kernel.wgsl: kernel.label for program in programs for kernel in (*program.kernels, *program.initialization)}
+
+
+PARTS = ("typed", "fused", *OPERATOR_CASES)
+
+
+@pytest.fixture
+def profile(pytestconfig):
+    """The profile whose cases are rendered, where it is not the quick one."""
+    return pytestconfig.getoption("--profile")
+
+
+@pytest.fixture
+def texts(profile):
+    """All kernels."""
+    return [text for part in PARTS for text in kernels(part, profile)]
 
 
 def rendered(desc, target):
@@ -233,20 +250,10 @@ def rendered(desc, target):
         return None
 
 
-@functools.cache
-def declared_names():
-    return frozenset().union(*(declared(text) for text in kernels()))
-
-
-@functools.cache
-def rendered_files():
-    return frozenset(re.findall(r"^// ---- shaders/(\S+)\.wgsl$", "\n".join(kernels()), re.MULTILINE))
-
-
 def included_files():
-    return frozenset(
+    return {
         include for file in FILES for include in re.findall(r'{% (?:include|import) "(\S+)"', templates.source(file))
-    )
+    }
 
 
 # ---- rules
@@ -257,9 +264,8 @@ def test_every_folder_is_known():
     assert folders == set(FOLDERS)
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_a_file_starts_with_a_header_comment(file):
-    assert len(templates.header(file)) > 10
+def test_a_file_starts_with_a_header_comment():
+    assert [file for file in FILES if len(templates.header(file)) <= 10] == []
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -273,38 +279,31 @@ def test_a_file_is_tidy(file):
 @pytest.mark.parametrize("operator", sorted(operators.implemented()))
 def test_the_header_of_an_operators_shader_names_it(operator):
     files = operators.shader_files(operator)
-    assert not files or any(operator in re.split(r"[ ,:]", templates.header(file)) for file in files)
+    named = any(operator in re.split(r"[ ,:]", templates.header(file)) for file in files)
+    assert not files or named, f"the header of none of {files} names {operator}"
 
 
 @pytest.mark.parametrize("operator", sorted(operators.implemented()))
 def test_an_operator_has_a_shader_or_becomes_another_operator(operator):
     if operators.shader_files(operator):
         return
-    upgraded = {operators.upgrade(desc).operator for desc in descriptions() if desc.operator == operator}
+    upgraded = {operators.upgrade(desc).operator for desc in case_descriptions(operator.lower(), None)}
     assert upgraded and operator not in upgraded
     assert all(operators.shader_files(newer) for newer in upgraded)
 
 
-def test_the_descriptions_of_this_test_cover_every_operator():
-    assert {desc.operator for desc in descriptions()} == operators.implemented()
-
-
-@pytest.mark.parametrize("file", [file for file in FILES if not file.startswith("lib/")])
-def test_a_file_is_rendered_by_some_operator(file):
-    assert file in rendered_files() | included_files()
+def test_every_file_is_rendered_by_some_operator(texts):
+    found = set(re.findall(r"^// ---- shaders/(\S+)\.wgsl$", "\n".join(texts), re.MULTILINE))
+    idle = {file for file in FILES if not file.startswith("lib/")} - found - included_files()
+    assert not idle, f"no quick case renders {sorted(idle)}: delete them, or run python scripts/choose_quick.py"
 
 
 OFFERED = {"erfc_f32"}
 """What the library has for completeness: no operator needs the complement over its full range."""
 
 
-@pytest.mark.parametrize("name", sorted(library().keys() - OFFERED))
-def test_a_library_function_is_used_by_some_kernel(name):
-    assert name in declared_names()
-
-
-def test_what_is_only_offered_is_used_by_none():
-    assert library().keys() - declared_names() == OFFERED
+def test_every_library_function_but_those_only_offered_is_used_by_some_kernel(texts):
+    assert library().keys() - frozenset().union(*map(declared, texts)) == OFFERED
 
 
 def names_of(text):
@@ -324,27 +323,21 @@ def test_how_names_are_told_apart():
     assert names_of(text) == ({"a_t", "parts", "f", "params"}, {"x", "y", "z"})
 
 
-def test_no_local_name_hides_a_name_of_its_kernel_or_of_the_library():
-    for text, label in kernels().items():
+@pytest.mark.parametrize("part", PARTS)
+def test_names_of_a_kernel_are_its_own(part, profile):
+    """No local name hides one of the kernel or the library; none is declared twice; none is reserved."""
+    for text, label in kernels(part, profile).items():
         module, local = names_of(text)
         assert local & (module | library().keys()) == set(), label
-
-
-def test_no_name_is_declared_twice_in_a_kernel():
-    for text, label in kernels().items():
         names = re.findall(r"^(?:fn|alias|const|struct|var<workgroup>)\s+(\w+)", text, re.MULTILINE)
         assert len(names) == len(set(names)), label
+        assert (module | local) & FORBIDDEN == set(), label
+        assert RESERVED.isdisjoint(_IDENTIFIER.findall(_COMMENT.sub("", text))), label
 
 
-def test_no_reserved_word_is_a_name():
-    for text, label in kernels().items():
-        module, local = names_of(text)
-        assert (module | local) & {*RESERVED.split(), *KEYWORDS.split()} == set(), label
-        assert set(_IDENTIFIER.findall(_COMMENT.sub("", text))) & {*RESERVED.split()} == set(), label
-
-
-def test_kernels_have_no_leftovers_of_the_template_language():
-    for text, label in kernels().items():
+@pytest.mark.parametrize("part", PARTS)
+def test_kernels_have_no_leftovers_of_the_template_language(part, profile):
+    for text, label in kernels(part, profile).items():
         assert not re.search(r"{[{%]|[%}]}(?!\))|^\s*# ", text, re.MULTILINE), label
         assert "--" not in _COMMENT.sub("", text), label  # two signs are WGSL's decrement
         assert [line for line in text.splitlines() if line != line.rstrip()] == [], label

@@ -12,13 +12,13 @@ import time
 
 import numpy as np
 
+from dmlgpu.backend import ShaderBackend
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS
 from dmlgpu.conformance.accuracy.inputs import PER_EXPONENT
 from dmlgpu.conformance.accuracy.measure import Measured, measure
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.device.device import Device
 from dmlgpu.errors import InvalidArgument, NotSupported
-from dmlgpu.gpu import GpuBackend
 
 COUNTS = {"quick": 16, "standard": 256, "full": PER_EXPONENT}
 FLUSHES = "the adapter flushes subnormals"
@@ -49,7 +49,7 @@ class AccuracySuite:
         """
         if not self.has(name):
             raise InvalidArgument(f"{name!r} names no function and count such as exp_f32-{PER_EXPONENT}")
-        if not isinstance(device.backend, GpuBackend):
+        if not isinstance(device.backend, ShaderBackend):
             raise NotSupported(f"{device.adapter} runs no shaders, so there is no math library to measure")
         start = time.perf_counter()
         function, _, count = name.partition("-")

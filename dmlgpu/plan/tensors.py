@@ -1,0 +1,125 @@
+"""Tensors in memory as kernels read and write them, and the memory that plans take for themselves."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from dmlgpu.enums import DataType
+from dmlgpu.tensor import TensorDesc, packed_strides, span
+
+Sizes = tuple[int, ...]
+
+
+class Role(enum.StrEnum):
+    """Which of a dispatch's resources a tensor lies in."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    TEMPORARY = "temporary"
+    PERSISTENT = "persistent"
+
+
+@dataclass(frozen=True, eq=False)
+class Allocation:
+    """Memory that a plan takes for itself. Two are never equal: where each lies is decided once all steps are known.
+
+    Attributes:
+        label: what is in it, for people.
+    """
+
+    label: str
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One resource of a dispatch.
+
+    Attributes:
+        index: the flat number of an input or output; the allocation of a temporary or persistent tensor.
+        offset: bytes, a multiple of 16, after which what is bound of it starts.
+    """
+
+    role: Role
+    index: int | Allocation
+    offset: int = 0
+
+
+class View(enum.StrEnum):
+    """How a kernel sees the elements of a tensor."""
+
+    RAW = "raw"  # bits that are only moved
+    INDEX = "index"  # integers saturated to i32
+    COMPUTE = "compute"  # numbers
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor as a kernel reads or writes it.
+
+    Attributes:
+        strides: elements between neighbours; negative ones (mirrored views) are fine for inputs.
+        offset: elements before the first one (views into a tensor).
+        lanes: consecutive elements, along the dimension of stride 1, that a kernel takes as one unit. Sizes, strides
+            and offset count units. Negative: one element repeated for that many lanes (a broadcast input of a packed
+            body); these count elements.
+    """
+
+    binding: Binding
+    data_type: DataType
+    sizes: Sizes
+    strides: tuple[int, ...]
+    view: View = View.COMPUTE
+    offset: int = 0
+    lanes: int = 1
+
+    @classmethod
+    def of(cls, role: Role, index: int, desc: TensorDesc, view: View = View.COMPUTE) -> Tensor:
+        """Return the tensor that a description puts into an input or output."""
+        return cls(Binding(role, index), desc.data_type, desc.sizes, desc.element_strides, view)
+
+    @classmethod
+    def temporary(
+        cls,
+        label: str,
+        data_type: DataType,
+        sizes: Sizes,
+        strides: tuple[int, ...] | None = None,
+        *,
+        view: View = View.COMPUTE,
+        lanes: int = 1,
+    ) -> Tensor:
+        """Return a tensor in new memory that lives within one execution; packed without strides."""
+        binding = Binding(Role.TEMPORARY, Allocation(label))
+        return cls(binding, data_type, sizes, packed_strides(sizes) if strides is None else strides, view, lanes=lanes)
+
+    @classmethod
+    def persistent(
+        cls, label: str, data_type: DataType, sizes: Sizes, strides: tuple[int, ...] | None = None
+    ) -> Tensor:
+        """Return a tensor in new memory that initialisation fills; packed without strides."""
+        binding = Binding(Role.PERSISTENT, Allocation(label))
+        return cls(binding, data_type, sizes, packed_strides(sizes) if strides is None else strides)
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.sizes)
+
+    @property
+    def unit_bits(self) -> int:
+        """Bits that one load or store moves."""
+        return self.data_type.bits * max(self.lanes, 1)
+
+    @property
+    def units(self) -> int:
+        """Units from the first to the last in memory, for strides that are not negative."""
+        return span(self.sizes, self.strides)
+
+    @property
+    def reach(self) -> int:
+        """Bytes from the start of what is bound to the end of the last unit, in whole words."""
+        last = self.offset + sum(
+            (size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True) if stride > 0
+        )
+        return -(-(last + 1) * self.unit_bits // 32) * 4
