@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from dmlgpu.conformance.operator_cases import OperatorCases
 
 from dmlgpu.aliasing import OFFSET_ALIGNMENT, Layout, known_bindings, layout
 from dmlgpu.compiler import compile_operator
-from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name
-from dmlgpu.conformance.suites.operators import quick_names
+from dmlgpu.conformance.cases.operator_cases import OperatorCases
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.errors import NotSupported
 from dmlgpu.plan import Role
 from dmlgpu.program import Kernel, Program, Slot
@@ -119,11 +118,9 @@ def test_what_has_no_block_in_common_is_refused():
 # ---- cases
 
 
-def names_of(cases: OperatorCases, profile: str) -> tuple[str, ...]:
-    """The quick profile's, or all standard ones."""
-    if profile == "full":
-        return cases.names("quick")
-    return tuple(name for name in quick_names() if name.partition("-")[0] == cases.stem)
+def names_of(cases: OperatorCases, profile: str | None) -> tuple[str, ...]:
+    """The quick profile's, or all standard ones where more is asked for."""
+    return cases.names("quick" if profile in (None, "quick") else "standard")
 
 
 def apart(slot: Slot) -> tuple[object, int]:

@@ -5,6 +5,7 @@ import itertools
 import math
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,7 @@ from dmlgpu.tensor import TensorDesc
 from dmlgpu.validation import validate
 from tests.strategies import cases_of
 
+ROOT = Path(__file__).parents[2]
 STANDARD = case_names("standard")
 SAMPLE = STANDARD[::7]
 
@@ -271,3 +273,9 @@ def test_every_operator_has_quick_cases_and_every_quick_case_exists():
     gone = [name for name in listed if name not in standard]
     assert not gone, f"quick.txt or quick_faults.txt lists what the standard profile no longer has: {gone}: {again}"
     assert len(set(listed)) == len(listed), "a case is listed twice in quick.txt and quick_faults.txt"
+
+
+def test_the_numbers_of_cases_in_the_document_are_those_of_the_code():
+    script = runpy.run_path(str(ROOT / "scripts" / "conformance_counts.py"))
+    text = script["PAGE"].read_text(encoding="utf-8")
+    assert text == script["page"](text), "python scripts/conformance_counts.py writes docs/conformance.md anew"
