@@ -21,7 +21,7 @@ from dmlgpu.conformance.cases import registry
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import with_owned_input
-from dmlgpu.conformance.cases.profiles import PROFILES, QUICK, QUICK_FAULTS, quick_names
+from dmlgpu.conformance.cases.profiles import QUICK, QUICK_FAULTS, quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name, case_names
 from dmlgpu.conformance.cases.tolerance import EXACT, compare
 from dmlgpu.enums import DataType, FeatureLevel
@@ -65,9 +65,13 @@ def test_the_standard_profile_has_dozens_of_cases_per_operator():
 
 
 @each_operator
-def test_profiles_grow(stem):
-    quick, standard, full = (set(names(stem, profile)) for profile in PROFILES)
-    assert quick <= standard < full
+def test_the_standard_profile_contains_the_quick_one(stem):
+    assert set(names(stem, "quick")) <= set(names(stem))
+
+
+@pytest.mark.parametrize("stem", list(OPERATOR_CASES)[::5])
+def test_the_full_profile_contains_the_standard_one(stem):
+    assert set(names(stem)) < set(names(stem, "full"))
 
 
 def test_the_full_profile_has_more_invocations_than_one_row_of_workgroups():
@@ -172,9 +176,9 @@ def test_quick_casts_cover_every_pair_of_types():
 
 @each_operator
 def test_hypothesis_draws_valid_cases(stem, pytestconfig):
-    """A dozen of each operator, with --profile a hundred: the same in every run."""
+    """Some of each operator, with --profile a hundred: the same in every run."""
 
-    @settings(max_examples=100 if pytestconfig.getoption("--profile") else 12)
+    @settings(max_examples=100 if pytestconfig.getoption("--profile") else 8)
     @given(case=cases_of(OPERATOR_CASES[stem]))
     def check(case):
         validate(case.desc, FeatureLevel.LEVEL_6_4)
