@@ -19,7 +19,7 @@ from measure import ratio
 from dmlgpu import compiler, descs
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.kernels.convolution_schedules import NAMES
+from dmlgpu.schedule.convolution_choice import NAMES
 from dmlgpu.tensor import TensorDesc
 
 CHANNELS, SIDE, PLACES = 64, 56, 9

@@ -18,7 +18,7 @@ from measure import ratio
 
 from dmlgpu import compiler, descs
 from dmlgpu.enums import DataType, MatrixTransform
-from dmlgpu.kernels.gemm_schedules import NAMES
+from dmlgpu.schedule.gemm_choice import NAMES
 from dmlgpu.tensor import TensorDesc
 
 SIDE = 1024

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from dmlgpu import descs as descs
     from dmlgpu.device.adapters import SoftwareAdapterWarning as SoftwareAdapterWarning
     from dmlgpu.device.adapters import adapters as adapters
-    from dmlgpu.device.binding import BindingTable as BindingTable
     from dmlgpu.device.binding import BufferArrayBinding as BufferArrayBinding
     from dmlgpu.device.binding import BufferBinding as BufferBinding
     from dmlgpu.device.buffer import Buffer as Buffer
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from dmlgpu.device.operator import CompiledOperator as CompiledOperator
     from dmlgpu.device.operator import Operator as Operator
     from dmlgpu.device.operator import OperatorInitializer as OperatorInitializer
+    from dmlgpu.device.table import BindingTable as BindingTable
     from dmlgpu.enums import DataType as DataType
     from dmlgpu.enums import ExecutionFlags as ExecutionFlags
     from dmlgpu.enums import FeatureLevel as FeatureLevel
@@ -60,7 +60,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "target": ("AdapterInfo",),
     "device.adapters": ("SoftwareAdapterWarning", "adapters"),
-    "device.binding": ("BindingTable", "BufferArrayBinding", "BufferBinding"),
+    "device.binding": ("BufferArrayBinding", "BufferBinding"),
     "device.buffer": ("Buffer",),
     "device.commands": ("CommandList", "CommandRecorder", "Fence", "Queue"),
     "device.device": ("Device", "default_device"),
@@ -74,6 +74,7 @@ _HOMES = {
         "TensorDataTypeSupportQuery",
     ),
     "device.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
+    "device.table": ("BindingTable",),
     "enums": ("DataType", "ExecutionFlags", "FeatureLevel", "TensorFlags"),
     "errors": (
         "AdapterNotFound",

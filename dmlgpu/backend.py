@@ -1,4 +1,4 @@
-"""What the device layer asks of an executor. Two exist: ``dmlgpu.gpu`` (wgpu) and the NumPy reference.
+"""What the device layer asks of an executor. Two exist: ``dmlgpu.gpu`` on wgpu and ``dmlgpu.host`` on NumPy.
 
 The device layer checks every precondition before it calls an executor; an executor may trust its arguments.
 """
@@ -7,31 +7,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.program import Program
 from dmlgpu.target import AdapterInfo, Target
+
+BufferType = TypeVar("BufferType")
+
+WORD_BYTES = 4
+"""Bytes of a word: sizes and offsets of whatever is written, read or copied are whole words, as WebGPU wants it."""
 
 
 @dataclass(frozen=True)
-class Range:
-    """A byte range of an executor's buffer; ``offset`` is a multiple of 16, ``size`` of 4."""
+class Range(Generic[BufferType]):
+    """Bytes of a buffer; ``offset`` is a multiple of 16, ``size`` of 4.
 
-    buffer: Any
+    Attributes:
+        buffer: an executor's own buffer; in the device layer a ``Buffer``, in a model the name of a resource.
+    """
+
+    buffer: BufferType
     offset: int
     size: int
+
+    @property
+    def end(self) -> int:
+        """Return the offset of the first byte that follows."""
+        return self.offset + self.size
 
 
 @dataclass(frozen=True)
 class Resources:
     """What one dispatch binds: flat inputs and outputs (None where absent or owned), temporary, persistent."""
 
-    inputs: tuple[Range | None, ...]
-    outputs: tuple[Range | None, ...]
-    temporary: Range | None = None
-    persistent: Range | None = None
+    inputs: tuple[Range[Any] | None, ...]
+    outputs: tuple[Range[Any] | None, ...]
+    temporary: Range[Any] | None = None
+    persistent: Range[Any] | None = None
 
 
 Dispatch = Any
@@ -39,16 +54,20 @@ Dispatch = Any
 
 
 class Executable(Protocol):
-    """An operator made ready for one executor."""
+    """An operator made ready for one executor.
+
+    Attributes:
+        temporary_size, persistent_size: bytes of these resources, whole words; 0 where none is needed.
+    """
 
     temporary_size: int
     persistent_size: int
 
     def bind(self, resources: Resources) -> Sequence[Dispatch]:
-        """The work of one execution on these resources."""
+        """Return the work of one execution on these resources."""
 
     def bind_initialization(self, resources: Resources) -> Sequence[Dispatch]:
-        """The work that fills ``resources.persistent`` from the owned ones of ``resources.inputs``."""
+        """Return the work that fills ``resources.persistent`` from the owned ones of ``resources.inputs``."""
 
 
 class Backend(Protocol):
@@ -58,7 +77,7 @@ class Backend(Protocol):
     target: Target
 
     def check(self, desc: Any) -> None:
-        """Whether ``compile`` can succeed, found out without touching the device: lower and render, compile nothing.
+        """Find out without touching the device whether ``compile`` can succeed: lower and render, compile nothing.
 
         The device layer calls this, with a valid description, when an operator is created and for feature queries.
 
@@ -81,19 +100,27 @@ class Backend(Protocol):
         """Put bytes (offset and length multiples of 4) into a buffer, after all submitted work."""
 
     def read(self, buffer: Any, offset: int, size: int) -> NDArray[np.uint8]:
-        """The bytes of a buffer (offset and size multiples of 4), once all submitted work is done."""
+        """Return the bytes of a buffer (offset and size multiples of 4), once all submitted work is done."""
 
     def copy(self, source: Any, source_offset: int, destination: Any, destination_offset: int, size: int) -> Dispatch:
-        """A copy between buffers as a unit of work."""
+        """Return a copy between buffers as a unit of work."""
 
     def submit(self, work: Sequence[Dispatch]) -> int:
-        """Run units of work in order; returns a serial number for ``is_done`` and ``wait``. Thread-safe."""
+        """Run units of work in order and return a serial number for ``is_done`` and ``wait``. Thread-safe."""
 
     def is_done(self, serial: int) -> bool:
-        """Whether a submission has finished."""
+        """Return whether a submission has finished."""
 
     def wait(self, serial: int, timeout: float | None = None) -> bool:
-        """Wait for a submission; False when ``timeout`` seconds pass first."""
+        """Wait for a submission; return False when ``timeout`` seconds pass first."""
 
     def close(self) -> None:
         """Release the adapter."""
+
+
+@runtime_checkable
+class ShaderBackend(Backend, Protocol):
+    """An executor that runs rendered programs."""
+
+    def prepare(self, program: Program) -> Executable:
+        """Make a program ready to run."""

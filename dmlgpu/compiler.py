@@ -1,4 +1,4 @@
-"""From an operator's description to its program: upgrade, lower, hand owned inputs over, render."""
+"""From an operator's description to its program: upgrade, lower, schedule, render, own inputs, share bindings."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from dataclasses import replace
 
 from dmlgpu import operators
 from dmlgpu.enums import DataType
+from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.sources import identity
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Binding, Map, Plan, Role, Tensor, View
 from dmlgpu.program import Kernel, Program, Slot
+from dmlgpu.schedule import schedule
 from dmlgpu.schedule.memory import aligned
 from dmlgpu.target import Target
 from dmlgpu.wgsl.render import render
+from dmlgpu.wgsl.sharing import share_known
 
 
 @functools.lru_cache(maxsize=4096)
@@ -24,7 +27,14 @@ def compile_operator(desc: OperatorDesc, target: Target) -> Program:
         OperatorNotImplemented: when dmlgpu does not implement the operator yet.
         NotSupported: when the adapter lacks a feature or a limit that it needs.
     """
-    return own_inputs(desc, render(operators.lower(desc, target), target), target)
+    return share_known(own_inputs(desc, _compiled(operators.lower(desc, target), target), target))
+
+
+def _compiled(plan: Plan, target: Target) -> Program:
+    try:
+        return render(schedule(plan, target))
+    except NotSupported as error:
+        raise NotSupported(f"{plan.operator}: {error}") from None
 
 
 def own_inputs(desc: OperatorDesc, executed: Program, target: Target) -> Program:
@@ -58,5 +68,5 @@ def _copy_in(operator: str, number: int, slot: Slot, target: Target) -> Kernel:
     words = (slot.size // 4,)
     source = Tensor(Binding(Role.INPUT, number), DataType.UINT32, words, (1,), View.RAW)
     step = Map(f"own input {number}", identity(source), Tensor.persistent("owned input", DataType.UINT32, words))
-    (kernel,) = render(Plan(operator, (step,)), target).kernels
+    (kernel,) = _compiled(Plan(operator, (step,)), target).kernels
     return replace(kernel, slots=tuple(slot if own.role is Role.PERSISTENT else own for own in kernel.slots))

@@ -56,12 +56,13 @@ class OutOfMemory(DmlError, MemoryError):
 
 
 class AdapterNotFound(DmlError, LookupError):
-    """No adapter matches; the message lists those that exist."""
+    """No adapter matches; the message lists those that exist, and says why there are no others where that is known."""
 
-    def __init__(self, wanted: object, available: Sequence[str]):
+    def __init__(self, wanted: object, available: Sequence[str], why: str = ""):
         self.wanted, self.available = wanted, tuple(available)
         listing = "".join(f"\n  {index}: {name}" for index, name in enumerate(available))
-        super().__init__(f"no adapter matches {wanted!r}; available adapters:{listing or ' none'}")
+        because = f": {why}" if why else ""
+        super().__init__(f"no adapter matches {wanted!r}{because}; available adapters:{listing or ' none'}")
 
 
 class ShaderError(DmlError):

@@ -34,7 +34,7 @@ class TensorSlot(NamedTuple):
 
     Attributes:
         field: the Python field, ``input_tensors``.
-        position: place in the field's tuple, or None where the field holds a single tensor.
+        position: index in the field's tuple, or None where the field holds a single tensor.
         tensor: the tensor, or None where an optional one is absent.
     """
 
@@ -49,7 +49,7 @@ class TensorSlot(NamedTuple):
 
 
 class _WrongKind(Exception):
-    """A value is of the wrong kind; ``where`` is the place in the field, ``[1]`` or ``.scale``."""
+    """A value is of the wrong kind; ``where`` is the part of the field, ``[1]`` or ``.scale``."""
 
     def __init__(self, expected: str, value: object, where: str = ""):
         self.expected, self.value, self.where = expected, value, where
@@ -177,7 +177,7 @@ def _normalise(record: ScaleBias | Size2D, convert: _Converter) -> None:
 
 
 def _converters() -> dict[str, _Converter]:
-    """What each annotation of ``descs.py`` means; the generator uses no others."""
+    """Return what each annotation of ``descs.py`` means; the generator uses no others."""
     single: dict[str, _Converter] = {
         "int": _integer,
         "float": _float,
@@ -202,7 +202,7 @@ _CONVERTERS = _converters()
 
 
 def _identity(value: Any) -> Any:
-    """A value whose equality tells apart what computes differently: 0.0 from -0.0, 1 from 1.0, but not NaN from NaN."""
+    """Return a value that is equal only for what computes alike: 0.0 is not -0.0, 1 is not 1.0, NaN is NaN."""
     if isinstance(value, float):
         return value.hex()  # "nan" for every NaN
     if isinstance(value, tuple):
@@ -332,7 +332,7 @@ class OperatorDesc:
         return MappingProxyType({to_directml(name): self.__dict__[name] for name in self.field_names})
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed.
+        """Return a copy with some fields changed.
 
         Raises:
             InvalidDescription: as the constructor.

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from dmlgpu.plan import Role
+from dmlgpu.target import PARAMETER_BYTES
+
+Bindings: TypeAlias = tuple[int, ...]
+"""The binding number of each slot, ascending from 0 by first use; empty where each slot has a binding of its own."""
+
+MAX_SLOTS = 8
+"""How many slots a kernel may have: the parameter block holds as many base offsets."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +35,25 @@ class Slot:
 class Kernel:
     """One rendered compute shader.
 
-    Every slot is ``@group(0) @binding(its place) var<storage, read_write>``. The parameter block (immediates, or a
-    uniform at the binding after the last slot) holds, per slot, the distance in 32-bit words from the bound, aligned
+    Every binding is ``@group(0) @binding(its number) var<storage, read_write>``. The parameter block (immediates, or a
+    uniform at the binding after the last one) holds, per slot, the distance in 32-bit words from the bound, aligned
     offset to the tensor's first word: word i for slot i, then a zero at word 8.
+
+    Attributes:
+        bindings: which slots share a binding, since their ranges meet: known for slots of one resource; ``aliasing``
+            finds at each dispatch which ones else do.
     """
 
     label: str
     wgsl: str
     slots: tuple[Slot, ...]
     grid: tuple[int, int, int]
+    bindings: Bindings = ()
+
+    @property
+    def binding_count(self) -> int:
+        """How many storage buffers are bound."""
+        return max(self.bindings) + 1 if self.bindings else len(self.slots)
 
 
 @dataclass(frozen=True)
@@ -53,3 +73,9 @@ class Program:
     temporary_size: int = 0
     persistent_size: int = 0
     immediates: bool = True
+
+
+def parameter_bytes(bases: Sequence[int]) -> bytes:
+    """The parameter block of a dispatch whose slots have these base offsets."""
+    words = PARAMETER_BYTES // 4
+    return struct.pack(f"<{words}I", *bases, *(0,) * (words - len(bases)))

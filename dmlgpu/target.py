@@ -75,7 +75,7 @@ class Target:
     max_binding_size: int = 128 << 20
 
     def has(self, feature: str) -> bool:
-        """Whether a feature is in use."""
+        """Return whether a feature is in use."""
         return feature in self.features
 
     @property

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from dmlgpu.enums import DataType, TensorFlags
 
+WORD_BITS = 32
+"""Bits of the words in which storage is bound."""
+
 MAX_DIMENSIONS = 8
 """Largest dimension count from feature level 3_0 on (DML_TENSOR_DIMENSION_COUNT_MAX1)."""
 
@@ -32,7 +35,7 @@ PERSISTENT_ALIGNMENT = 256
 
 
 def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Strides, in elements, of a row-major tensor without gaps."""
+    """Return strides, in elements, of a row-major tensor without gaps."""
     strides, stride = [], 1
     for size in reversed(sizes):
         strides.append(stride)
@@ -41,18 +44,18 @@ def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def span(sizes: Sequence[int], strides: Sequence[int]) -> int:
-    """Elements from the first to the last that the strides reach, both included."""
+    """Return elements from the first to the last that the strides reach, both included."""
     return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
 
 
 def buffer_size(data_type: DataType, sizes: Sequence[int], strides: Sequence[int] | None = None) -> int:
-    """Smallest size of a tensor in bytes, a multiple of 4 (DMLCalcBufferTensorSize)."""
+    """Return smallest size of a tensor in bytes, a multiple of 4 (DMLCalcBufferTensorSize)."""
     elements = math.prod(sizes) if strides is None else span(sizes, strides)
     return -(-elements * data_type.bits // 32) * 4
 
 
 def element_offsets(sizes: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:
-    """Offset, in elements, of every element: an array with the tensor's sizes."""
+    """Return offset, in elements, of every element: an array with the tensor's sizes."""
     offsets = np.zeros(tuple(sizes), np.int64)
     for dimension, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
         shape = [1] * len(sizes)
@@ -66,7 +69,7 @@ MAX_ENUMERATED_EXTENT = 1 << 28
 
 
 def has_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether two elements share an offset.
+    """Return whether two elements share an offset.
 
     Dimensions that lie wholly above the span of the smaller ones cannot collide; the rest decide, exactly: two by
     arithmetic, more by enumeration. More than two that reach over 2^28 elements are taken to overlap.
@@ -83,7 +86,7 @@ def has_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def _collide(dimensions: list[tuple[int, int]]) -> bool:
-    """Whether elements over these (stride, size) pairs share an offset."""
+    """Return whether elements over these (stride, size) pairs share an offset."""
     if not dimensions:
         return False
     if len(dimensions) == 2:
@@ -114,7 +117,7 @@ def _integers(values: Sequence[Any], what: str) -> tuple[int, ...]:
 
 
 def _member(kind: type[Any], value: Any, what: str) -> Any:
-    """A member of an enumeration, given as such or as its number."""
+    """Return a member of an enumeration, given as such or as its number."""
     try:
         return kind(value)
     except ValueError:
@@ -203,7 +206,7 @@ class TensorDesc:
     # -- moving between NumPy arrays and the tensor's bytes ---------------------------------------------------------
 
     def encode(self, array: NDArray[Any], fill: int = 0) -> NDArray[np.uint8]:
-        """The tensor's bytes for an array of its logical sizes; bytes between elements hold ``fill``.
+        """Return the tensor's bytes for an array of its logical sizes; bytes between elements hold ``fill``.
 
         Where strides are 0 the last element along the dimension stays, as storing in row-major order would leave it.
 
@@ -224,7 +227,7 @@ class TensorDesc:
         return raw
 
     def decode(self, raw: NDArray[np.uint8]) -> NDArray[Any]:
-        """The logical array, of shape ``sizes``, that the tensor's bytes hold. 4-bit integers come one to a byte."""
+        """Return the logical array, of shape ``sizes``, of the tensor's bytes. 4-bit integers come one to a byte."""
         raw = np.ascontiguousarray(raw).view(np.uint8).ravel()
         if self.data_type.bits == 4:
             nibbles = np.stack([raw & 15, raw >> 4], -1).ravel()[self._offsets()]

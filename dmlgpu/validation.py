@@ -18,7 +18,6 @@ from dmlgpu.operator_desc import OperatorDesc, TensorSlot
 from dmlgpu.schema import (
     FieldSchema,
     OperatorSchema,
-    SupportTable,
     TensorSupport,
     Variant,
     catalog,
@@ -57,7 +56,7 @@ def validate(desc: OperatorDesc, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -
 
 
 def supported_types(operator_name: str, level: FeatureLevel) -> Mapping[str, frozenset[DataType]]:
-    """The data types that each tensor of an operator may have at a feature level, by Python field name.
+    """Return the data types that each tensor of an operator may have at a feature level, by Python field name.
 
     Empty where the level does not have the operator. For REDUCE the union over its functions.
 
@@ -71,7 +70,7 @@ def supported_types(operator_name: str, level: FeatureLevel) -> Mapping[str, fro
 
 @functools.cache
 def fusable_activations(host: str, level: FeatureLevel) -> tuple[str, ...]:
-    """The operators that may serve as activation inside ``host`` at a feature level."""
+    """Return the operators that may serve as activation inside ``host`` at a feature level."""
     found = []
     for name, schema in catalog().items():
         fusion = schema.fusion
@@ -105,7 +104,7 @@ def _check_tensors(check: _Checker, schema: OperatorSchema, desc: OperatorDesc) 
     context = check.at_level
     if variant:
         context += f" for {getattr(desc, schema.field(variant.field).python_name).name}"
-    supports = _by_python_name(schema, table)
+    supports = {schema.field(name).python_name: support for name, support in table.items()}
     for slot in (*desc.inputs, *desc.outputs):
         if slot.tensor is not None:
             _check_support(check, slot.label, slot.tensor, supports[slot.field], context)
@@ -126,10 +125,6 @@ def _variant(schema: OperatorSchema, desc: OperatorDesc) -> Variant | None:
         if getattr(desc, schema.field(variant.field).python_name).name in variant.members:
             return variant
     return None
-
-
-def _by_python_name(schema: OperatorSchema, table: SupportTable) -> Mapping[str, TensorSupport]:
-    return {schema.field(name).python_name: support for name, support in table.items()}
 
 
 def _check_support(check: _Checker, label: str, tensor: TensorDesc, support: TensorSupport, context: str) -> None:
@@ -272,7 +267,7 @@ def _check_member(check: _Checker, label: str, enumeration: str, value: IntEnum)
 
 
 def _check_scalar_type(check: _Checker, schema: OperatorSchema, desc: OperatorDesc) -> None:
-    """Scalars of a type given beside them: that type is the output's, and the values are of it."""
+    """Check scalars whose type is given beside them: it is the output's, and the values are of it."""
     for field in schema.python_fields:
         if field.type == "DML_TENSOR_DATA_TYPE":
             given, output = getattr(desc, field.python_name), desc.outputs[0]

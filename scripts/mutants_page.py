@@ -1,11 +1,12 @@
 """Writes docs/mutants.md from a run of the suite ``mutants``: the score, and every mutant that no case noticed.
 
-dmlgpu test --suite mutants -p standard -n 2 --time-limit 3600 -o mutants.jsonl
+dmlgpu test --suite mutants -p PROFILE -n 2 --time-limit 3600 -o mutants.jsonl
 python scripts/mutants_page.py mutants.jsonl
 """
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -35,7 +36,7 @@ Every operator's kernels hold at least {fewest} of these mutants, half of the op
 
 Run on {adapter}, {most} of each shader file:
 
-    dmlgpu test --suite mutants -p {profile} -n 2 --time-limit 3600 -o mutants.jsonl
+    dmlgpu test --suite mutants {selection} -n 2 --time-limit 3600 -o mutants.jsonl
     python scripts/mutants_page.py mutants.jsonl
 """
 COUNTED = {
@@ -62,7 +63,7 @@ def page(run: Run) -> Iterator[str]:
     counts = Counter(outcome.status for outcome in run.outcomes)
     changing = counts[Status.PASS] + counts[Status.FAIL]
     fewest, median = mutants_per_operator(run.outcomes)
-    profile = str(run.facts["profile"])
+    profile, pattern = str(run.facts["profile"]), str(run.facts["pattern"])
     most = PER_FILE[profile]
     yield HEAD.format(
         changing=changing,
@@ -73,7 +74,7 @@ def page(run: Run) -> Iterator[str]:
         median=median,
         adapter=run.adapter,
         most="all mutants" if most is None else f"up to {most} mutants",
-        profile=profile,
+        selection=shlex.join(["-p", profile, *(["-k", pattern] if pattern else [])]),
     )
     yield from by_folder(run.outcomes)
     yield from survivors(run.outcomes)

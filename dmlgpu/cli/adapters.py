@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dmlgpu.cli.adapter import choose_adapter
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter, all_drivers, of_drivers, process_adapters
-from dmlgpu.device.adapters import adapters
+from dmlgpu.device.adapters import adapters, why_no_gpu
 from dmlgpu.errors import AdapterNotFound, InvalidArgument
 
 ALL = "all"
@@ -66,5 +66,5 @@ def matching(wanted: str, known: Sequence[LocatedAdapter]) -> Sequence[LocatedAd
     else:
         matches = [one for one in known if wanted.lower() in f"{one.label}\n{one.info}".lower()]
     if not matches:
-        raise AdapterNotFound(wanted, [str(one.info) for one in known])
+        raise AdapterNotFound(wanted, [str(one.info) for one in known], why_no_gpu())
     return matches

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from dmlgpu import __version__
+from dmlgpu.cli.main import verb
 
 app = typer.Typer(
     add_completion=False,
@@ -36,11 +36,6 @@ Drivers = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-def _verb(name: str) -> Any:
-    # Imported when the verb runs: `dmlgpu ops` need not load a GPU driver, nor `dmlgpu devices` an image library.
-    return importlib.import_module(f"dmlgpu.cli.{name}")
 
 
 def _print_version(wanted: bool) -> None:
@@ -80,9 +75,9 @@ def devices(
       dmlgpu devices --json | jq '.[].name'
     """
     if drivers:
-        _verb("devices").show_drivers(drivers, adapter, as_json)
+        verb("devices").show_drivers(drivers, adapter, as_json)
     else:
-        _verb("devices").show(adapter, as_json)
+        verb("devices").show(adapter, as_json)
 
 
 @app.command()
@@ -102,7 +97,7 @@ def ops(
       dmlgpu ops gather_nd1
       dmlgpu ops --json | jq '.[] | select(.implemented | not).name'
     """
-    _verb("ops").show(name, implemented, as_json)
+    verb("ops").show(name, implemented, as_json)
 
 
 @app.command()
@@ -120,7 +115,7 @@ def run(
       dmlgpu run model.json
       dmlgpu run model.json --output-dir results --adapter numpy
     """
-    _verb("run").run(model, output_dir, adapter)
+    verb("run").run(model, output_dir, adapter)
 
 
 @app.command()
@@ -174,7 +169,7 @@ def test(
       dmlgpu test -k gather_nd1-float32-uint32-2x3-packed-s0 --adapter 0
       dmlgpu test --scheduler tcp://10.0.0.1:8786 --profile full -o cluster.jsonl
     """
-    request = _verb("request").Request(
+    request = verb("request").Request(
         adapters=tuple(adapter or ()),
         drivers=tuple(drivers or ()),
         suite=suite,
@@ -187,14 +182,14 @@ def test(
         repeat=repeat,
     )
     if only_list:
-        _verb("test").list_cases(request)
+        verb("test").list_cases(request)
         return
     if scheduler and pairwise:
         raise typer.BadParameter("--pairwise compares adapters of this machine, not those of a cluster")
     if scheduler:
-        passed = _verb("cluster").test(request, scheduler, patience)
+        passed = verb("cluster").test(request, scheduler, patience)
     else:
-        passed = _verb("pairwise").compare_adapters(request) if pairwise else _verb("test").test(request)
+        passed = verb("pairwise").compare_adapters(request) if pairwise else verb("test").test(request)
     if not passed:
         raise typer.Exit(1)
 
@@ -212,7 +207,7 @@ def report(
     Examples:
       dmlgpu report lavapipe.jsonl nvidia.jsonl -o report.html
     """
-    _verb("report").report(files, output)
+    verb("report").report(files, output)
 
 
 @app.command()
@@ -228,7 +223,7 @@ def compare(
     Examples:
       dmlgpu compare mesa-25.0.jsonl mesa-25.1.jsonl
     """
-    if not _verb("compare").compare(before, after):
+    if not verb("compare").compare(before, after):
         raise typer.Exit(1)
 
 
@@ -254,4 +249,4 @@ def demo(
       dmlgpu demo holiday.jpg --colors 6 --output holiday.png
       dmlgpu demo --adapter numpy
     """
-    _verb("demo").demo(photo, output, adapter, size=size, colors=colors, iterations=iterations, seed=seed)
+    verb("demo").demo(photo, output, adapter, size=size, colors=colors, iterations=iterations, seed=seed)

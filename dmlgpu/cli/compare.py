@@ -10,6 +10,7 @@ from dmlgpu.cli import tables
 from dmlgpu.conformance.report.changes import Change, Kind, changes, pairs
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.records import Run, read_runs
+from dmlgpu.conformance.running.wording import bound_text
 
 
 def compare(before: Path, after: Path) -> bool:
@@ -46,4 +47,4 @@ def _print(old: Run, new: Run, changed: Sequence[Change]) -> None:
 def _text(outcome: Outcome | None) -> str:
     if outcome is None:
         return "-"
-    return outcome.status if outcome.max_ulp is None else f"{outcome.status}, {outcome.max_ulp:g} ULP"
+    return ", ".join(filter(None, (outcome.status, bound_text(outcome.of_bound))))

@@ -55,7 +55,8 @@ def _report(adapter: AdapterInfo, bench: Workbench, wrong: list[Observation]) ->
     rows = []
     for operator in dict.fromkeys(seen.operator for seen in bench.observations):
         seen = [each for each in bench.observations if each.operator == operator]
-        rows.append(_row(operator, seen, _place(operator, adapter)))
+        source = "NumPy reference" if adapter.backend == "NumPy" else ", ".join(operators.shader_files(operator))
+        rows.append(_row(operator, seen, source))
     columns = ("operator", "dispatches", "elements", "ms", "largest error", "check", "ran as")
     print(f"adapter: {adapter}")
     tables.table(columns, rows, right=(1, 2, 3))
@@ -70,7 +71,7 @@ def _report(adapter: AdapterInfo, bench: Workbench, wrong: list[Observation]) ->
         print(f"WRONG: {failure.operator}: {failure.verdict}", file=sys.stderr)
 
 
-def _row(operator: str, seen: list[Observation], place: str) -> tuple[str, ...]:
+def _row(operator: str, seen: list[Observation], source: str) -> tuple[str, ...]:
     failures = sum(not each.verdict.ok for each in seen)
     difference = max(each.difference for each in seen)
     error = "none" if difference == 0 else f"{difference:.2g} ({max(each.verdict.max_ulp for each in seen):g} ULP)"
@@ -81,19 +82,13 @@ def _row(operator: str, seen: list[Observation], place: str) -> tuple[str, ...]:
         f"{sum(each.seconds for each in seen) * 1e3:.1f}",
         error,
         "ok" if not failures else f"{failures} WRONG",
-        place,
+        source,
     )
-
-
-def _place(operator: str, adapter: AdapterInfo) -> str:
-    if adapter.backend == "NumPy":
-        return "NumPy reference"
-    return ", ".join(operators.shader_files(operator))
 
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """A line that tells the present step, where somebody watches."""
+    """Yield a line that tells the present step, where somebody watches."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -53,8 +53,8 @@ def show(adapter: str | None = None, as_json: bool = False) -> None:
     if as_json:
         print(json.dumps([_as_json(known.index(info), info, info == default) for info in shown], indent=2))
         return
-    for position, info in enumerate(shown):
-        if position:
+    for number, info in enumerate(shown):
+        if number:
             print()
         mark = " (default)" if info == default else ""
         tables.facts(f"{known.index(info)}  {info.backend}: {info.name}{mark}", _facts(info))
@@ -128,7 +128,7 @@ def _as_json(index: int, info: AdapterInfo, is_default: bool | None = None) -> d
 
 
 def data_type_support(info: AdapterInfo) -> dict[str, str]:
-    """How an adapter handles each data type: native, in 32-bit arithmetic, as pairs of words, moved and cast."""
+    """Return how an adapter handles each data type: native, in 32-bit arithmetic, as pairs of words, moved and cast."""
     return {name: _way(name, info) for name in _DATA_TYPES}
 
 

@@ -63,11 +63,12 @@ def _run(arguments: Sequence[str]) -> int:
     as_json = _PLAIN_DEVICES.get(tuple(arguments))
     if as_json is not None:
         # Parsing the command line takes a third of the time of listing adapters; there is nothing to parse here.
-        _module("devices").show(as_json=as_json)
+        verb("devices").show(as_json=as_json)
     else:
-        _module("app").app(args=arguments, prog_name="dmlgpu")
+        verb("app").app(args=arguments, prog_name="dmlgpu")
     return OK
 
 
-def _module(name: str) -> Any:
+def verb(name: str) -> Any:
+    """Import the module of a verb when it runs: `dmlgpu ops` needs no GPU driver, `dmlgpu devices` no image library."""
     return importlib.import_module(f"dmlgpu.cli.{name}")

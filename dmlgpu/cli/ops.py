@@ -9,7 +9,7 @@ from dmlgpu import operators, reference, schema
 from dmlgpu.cli import tables
 from dmlgpu.descs import by_name
 from dmlgpu.enums import DataType
-from dmlgpu.schema.loader import FieldSchema, OperatorSchema
+from dmlgpu.schema import FieldSchema, OperatorSchema
 
 _PAGES = "https://learn.microsoft.com/windows/win32/api/directml/"
 
@@ -47,12 +47,12 @@ def show(name: str | None = None, implemented: bool = False, as_json: bool = Fal
 
 
 def is_implemented(entry: OperatorSchema) -> bool:
-    """Whether dmlgpu runs the operator on a GPU."""
+    """Return whether dmlgpu runs the operator on a GPU."""
     return entry.name in operators.implemented()
 
 
 def shader_paths(entry: OperatorSchema) -> tuple[str, ...]:
-    """The operator's shaders, or those of the newer operator that it runs as; empty where there are none."""
+    """Return the operator's shaders, or those of the newer operator that it runs as; empty where there are none."""
     if not is_implemented(entry):
         return ()
     files = operators.shader_files(entry.name)
@@ -62,13 +62,13 @@ def shader_paths(entry: OperatorSchema) -> tuple[str, ...]:
 
 
 def family(entry: OperatorSchema) -> str:
-    """The family, by which shaders are grouped: ``indexing``; a dash where there is none yet."""
+    """Return the family, by which shaders are grouped: ``indexing``; a dash where there is none yet."""
     paths = shader_paths(entry)
     return paths[0].split("/")[1] if paths else "-"
 
 
 def _reference(entry: OperatorSchema) -> str:
-    """Where the operator's NumPy function stands; empty where there is none."""
+    """Return where the operator's NumPy function stands; empty where there is none."""
     function = reference.find(entry.name)
     return f"{function.__module__}.{function.__name__}" if function else ""
 
@@ -100,7 +100,7 @@ def _field(field: FieldSchema) -> str:
 
 
 def _types(entry: OperatorSchema) -> list[str]:
-    """Per feature level that changed something, each tensor's dimension counts and types."""
+    """Return per feature level that changed something, each tensor's dimension counts and types."""
     lines = []
     for level, table in entry.support.items():
         lines.append(f"from {level.label}")

@@ -17,6 +17,7 @@ from dmlgpu.conformance.drivers.pairwise_run import run_pairwise
 from dmlgpu.conformance.report.pairs import PairReport, difference
 from dmlgpu.conformance.running.expectations import Expectation
 from dmlgpu.conformance.running.records import comparison_facts, write_comparison
+from dmlgpu.conformance.running.wording import bound_text
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.target import AdapterInfo
 
@@ -96,13 +97,13 @@ def _summarize(report: PairReport, adapters: Sequence[LocatedAdapter]) -> None:
     tables.table(("adapter", "alone", "is"), rows, right=(1,))
     print()
     tables.table(
-        ("pair", "same bits", *report.agreements, "max ULP"),
+        ("pair", "same bits", *report.agreements, "worst"),
         [
             (
                 " / ".join(row.adapters),
                 str(row.same_bits),
                 *(str(row.counts[one]) for one in report.agreements),
-                "-" if row.max_ulp is None else f"{row.max_ulp:g}",
+                bound_text(row.of_bound) or "-",
             )
             for row in report.rows
         ],

@@ -10,7 +10,7 @@ Row = Sequence[str]
 
 
 def is_terminal() -> bool:
-    """Whether standard output is watched by a person."""
+    """Return whether standard output is watched by a person."""
     return sys.stdout.isatty()
 
 

@@ -80,12 +80,7 @@ def lines(outcome: Outcome, again: str, where: str) -> Iterator[str]:
     if outcome.message:
         yield f"  {outcome.message}"
     if outcome.wrong:
-        given = f" from {', '.join(outcome.inputs)}" if outcome.inputs else ""
-        yield (
-            f"  {outcome.wrong} of {outcome.elements} elements are wrong; the worst, at {list(outcome.worst)}: "
-            f"expected {outcome.expected}, got {outcome.got}{given}; {outcome.max_ulp:g} ULP, "
-            f"allowed difference {outcome.bound:g} ({outcome.tolerance})"
-        )
+        yield f"  {outcome.wrong_elements}"
     if outcome.reason:
         yield f"  a failure was expected: {outcome.reason}"
     yield f"  again: {again}"

@@ -108,7 +108,7 @@ class _Means:
         self.reciprocals = bench.upload(reciprocals.reshape(1, 1, 1, -1))
 
     def improve(self, palette: DeviceArray) -> DeviceArray:
-        """The next palette."""
+        """Return the next palette."""
         n, k = self.count, self.colors
         nearest = _nearest(self.bench, self.samples, palette)
         members = self._members(nearest)
@@ -121,7 +121,7 @@ class _Means:
         return _subtract(self.bench, palette, step)
 
     def _members(self, nearest: DeviceArray) -> DeviceArray:
-        """{1, 1, N, K}: 1 where the sample is nearest to the colour, else 0."""
+        """Return {1, 1, N, K}: 1 where the sample is nearest to the colour, else 0."""
         n, k = self.count, self.colors
         zeros, ones = self.zero.view(1, 1, n, k, strides=(0,) * 4), self.one.view(1, 1, n, 1, strides=(0,) * 4)
         desc = descs.ScatterElements(
@@ -134,7 +134,7 @@ class _Means:
         return self.bench.run(desc, zeros, nearest, ones)
 
     def _inverse_sizes(self, members: DeviceArray) -> DeviceArray:
-        """{1, 1, 1, K}: one over the number of samples that each colour has."""
+        """Return {1, 1, 1, K}: one over the number of samples that each colour has."""
         counts = _cast(self.bench, _sum(self.bench, members, axis=2), DataType.UINT32).view(1, 1, self.colors, 1)
         desc = descs.GatherNd1(
             input_tensor=self.reciprocals.desc,
@@ -148,16 +148,16 @@ class _Means:
 
 
 def _starting_pixels(image: Image, colors: int, seed: int) -> NDArray[np.uint32]:
-    """Places of pixels that lie far from each other in colour (k-means++)."""
+    """Choose pixels that lie far from each other in colour (k-means++)."""
     points = image.reshape(-1, 3).astype(np.float64)
     draw = np.random.default_rng(seed)
-    places = [int(draw.integers(len(points)))]
+    chosen = [int(draw.integers(len(points)))]
     distance = np.full(len(points), np.inf)
-    while len(places) < colors:
-        distance = np.minimum(distance, ((points - points[places[-1]]) ** 2).sum(-1))
+    while len(chosen) < colors:
+        distance = np.minimum(distance, ((points - points[chosen[-1]]) ** 2).sum(-1))
         reach = np.cumsum(distance)
-        places.append(min(int(np.searchsorted(reach, draw.random() * reach[-1], side="right")), len(points) - 1))
-    return np.array(places, np.uint32)
+        chosen.append(min(int(np.searchsorted(reach, draw.random() * reach[-1], side="right")), len(points) - 1))
+    return np.array(chosen, np.uint32)
 
 
 def _nearest_everywhere(bench: Workbench, pixels: DeviceArray, palette: DeviceArray) -> DeviceArray:
@@ -177,7 +177,7 @@ def _nearest_everywhere(bench: Workbench, pixels: DeviceArray, palette: DeviceAr
 
 
 def _nearest(bench: Workbench, points: DeviceArray, palette: DeviceArray) -> DeviceArray:
-    """{1, 1, N, 1}: for each point {1, 1, N, 3} the number of the nearest colour."""
+    """Return for each point {1, 1, N, 3} the number of the nearest colour, {1, 1, N, 1}."""
     n, k = points.desc.sizes[2], palette.desc.sizes[2]
     a, b = points.view(1, n, k, 3, strides=(0, 3, 0, 1)), palette.view(1, n, k, 3, strides=(0, 0, 3, 1))
     squares = bench.run(
@@ -197,21 +197,21 @@ def _nearest(bench: Workbench, points: DeviceArray, palette: DeviceArray) -> Dev
     return bench.run(desc, distances).view(1, 1, n, 1)
 
 
-def _pick(bench: Workbench, rows: DeviceArray, places: DeviceArray) -> DeviceArray:
-    """{1, 1, N, 3}: the rows of {1, 1, M, 3} at places {1, 1, N, 1}."""
+def _pick(bench: Workbench, rows: DeviceArray, indices: DeviceArray) -> DeviceArray:
+    """Return the rows {1, 1, N, 3} of {1, 1, M, 3} that indices {1, 1, N, 1} name."""
     desc = descs.GatherNd1(
         input_tensor=rows.desc,
-        indices_tensor=places.desc,
-        output_tensor=TensorDesc(rows.desc.data_type, (1, 1, places.desc.sizes[2], 3)),
+        indices_tensor=indices.desc,
+        output_tensor=TensorDesc(rows.desc.data_type, (1, 1, indices.desc.sizes[2], 3)),
         input_dimension_count=2,
         indices_dimension_count=2,
         batch_dimension_count=0,
     )
-    return bench.run(desc, rows, places)
+    return bench.run(desc, rows, indices)
 
 
 def _sum(bench: Workbench, array: DeviceArray, axis: int) -> DeviceArray:
-    sizes = tuple(1 if place == axis else size for place, size in enumerate(array.desc.sizes))
+    sizes = tuple(1 if dimension == axis else size for dimension, size in enumerate(array.desc.sizes))
     output = TensorDesc(array.desc.data_type, sizes)
     desc = descs.Reduce(function=ReduceFunction.SUM, input_tensor=array.desc, output_tensor=output, axes=(axis,))
     return bench.run(desc, array)
@@ -239,20 +239,20 @@ def _identity(bench: Workbench, array: DeviceArray, output: TensorDesc, bias: fl
 
 
 def _swatches(bench: Workbench, colors: DeviceArray, swatch: int) -> DeviceArray:
-    """{1, swatch, K, swatch, 3}: every colour of {1, 1, K, 3} spread over a square."""
+    """Return {1, swatch, K, swatch, 3}: every colour of {1, 1, K, 3} spread over a square."""
     k = colors.desc.sizes[2]
     spread = colors.view(1, swatch, k, swatch, 3, strides=(0, 0, 3, 0, 1))
     return _identity(bench, spread, TensorDesc(colors.desc.data_type, spread.desc.sizes))
 
 
 def _every(bench: Workbench, image: DeviceArray, step: int) -> DeviceArray:
-    """Every ``step``-th pixel of {1, H, W, 3} in both directions."""
+    """Return every ``step``-th pixel of {1, H, W, 3} in both directions."""
     _, height, width, _ = image.desc.sizes
     return _slice(bench, image, (0, 0), (height, width), (step, step))
 
 
 def _mirrored_middle(bench: Workbench, image: DeviceArray) -> DeviceArray:
-    """The middle of {1, H, W, 3}, half as high and wide, with left and right swapped."""
+    """Return the middle of {1, H, W, 3}, half as high and wide, with left and right swapped."""
     _, height, width, _ = image.desc.sizes
     window = (max(height // 2, 1), max(width // 2, 1))
     return _slice(bench, image, (height // 16, width // 4), window, (1, -1))
@@ -261,7 +261,7 @@ def _mirrored_middle(bench: Workbench, image: DeviceArray) -> DeviceArray:
 def _slice(
     bench: Workbench, image: DeviceArray, offsets: tuple[int, int], window: tuple[int, int], strides: tuple[int, int]
 ) -> DeviceArray:
-    """A window of {1, H, W, 3}, walked with ``strides`` along height and width."""
+    """Return a window of {1, H, W, 3}, walked with ``strides`` along height and width."""
     sizes = [1 + (size - 1) // abs(stride) for size, stride in zip(window, strides, strict=True)]
     desc = descs.Slice1(
         input_tensor=image.desc,

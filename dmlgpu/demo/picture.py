@@ -17,7 +17,7 @@ SCALE = 4  # words and rounded corners are drawn larger, then shrunk: at its own
 
 
 def load_photo(path: Path | None, size: int) -> NDArray[np.uint8]:
-    """A photograph {height, width, 3}, its longer side shrunk to at most ``size`` pixels.
+    """Return a photograph {height, width, 3}, its longer side shrunk to at most ``size`` pixels.
 
     Args:
         path: any file that Pillow reads; None is the portrait of Eileen Collins (NASA, public domain) that
@@ -38,7 +38,7 @@ def load_photo(path: Path | None, size: int) -> NDArray[np.uint8]:
 
 
 def compose(reduction: Reduction, subtitle: str) -> Image.Image:
-    """The picture: before, after and a mirrored detail side by side, the palette below."""
+    """Return the picture: before, after and a mirrored detail side by side, the palette below."""
     height, width, _ = reduction.photo.shape
     panel = (PANEL, max(1, round(PANEL * height / width)))
     captions = _captions(reduction)
@@ -47,8 +47,8 @@ def compose(reduction: Reduction, subtitle: str) -> Image.Image:
     canvas = Image.new("RGB", (2 * MARGIN + 3 * PANEL + 2 * GAP, top + panel[1] + 66 + strip + 44 + MARGIN), BACKGROUND)
     _write(canvas, (MARGIN, MARGIN - 4), f"A photograph in {len(reduction.colors)} colours", INK, 30)
     _write(canvas, (MARGIN, MARGIN + 38), subtitle, FAINT, 16)
-    for place, (image, (title, operators)) in enumerate(zip(images, captions, strict=True)):
-        left = MARGIN + place * (PANEL + GAP)
+    for number, (image, (title, operators)) in enumerate(zip(images, captions, strict=True)):
+        left = MARGIN + number * (PANEL + GAP)
         _paste_rounded(canvas, Image.fromarray(image), (left, top), panel)
         _write(canvas, (left, top + panel[1] + 8), title, INK, 17)
         _write(canvas, (left, top + panel[1] + 31), operators, FAINT, 13)
@@ -70,26 +70,24 @@ def _draw_palette(canvas: Image.Image, reduction: Reduction, top: int, height: i
     strip = Image.fromarray(reduction.strip)
     _paste_rounded(canvas, strip, (MARGIN, top), (span, height))
     count = len(reduction.colors)
-    for place, (color, share) in enumerate(zip(reduction.colors, reduction.shares, strict=True)):
+    for number, (color, share) in enumerate(zip(reduction.colors, reduction.shares, strict=True)):
         if span / count < 60:
             break  # no room for words
-        middle = MARGIN + span * (2 * place + 1) // (2 * count)
+        middle = MARGIN + span * (2 * number + 1) // (2 * count)
         text = "#" + "".join(f"{channel:02x}" for channel in color)
         _write(canvas, (middle, top + height + 8), text, INK, 14, anchor="ma")
         _write(canvas, (middle, top + height + 27), f"{share:.1%}", FAINT, 13, anchor="ma")
 
 
-def _paste_rounded(canvas: Image.Image, image: Image.Image, place: tuple[int, int], size: tuple[int, int]) -> None:
+def _paste_rounded(canvas: Image.Image, image: Image.Image, corner: tuple[int, int], size: tuple[int, int]) -> None:
     grows = size[0] > image.width
     image = image.resize(size, Image.Resampling.NEAREST if grows else Image.Resampling.LANCZOS)
     mask = Image.new("L", (size[0] * SCALE, size[1] * SCALE))
     ImageDraw.Draw(mask).rounded_rectangle((0, 0, mask.width - 1, mask.height - 1), RADIUS * SCALE, 255)
-    canvas.paste(image, place, mask.resize(size, Image.Resampling.LANCZOS))
+    canvas.paste(image, corner, mask.resize(size, Image.Resampling.LANCZOS))
 
 
-def _write(
-    canvas: Image.Image, place: tuple[int, int], text: str, color: str, size: int, *, anchor: str = "la"
-) -> None:
+def _write(canvas: Image.Image, at: tuple[int, int], text: str, color: str, size: int, *, anchor: str = "la") -> None:
     font = ImageFont.load_default(size * SCALE)
     left, top, right, bottom = (round(edge) for edge in font.getbbox(text, anchor=anchor))
     # Whole pixels of the small picture, so that shrinking moves nothing.
@@ -97,7 +95,7 @@ def _write(
     width, height = -(-(right - left) // SCALE), -(-(bottom - top) // SCALE)
     mask = Image.new("L", (width * SCALE, height * SCALE))
     ImageDraw.Draw(mask).text((-left, -top), text, 255, font, anchor=anchor)
-    corner = (place[0] + left // SCALE, place[1] + top // SCALE)
+    corner = (at[0] + left // SCALE, at[1] + top // SCALE)
     canvas.paste(
         color, (*corner, corner[0] + width, corner[1] + height), mask.resize((width, height), Image.Resampling.BOX)
     )

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import reference
-from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Tolerance, Ulp, Verdict, compare
+from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Tolerance, Ulp
+from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.descs import ElementWiseDifferenceSquare, Reduce
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.device import Device
@@ -30,12 +31,12 @@ class DeviceArray:
     desc: TensorDesc
 
     def view(self, *sizes: int, strides: Sequence[int] | None = None) -> DeviceArray:
-        """The same bytes seen with other sizes, and strides in elements (0 repeats)."""
+        """Return the same bytes seen with other sizes, and strides in elements (0 repeats)."""
         desc = replace(self.desc, sizes=sizes, strides=None if strides is None else tuple(strides))
         return DeviceArray(self.buffer, replace(desc, total_tensor_size_in_bytes=self.desc.byte_size))
 
     def numpy(self) -> NDArray[Any]:
-        """The values, read back from the device."""
+        """Return the values, read back from the device."""
         return self.desc.decode(self.buffer.read(0, self.desc.byte_size))
 
 
@@ -79,14 +80,14 @@ class Workbench:
         self._signal = 0
 
     def upload(self, array: NDArray[Any]) -> DeviceArray:
-        """A packed copy of a NumPy array on the device."""
+        """Return a packed copy of a NumPy array on the device."""
         desc = TensorDesc(DataType.from_numpy(array.dtype), array.shape)
         result = self.empty(desc)
         result.buffer.write(desc.encode(array))
         return result
 
     def empty(self, desc: TensorDesc) -> DeviceArray:
-        """An array of zeros."""
+        """Return an array of zeros."""
         return DeviceArray(self.device.create_buffer(desc.byte_size), desc)
 
     def run(self, desc: OperatorDesc, *inputs: DeviceArray) -> DeviceArray:
@@ -141,7 +142,7 @@ class Workbench:
 
 
 def _tolerance(desc: OperatorDesc, inputs: Sequence[NDArray[Any]]) -> tuple[Tolerance, NDArray[np.float64] | None]:
-    """How near a result must be, and the sum of absolute values where that matters."""
+    """Return how near a result must be to the reference."""
     if isinstance(desc, Reduce):
         terms = math.prod(desc.input_tensor.sizes[axis] for axis in desc.axes)
         magnitude = np.abs(inputs[0].astype(np.float64)).sum(desc.axes, keepdims=True)

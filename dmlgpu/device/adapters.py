@@ -1,12 +1,15 @@
-"""Which adapters there are, and which one a device takes."""
+"""Which adapters there are, which one a device takes, and its executor."""
 
 from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
+from types import ModuleType
 
-from dmlgpu import gpu
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
+from dmlgpu.backend import Backend
+from dmlgpu.errors import AdapterNotFound
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.target import AdapterInfo
 
 ADAPTER_VARIABLE = "DMLGPU_ADAPTER"
@@ -20,38 +23,89 @@ class SoftwareAdapterWarning(UserWarning):
 
 
 def adapters() -> tuple[AdapterInfo, ...]:
-    """All adapters: those that wgpu reaches, then the NumPy reference, ``numpy``, which is always there."""
-    return (*gpu.adapters(), NUMPY_ADAPTER)
+    """Return all adapters: those that wgpu reaches, none where it is not installed; then ``numpy``, always there."""
+    gpu = _gpu()
+    return (NUMPY_ADAPTER,) if gpu is None else (*gpu.adapters(), NUMPY_ADAPTER)
 
 
 def choose(wanted: Choice = None) -> AdapterInfo:
-    """The adapter that fits a wish.
+    """Choose an adapter.
 
     Args:
-        wanted: an adapter; its index in ``adapters()``; a part of its text in any case, ``"llvmpipe"``, ``"opengl"``,
-            where the first match wins; None for the one that the environment variable DMLGPU_ADAPTER names so, else the
-            first hardware adapter, else the first software adapter, else ``numpy``. A software adapter that nobody
-            asked for is announced by a ``SoftwareAdapterWarning``, which Python prints once per place.
+        wanted: an adapter; its index in ``adapters()``, also in digits; a part of its text in any case, ``"llvmpipe"``,
+            ``"opengl"``, where the first match wins; None for the one that the environment variable DMLGPU_ADAPTER
+            names so, else the first hardware adapter, else the first software adapter, else ``numpy``. OpenGL goes last
+            among its like, because another backend reaches the same adapter with more features. A software adapter that
+            nobody asked for is announced by a ``SoftwareAdapterWarning``, which Python prints once per line of code.
 
     Raises:
         AdapterNotFound: nothing matches; the message lists all adapters.
     """
     wanted = (os.environ.get(ADAPTER_VARIABLE, "").strip() or None) if wanted is None else wanted
+    if isinstance(wanted, AdapterInfo):
+        return wanted
     # Asked for by its name, the reference needs no look at drivers.
     if isinstance(wanted, str) and wanted.strip().lower() == NUMPY_ADAPTER.name:
         return NUMPY_ADAPTER
-    if isinstance(wanted, AdapterInfo):
-        return wanted
-    info = gpu.choose(wanted, adapters())
-    if wanted is None and info.is_software:
-        _announce(info)
-    return info
+    known = adapters()
+    if wanted is None:
+        info = min(known, key=lambda one: (one == NUMPY_ADAPTER, one.is_software, one.backend == "OpenGL"))
+        if info.is_software:
+            _announce(info)
+        return info
+    if isinstance(wanted, str) and wanted.strip().isdigit():
+        wanted = int(wanted)
+    if isinstance(wanted, int):
+        matches = known[wanted : wanted + 1] if wanted >= 0 else ()
+    else:
+        matches = tuple(info for info in known if wanted.strip().lower() in str(info).lower())
+    if not matches:
+        raise AdapterNotFound(wanted, [str(info) for info in known], why_no_gpu())
+    return matches[0]
+
+
+def why_no_gpu() -> str:
+    """Return why no GPU can be reached whatever the machine has, or nothing where one might."""
+    return "" if _gpu() else "wgpu is not installed, so no GPU can be reached"
+
+
+def open_executor(
+    info: AdapterInfo, deterministic: bool, memory_budget: int | None, disabled_features: Sequence[str]
+) -> Backend:
+    """Make the executor of an adapter; ``Device`` describes the arguments.
+
+    Raises:
+        AdapterNotFound: the adapter is not this machine's, or wgpu is not installed.
+        NotSupported: the driver gives no device.
+    """
+    if info == NUMPY_ADAPTER:
+        from dmlgpu.host.backend import NumPyBackend  # noqa: PLC0415 - listing adapters need not load the reference
+
+        return NumPyBackend(deterministic, memory_budget)
+    gpu = _gpu()
+    if gpu is None:
+        raise AdapterNotFound(str(info), [str(NUMPY_ADAPTER)], why_no_gpu())
+    backend: Backend = gpu.GpuBackend(
+        info, deterministic=deterministic, memory_budget=memory_budget, disabled_features=disabled_features
+    )
+    return backend
+
+
+def _gpu() -> ModuleType | None:
+    """Return the executor on wgpu, whose import loads the driver library; None where wgpu is not installed."""
+    try:
+        from dmlgpu import gpu  # noqa: PLC0415 - the ``numpy`` adapter does without
+    except ModuleNotFoundError as missing:
+        if missing.name != "wgpu":
+            raise
+        return None
+    return gpu
 
 
 def _announce(info: AdapterInfo) -> None:
-    what = "no GPU adapter" if info == NUMPY_ADAPTER else "no hardware adapter"
+    why = why_no_gpu() or f"no {'GPU' if info == NUMPY_ADAPTER else 'hardware'} adapter was found"
     warnings.warn(
-        f"{what} was found: dmlgpu runs on '{info}', in software; "
+        f"{why}: dmlgpu runs on '{info}', in software; "
         f"name an adapter in {ADAPTER_VARIABLE} or Device(adapter=...) to silence this",
         SoftwareAdapterWarning,
         stacklevel=4,  # past choose and Device.__init__, to their caller

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.backend import WORD_BYTES
 from dmlgpu.device.child import DeviceChild
 from dmlgpu.errors import InvalidArgument, InvalidState
 
@@ -41,7 +42,7 @@ class Buffer(DeviceChild):
 
     @classmethod
     def from_wgpu(cls, device: Device, wgpu_buffer: Any, name: str | None = None) -> Buffer:
-        """A buffer over memory that a wgpu buffer holds; releasing it leaves the wgpu buffer alone.
+        """Make a buffer over memory that a wgpu buffer holds; releasing it leaves the wgpu buffer alone.
 
         Args:
             device: a device on the same wgpu device, see ``Device.from_wgpu``.
@@ -64,7 +65,6 @@ class Buffer(DeviceChild):
 
     @property
     def description(self) -> str:
-        """The buffer as messages name it."""
         return f"buffer {self._name!r}" if self._name else f"buffer of {self._size} bytes"
 
     def write(self, data: Any, offset: int = 0) -> None:
@@ -80,17 +80,17 @@ class Buffer(DeviceChild):
         """
         raw = _as_bytes(self.description, data)
         self._check_range("write", offset, raw.size)
-        begin, end = offset & ~3, -(-(offset + raw.size) // 4) * 4
-        if (begin, end - begin) == (offset, raw.size):
+        begin, size = _whole_words(offset, raw.size)
+        if (begin, size) == (offset, raw.size):
             self._state.call(self._state.backend.write, self._memory, offset, raw)
             return
         with self._state.lock:
-            words = self._state.call(self._state.backend.read, self._memory, begin, end - begin).copy()
+            words = self._state.call(self._state.backend.read, self._memory, begin, size).copy()
             words[offset - begin : offset - begin + raw.size] = raw
             self._state.call(self._state.backend.write, self._memory, begin, words)
 
     def read(self, offset: int = 0, size: int | None = None) -> NDArray[np.uint8]:
-        """The bytes of a range, once all submitted work is done: an array of uint8 that belongs to the caller.
+        """Return the bytes of a range, once all submitted work is done: an array of uint8 that belongs to the caller.
 
         Args:
             offset: first byte to read.
@@ -104,8 +104,8 @@ class Buffer(DeviceChild):
         size = self._size - offset if size is None else size
         if size == 0:
             return np.empty(0, np.uint8)
-        begin, end = offset & ~3, -(-(offset + size) // 4) * 4
-        words = self._state.call(self._state.backend.read, self._memory, begin, end - begin)
+        begin, rounded = _whole_words(offset, size)
+        words = self._state.call(self._state.backend.read, self._memory, begin, rounded)
         return words[offset - begin : offset - begin + size]
 
     def release(self) -> None:
@@ -148,7 +148,7 @@ def check_range(caller: str, buffer: Buffer, offset: Any, size: Any) -> None:
 
 
 def is_integer(value: object) -> bool:
-    """Whether a value serves as an integer (True and False do not)."""
+    """Return whether a value serves as an integer (True and False do not)."""
     try:
         operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -156,8 +156,14 @@ def is_integer(value: object) -> bool:
     return not isinstance(value, bool)
 
 
+def _whole_words(offset: int, size: int) -> tuple[int, int]:
+    """Return offset and size of the whole words around a range, which executors write and read."""
+    begin = offset // WORD_BYTES * WORD_BYTES
+    return begin, -(-(offset + size - begin) // WORD_BYTES) * WORD_BYTES
+
+
 def _as_bytes(caller: str, data: Any) -> NDArray[np.uint8]:
-    """The bytes of an array or a bytes-like object, copied only where they are not contiguous."""
+    """Return the bytes of an array or a bytes-like object, copied only where they are not contiguous."""
     try:
         array = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
     except (TypeError, ValueError, BufferError):

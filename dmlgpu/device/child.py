@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from dmlgpu.errors import InvalidArgument
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class DmlObject:
     """A named object that carries private data (DirectML: IDMLObject)."""
 
-    _kind: ClassVar[str] = "object"
+    _kind = "object"
+    """What messages call it, before its name."""
 
     def __init__(self, name: str | None = None):
         self._name = name
@@ -38,7 +39,7 @@ class DmlObject:
             self._private_data[key] = data
 
     def get_private_data(self, key: Hashable) -> Any:
-        """What ``set_private_data`` keeps under the key, or None (IDMLObject::GetPrivateData)."""
+        """Return what ``set_private_data`` keeps under the key, or None (IDMLObject::GetPrivateData)."""
         return self._private_data.get(key)
 
     @property
@@ -51,10 +52,11 @@ class DmlObject:
 
 
 class DeviceChild(DmlObject):
-    """An object of one device (DirectML: IDMLDeviceChild)."""
+    """An object of one device (DirectML: IDMLDeviceChild). Making one on a removed device raises DeviceRemoved."""
 
     def __init__(self, device: Device, state: DeviceState, name: str | None = None):
         super().__init__(name)
+        state.check()
         self._device, self._state = device, state
 
     @property
@@ -64,7 +66,7 @@ class DeviceChild(DmlObject):
 
 
 def as_tuple(caller: str, argument: str, values: Any, what: str) -> tuple[Any, ...]:
-    """The values of a sequence.
+    """Return the values of a sequence.
 
     Args:
         caller, argument: as messages name them.

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dmlgpu.backend import Dispatch
-from dmlgpu.device.binding import Bindings, BindingTable, Recorded
+from dmlgpu.backend import WORD_BYTES, Dispatch, Range
 from dmlgpu.device.buffer import Buffer, check_range, is_integer
 from dmlgpu.device.child import DeviceChild, as_tuple, expect_child
-from dmlgpu.device.operator import CompiledOperator, Dispatchable, OperatorInitializer, PersistentRange
+from dmlgpu.device.operator import CompiledOperator, Dispatchable, OperatorInitializer
+from dmlgpu.device.recording import Bindings, Recorded
+from dmlgpu.device.table import BindingTable
 from dmlgpu.enums import ExecutionFlags
 from dmlgpu.errors import InvalidArgument, InvalidState
 
@@ -37,7 +38,7 @@ class Batch:
 
     @classmethod
     def of(cls, entries: Sequence[Recorded]) -> Batch:
-        """The batch of recorded pieces."""
+        """Put recorded pieces together."""
         return cls(tuple(unit for entry in entries for unit in entry.work), tuple(dict.fromkeys(entries)))
 
     def check_buffers(self, epoch: int) -> None:
@@ -117,8 +118,8 @@ class CommandList(DeviceChild):
             buffer.check_usable(caller, argument)
             check_range(f"{caller}: {argument}", buffer, offset, size)
             for what, value in ((f"{argument}_offset", offset), ("size", size)):
-                if value % 4:
-                    raise InvalidArgument(f"{caller}: {what} must be a multiple of 4, got {value}")
+                if value % WORD_BYTES:
+                    raise InvalidArgument(f"{caller}: {what} must be a multiple of {WORD_BYTES}, got {value}")
         if destination.identity is source.identity:
             raise InvalidArgument(
                 f"{caller}: one buffer cannot be both source and destination, got {source.description}"
@@ -143,7 +144,7 @@ class CommandList(DeviceChild):
         self._entries.append(recorded)
 
     def _ready(self) -> Batch:
-        """The list's work; volatile bindings are read now."""
+        """Return the list's work; volatile bindings are read now."""
         if self._batch is not None:
             return self._batch
         return Batch.of([entry.recorded() if isinstance(entry, Bindings) else entry for entry in self._entries])
@@ -161,7 +162,7 @@ class CommandRecorder(DeviceChild):
         executed. Whether the operator is initialised is checked when the list is executed.
 
         Raises:
-            BindingError: a binding is missing, or ranges meet that may not.
+            BindingError: a binding is missing, or ranges overlap that may not.
             InvalidArgument: another device's object, or a table of another dispatchable.
             InvalidState: a closed list, a released buffer, or a second initialisation.
         """
@@ -223,12 +224,16 @@ class Queue(DeviceChild):
         state = self._state
         with state.lock:
             state.check()
-            pending: dict[CompiledOperator, PersistentRange] = {}
+            pending: dict[CompiledOperator, Range[Buffer] | None] = {}
             work: tuple[Dispatch, ...] = ()
             initializers = []
             command_lists = as_tuple("execute", "command_lists", command_lists, "command lists")
             for index, command_list in enumerate(command_lists):
-                batch = self._check_list(index, command_list)
+                expect_child("execute", f"command_lists[{index}]", command_list, CommandList, state)
+                if command_list._open:
+                    raise InvalidState(f"{command_list.description}: executed while it is open; close it first")
+                batch = command_list._ready()
+                batch.check_buffers(state.release_epoch)
                 for step in batch.steps:
                     _check_step(step, pending)
                     if step.initializer is not None:
@@ -236,8 +241,8 @@ class Queue(DeviceChild):
                 work = work + batch.work if work else batch.work
             if work:
                 state.last_serial = state.call_unlocked(state.backend.submit, work)
-            for compiled, place in pending.items():
-                compiled._initialized_at = place
+            for compiled, persistent in pending.items():
+                compiled._is_initialized, compiled._persistent = True, persistent
             for command_list in command_lists:
                 command_list._serial = state.last_serial
             for initializer in initializers:
@@ -253,14 +258,6 @@ class Queue(DeviceChild):
         with self._state.lock:
             self._state.check()
             fence._signal(value, self._state.last_serial)
-
-    def _check_list(self, index: int, command_list: CommandList) -> Batch:
-        expect_child("execute", f"command_lists[{index}]", command_list, CommandList, self._state)
-        if command_list._open:
-            raise InvalidState(f"{command_list.description}: executed while it is open; close it first")
-        batch = command_list._ready()
-        batch.check_buffers(self._state.release_epoch)
-        return batch
 
 
 class Fence(DeviceChild):
@@ -331,24 +328,26 @@ class Fence(DeviceChild):
             self._signalled.notify_all()
 
 
-def _check_step(step: Recorded, pending: dict[CompiledOperator, PersistentRange]) -> None:
+def _check_step(step: Recorded, pending: dict[CompiledOperator, Range[Buffer] | None]) -> None:
     """Check one recorded piece against the initialisations executed, and pending before it in this submission."""
-    for compiled, place in step.initializes:
-        if compiled._initialized_at is not None or compiled in pending:
+    for compiled, persistent in step.initializes:
+        if compiled.is_initialized or compiled in pending:
             raise _second_initialization(step.label, compiled)
-        pending[compiled] = place
+        pending[compiled] = persistent
     if step.needs is None:
         return
-    compiled, place = step.needs
-    initialized_at = compiled._initialized_at or pending.get(compiled)
-    if initialized_at is None:
+    compiled, bound = step.needs
+    if not compiled.is_initialized and compiled not in pending:
         raise InvalidState(
             f"{compiled.description}: executed before its initialisation; execute an initializer for it first"
         )
-    if initialized_at != place:
+    written = pending.get(compiled, compiled._persistent)
+    if bound is None or written is None:
+        return
+    if bound.buffer.identity is not written.buffer.identity or bound.offset != written.offset:
         raise InvalidState(
-            f"{compiled.description}: the persistent resource is bound at offset {place.offset}, "
-            f"its initialisation wrote another range (offset {initialized_at.offset}); it cannot be copied or moved"
+            f"{compiled.description}: the persistent resource is bound at offset {bound.offset}, "
+            f"its initialisation wrote another range (offset {written.offset}); it cannot be copied or moved"
         )
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self, overload
+from typing import Any, Self, overload
 
-from dmlgpu import gpu, operators, validation
-from dmlgpu.backend import Backend
+from dmlgpu import operators, validation
+from dmlgpu.backend import WORD_BYTES, Backend
 from dmlgpu.device import support
-from dmlgpu.device.adapters import Choice, choose
-from dmlgpu.device.binding import BindingTable
+from dmlgpu.device.adapters import Choice, choose, open_executor
 from dmlgpu.device.buffer import Buffer, is_integer
 from dmlgpu.device.child import DeviceChild, DmlObject, expect_child
 from dmlgpu.device.commands import CommandList, CommandRecorder, Fence, Queue
@@ -24,10 +23,9 @@ from dmlgpu.device.features import (
     TensorDataTypeSupport,
     TensorDataTypeSupportQuery,
 )
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
-from dmlgpu.device.numpy_backend import NumPyBackend
-from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, ports_of
+from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, ports
 from dmlgpu.device.state import DeviceState
+from dmlgpu.device.table import BindingTable
 from dmlgpu.enums import ExecutionFlags, FeatureLevel
 from dmlgpu.errors import DmlError, InvalidArgument
 from dmlgpu.operator_desc import OperatorDesc
@@ -51,7 +49,7 @@ class Device(DmlObject):
         NotSupported: the driver gives no device.
     """
 
-    _kind: ClassVar[str] = "device"
+    _kind = "device"
 
     def __init__(
         self,
@@ -62,14 +60,7 @@ class Device(DmlObject):
         memory_budget: int | None = None,
         disabled_features: Sequence[str] = (),
     ):
-        info = choose(adapter)
-        backend: Backend
-        if info == NUMPY_ADAPTER:
-            backend = NumPyBackend(deterministic, memory_budget)
-        else:
-            backend = gpu.GpuBackend(
-                info, deterministic=deterministic, memory_budget=memory_budget, disabled_features=disabled_features
-            )
+        backend = open_executor(choose(adapter), deterministic, memory_budget, disabled_features)
         self._start(backend, feature_level)
 
     @classmethod
@@ -82,15 +73,17 @@ class Device(DmlObject):
         memory_budget: int | None = None,
         disabled_features: Sequence[str] = (),
     ) -> Self:
-        """A device over a ``wgpu.GPUDevice`` that somebody else holds and keeps; it uses the features that are on."""
-        backend = gpu.GpuBackend.from_wgpu(
+        """Make a device over a ``wgpu.GPUDevice`` that somebody else keeps; it uses the features that are on."""
+        from dmlgpu.gpu import GpuBackend  # noqa: PLC0415 - the ``numpy`` adapter does without
+
+        backend = GpuBackend.from_wgpu(
             wgpu_device, deterministic=deterministic, memory_budget=memory_budget, disabled_features=disabled_features
         )
         return cls.from_backend(backend, feature_level=feature_level)
 
     @classmethod
     def from_backend(cls, backend: Backend, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> Self:
-        """A device over an executor of one's own (see ``dmlgpu.backend``)."""
+        """Make a device over an executor of one's own (see ``dmlgpu.backend``)."""
         device = cls.__new__(cls)
         device._start(backend, feature_level)
         return device
@@ -134,12 +127,10 @@ class Device(DmlObject):
 
     @property
     def description(self) -> str:
-        """The device as messages name it."""
         return self._state.label
 
     @property
     def name(self) -> str | None:
-        """Name that shows up in errors."""
         return self._name
 
     @name.setter
@@ -157,7 +148,7 @@ class Device(DmlObject):
         self._state.remove(reason)
 
     def evict(self, objects: Sequence[DeviceChild]) -> None:
-        """Accepted and without effect: wgpu moves no single object out of memory (IDMLDevice::Evict).
+        """Check the objects and do nothing: wgpu moves no single object out of memory (IDMLDevice::Evict).
 
         Raises:
             InvalidArgument: an object that is not pageable, or another device's.
@@ -165,7 +156,7 @@ class Device(DmlObject):
         self._check_pageable("evict", objects)
 
     def make_resident(self, objects: Sequence[DeviceChild]) -> None:
-        """Accepted and without effect: objects always are (IDMLDevice::MakeResident). Raises as ``evict``."""
+        """Check the objects and do nothing: they always are (IDMLDevice::MakeResident). Raises as ``evict``."""
         self._check_pageable("make_resident", objects)
 
     def _check_pageable(self, method: str, objects: Sequence[DeviceChild]) -> None:
@@ -217,59 +208,51 @@ class Device(DmlObject):
         flags = _as_flags(flags)
         desc, backend = operator.desc, self._state.backend
         half = bool(flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
-        executable = self._state.call(backend.compile, desc, half)
-        in_place = loader.operator(desc.operator).in_place
-        inputs, outputs = ports_of(desc)
         compiled = CompiledOperator(
             self,
             self._state,
             title=desc.operator,
-            inputs=inputs,
-            outputs=outputs,
-            executable=executable,
+            inputs=ports(desc.inputs, "input"),
+            outputs=ports(desc.outputs, "output"),
+            executable=self._state.call(backend.compile, desc, half),
             flags=flags,
-            in_place=in_place,
+            in_place=loader.operator(desc.operator).in_place,
         )
         compiled.name = operator.name
         return compiled
 
     def create_operator_initializer(self, operators: Sequence[CompiledOperator] = ()) -> OperatorInitializer:
-        """What initialises compiled operators (IDMLDevice::CreateOperatorInitializer); without any it does nothing.
+        """Make what initialises compiled operators (IDMLDevice::CreateOperatorInitializer).
 
         Raises:
             InvalidArgument: another device's operator, or one twice.
         """
-        self._state.check()
         return OperatorInitializer(self, self._state, operators)
 
     def create_binding_table(self, dispatchable: Dispatchable | None = None) -> BindingTable:
-        """A table that binds buffers to a dispatchable (IDMLDevice::CreateBindingTable); None makes an empty one.
+        """Make a table that binds buffers to a dispatchable (IDMLDevice::CreateBindingTable), or to none yet.
 
         Raises:
             InvalidArgument: another device's dispatchable.
         """
-        self._state.check()
         return BindingTable(self, self._state, dispatchable)
 
     # ---- work and memory --------------------------------------------------------------------------------------------
 
     def create_command_recorder(self) -> CommandRecorder:
-        """What writes dispatches into command lists (IDMLDevice::CreateCommandRecorder)."""
-        self._state.check()
+        """Make what writes dispatches into command lists (IDMLDevice::CreateCommandRecorder)."""
         return CommandRecorder(self, self._state)
 
     def create_command_list(self) -> CommandList:
-        """An open, empty command list."""
-        self._state.check()
+        """Make an open, empty command list."""
         return CommandList(self, self._state)
 
     def create_fence(self, initial_value: int = 0) -> Fence:
-        """A fence that has reached ``initial_value``."""
-        self._state.check()
+        """Make a fence that has reached ``initial_value``."""
         return Fence(self, self._state, initial_value)
 
     def create_buffer(self, size: int, name: str | None = None) -> Buffer:
-        """Memory of ``size`` bytes, zeroed.
+        """Allocate ``size`` bytes, zeroed.
 
         Args:
             size: bytes, a positive multiple of 4.
@@ -280,13 +263,15 @@ class Device(DmlObject):
             OutOfMemory: beyond the adapter's limits or the device's memory budget.
         """
         self._state.check()
-        if not is_integer(size) or size <= 0 or size % 4:
-            raise InvalidArgument(f"create_buffer: size must be a positive multiple of 4 bytes, got {size!r}")
+        if not is_integer(size) or size <= 0 or size % WORD_BYTES:
+            raise InvalidArgument(
+                f"create_buffer: size must be a positive multiple of {WORD_BYTES} bytes, got {size!r}"
+            )
         memory = self._state.call(self._state.backend.create_buffer, size, name or "unnamed")
         return Buffer(self, self._state, size=size, memory=memory, identity=memory, name=name)
 
     def wrap_buffer(self, wgpu_buffer: Any, name: str | None = None) -> Buffer:
-        """A buffer over a wgpu buffer of the same wgpu device; see ``Buffer.from_wgpu``."""
+        """Make a buffer over a wgpu buffer of the same wgpu device; see ``Buffer.from_wgpu``."""
         self._state.check()
         wrap = getattr(self._state.backend, "wrap_buffer", None)
         if wrap is None:
@@ -304,7 +289,7 @@ class Device(DmlObject):
     def check_feature_support(self, query: OperatorSupportQuery) -> OperatorSupport: ...
 
     def check_feature_support(self, query: Query) -> Answer:
-        """What the device can do (IDMLDevice::CheckFeatureSupport).
+        """Answer what the device can do (IDMLDevice::CheckFeatureSupport).
 
         Raises:
             InvalidArgument: no query, an operator or field that does not exist, an empty list of levels.
@@ -313,7 +298,7 @@ class Device(DmlObject):
         return support.answer(query, self._feature_level, self._refusal, operators.implemented())
 
     def _refusal(self, desc: OperatorDesc) -> DmlError | None:
-        """With which exception a description would be refused, or None."""
+        """Return the exception with which a description would be refused, or None."""
         try:
             self._check_desc(desc)
         except DmlError as refused:
@@ -333,7 +318,7 @@ _default: Device | None = None
 
 
 def default_device() -> Device:
-    """The device that is used where none is given: one per process, a new one after its removal.
+    """Return the device that is used where none is given: one per process, a new one after its removal.
 
     The environment variable DMLGPU_ADAPTER chooses its adapter, see ``adapters.choose``.
     """

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.device.binding import BindingTable, BufferArrayBinding
+from dmlgpu.device.binding import BufferArrayBinding
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.device import Device, default_device
 from dmlgpu.device.operator import CompiledOperator, Port
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 def evaluate(desc: OperatorDesc, inputs: Sequence[Array | None], device: Device | None = None) -> tuple[Array, ...]:
-    """What an operator computes on NumPy arrays.
+    """Compute an operator on NumPy arrays.
 
     Args:
         desc: the operator; layouts (strides, total sizes) are honoured on the device.
@@ -37,30 +37,24 @@ def evaluate(desc: OperatorDesc, inputs: Sequence[Array | None], device: Device 
     """
     device = device or default_device()
     compiled = device.compile_operator(device.create_operator(desc))
-    buffers = [_upload(device, desc, port, array) for port, array in _paired(desc, compiled, inputs)]
+    if len(inputs) != len(compiled.inputs):
+        expected = f"{len(compiled.inputs)} arrays ({', '.join(port.label for port in compiled.inputs)})"
+        raise InvalidArgument(f"{desc.operator}: inputs must be {expected}, got {len(inputs)}")
+    sources = [_upload(device, desc, port, array) for port, array in zip(compiled.inputs, inputs, strict=True)]
     outputs = [
         None if port.desc is None else device.create_buffer(port.desc.byte_size, port.label)
         for port in compiled.outputs
     ]
-    _run(device, compiled, buffers, outputs)
+    _run(device, compiled, sources, outputs)
     results = tuple(
         port.desc.decode(buffer.read())
         for port, buffer in zip(compiled.outputs, outputs, strict=True)
         if port.desc is not None and buffer is not None
     )
-    for buffer in (*buffers, *outputs):
+    for buffer in (*sources, *outputs):
         if buffer is not None:
             buffer.release()
     return results
-
-
-def _paired(
-    desc: OperatorDesc, compiled: CompiledOperator, inputs: Sequence[Array | None]
-) -> list[tuple[Port, Array | None]]:
-    if len(inputs) != len(compiled.inputs):
-        expected = f"{len(compiled.inputs)} arrays ({', '.join(port.label for port in compiled.inputs)})"
-        raise InvalidArgument(f"{desc.operator}: inputs must be {expected}, got {len(inputs)}")
-    return list(zip(compiled.inputs, inputs, strict=True))
 
 
 def _upload(device: Device, desc: OperatorDesc, port: Port, array: Array | None) -> Buffer | None:
@@ -86,7 +80,8 @@ def _run(
     device: Device, compiled: CompiledOperator, inputs: Sequence[Buffer | None], outputs: Sequence[Buffer | None]
 ) -> None:
     """Initialise and execute in one command list."""
-    persistent = _scratch(device, compiled.binding_properties.persistent_resource_size, "persistent resource")
+    properties = compiled.binding_properties
+    persistent = _scratch(device, properties.persistent_resource_size, "persistent resource")
     initializer = device.create_operator_initializer([compiled])
     first = device.create_binding_table(initializer)
     owned = [buffer if port.owned else None for port, buffer in zip(compiled.inputs, inputs, strict=True)]
@@ -97,7 +92,8 @@ def _run(
     bound = [None if port.owned else buffer for port, buffer in zip(compiled.inputs, inputs, strict=True)]
     second.bind_inputs(bound)
     second.bind_outputs(outputs)
-    _bind_resources(device, second, compiled, persistent)
+    second.bind_temporary_resource(_scratch(device, properties.temporary_resource_size, "temporary resource"))
+    second.bind_persistent_resource(persistent)
 
     command_list, recorder = device.create_command_list(), device.create_command_recorder()
     recorder.record_dispatch(command_list, initializer, first)
@@ -106,11 +102,5 @@ def _run(
     device.queue.execute([command_list])
 
 
-def _bind_resources(device: Device, table: BindingTable, compiled: CompiledOperator, persistent: Buffer | None) -> None:
-    temporary = _scratch(device, compiled.binding_properties.temporary_resource_size, "temporary resource")
-    table.bind_temporary_resource(temporary)
-    table.bind_persistent_resource(persistent)
-
-
 def _scratch(device: Device, size: int, name: str) -> Buffer | None:
-    return device.create_buffer(-(-size // 4) * 4, name) if size else None
+    return device.create_buffer(size, name) if size else None

@@ -1,111 +1,95 @@
-"""Which byte ranges of one dispatch may meet (DirectML: IDMLBindingTable::BindInputs, hazards)."""
+"""Which byte ranges of one dispatch may overlap (DirectML: IDMLBindingTable::BindInputs, hazards)."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import TypeAlias
 
+from dmlgpu.backend import Range
+from dmlgpu.device.buffer import Buffer
+from dmlgpu.device.operator import Port
 from dmlgpu.errors import BindingError
-from dmlgpu.tensor import TensorDesc
 
+Bound: TypeAlias = tuple[Port, Range[Buffer]]
+"""A tensor or resource and the bytes that a dispatch reads or writes for it."""
 
-@dataclass(frozen=True)
-class Area:
-    """The bytes that a dispatch reads or writes through one binding.
-
-    Attributes:
-        label: as messages name the binding.
-        memory_id: identity of the memory; two buffers may wrap the same.
-        begin, end: byte range.
-        desc: the tensor that lies there; None for a temporary or persistent resource.
-    """
-
-    label: str
-    memory_id: int
-    begin: int
-    end: int
-    desc: TensorDesc | None = None
-
-    def meets(self, other: Area) -> bool:
-        """Whether a byte belongs to both."""
-        return self.memory_id == other.memory_id and self.begin < other.end and other.begin < self.end
-
-    def __str__(self) -> str:
-        return f"{self.label} at bytes {self.begin} to {self.end}"
+TEMPORARY, PERSISTENT = Port("the temporary resource", None), Port("the persistent resource", None)
 
 
 def check_execution(
     operator: str,
-    inputs: Iterable[Area],
-    outputs: Iterable[Area],
+    inputs: Sequence[Bound],
+    outputs: Sequence[Bound],
     *,
-    temporary: Area | None,
-    persistent: Area | None,
+    temporary: Range[Buffer] | None,
+    persistent: Range[Buffer] | None,
     in_place: bool,
 ) -> None:
     """Check the ranges of one execution.
 
     Raises:
-        BindingError: ranges meet that may not.
+        BindingError: ranges overlap that may not.
     """
-    inputs, outputs = tuple(inputs), tuple(outputs)
-    for output in outputs:
-        for source in inputs:
-            if source.meets(output):
-                _check_in_place(operator, source, output, in_place)
-    check_disjoint(operator, outputs, "two outputs may not overlap")
-    if persistent is not None:
-        for output in outputs:
-            _check_apart(operator, persistent, output, "the persistent resource is read-only at execution")
+    for output, source in itertools.product(outputs, inputs):
+        if _overlap(source, output):
+            _check_in_place(operator, source, output, in_place)
+    _check_outputs(operator, outputs)
+    kept = () if persistent is None else ((PERSISTENT, persistent),)
+    for first, second in itertools.product(kept, outputs):
+        _check_apart(operator, first, second, "the persistent resource is read-only at execution")
     if temporary is not None:
-        for other in (*inputs, *outputs, *(() if persistent is None else (persistent,))):
-            _check_apart(operator, temporary, other, "the temporary resource may not overlap anything")
+        for other in (*inputs, *outputs, *kept):
+            _check_apart(operator, (TEMPORARY, temporary), other, "the temporary resource may not overlap anything")
 
 
-def check_initialization(initializer: str, inputs: Iterable[Area], outputs: Iterable[Area]) -> None:
+def check_initialization(initializer: str, inputs: Sequence[Bound], outputs: Sequence[Bound]) -> None:
     """Check the ranges of one initialisation.
 
     Raises:
         BindingError: an input lies in the same buffer as an output, or two outputs overlap.
     """
-    inputs, outputs = tuple(inputs), tuple(outputs)
-    for source, output in itertools.product(inputs, outputs):
-        if source.memory_id == output.memory_id:
+    for (source, read), (output, written) in itertools.product(inputs, outputs):
+        if read.buffer.identity is written.buffer.identity:
             raise BindingError(
                 f"{initializer}: {source.label} and {output.label} lie in one buffer; "
                 "at initialisation an input may not share a buffer with an output"
             )
-    check_disjoint(initializer, outputs, "two outputs may not overlap")
+    _check_outputs(initializer, outputs)
 
 
-def check_disjoint(operator: str, areas: tuple[Area, ...], why: str) -> None:
-    """Check that no two of several ranges meet.
-
-    Raises:
-        BindingError: two ranges meet.
-    """
-    for first, second in itertools.combinations(areas, 2):
-        _check_apart(operator, first, second, why)
+def _overlap(first: Bound, second: Bound) -> bool:
+    (_, one), (_, other) = first, second
+    return one.buffer.identity is other.buffer.identity and one.offset < other.end and other.offset < one.end
 
 
-def _check_apart(operator: str, first: Area, second: Area, why: str) -> None:
-    if first.meets(second):
-        raise BindingError(f"{operator}: {first} overlaps {second}; {why}")
+def _check_outputs(operator: str, outputs: Sequence[Bound]) -> None:
+    for first, second in itertools.combinations(outputs, 2):
+        _check_apart(operator, first, second, "two outputs may not overlap")
 
 
-def _check_in_place(operator: str, source: Area, output: Area, in_place: bool) -> None:
-    overlap = f"{operator}: {output} overlaps {source}; "
+def _check_apart(operator: str, first: Bound, second: Bound, why: str) -> None:
+    if _overlap(first, second):
+        raise BindingError(f"{operator}: {_text(first)} overlaps {_text(second)}; {why}")
+
+
+def _check_in_place(operator: str, source: Bound, output: Bound, in_place: bool) -> None:
+    overlap = f"{operator}: {_text(output)} overlaps {_text(source)}; "
     if not in_place:
         raise BindingError(f"{overlap}the operator does not support in-place execution")
-    if (source.begin, source.end) != (output.begin, output.end):
+    (read, ours), (written, theirs) = source, output
+    if (ours.offset, ours.size) != (theirs.offset, theirs.size):
         raise BindingError(f"{overlap}in-place execution needs identical ranges")
-    assert source.desc is not None and output.desc is not None
-    ours, theirs = source.desc, output.desc
+    assert read.desc is not None and written.desc is not None
     for what, given, expected in (
-        ("data types", ours.data_type.name, theirs.data_type.name),
-        ("sizes", ours.sizes, theirs.sizes),
-        ("strides", ours.element_strides, theirs.element_strides),
+        ("data types", read.desc.data_type.name, written.desc.data_type.name),
+        ("sizes", read.desc.sizes, written.desc.sizes),
+        ("strides", read.desc.element_strides, written.desc.element_strides),
     ):
         if given != expected:
             raise BindingError(f"{overlap}in-place execution needs equal {what}, got {given} and {expected}")
+
+
+def _text(bound: Bound) -> str:
+    port, where = bound
+    return f"{port.label} at bytes {where.offset} to {where.end}"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dmlgpu.backend import Executable
+from dmlgpu.backend import Executable, Range
 from dmlgpu.device.child import DeviceChild, as_tuple, expect_child
 from dmlgpu.enums import ExecutionFlags
 from dmlgpu.errors import InvalidArgument, InvalidState
 from dmlgpu.tensor import TensorDesc
 
 if TYPE_CHECKING:
+    from dmlgpu.device.buffer import Buffer
     from dmlgpu.device.device import Device
     from dmlgpu.device.state import DeviceState
     from dmlgpu.operator_desc import OperatorDesc
@@ -56,35 +57,17 @@ class Port:
         return self.desc is not None and not self.desc.owned_by_dml
 
 
-@dataclass(frozen=True)
-class PersistentRange:
-    """Where an initialisation put the persistent resource of an operator.
-
-    Attributes:
-        memory: kept so that its identity is not given to other memory.
-    """
-
-    memory_id: int
-    offset: int
-    memory: object = field(default=None, compare=False, repr=False)
-
-
 class Operator(DeviceChild):
     """A checked operator description (DirectML: IDMLOperator); ``Device.compile_operator`` makes it executable."""
 
     def __init__(self, device: Device, state: DeviceState, desc: OperatorDesc):
         super().__init__(device, state)
-        self._desc = desc
+        self._desc, self._kind = desc, desc.operator
 
     @property
     def desc(self) -> OperatorDesc:
         """The description that the operator was created from."""
         return self._desc
-
-    @property
-    def description(self) -> str:
-        """The operator as messages name it."""
-        return f"{self._desc.operator} {self._name!r}" if self._name else self._desc.operator
 
 
 class CompiledOperator(DeviceChild):
@@ -106,11 +89,14 @@ class CompiledOperator(DeviceChild):
         in_place: bool = False,
     ):
         super().__init__(device, state)
-        self._title, self._executable, self._flags = title, executable, flags
+        self._kind, self._executable, self._flags = title, executable, flags
         self.in_place = in_place
         self.inputs, self.outputs = inputs, outputs
-        self._properties = _properties(inputs, outputs, executable)
-        self._initialized_at: PersistentRange | None = None
+        temporary, persistent = executable.temporary_size, executable.persistent_size
+        tensors = sum(port.bound_at_execution for port in inputs + outputs)
+        self._properties = BindingProperties(tensors + (temporary > 0) + (persistent > 0), temporary, persistent)
+        self._is_initialized = False
+        self._persistent: Range[Buffer] | None = None
 
     @property
     def binding_properties(self) -> BindingProperties:
@@ -126,12 +112,7 @@ class CompiledOperator(DeviceChild):
     @property
     def is_initialized(self) -> bool:
         """Whether its initialisation was submitted."""
-        return self._initialized_at is not None
-
-    @property
-    def description(self) -> str:
-        """The operator as messages name it."""
-        return f"{self._title} {self._name!r}" if self._name else self._title
+        return self._is_initialized
 
 
 class OperatorInitializer(DeviceChild):
@@ -187,19 +168,9 @@ class OperatorInitializer(DeviceChild):
 Dispatchable = CompiledOperator | OperatorInitializer
 
 
-def ports_of(desc: OperatorDesc) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-    """The inputs and outputs of an operator, flat, in struct order."""
-    return _ports(desc.inputs, "input"), _ports(desc.outputs, "output")
-
-
-def _ports(tensors: Sequence[tuple[str, int | None, TensorDesc | None]], kind: str) -> tuple[Port, ...]:
+def ports(tensors: Sequence[tuple[str, int | None, TensorDesc | None]], kind: str) -> tuple[Port, ...]:
+    """Return the inputs or the outputs of a description, flat, in struct order; ``kind`` is what messages call them."""
     return tuple(
-        Port(f"{field if place is None else f'{field}[{place}]'} ({kind} {index})", desc)
-        for index, (field, place, desc) in enumerate(tensors)
+        Port(f"{field if element is None else f'{field}[{element}]'} ({kind} {index})", desc)
+        for index, (field, element, desc) in enumerate(tensors)
     )
-
-
-def _properties(inputs: tuple[Port, ...], outputs: tuple[Port, ...], executable: Executable) -> BindingProperties:
-    temporary, persistent = executable.temporary_size, executable.persistent_size
-    tensors = sum(port.bound_at_execution for port in inputs + outputs)
-    return BindingProperties(tensors + (temporary > 0) + (persistent > 0), temporary, persistent)

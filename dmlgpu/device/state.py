@@ -81,5 +81,5 @@ class DeviceState:
                     self.call_unlocked(self.backend.destroy_buffer, memory)
 
     def is_in_flight(self, serial: int | None) -> bool:
-        """Whether a submission is still being worked on."""
+        """Return whether a submission is still being worked on."""
         return serial is not None and not self.call(self.backend.is_done, serial)

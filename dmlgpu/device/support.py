@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 
 from dmlgpu.device.features import (
     Answer,
@@ -18,14 +18,14 @@ from dmlgpu.device.probe import probes
 from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.errors import DmlError, InvalidArgument, InvalidDescription, OperatorNotImplemented
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.schema import OperatorSchema, operator
+from dmlgpu.schema import operator
 
 Refusal = Callable[[OperatorDesc], DmlError | None]
-"""With which exception a device would refuse a description, or None."""
+"""Returns the exception with which a device would refuse a description, or None."""
 
 
 def answer(query: Query, level: FeatureLevel, refusal: Refusal, implemented: frozenset[str]) -> Answer:
-    """The answer to a query.
+    """Answer a query.
 
     Args:
         query: one of the three queries.
@@ -69,7 +69,8 @@ def _data_type_support(
         for tensor, support in schema.support_at(level).items():
             if data_type in support.types:
                 listed = True
-                for refused_by in _refusals(schema, {schema.field(tensor).python_name: data_type}, level, refusal):
+                types = {schema.field(tensor).python_name: data_type}
+                for refused_by in map(refusal, probes(schema, types, level)):
                     if _is_the_adapters(refused_by):
                         refused.setdefault(name, str(refused_by))
     return TensorDataTypeSupport(listed and not refused, refused)
@@ -87,31 +88,21 @@ def _operator_support(query: OperatorSupportQuery, level: FeatureLevel, refusal:
                 raise InvalidArgument(f"OperatorSupportQuery: {schema.name} has no tensor {name!r}, only {tensors}")
             _data_type(f"OperatorSupportQuery: data_types[{name!r}]", data_type)
         if level < schema.feature_level:
-            return OperatorSupport(False, _too_late(schema, level))
-        refusals = list(_refusals(schema, query.data_types, level, refusal))
+            needed = f"needs feature level {schema.feature_level.label}, the device behaves as {level.label}"
+            return OperatorSupport(False, f"{schema.name}: {needed}")
+        refusals = list(map(refusal, probes(schema, query.data_types, level)))
         refused = None if None in refusals else min(refusals, key=_distance)
     return OperatorSupport(refused is None, "" if refused is None else str(refused))
 
 
-def _refusals(
-    schema: OperatorSchema, types: Mapping[str, DataType], level: FeatureLevel, refusal: Refusal
-) -> Iterator[DmlError | None]:
-    """What the device says to each probe with these types."""
-    return map(refusal, probes(schema, types, level))
-
-
 def _distance(refused: DmlError | None) -> int:
-    """How little a refusal says: values of an attribute that do not take the types at all say the least."""
+    """Return how little a refusal says: values of an attribute that do not take the types at all say the least."""
     return 0 if _is_the_adapters(refused) else 1 if isinstance(refused, OperatorNotImplemented) else 2
 
 
 def _is_the_adapters(refused: DmlError | None) -> bool:
-    """Whether an operator is refused for what the adapter lacks."""
+    """Return whether an operator is refused for what the adapter lacks."""
     return refused is not None and not isinstance(refused, InvalidDescription | OperatorNotImplemented)
-
-
-def _too_late(schema: OperatorSchema, level: FeatureLevel) -> str:
-    return f"{schema.name}: needs feature level {schema.feature_level.label}, the device behaves as {level.label}"
 
 
 def _data_type(what: str, value: object) -> DataType:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dmlgpu.gpu.adapter import adapters, choose
+from dmlgpu.gpu.adapter import adapters
 
 if TYPE_CHECKING:
     from dmlgpu.gpu.backend import GpuBackend
 
-__all__ = ["GpuBackend", "adapters", "choose"]
+__all__ = ["GpuBackend", "adapters"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,10 +1,10 @@
-"""The machine's adapters: listing, describing and choosing them, and what lowering may know about each."""
+"""The machine's adapters: listing and describing them, and what lowering may know about each."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import wgpu
@@ -67,37 +67,6 @@ def wgpu_adapter(info: AdapterInfo) -> Any:
         if known == info:
             return adapter
     raise AdapterNotFound(str(info), [str(known) for known in adapters()])
-
-
-def choose(wanted: AdapterInfo | str | int | None, candidates: Sequence[AdapterInfo]) -> AdapterInfo:
-    """Pick an adapter.
-
-    Args:
-        wanted: an adapter; its index; a case-insensitive part of its text (digits alone are an index); None for the
-            first hardware adapter, else the first software one that is not NumPy, else the first. OpenGL goes last
-            among its like, because another backend reaches the same hardware with more features.
-        candidates: what to pick from, in the order in which indices count.
-
-    Raises:
-        AdapterNotFound: when nothing matches; the message lists the candidates.
-    """
-    if isinstance(wanted, AdapterInfo):
-        return wanted
-    if isinstance(wanted, str) and wanted.strip().isdigit():
-        wanted = int(wanted)
-    if isinstance(wanted, int):
-        matches = [candidates[wanted]] if 0 <= wanted < len(candidates) else []
-    elif isinstance(wanted, str):
-        matches = [candidate for candidate in candidates if wanted.strip().lower() in str(candidate).lower()]
-    else:
-        matches = sorted(candidates, key=_reluctance)
-    if not matches:
-        raise AdapterNotFound(wanted, [str(candidate) for candidate in candidates])
-    return matches[0]
-
-
-def _reluctance(info: AdapterInfo) -> tuple[bool, bool, bool]:
-    return info.backend == "NumPy", info.is_software, info.backend == "OpenGL"
 
 
 def loop_limit(info: AdapterInfo) -> int | None:

@@ -21,7 +21,7 @@ from dmlgpu.gpu.queue import CopyWork, Queue, Work
 from dmlgpu.gpu.timestamps import Timestamps, Timing
 from dmlgpu.gpu.transfers import Transfers
 from dmlgpu.plan import Role
-from dmlgpu.program import Kernel, Program
+from dmlgpu.program import MAX_SLOTS, Kernel, Program, Slot
 from dmlgpu.target import AdapterInfo, Target
 
 _WARM_UP_BYTES = 256
@@ -142,17 +142,15 @@ class GpuBackend:
         Nobody waits for it: the driver works while Python prepares the next operator.
         """
         if self._warm_up_buffer is None:
-            self._warm_up_buffer = self._allocator.create(_WARM_UP_BYTES, "warm-up", charged=False)
-        scratch = Range(self._warm_up_buffer, 0, _WARM_UP_BYTES)
+            self._warm_up_buffer = self._allocator.create(MAX_SLOTS * _WARM_UP_BYTES, "warm-up", charged=False)
+        scratch = tuple(Range(self._warm_up_buffer, n * _WARM_UP_BYTES, _WARM_UP_BYTES) for n in range(MAX_SLOTS))
         work = []
         for kernel in kernels:
-            slots = tuple(
-                dataclasses.replace(slot, role=Role.INPUT, index=0, offset=0, size=_WARM_UP_BYTES)
-                for slot in kernel.slots
-            )
+            numbers = kernel.bindings or range(len(kernel.slots))
+            slots = tuple(Slot(Role.INPUT, number, 0, _WARM_UP_BYTES) for number in numbers)
             empty = dataclasses.replace(kernel, slots=slots, grid=(0, 1, 1))
             pipeline, _ = self._pipelines.get(program.operator, kernel, program.immediates)
-            resources = Resources((scratch,), ())
+            resources = Resources(scratch, ())
             work.append(self._binder.bind(program.operator, empty, pipeline, resources, program.immediates))
         self._queue.submit(work)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import Any
 
 import wgpu
 
+from dmlgpu import aliasing
 from dmlgpu.backend import Range, Resources
 from dmlgpu.errors import BindingError, NotSupported
 from dmlgpu.gpu import native
@@ -16,11 +16,10 @@ from dmlgpu.gpu.context import Context
 from dmlgpu.gpu.pipelines import Pipelines
 from dmlgpu.gpu.queue import KernelWork
 from dmlgpu.plan import Role
-from dmlgpu.program import Kernel, Program, Slot
+from dmlgpu.program import MAX_SLOTS, Kernel, Program, Slot, parameter_bytes
 from dmlgpu.target import PARAMETER_BYTES
-
-_WORDS = PARAMETER_BYTES // 4
-_BASES = 8
+from dmlgpu.tensor import TENSOR_ALIGNMENT
+from dmlgpu.wgsl.sharing import share
 
 
 class Binder:
@@ -36,32 +35,36 @@ class Binder:
         self._uniforms: dict[tuple[int, ...], Any] = {}
 
     def bind(self, operator: str, kernel: Kernel, pipeline: Any, resources: Resources, immediates: bool) -> KernelWork:
-        """One dispatch of a kernel on resources.
+        """One dispatch of a kernel on resources. Where ranges meet of which that was not known, the kernel is rendered
+        and compiled anew, once, for slots that share a binding.
 
         Raises:
             BindingError: when a resource that the kernel uses is missing or too small.
-            NotSupported: when a binding, grown to the offset alignment, exceeds the adapter's limit.
+            NotSupported: when a binding, grown to the offset alignment and to all that it is shared for, exceeds the
+                adapter's limit; or when what meets cannot be shared.
         """
-        ranges = [self._range(operator, kernel, slot, resources) for slot in kernel.slots]
-        entries, bases = [], []
-        for binding, (buffer, start, size) in enumerate(ranges):
-            aligned = start // self._alignment * self._alignment
-            bases.append((start - aligned) // 4)
-            self._check_size(operator, kernel, binding, size + start - aligned)
-            resource = {"buffer": buffer.wgpu, "offset": aligned, "size": size + start - aligned}
-            entries.append({"binding": binding, "resource": resource})
-        key = tuple(bases)
-        layout = self.pipelines.layout(len(kernel.slots), immediates)
+        found = [self._range(operator, kernel, slot, resources) for slot in kernel.slots]
+        ranges = [(buffer.wgpu, start, size) for buffer, start, size in found]
+        layout = aliasing.layout(ranges, kernel.bindings, self._alignment)
+        self._check_sizes(operator, kernel, layout)
+        if layout.bindings != kernel.bindings:
+            kernel = share(operator, kernel, layout.bindings)
+            pipeline, _ = self.pipelines.get(operator, kernel, immediates)
+        entries = [
+            {"binding": binding, "resource": {"buffer": buffer, "offset": offset, "size": size}}
+            for binding, (buffer, offset, size) in enumerate(layout.bound)
+        ]
+        bases, group_layout = layout.bases, self.pipelines.layout(len(entries), immediates)
         context = self.context
         with context.lock:
             context.check()
-            guard = Guard(tuple(buffer for buffer, _, _ in ranges), self.allocator.epoch)
+            guard = Guard(tuple([buffer for buffer, _, _ in found]), self.allocator.epoch)
             guard.check(self.allocator.epoch, kernel.label)
             with context.reporting(f"{operator}: kernel {kernel.label!r}"):
                 if not immediates:
-                    entries.append({"binding": len(entries), "resource": {"buffer": self._uniform(key)}})
-                group = context.device.create_bind_group(label=kernel.label, layout=layout, entries=entries)
-        parameters = self._block(key) if immediates else None
+                    entries.append({"binding": len(entries), "resource": {"buffer": self._uniform(bases)}})
+                group = context.device.create_bind_group(label=kernel.label, layout=group_layout, entries=entries)
+        parameters = self._block(bases) if immediates else None
         return KernelWork(pipeline, group, parameters, *kernel.grid, guard, kernel.label)
 
     def check(self, program: Program) -> None:
@@ -76,7 +79,7 @@ class Binder:
             what = f"{program.operator}: kernel {kernel.label!r}"
             if program.immediates and not target.has("immediates"):
                 raise NotSupported(f"{what} is rendered for immediates, which {info} lacks")
-            slots = min(target.max_storage_buffers, _BASES)
+            slots = min(target.max_storage_buffers, MAX_SLOTS)
             if len(kernel.slots) > slots:
                 raise NotSupported(
                     f"{what} binds {len(kernel.slots)} buffers, more than the {slots} possible on {info}"
@@ -86,17 +89,20 @@ class Binder:
                     f"{what} has a grid of {kernel.grid}, more than the {target.max_workgroups_per_dimension}"
                     f" workgroups that {info} allows along an axis"
                 )
-            for binding, slot in enumerate(kernel.slots):
-                self._check_size(program.operator, kernel, binding, slot.size)
+            ranges = [((slot.role, slot.index), slot.offset, slot.size) for slot in kernel.slots]
+            self._check_sizes(program.operator, kernel, aliasing.layout(ranges, kernel.bindings, TENSOR_ALIGNMENT))
 
-    def _check_size(self, operator: str, kernel: Kernel, binding: int, size: int) -> None:
+    def _check_sizes(self, operator: str, kernel: Kernel, layout: aliasing.Layout) -> None:
         limit = self.context.target.max_binding_size
-        if size > limit:
-            slot = kernel.slots[binding]
-            raise NotSupported(
-                f"{operator}: kernel {kernel.label!r} binds {size:,} bytes of {slot.role} {slot.index},"
-                f" more than the {limit:,} that {self.context.info} allows in one binding"
-            )
+        for binding, (_, _, size) in enumerate(layout.bound):
+            if size > limit:
+                numbers = layout.bindings or range(len(kernel.slots))
+                slots = [slot for slot, number in zip(kernel.slots, numbers, strict=True) if number == binding]
+                raise NotSupported(
+                    f"{operator}: kernel {kernel.label!r} binds {size:,} bytes of"
+                    f" {' and '.join(f'{slot.role} {slot.index}' for slot in slots)},"
+                    f" more than the {limit:,} that {self.context.info} allows in one binding"
+                )
 
     def _range(self, operator: str, kernel: Kernel, slot: Slot, resources: Resources) -> tuple[Any, int, int]:
         bound = _resource(slot, resources)
@@ -114,7 +120,7 @@ class Binder:
     def _block(self, bases: tuple[int, ...]) -> Any:
         block = self._blocks.get(bases)
         if block is None:
-            block = self._blocks.setdefault(bases, native.parameter_block(_block_bytes(bases)))
+            block = self._blocks.setdefault(bases, native.parameter_block(parameter_bytes(bases)))
         return block
 
     def _uniform(self, bases: tuple[int, ...]) -> Any:
@@ -122,13 +128,9 @@ class Binder:
         if buffer is None:
             usage = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
             buffer = self.context.device.create_buffer(label="dmlgpu parameters", size=PARAMETER_BYTES, usage=usage)
-            self.context.queue.write_buffer(buffer, 0, _block_bytes(bases))
+            self.context.queue.write_buffer(buffer, 0, parameter_bytes(bases))
             self._uniforms[bases] = buffer
         return buffer
-
-
-def _block_bytes(bases: tuple[int, ...]) -> bytes:
-    return struct.pack(f"<{_WORDS}I", *bases, *(0,) * (_WORDS - len(bases)))
 
 
 class GpuExecutable:

@@ -17,7 +17,7 @@ _LINES_AROUND = 3
 
 
 class Pipelines:
-    """The device's pipelines by text and slot count, and their layouts by slot count.
+    """The device's pipelines by text and number of bindings, and their layouts by that number.
 
     Layouts are explicit: automatic ones drop the bindings that a shader does not use.
     """
@@ -31,9 +31,9 @@ class Pipelines:
     def __len__(self) -> int:
         return len(self._pipelines)
 
-    def layout(self, slots: int, immediates: bool) -> Any:
-        """The bind-group layout of kernels with so many slots."""
-        return self._layout(slots, immediates)[0]
+    def layout(self, bindings: int, immediates: bool) -> Any:
+        """The bind-group layout of kernels with so many bindings."""
+        return self._layout(bindings, immediates)[0]
 
     def get(self, operator: str, kernel: Kernel, immediates: bool) -> tuple[Any, bool]:
         """A kernel's pipeline, and whether it is new.
@@ -41,7 +41,7 @@ class Pipelines:
         Raises:
             ShaderError: when the text does not compile.
         """
-        key = kernel.wgsl, len(kernel.slots), immediates
+        key = kernel.wgsl, kernel.binding_count, immediates
         pipeline = self._pipelines.get(key)
         if pipeline is not None:
             return pipeline, False
@@ -53,7 +53,7 @@ class Pipelines:
 
     def _compile(self, operator: str, kernel: Kernel, immediates: bool) -> Any:
         device = self._context.device
-        _, layout = self._layout(len(kernel.slots), immediates)
+        _, layout = self._layout(kernel.binding_count, immediates)
         try:
             module = device.create_shader_module(label=kernel.label, code=kernel.wgsl)
             compute = {"module": module, "entry_point": "main"}
@@ -65,11 +65,11 @@ class Pipelines:
         except wgpu.GPUError as error:
             raise self._context.translate(error, f"{operator}: kernel {kernel.label!r}") from error
 
-    def _layout(self, slots: int, immediates: bool) -> tuple[Any, Any]:
-        key = slots, immediates
+    def _layout(self, bindings: int, immediates: bool) -> tuple[Any, Any]:
+        key = bindings, immediates
         if key not in self._layouts:
             device = self._context.device
-            types = ["storage"] * slots + ([] if immediates else ["uniform"])
+            types = ["storage"] * bindings + ([] if immediates else ["uniform"])
             group = device.create_bind_group_layout(
                 entries=[
                     {"binding": binding, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dmlgpu.kernels.sources import is_elementwise, leaves, rewrite
-from dmlgpu.plan import Body, Element, Source, Tensor
+from dmlgpu.kernels.sources import AnySource, is_elementwise, leaves, rewrite
+from dmlgpu.plan import Body, Element, Held, Source, Tensor
 
 Groups = tuple[tuple[int, ...], ...]
 """Which of the old dimensions make up each new one, outermost first."""
@@ -59,18 +59,49 @@ def merge_dimensions(sizes: Sequence[int], *tensors: Sequence[int]) -> tuple[tup
     return merge_sizes(sizes, groups), [merge_strides(strides, groups) for strides in tensors]
 
 
+def merge_tree(root: AnySource, groups: Groups) -> AnySource:
+    """Return an element-wise tree under merged dimensions."""
+
+    def merge(node: Source) -> Source:
+        if isinstance(node, Tensor):
+            return merge_tensor(node, groups)
+        sizes = merge_sizes(node.sizes, groups)
+        if isinstance(node, Held):
+            repeated = tuple(number for number, group in enumerate(groups) if group[-1] in node.repeated)
+            return replace(node, sizes=sizes, repeated=repeated)
+        if isinstance(node, Element):  # an identity, as all else keeps its coordinates
+            return replace(node, sizes=sizes, follows=(tuple(range(len(groups))),))
+        return replace(node, sizes=sizes)
+
+    return rewrite(root, merge)
+
+
+def row_groups(
+    sizes: Sequence[int], axes: Sequence[int], tensors: Sequence[Tensor], across: Sequence[Tensor] = ()
+) -> tuple[Groups, Groups]:
+    """Return the groups of the dimensions across rows, in order, and of those along them, in the order of ``axes``.
+
+    Args:
+        sizes: of the common coordinate space.
+        axes: along which rows lie.
+        tensors: over that space.
+        across: tensors that have size 1 along rows.
+    """
+    kept = [dimension for dimension in range(len(sizes)) if dimension not in axes]
+
+    def groups(dimensions: Sequence[int], given: Sequence[Tensor]) -> Groups:
+        if not dimensions:
+            return ()
+        strides = [[tensor.strides[dimension] for dimension in dimensions] for tensor in given]
+        found = mergeable([sizes[dimension] for dimension in dimensions], strides)
+        return tuple(tuple(dimensions[place] for place in group) for group in found)
+
+    return groups(kept, [*tensors, *across]), groups(list(axes), tensors)
+
+
 def collapse(body: Body, output: Tensor) -> tuple[Body, Tensor]:
-    """An element-wise tree and its output with all mergeable dimensions merged; other trees as they are."""
+    """Return an element-wise tree and its output with all mergeable dimensions merged; other trees as they are."""
     if not is_elementwise(body):
         return body, output
     groups = mergeable(output.sizes, [output.strides, *(leaf.strides for leaf in leaves(body))])
-
-    def merge(source: Source) -> Source:
-        if isinstance(source, Tensor):
-            return merge_tensor(source, groups)
-        sizes = merge_sizes(source.sizes, groups)
-        if isinstance(source, Element):  # an identity, as all else keeps its coordinates
-            return replace(source, sizes=sizes, follows=(tuple(range(len(groups))),))
-        return replace(source, sizes=sizes)
-
-    return rewrite(body, merge), merge_tensor(output, groups)
+    return merge_tree(body, groups), merge_tensor(output, groups)

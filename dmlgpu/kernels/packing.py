@@ -13,6 +13,9 @@ from dmlgpu.plan import Affine, AffineView, Body, Held, Source, Tensor, View
 
 WIDEST_UNIT_BITS = 128
 
+UNIT = 4
+"""Neighbouring numbers that kernels compute on at once where they lie side by side."""
+
 
 def pack(body: Body, output: Tensor) -> tuple[Body, Tensor]:
     """Return a tree and its output packed as widely as every tensor of it lets through; unchanged where none does."""

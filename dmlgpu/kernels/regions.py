@@ -7,9 +7,8 @@ from typing import Any
 
 from dmlgpu.enums import InterpolationMode
 from dmlgpu.errors import NotSupported
-from dmlgpu.kernels.reduce import Reduction, canonical_steps
 from dmlgpu.kernels.resampling import bits_of_float
-from dmlgpu.plan import Body, Constants, Map, Plan, Step, Tensor, constants, element
+from dmlgpu.plan import Body, Constants, Map, Plan, Reduce, Reduction, Step, Tensor, constants, element
 from dmlgpu.target import Target
 
 BESIDE = 8
@@ -189,9 +188,7 @@ class Work:
         """
         axes = tuple(range(output.rank, body.rank))
         places = replace(output, sizes=output.sizes + (1,) * len(axes), strides=output.strides + (0,) * len(axes))
-        limit = self.target.loop_limit
-        target = self.target if limit is None else replace(self.target, loop_limit=limit // (iterations + 1))
-        self.steps.extend(canonical_steps(reduction, body, axes, places, target))
+        self.steps.append(Reduce("", reduction, body, axes, places, iterations))
 
     def plan(self, operator: str) -> Plan:
         """The plan."""

@@ -9,6 +9,7 @@ from typing import TypeVar
 from dmlgpu.plan import Affine, AffineView, Apply, Body, Element, Held, Sizes, Source, Tensor, View, Virtual
 
 IDENTITY = "elementwise/element_wise_identity"
+CONVERT = "elementwise/cast"
 
 AnySource = TypeVar("AnySource", bound=Source)
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Collection
 
 from dmlgpu.enums import FeatureLevel
 from dmlgpu.kernels.moves import Move
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators.lowering import lowering, registered
+from dmlgpu.operators.lowering import Probe, lowering, registered
 from dmlgpu.plan import Plan
 from dmlgpu.target import Target
 
@@ -20,7 +21,7 @@ for _module in pkgutil.iter_modules(__path__):
 
 
 def implemented() -> frozenset[str]:
-    """Names of the operators that can be lowered."""
+    """Return names of the operators that can be lowered."""
     return registered()
 
 
@@ -40,15 +41,25 @@ def check(desc: OperatorDesc, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> N
 
 
 def upgrade(desc: OperatorDesc) -> OperatorDesc:
-    """The description as the newest operator of its line."""
+    """Return the description as the newest operator of its line."""
     newer = lowering(desc.operator).upgrade(desc)
     return desc if newer is None else upgrade(newer)
 
 
-def moves(desc: OperatorDesc) -> tuple[Move, ...]:
-    """The parts of a checked description's outputs that are nothing but elements of its inputs.
+def probe(operator: str, asked: Collection[str]) -> Probe:
+    """Return what an operator's smallest description needs beyond tensors of one element; nothing where none is known.
 
-    Whoever compiles a graph can leave these copies out: see ``dmlgpu.kernels.moves``. What no move places in an output
+    Args:
+        operator: DirectML's name.
+        asked: fields of the tensors that the description is to have.
+    """
+    return lowering(operator).probe(asked) if operator in registered() else Probe()
+
+
+def moves(desc: OperatorDesc) -> tuple[Move, ...]:
+    """Return the parts of a checked description's outputs that are nothing but elements of its inputs.
+
+    Whoever compiles a graph can leave these copies out: see ``dmlgpu.kernels.moves``. What no move brings to an output
     (a border, say) is computed; operators that move nothing have no moves.
     """
     newest = upgrade(desc)
@@ -66,5 +77,5 @@ def lower(desc: OperatorDesc, target: Target) -> Plan:
 
 
 def shader_files(operator: str) -> tuple[str, ...]:
-    """The files below ``shaders/`` that hold an operator's bodies; none where it upgrades to another operator."""
+    """Return the files below ``shaders/`` that hold an operator's bodies; none where it upgrades to another."""
     return lowering(operator).shaders

@@ -32,7 +32,7 @@ class Activation(ElementWise):
 
     @classmethod
     def fused(cls, desc: Any, source: Source) -> Body:
-        """The activation of a source, in memory or virtual, as a virtual tensor of the same type and sizes.
+        """Return the activation of a source, in memory or virtual, as a virtual tensor of the same type and sizes.
 
         The description's own tensors, if it has any, don't matter.
         """

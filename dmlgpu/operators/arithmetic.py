@@ -185,7 +185,7 @@ class ElementWiseClip(_BoundedByFloats):
 
     @classmethod
     def fused(cls, desc: descs.ElementWiseClip, source: Source) -> Body:
-        """The elements of a source clipped, for operators that take CLIP as activation."""
+        """Return the elements of a source clipped, for operators that take CLIP as activation."""
         values = _bounds(desc, source.data_type)
         return apply(ElementWiseClip1.shaders[0], source.data_type, source.sizes, values=values, input=source)
 
@@ -217,7 +217,7 @@ class ElementWiseThreshold(_Scalable):
 
 
 def _bounds(desc: Any, data_type: DataType) -> Constants:
-    """The bounds ``min`` and ``max``, as numbers of the tensor's type."""
+    """Return the bounds ``min`` and ``max``, as numbers of the tensor's type."""
     return constants(min=converted(desc.min, data_type), max=converted(desc.max, data_type))
 
 

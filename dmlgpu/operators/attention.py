@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.attention import Attention, attention_steps
-from dmlgpu.kernels.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
 from dmlgpu.kernels.sources import identity
 from dmlgpu.operators.attention_tensors import (
     Heads,
@@ -21,25 +20,13 @@ from dmlgpu.operators.attention_tensors import (
     expected_sizes,
     grouped,
     head_counts,
-    last_dimensions,
     of_heads,
     part_of,
     per_batch,
 )
-from dmlgpu.operators.lowering import Lowering, input_tensor, invalid, output_tensor
-from dmlgpu.plan import (
-    Body,
-    Held,
-    Map,
-    Plan,
-    Scatter,
-    Step,
-    Tensor,
-    View,
-    apply,
-    constants,
-    element,
-)
+from dmlgpu.operators.indices import last_dimensions
+from dmlgpu.operators.lowering import Lowering, Probe, input_tensor, invalid, output_tensor
+from dmlgpu.plan import Attend, Body, Held, Map, Plan, Scatter, Step, Tensor, View, apply, constants, element
 from dmlgpu.target import Target
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
@@ -62,7 +49,7 @@ def _check_heads(desc: Any) -> None:
 
 
 def _check_cache(desc: Any) -> None:
-    """There is a cache, which holds the past and new keys."""
+    """Raise InvalidDescription unless the present keys and values are a cache with room for past and new ones."""
     for field in ("output_present_key_tensor", "output_present_value_tensor"):
         if getattr(desc, field) is None:
             raise invalid(desc, field, "must be present where past_sequence_lengths_tensor is: it is the cache")
@@ -103,8 +90,31 @@ class MultiheadAttention1(Lowering):
     shaders = (SCALED, BIASED, MASKED, UNPADDED_SCORE, UNPADDED, VISIBLE, CACHED, "attention/merge")
 
     @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        apart = ("query_tensor", "key_tensor", "value_tensor")
+        beside = {
+            "stacked_query_key_tensor": ("value_tensor",),
+            "stacked_key_value_tensor": ("query_tensor",),
+            "stacked_query_key_value_tensor": (),
+            "past_key_tensor": (*apart, "past_value_tensor"),
+            "past_value_tensor": (*apart, "past_key_tensor"),
+            "past_sequence_lengths_tensor": (*apart, "output_present_key_tensor", "output_present_value_tensor"),
+        }
+        needed = [beside[field] for field in asked if field in beside] or [apart]
+        return Probe(
+            tensors=tuple(itertools.chain.from_iterable(needed)),
+            sizes={
+                "stacked_query_key_tensor": (2, 1),
+                "stacked_key_value_tensor": (2, 1),
+                "stacked_query_key_value_tensor": (3, 1),
+                "bias_tensor": (3,),
+            },
+            values={"mask_type": MaskType.BOOLEAN if "mask_tensor" in asked else MaskType.NONE},
+        )
+
+    @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The output's, and those of the present keys and values unless they are a cache."""
+        """Present keys and values that are a cache may have any number of rows."""
         expected = expected_sizes(desc, Heads.of(desc))
         fields = ["output_tensor"]
         fields += [] if counts_past(desc) else ["output_present_key_tensor", "output_present_value_tensor"]
@@ -123,10 +133,11 @@ class MultiheadAttention1(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.MultiheadAttention1, target: Target) -> Plan:
-        """What is kept of keys and values, then attention, in parts where rows are few."""
+        """Copies into the present keys and values, then attention, in parts where rows are few."""
         planner = _Planner(desc)
         key, value = planner.kept("key"), planner.kept("value")
-        attention = Attention(
+        attention = Attend(
+            "",
             grouped(planner.part("query"), planner.heads.group),
             key,
             value,
@@ -134,7 +145,7 @@ class MultiheadAttention1(Lowering):
             planner.visible(),
             planner.output(),
         )
-        return Plan(desc.operator, (*planner.steps, *attention_steps(attention, target)))
+        return Plan(desc.operator, (*planner.steps, attention))
 
 
 class _Planner:
@@ -145,7 +156,7 @@ class _Planner:
         self.steps: list[Step] = []
 
     def part(self, part: str) -> Tensor | Body:
-        """Queries, or new keys or values, with their bias."""
+        """Return the queries, or the new keys or values, with their bias."""
         tensor = part_of(self.desc, part, self.heads)
         assert tensor is not None
         if self.desc.bias_tensor is None:
@@ -156,7 +167,7 @@ class _Planner:
     # ---- keys and values
 
     def kept(self, part: str) -> Tensor | Body:
-        """All keys or values: as they are given, or brought together in the present ones or a temporary tensor."""
+        """Return all keys or values: as given, or past and new ones copied side by side."""
         present, past = f"output_present_{part}_tensor", f"past_{part}_tensor"
         pieces: list[tuple[Tensor | Body, int]] = []
         if getattr(self.desc, past) is not None:
@@ -184,13 +195,13 @@ class _Planner:
         return Tensor.temporary("rows", self.desc.output_tensor.data_type, sizes)
 
     def _copy(self, source: Tensor | Body, kept: Tensor, start: int, *, keeps_neighbours: bool) -> None:
-        """A piece at its place among all rows."""
+        """Add a copy of some rows into a tensor of all rows, from a row on."""
         body = identity(replace(source, view=View.RAW)) if isinstance(source, Tensor) else source
-        place = replace(kept, sizes=source.sizes, offset=kept.offset + start * kept.strides[2])
-        self.steps.append(Map("keep rows", body, place, keeps_neighbours))
+        rows = replace(kept, sizes=source.sizes, offset=kept.offset + start * kept.strides[2])
+        self.steps.append(Map("keep rows", body, rows, keeps_neighbours))
 
     def _cached(self, pieces: list[tuple[Tensor | Body, int]], cache: Tensor) -> Tensor:
-        """The cache after past rows and new ones have come to it."""
+        """Add copies of past and new rows into the cache, and return it."""
         assert self.desc.past_sequence_lengths_tensor is not None
         for source, start in pieces:
             if start == 0 and len(pieces) == 2:
@@ -200,15 +211,16 @@ class _Planner:
             place = self._temporary(source.sizes)
             self._copy(source, place, 0, keeps_neighbours=False)
             source = place
-        new, kept = _in_units(replace(source, view=View.RAW), replace(cache, view=View.RAW))
+        new, kept = replace(source, view=View.RAW), replace(cache, view=View.RAW)
         past = per_batch(input_tensor(self.desc, "past_sequence_lengths_tensor"), new.sizes)
-        self.steps.append(Scatter("cache rows", CACHED, new, (("past", past),), kept))
+        along = (None, None, None, 3)
+        self.steps.append(Scatter("cache rows", CACHED, new, (("past", past),), kept, (), along, distinct=True))
         return cache
 
     # ---- scores
 
     def score(self) -> Body:
-        """A score, from the product of query and key."""
+        """Return the body that makes a score of the product of query and key."""
         heads, desc = self.heads, self.desc
         sizes = (heads.batch, heads.shared, heads.group, heads.queries, heads.keys)
         score = apply(
@@ -235,7 +247,7 @@ class _Planner:
         return last_dimensions(input_tensor(self.desc, field), 4)
 
     def _bounds(self, sizes: tuple[int, ...]) -> dict[str, Tensor]:
-        """Where a sequence's keys end, and start where the mask says that."""
+        """Return where each sequence's keys end, and where they start if the mask has that."""
         mask = input_tensor(self.desc, "mask_tensor")
         end = per_batch(mask, sizes)
         if self.desc.mask_type is not MaskType.KEY_SEQUENCE_END_START:
@@ -243,7 +255,7 @@ class _Planner:
         return {"end": end, "start": replace(end, offset=end.offset + mask.strides[-2])}
 
     def visible(self) -> Body | None:
-        """How many keys a query sees."""
+        """Return how many keys a query sees."""
         heads = self.heads
         if self.desc.past_sequence_lengths_tensor is None:
             return None
@@ -254,7 +266,7 @@ class _Planner:
     # ---- output
 
     def output(self) -> Tensor:
-        """The output as {batch, shared head, head that shares it, query, value head size}."""
+        """Return the output as {batch, shared head, head that shares it, query, value head size}."""
         output = of_heads(last_dimensions(output_tensor(self.desc), 3), self.heads.heads)
         tensor = grouped(output, self.heads.group)
         assert isinstance(tensor, Tensor)
@@ -263,16 +275,6 @@ class _Planner:
 
 def _numbers(**values: float) -> Any:
     return constants(compute=FLOAT32, **{name: float(value) for name, value in values.items()})
-
-
-def _in_units(source: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows in the widest units that they have in both tensors."""
-    lanes = WIDEST_UNIT_BITS // output.data_type.bits
-    while lanes > 1:
-        if packs_tensor(source, 3, lanes) and packs_tensor(output, 3, lanes):
-            return pack_tensor(source, 3, lanes), pack_tensor(output, 3, lanes)
-        lanes //= 2
-    return source, output
 
 
 class MultiheadAttention(Lowering):

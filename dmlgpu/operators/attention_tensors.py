@@ -9,6 +9,7 @@ from typing import Any
 
 from dmlgpu.enums import MultiheadAttentionMaskType
 from dmlgpu.kernels.sources import rewrite
+from dmlgpu.operators.indices import last_dimensions
 from dmlgpu.operators.lowering import check_sizes, input_tensor, invalid
 from dmlgpu.plan import Source, Tensor
 
@@ -34,7 +35,7 @@ PAIRS = (("past_key_tensor", "past_value_tensor"), ("output_present_key_tensor",
 
 
 def source_of(desc: Any, part: str) -> str | None:
-    """The field of the tensor that holds ``query``, ``key`` or ``value``; None where the past is all there is."""
+    """Return the field of the tensor that holds ``query``, ``key`` or ``value``; None where there is only a past."""
     return next((field for field in SOURCES[part] if getattr(desc, field) is not None), None)
 
 
@@ -88,7 +89,7 @@ class Heads:
 
     @classmethod
     def of(cls, desc: Any) -> Heads:
-        """As a description has them whose sources are checked.
+        """Read them from a description whose sources are checked.
 
         Raises:
             InvalidDescription: when a tensor's last dimension is not made of so many heads.
@@ -125,12 +126,12 @@ def head_counts(desc: Any) -> tuple[int, int]:
 
 
 def counts_past(desc: Any) -> bool:
-    """Whether a tensor says how much of the past each sequence has."""
+    """Return whether a tensor says how much of the past each sequence has."""
     return getattr(desc, "past_sequence_lengths_tensor", None) is not None
 
 
 def _rows(desc: Any, part: str, heads: int) -> tuple[int, int, int]:
-    """Batch, rows and size of a head of the tensor that holds a part."""
+    """Return batch, rows and size of a head of the tensor that holds a part."""
     field = source_of(desc, part)
     assert field is not None
     sizes = getattr(desc, field).sizes
@@ -142,7 +143,7 @@ def _rows(desc: Any, part: str, heads: int) -> tuple[int, int, int]:
 
 
 def expected_sizes(desc: Any, heads: Heads) -> dict[str, tuple[Sizes, str]]:
-    """The sizes of every tensor, without leading 1s, and what they are."""
+    """Return the sizes of every tensor, without leading 1s, and what they are."""
     h = heads
     stack = (h.batch, h.queries, h.heads)
     found: dict[str, tuple[Sizes, str]] = {
@@ -191,11 +192,6 @@ def check_tensors(desc: Any) -> None:
 # ---- views
 
 
-def last_dimensions(tensor: Tensor, rank: int) -> Tensor:
-    """A tensor without its leading 1s."""
-    return replace(tensor, sizes=tensor.sizes[-rank:], strides=tensor.strides[-rank:])
-
-
 def part_of(desc: Any, part: str, heads: Heads) -> Tensor | None:
     """``query``, ``key`` or ``value`` as {batch, head, row, size of a head}; None where the past is all there is."""
     field = source_of(desc, part)
@@ -211,14 +207,14 @@ def part_of(desc: Any, part: str, heads: Heads) -> Tensor | None:
 
 
 def of_heads(tensor: Tensor, count: int) -> Tensor:
-    """{batch, row, head * size} as {batch, head, row, size}."""
+    """View {batch, row, head * size} as {batch, head, row, size}."""
     (batch, rows, hidden), (*strides, step) = tensor.sizes, tensor.strides
     size = hidden // count
     return replace(tensor, sizes=(batch, count, rows, size), strides=(strides[0], size * step, strides[1], step))
 
 
 def bias_part(desc: Any, part: str, heads: Heads) -> Tensor:
-    """What is added to a part, over the part's dimensions."""
+    """Return the part's bias over the part's dimensions."""
     tensor = last_dimensions(input_tensor(desc, "bias_tensor"), 1)
     (step,) = tensor.strides
     count, rows, size = heads.of_part(part)
@@ -228,7 +224,7 @@ def bias_part(desc: Any, part: str, heads: Heads) -> Tensor:
 
 
 def grouped(source: Source, group: int) -> Source:
-    """An element-wise tree over {batch, head, ..} as one over {batch, shared head, head that shares it, ..}."""
+    """View bodies over {batch, head, ..} as bodies over {batch, shared head, head that shares it, ..}."""
 
     def split(node: Source) -> Source:
         sizes = (node.sizes[0], node.sizes[1] // group, group, *node.sizes[2:])
@@ -241,6 +237,6 @@ def grouped(source: Source, group: int) -> Source:
 
 
 def per_batch(tensor: Tensor, sizes: Sizes, first: int = 0) -> Tensor:
-    """A number for each sequence, from one place on, repeated over everything else."""
+    """Return one number per sequence, the first at an offset, repeated over all other dimensions."""
     strides = (tensor.strides[-1], *(0 for _ in sizes[1:]))
     return replace(tensor, sizes=sizes, strides=strides, offset=tensor.offset + first * tensor.strides[-1])

@@ -13,7 +13,7 @@ from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import FeatureLevel
-from dmlgpu.kernels.rows import canonical_rows, reduce_stage, repeated, row_sizes
+from dmlgpu.operators.elementwise import CAST
 from dmlgpu.operators.fused import activated
 from dmlgpu.operators.lowering import Lowering, input_tensor, invalid, output_tensor
 from dmlgpu.operators.normalization import (
@@ -26,11 +26,23 @@ from dmlgpu.operators.normalization import (
     normalized,
     number,
 )
-from dmlgpu.plan import Body, Map, Plan, Source, Stage, Step, Tensor, apply, constants
+from dmlgpu.plan import (
+    Body,
+    Map,
+    Plan,
+    Source,
+    Stage,
+    Step,
+    Tensor,
+    apply,
+    constants,
+    reduce_stage,
+    repeated,
+    row_sizes,
+)
 from dmlgpu.target import Target
 
 ADD = "elementwise/element_wise_add"
-CAST = "elementwise/cast"
 TOTAL = "reduction/reduce_sum_float"
 PRODUCT = "normalization/centered_product"
 GRADIENT = "normalization/batch_normalization_grad"
@@ -52,7 +64,7 @@ class BatchNormalization(Lowering):
 
     @classmethod
     def check_level(cls, desc: descs.BatchNormalization, level: FeatureLevel) -> None:
-        """Below 4_0 Spatial decides about the sizes of mean and variance."""
+        """Below 4_0 Spatial says which sizes mean and variance have."""
         if desc.spatial or level >= FeatureLevel.LEVEL_4_0:
             return
         for name, tensor in (("mean_tensor", desc.mean_tensor), ("variance_tensor", desc.variance_tensor)):
@@ -86,11 +98,10 @@ class _Batch:
 
     tensors: dict[str, Tensor]
     axes: tuple[int, ...]
-    target: Target
     steps: list[Step] = field(default_factory=list)
 
     @classmethod
-    def of(cls, desc: Any, inputs: Mapping[str, str], outputs: Mapping[str, str], target: Target) -> _Batch:
+    def of(cls, desc: Any, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> _Batch:
         """The batch of a description whose scale has size 1 along the axes.
 
         Args:
@@ -102,10 +113,11 @@ class _Batch:
             **{name: repeated(output_tensor(desc, field), sizes) for name, field in outputs.items()},
         }
         # One more dimension, of size 1, makes every element a row of its own where the scale is as large as the input.
-        longer = [replace(tensor, sizes=(*sizes, 1), strides=(*tensor.strides, 0)) for tensor in tensors.values()]
-        axes = [axis for axis, size in enumerate(desc.scale_tensor.sizes) if size == 1]
-        merged, row_axes = canonical_rows(longer, (*axes, len(sizes)))
-        return cls(dict(zip(tensors, merged, strict=True)), row_axes, target)
+        longer = {
+            name: replace(tensor, sizes=(*sizes, 1), strides=(*tensor.strides, 0)) for name, tensor in tensors.items()
+        }
+        axes = (axis for axis, size in enumerate(desc.scale_tensor.sizes) if size == 1)
+        return cls(longer, (*axes, len(sizes)))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -118,33 +130,33 @@ class _Batch:
         return math.prod(self.sizes[axis] for axis in self.axes)
 
     def named(self, *names: str) -> dict[str, Source]:
-        """Some of the tensors."""
+        """Return some of the tensors by name."""
         return {name: self.tensors[name] for name in names if name in self.tensors}
 
     def reduce(self, stage: Stage, source: Source) -> dict[str, Tensor]:
         """Adds a reduction; its results by name, each repeated along its row."""
-        found, steps = reduce_stage(stage, source, self.axes, self.target)
-        self.steps += steps
+        step, found = reduce_stage(stage, source, self.axes)
+        self.steps.append(step)
         return found
 
     def total(self, name: str, source: Source) -> Tensor:
-        """Adds a sum."""
+        """Add a sum over the batch."""
         return self.reduce(Stage(name, TOTAL, 2), source)[name]
 
     def store(self, output: str, body: Body) -> None:
-        """Adds a map into an output of the batch's sizes."""
+        """Add a map into an output of the batch's sizes."""
         self.steps.append(Map(output, body, self.tensors[output]))
 
     def store_statistic(self, output: str, file: str, values: tuple[Any, ...] = (), **sources: Source) -> None:
-        """Adds a map into an output with one element per row, over sources that are the same along rows."""
+        """Add a map into an output with one element per row, over sources that are the same along rows."""
         small = row_sizes(self.sizes, self.axes)
-        place = replace(self.tensors[output], sizes=small)
+        result = replace(self.tensors[output], sizes=small)
         inputs = {name: replace(source, sizes=small) for name, source in sources.items()}
-        body = apply(file, place.data_type, small, portable=True, values=values, **inputs)
-        self.steps.append(Map(output, body, place))
+        body = apply(file, result.data_type, small, portable=True, values=values, **inputs)
+        self.steps.append(Map(output, body, result))
 
     def plan(self, operator: str) -> Plan:
-        """The plan."""
+        """Return the plan."""
         return Plan(operator, tuple(self.steps))
 
 
@@ -169,7 +181,7 @@ class BatchNormalizationTraining(Lowering):
     def lower(cls, desc: descs.BatchNormalizationTraining, target: Target) -> Plan:
         inputs = {name: f"{name}_tensor" for name in ("input", "scale", "bias", "fused_add")}
         outputs = {name: f"{name}_tensor" for name in ("output", "output_mean", "output_variance")}
-        batch = _Batch.of(desc, inputs, outputs, target)
+        batch = _Batch.of(desc, inputs, outputs)
         moments = batch.reduce(MOMENTS, batch.tensors["input"])
         body = cls._body(desc, batch, moments)
         batch.store("output", activated(body, desc.fused_activation))
@@ -179,7 +191,7 @@ class BatchNormalizationTraining(Lowering):
 
     @classmethod
     def _body(cls, desc: descs.BatchNormalizationTraining, batch: _Batch, moments: Mapping[str, Tensor]) -> Body:
-        """The normalised elements, and what is added to them."""
+        """Return the normalised elements, with the fused sum where there is one."""
         data_type = desc.output_tensor.data_type
         added = batch.tensors.get("fused_add")
         sources = {**batch.named("input", "scale", "bias"), **moments}
@@ -208,11 +220,11 @@ class _Gradient(Lowering):
         check_broadcast(desc, "mean_tensor")
 
     @classmethod
-    def batch(cls, desc: Any, target: Target) -> _Batch:
+    def batch(cls, desc: Any) -> _Batch:
         """The tensors over which the gradients are computed."""
         names = {"gradient": "input_gradient_tensor"}
         names |= {name: f"{name}_tensor" for name in ("input", "mean", "variance", "scale")}
-        return _Batch.of(desc, names, _GRADIENTS, target)
+        return _Batch.of(desc, names, _GRADIENTS)
 
 
 class BatchNormalizationGrad(_Gradient):
@@ -223,7 +235,7 @@ class BatchNormalizationGrad(_Gradient):
 
     @classmethod
     def lower(cls, desc: descs.BatchNormalizationGrad, target: Target) -> Plan:
-        batch = cls.batch(desc, target)
+        batch = cls.batch(desc)
         values = constants(compute=FLOAT32, epsilon=float(desc.epsilon or 0))
         gradient, variance = batch.tensors["gradient"], batch.tensors["variance"]
         scaled = {"gradient": gradient, "variance": variance, "factor": batch.tensors["scale"]}
@@ -255,7 +267,7 @@ class BatchNormalizationTrainingGrad(_Gradient):
     @classmethod
     def lower(cls, desc: descs.BatchNormalizationTrainingGrad, target: Target) -> Plan:
         file, moved, *_ = cls.shaders
-        batch = cls.batch(desc, target)
+        batch = cls.batch(desc)
         epsilon = float(desc.epsilon)
         moments = batch.reduce(MOMENTS, batch.tensors["input"])
         own = {name: moments[name] for name in ("mean", "lack")}

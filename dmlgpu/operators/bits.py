@@ -15,7 +15,7 @@ _UNSIGNED = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32, 64: Da
 
 
 def as_bits(tensor: Tensor) -> Tensor:
-    """The same elements as unsigned integers of their width."""
+    """Return the same elements as unsigned integers of their width."""
     return replace(tensor, data_type=_UNSIGNED[tensor.data_type.bits])
 
 

@@ -11,7 +11,7 @@ from dmlgpu.operators.lowering import Lowering, check_sizes, invalid
 from dmlgpu.operators.moving import Moving
 
 _SPACE = (("batch",), ("channel",), ("row", "down"), ("column", "across"))
-"""The digits of each dimension on the side of space: a block's place, then the place within it."""
+"""The digits of each dimension on the side of space: a block's row or column, then that within the block."""
 
 _CHANNELS = {
     DepthSpaceOrder.DEPTH_COLUMN_ROW: ("down", "across", "channel"),
@@ -89,10 +89,10 @@ class DepthToSpace(Lowering):
 
 
 def _digits(sizes: tuple[int, ...], block: int, order: Sequence[str]) -> dict[str, int]:
-    """The digits of both sides in an order, from the sizes on the side of space."""
+    """Return the count of each digit, in an order, from the sizes of the tensor with height and width."""
     batch, channels, height, width = sizes
-    places = {"down": block, "across": block, "row": height // block, "column": width // block}
-    counts = {"batch": batch, "channel": channels, **places}
+    counts = {"batch": batch, "channel": channels, "down": block, "across": block}
+    counts |= {"row": height // block, "column": width // block}
     return {digit: counts[digit] for digit in order}
 
 

@@ -13,12 +13,8 @@ from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel
-from dmlgpu.kernels import convolution as kernels
-from dmlgpu.kernels.convolution_schedules import convolution_steps
-from dmlgpu.kernels.gemm import Steps
-from dmlgpu.kernels.sources import permuted, stepped
-from dmlgpu.kernels.transposed import SPREAD, transposed_steps
-from dmlgpu.kernels.windows import Axis, Sizes, Windows, positions_of, windows_over
+from dmlgpu.kernels.sources import CONVERT, permuted, stepped
+from dmlgpu.operators.elementwise import CAST, cast
 from dmlgpu.operators.fused import activated, check_activation_level
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.parameters import (
@@ -32,11 +28,11 @@ from dmlgpu.operators.parameters import (
     per_channel,
 )
 from dmlgpu.operators.quantization import limits
-from dmlgpu.plan import Body, Held, Plan, Source, Step, Tensor, apply, constants
+from dmlgpu.plan import Body, Held, Plan, Source, Tensor, apply, constants, steps
+from dmlgpu.plan.windows import Axis, Sizes, Windows, positions_of, windows_over
 from dmlgpu.target import Target
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
-CONVERT = "elementwise/cast"
 QUANTIZED_PRODUCT = "quantization/quantized_product"
 LEAD = 2
 """Batch and channel, outputs and channels come before the spatial dimensions."""
@@ -51,7 +47,7 @@ class _Forward(Lowering):
 
     @classmethod
     def windows(cls, desc: Any) -> Windows:
-        """How the filter slides over the input of a forward convolution."""
+        """Return how the filter slides over the input of a forward convolution."""
         return windows_over(
             desc.input_tensor.sizes[LEAD:],
             size=desc.filter_tensor.sizes[LEAD:],
@@ -80,7 +76,7 @@ class _Forward(Lowering):
 
     @classmethod
     def check_channels(cls, desc: Any) -> None:
-        """Whole channels and outputs in each group."""
+        """Raise InvalidDescription unless groups divide channels and outputs."""
         channels, outputs, groups = desc.input_tensor.sizes[1], desc.filter_tensor.sizes[0], desc.group_count
         _check_filter(desc, 1, channels // groups, f"{channels} channels of input_tensor in {groups} groups")
         if outputs % groups:
@@ -89,7 +85,7 @@ class _Forward(Lowering):
 
     @classmethod
     def check_room(cls, desc: Any) -> None:
-        """The window fits into the padded input."""
+        """Raise InvalidDescription unless the window fits into the padded input."""
         for number, axis in enumerate(cls.windows(desc)):
             if axis.positions < 1:
                 padded = axis.spatial + desc.start_padding[number] + desc.end_padding[number]
@@ -118,7 +114,7 @@ def _check_filter(desc: Any, dimension: int, expected: int, why: str) -> None:
 
 
 def _grouped(tensor: Tensor, dimension: int, groups: int) -> Tensor:
-    """A tensor with one of its dimensions split into groups and what each has."""
+    """Split one of a tensor's dimensions into groups and the channels of each."""
     count, stride = tensor.sizes[dimension] // groups, tensor.strides[dimension]
     sizes = (*tensor.sizes[:dimension], groups, count, *tensor.sizes[dimension + 1 :])
     strides = (*tensor.strides[:dimension], count * stride, stride, *tensor.strides[dimension + 1 :])
@@ -130,12 +126,8 @@ def _grouped_output(desc: Any) -> Tensor:
 
 
 def _of_output(tensor: Tensor, desc: Any) -> Tensor:
-    """A scale, zero point or bias repeated over the grouped output."""
+    """Repeat a scale, zero point or bias over the grouped output."""
     return _grouped(per_channel(tensor, desc.output_tensor.sizes), 1, desc.group_count)
-
-
-def _plan(desc: Any, found: Steps, before: tuple[Step, ...] = ()) -> Plan:
-    return Plan(desc.operator, (*before, *found.steps), found.initialization)
 
 
 # ---- CONVOLUTION
@@ -154,11 +146,11 @@ class Convolution(_Forward):
     """
 
     desc = descs.Convolution
-    shaders = ("convolution/convolution", CONVERT, "window/taken", SPREAD)
+    shaders = ("convolution/convolution", CONVERT, "window/taken", "layout/slice_grad")
 
     @classmethod
     def output_sizes(cls, desc: descs.Convolution) -> Mapping[str, Sizes]:
-        """BACKWARD: what windows at all positions cover, less the padding."""
+        """For BACKWARD all that windows at all positions cover, less the padding."""
         if desc.direction is ConvolutionDirection.FORWARD:
             return super().output_sizes(desc)
         batch, _, *spatial = desc.input_tensor.sizes
@@ -173,7 +165,7 @@ class Convolution(_Forward):
 
     @classmethod
     def check_channels(cls, desc: descs.Convolution) -> None:
-        """BACKWARD: the filter has as many channels as the input."""
+        """For BACKWARD the filter has as many channels as the input."""
         if desc.direction is ConvolutionDirection.FORWARD:
             super().check_channels(desc)
         else:
@@ -181,7 +173,7 @@ class Convolution(_Forward):
 
     @classmethod
     def check_room(cls, desc: descs.Convolution) -> None:
-        """FORWARD: the window fits, no output padding; BACKWARD: the padding leaves some of the output."""
+        """FORWARD: the window fits and there is no output padding; BACKWARD: the padding leaves some of the output."""
         if desc.direction is ConvolutionDirection.FORWARD:
             super().check_room(desc)
             if any(desc.output_padding):
@@ -203,14 +195,15 @@ class Convolution(_Forward):
         """One convolution, or one per phase, with its epilogue."""
         output = _grouped_output(desc)
         forward = desc.direction is ConvolutionDirection.FORWARD
-        convolution, steps = (_plain(desc), convolution_steps) if forward else (_transposed(desc), transposed_steps)
-        return _plan(desc, steps(convolution, cls._epilogue(desc, output), output, target))
+        convolution = _plain(desc) if forward else _transposed(desc)
+        step = steps.Convolve("", convolution, cls._epilogue(desc, output), output, transposed=not forward)
+        return Plan(desc.operator, (step,))
 
     @classmethod
     def _epilogue(cls, desc: descs.Convolution, output: Tensor) -> Body:
         held = Held.product(FLOAT32, output.sizes)
         if desc.bias_tensor is None:
-            body = apply(CONVERT, output.data_type, output.sizes, portable=True, input=held)
+            body = cast(held, output.data_type)
         else:
             bias = _of_output(input_tensor(desc, "bias_tensor"), desc)
             values = constants(compute=FLOAT32)
@@ -220,24 +213,24 @@ class Convolution(_Forward):
         return activated(body, desc.fused_activation)
 
 
-def _plain(desc: descs.Convolution) -> kernels.Convolution:
+def _plain(desc: descs.Convolution) -> steps.Convolution:
     """What FORWARD sums."""
     source, filters = _operands(desc)
-    return kernels.Convolution(source, filters, Convolution.windows(desc), FLOAT32, desc.filter_tensor.owned_by_dml)
+    return steps.Convolution(source, filters, Convolution.windows(desc), FLOAT32, desc.filter_tensor.owned_by_dml)
 
 
-def _transposed(desc: descs.Convolution) -> kernels.Convolution:
-    """What BACKWARD sums, as for ``transposed_steps``: windows slide over the output."""
+def _transposed(desc: descs.Convolution) -> steps.Convolution:
+    """What BACKWARD sums: windows slide over the output (see ``Convolve.transposed``)."""
     source, filters = _operands(desc)
     spatial = zip(desc.output_tensor.sizes, desc.input_tensor.sizes, desc.filter_tensor.sizes, strict=True)
-    steps = zip(desc.strides, desc.dilations, desc.start_padding, strict=True)
-    windows = tuple(Axis(*sizes, *step) for sizes, step in zip(list(spatial)[LEAD:], steps, strict=True))
+    slides = zip(desc.strides, desc.dilations, desc.start_padding, strict=True)
+    windows = tuple(Axis(*sizes, *slide) for sizes, slide in zip(list(spatial)[LEAD:], slides, strict=True))
     filters = permuted(filters, (0, 2, 1, *range(3, filters.rank)))
-    return kernels.Convolution(source, filters, windows, FLOAT32, desc.filter_tensor.owned_by_dml)
+    return steps.Convolution(source, filters, windows, FLOAT32, desc.filter_tensor.owned_by_dml)
 
 
 def _operands(desc: descs.Convolution) -> tuple[Tensor, Tensor]:
-    """Input and filter in groups; with mode CONVOLUTION the window reversed."""
+    """Return input and filter in groups; with mode CONVOLUTION the window is reversed."""
     source = _grouped(input_tensor(desc, "input_tensor"), 1, desc.group_count)
     filters = _grouped(input_tensor(desc, "filter_tensor"), 0, desc.group_count)
     if desc.mode is ConvolutionMode.CROSS_CORRELATION:
@@ -250,11 +243,11 @@ def _operands(desc: descs.Convolution) -> tuple[Tensor, Tensor]:
 
 
 def _differences(desc: Any, name: str, dimension: int) -> Source:
-    """The grouped input or filter, less its zero point, in the type of the sums."""
+    """Return the grouped input or filter, less its zero point, in the type of the sums."""
     tensor = input_tensor(desc, f"{name}_tensor")
     values = _grouped(tensor, dimension, desc.group_count)
     if getattr(desc, f"{name}_zero_point_tensor") is None:
-        return apply(CONVERT, INT32, values.sizes, portable=True, input=values)
+        return cast(values, INT32)
     zero = per_channel(input_tensor(desc, f"{name}_zero_point_tensor"), tensor.sizes, dimension)
     return difference(values, _grouped(zero, dimension, desc.group_count), INT32)
 
@@ -281,24 +274,24 @@ class _Integers(_Forward):
             check_per_channel(desc, field, desc.filter_tensor.sizes[0])
 
     @classmethod
-    def convolution(cls, desc: Any) -> kernels.Convolution:
+    def convolution(cls, desc: Any) -> steps.Convolution:
         """What is summed."""
         owned = [tensor.owned_by_dml for tensor in (desc.filter_tensor, desc.filter_zero_point_tensor) if tensor]
         source, filters = _differences(desc, "input", 1), _differences(desc, "filter", 0)
-        return kernels.Convolution(source, filters, cls.windows(desc), INT32, all(owned))
+        return steps.Convolution(source, filters, cls.windows(desc), INT32, all(owned))
 
 
 class ConvolutionInteger(_Integers):
     """The sums themselves."""
 
     desc = descs.ConvolutionInteger
-    shaders = ("convolution/convolution_integer", DIFFERENCE, CONVERT, "window/taken")
+    shaders = ("convolution/convolution_integer", DIFFERENCE, CAST, "window/taken")
 
     @classmethod
     def lower(cls, desc: descs.ConvolutionInteger, target: Target) -> Plan:
         output = _grouped_output(desc)
         body = apply(cls.shaders[0], INT32, output.sizes, portable=True, sum=Held.product(INT32, output.sizes))
-        return _plan(desc, convolution_steps(cls.convolution(desc), body, output, target))
+        return Plan(desc.operator, (steps.Convolve("", cls.convolution(desc), body, output),))
 
 
 class QuantizedLinearConvolution(_Integers):
@@ -311,7 +304,7 @@ class QuantizedLinearConvolution(_Integers):
     """
 
     desc = descs.QuantizedLinearConvolution
-    shaders = (QUANTIZED_PRODUCT, "convolution/biased_sum", GATHERED, DIFFERENCE, CONVERT, "window/taken")
+    shaders = (QUANTIZED_PRODUCT, "convolution/biased_sum", GATHERED, DIFFERENCE, CAST, "window/taken")
     single = ("input_scale_tensor", "input_zero_point_tensor", "output_scale_tensor", "output_zero_point_tensor")
     several = ("filter_scale_tensor", "filter_zero_point_tensor")
     gathered: ClassVar[tuple[str, ...]] = (
@@ -330,8 +323,7 @@ class QuantizedLinearConvolution(_Integers):
         given = {one.field: _of_output(one.view(buffer), desc) for one in found}
         output = _grouped_output(desc)
         body = cls._epilogue(output, given)
-        steps = convolution_steps(cls.convolution(desc), body, output, target)
-        return _plan(desc, steps, (step,))
+        return Plan(desc.operator, (step, steps.Convolve("", cls.convolution(desc), body, output)))
 
     @classmethod
     def _epilogue(cls, output: Tensor, given: Mapping[str, Tensor]) -> Body:

@@ -16,6 +16,7 @@ from dmlgpu.plan import Body, Constants, Map, Plan, Source, View, apply, constan
 from dmlgpu.target import Target
 
 SCALE_BIAS = "elementwise/scale_bias"
+CAST = "elementwise/cast"
 
 
 class ElementWise(Lowering):
@@ -40,7 +41,7 @@ class ElementWise(Lowering):
 
     @classmethod
     def body(cls, desc: Any) -> str:
-        """The shader file, where it depends on the description."""
+        """Return the shader file, where it depends on the description."""
         return cls.shaders[0]
 
     @classmethod
@@ -63,7 +64,7 @@ class Binary(ElementWise):
 
 
 def scaled(source: Source, scale_bias: ScaleBias, data_type: DataType | None = None) -> Body:
-    """A tensor with ``x * scale + bias`` in place of each element.
+    """Return a tensor with ``x * scale + bias`` for each element.
 
     Halves become float32, so that they are rounded once, at the end; integers are computed in float32 and converted
     back as CAST does (the pages are silent). With a ``data_type`` the result is rounded or converted to that.
@@ -77,6 +78,11 @@ def scaled(source: Source, scale_bias: ScaleBias, data_type: DataType | None = N
         bias=float(scale_bias.bias),
     )
     return apply(SCALE_BIAS, result, source.sizes, portable=not is_double, values=values, input=source)
+
+
+def cast(source: Source, data_type: DataType) -> Body:
+    """Return the elements of a source converted to another type as CAST does."""
+    return apply(CAST, data_type, source.sizes, portable=True, input=source)
 
 
 class ElementWiseIdentity(Lowering):

@@ -11,9 +11,18 @@ from dmlgpu.kernels.packing import running_dimension
 from dmlgpu.operators.bits import as_bits
 from dmlgpu.operators.lowering import Lowering, output_tensor
 from dmlgpu.operators.scalars import converted, words_of
-from dmlgpu.plan import Element, Map, Plan, apply, constants
+from dmlgpu.plan import Body, Element, Map, Plan, Tensor, apply, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
+
+FILL = "fill/fill_value_constant"
+PLACE = "fill/place"
+
+
+def places(output: Tensor, steps: tuple[int, ...]) -> Body:
+    """Return a virtual tensor that counts up by so much along each dimension of the output, modulo 2^32."""
+    values = constants(steps=steps, packed=running_dimension(output))
+    return Element(PLACE, DataType.UINT32, output.sizes, constants=values)
 
 
 class FillValueConstant(Lowering):
@@ -34,7 +43,7 @@ class FillValueSequence(Lowering):
     tensor's type; integers wrap (the page is silent), so that a sequence of unsigned numbers may fall."""
 
     desc = descs.FillValueSequence
-    shaders = ("fill/fill_value_sequence", "fill/place")
+    shaders = ("fill/fill_value_sequence", PLACE)
 
     @classmethod
     def lower(cls, desc: descs.FillValueSequence, target: Target) -> Plan:
@@ -44,15 +53,15 @@ class FillValueSequence(Lowering):
         output = replace(output, sizes=sizes, strides=strides)
         if not output.data_type.is_float:
             output = as_bits(output)
-        packed = running_dimension(output)
-        place = Element(cls.shaders[1], DataType.UINT32, sizes, constants=constants(steps=steps, packed=packed))
         numbers = constants(
             start=_number(desc.value_start, desc.value_data_type), delta=_number(desc.value_delta, desc.value_data_type)
         )
-        body = apply(cls.shaders[0], output.data_type, sizes, portable=True, values=numbers, place=place)
+        body = apply(
+            cls.shaders[0], output.data_type, sizes, portable=True, values=numbers, place=places(output, steps)
+        )
         return Plan(desc.operator, (Map("fill", body, output),))
 
 
 def _number(number: float, data_type: DataType) -> int | float:
-    """A number as the tensor's type has it; integers stay as they are, and are taken modulo their width."""
+    """Return a number in the tensor's type; integers stay as they are and are taken modulo their width later."""
     return converted(number, data_type) if data_type.is_float else int(number)

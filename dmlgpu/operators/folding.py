@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.reduce import Reduction, canonical_steps
-from dmlgpu.kernels.windows import Windows, covering, positions_of, sizes_of, taken, windows_over
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Map, Plan, Tensor, View
+from dmlgpu.kernels.windows import covering, taken
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.plan import Map, Plan, Reduce, Reduction, Tensor, View
+from dmlgpu.plan.windows import Windows, positions_of, sizes_of, windows_over
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
 
@@ -23,7 +23,7 @@ SUM = Reduction("reduction/reduce_sum_float", DataType.FLOAT32, 2, portable=True
 
 
 def _windows(desc: Any, spatial: tuple[int, ...]) -> Windows:
-    """How the window slides over the image."""
+    """Return how the window slides over the image."""
     return windows_over(
         spatial,
         size=desc.window_sizes,
@@ -35,7 +35,7 @@ def _windows(desc: Any, spatial: tuple[int, ...]) -> Windows:
 
 
 def _check(desc: Any, image: str) -> None:
-    """Attributes of the image's spatial dimensions, and at least one position of the window."""
+    """Raise InvalidDescription unless attributes fit the image's spatial dimensions and the window has a position."""
     count = getattr(desc, image).dimension_count - LEAD
     for field in ("window_sizes", "strides", "dilations", "start_padding", "end_padding"):
         values = getattr(desc, field)
@@ -53,7 +53,7 @@ def _check(desc: Any, image: str) -> None:
 
 
 def _columns(tensor: Tensor, windows: Windows) -> Tensor:
-    """{N, C * places, positions} as {N, C, positions.., places..}."""
+    """View {N, C * places, positions} as {N, C, positions.., places..}."""
     batch, channels, block = tensor.strides
     places, positions = sizes_of(windows), positions_of(windows)
     count = math.prod(places)
@@ -74,6 +74,10 @@ class Unfold(Lowering):
 
     desc = descs.Unfold
     shaders = ("window/taken",)
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(ranks={"output_tensor": 3})
 
     @classmethod
     def output_sizes(cls, desc: descs.Unfold) -> Mapping[str, tuple[int, ...]]:
@@ -105,6 +109,10 @@ class Fold(Lowering):
     shaders = ("window/covering",)
 
     @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(ranks={"input_tensor": 3})
+
+    @classmethod
     def check(cls, desc: descs.Fold) -> None:
         _check(desc, "output_tensor")
         (batch, channels, *spatial) = desc.output_tensor.sizes
@@ -120,5 +128,4 @@ class Fold(Lowering):
         axes = tuple(range(output.rank, shares.rank))
         ones, zeros = (1,) * len(axes), (0,) * len(axes)
         given = replace(output, sizes=output.sizes + ones, strides=output.strides + zeros)
-        steps = canonical_steps(SUM, shares, axes, given, target)
-        return Plan(desc.operator, steps)
+        return Plan(desc.operator, (Reduce("", SUM, shares, axes, given),))

@@ -154,7 +154,7 @@ class ElementWisePow(Function):
 
     @classmethod
     def constants(cls, desc: descs.ElementWisePow) -> Constants:
-        """The type to compute in, and that of what an exponent loses there."""
+        """Return the type to compute in, and that of what an exponent loses there."""
         return constants(compute=DataType.FLOAT32, signed=DataType.INT32)
 
     @classmethod

@@ -16,11 +16,11 @@ class Activation(Protocol):
 
     @classmethod
     def fused(cls, desc: Any, source: Source) -> Body:
-        """The operator on the elements of a source, in the source's type; ``desc`` has no tensors."""
+        """Return the activation of a source, in its type; ``desc`` has no tensors."""
 
 
 def activated(body: Body, activation: OperatorDesc | None) -> Body:
-    """What an operator computes, with an activation after it, if there is one.
+    """Return a body with an activation after it, if there is one.
 
     The result is that of two operators in turn: the body's value is rounded to its type before the activation.
     """

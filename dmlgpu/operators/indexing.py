@@ -124,7 +124,7 @@ class Gather(Lowering):
             )
         check_left_out(desc, "indices_tensor", "index_dimensions")
         picked = cls._picked_sizes(desc)
-        needed = next((len(picked) - place for place, size in enumerate(picked) if size != 1), 0)
+        needed = next((len(picked) - axis for axis, size in enumerate(picked) if size != 1), 0)
         check_rank(desc, "output_tensor", needed, f"picked blocks {list(picked)}")
         check_sizes(
             desc,
@@ -142,7 +142,7 @@ class Gather(Lowering):
 
 
 def _gather(data: Tensor, indices: Tensor, output: Tensor, batch: int) -> Map:
-    """A gather in batches; batch, tuple and window dimensions are merged among themselves.
+    """Return a gather in batches; batch, tuple and window dimensions are merged among themselves.
 
     Args:
         data: batch dimensions, dimensions that the tuples index, window dimensions.
@@ -239,7 +239,7 @@ class ReverseSubsequences(Lowering):
 
 
 def _along_axis(file: str, axis: int, output: Tensor, data: Tensor, lookup: tuple[str, Tensor]) -> Body:
-    """A body that moves elements along an axis to where a tensor of lookups says."""
+    """Return a body that moves elements along an axis to where a tensor of lookups says."""
     return Lookup(
         file,
         output.data_type,

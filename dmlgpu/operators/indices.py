@@ -85,19 +85,19 @@ def check_rank(desc: Any, field: str, needed: int, what: str) -> None:
 
 
 def viewed(tensor: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
-    """The same memory under other dimensions."""
+    """View the same memory with other sizes and strides."""
     return replace(tensor, sizes=sizes, strides=strides)
 
 
 def last_dimensions(tensor: Tensor, count: int) -> Tensor:
-    """A tensor seen with so many dimensions: leading ones, which have size 1, are left out or put in front."""
+    """View a tensor with so many dimensions: leading ones, of size 1, are left out or added."""
     extra = max(count - tensor.rank, 0)
     first = max(tensor.rank - count, 0)
     return viewed(tensor, (1,) * extra + tensor.sizes[first:], (0,) * extra + tensor.strides[first:])
 
 
 def merged_around_axis(axis: int, *tensors: Tensor) -> tuple[int, list[Tensor]]:
-    """The axis and the tensors, equal in all other sizes, with the dimensions before and after it merged among
+    """Return the axis and the tensors, equal in all other sizes, with the dimensions before and after it merged among
     themselves."""
     sizes = tensors[0].sizes
     before, outer = merge_dimensions(sizes[:axis], *(tensor.strides[:axis] for tensor in tensors))

@@ -71,12 +71,12 @@ class Join(Moving):
 
 
 def _along(pieces: Sequence[TensorDesc], axis: int) -> int:
-    """The size of all pieces along the axis."""
+    """Return the size of all pieces along the axis."""
     return sum(piece.sizes[axis] for piece in pieces)
 
 
 def _starts(pieces: Sequence[TensorDesc], axis: int) -> list[tuple[int, ...]]:
-    """Where each piece begins in the whole."""
+    """Return where each piece begins in the whole tensor."""
     rank = pieces[0].dimension_count
     *starts, _ = itertools.accumulate((piece.sizes[axis] for piece in pieces), initial=0)
     return [tuple(start if dimension == axis else 0 for dimension in range(rank)) for start in starts]
@@ -89,7 +89,7 @@ def _check_axis(desc: descs.Split | descs.Join, whole: str) -> None:
 
 
 def _check_pieces(desc: descs.Split | descs.Join, pieces: str, whole: str) -> None:
-    """Every piece has the sizes of the whole, but along the axis."""
+    """Raise InvalidDescription unless every piece has the sizes of the whole but along the axis."""
     expected = getattr(desc, whole).sizes
     for number, piece in enumerate(getattr(desc, pieces)):
         for dimension, size in enumerate(expected):

@@ -99,7 +99,7 @@ class Tile(Moving):
 
 
 def window_start(desc: descs.Slice1 | descs.SliceGrad) -> tuple[int, ...]:
-    """The first element that each window's walk takes: its last one where the stride is negative."""
+    """Return the first element that each window's walk takes: its last one where the stride is negative."""
     windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=True)
     return tuple(offset + (size - 1 if stride < 0 else 0) for offset, size, stride in windows)
 

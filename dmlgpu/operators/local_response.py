@@ -28,7 +28,7 @@ class _LocalResponse(Lowering):
 
     @classmethod
     def values(cls, desc: Any, exponent: float, **more: float) -> Constants:
-        """The numbers of a body with a power of ``bias + alpha / local_size * total``."""
+        """Return the constants of a body with a power of ``bias + alpha / local_size * total``."""
         share = float(desc.alpha) / desc.local_size
         return constants(compute=FLOAT32, bias=float(desc.bias), share=share, exponent=float(exponent), **more)
 
@@ -50,7 +50,7 @@ class _Windows:
 
     @classmethod
     def of(cls, desc: Any, target: Target) -> _Windows:
-        """The regions of a description.
+        """Read the regions from a description.
 
         Raises:
             NotSupported: when the adapter would stop the loop over a region.
@@ -81,17 +81,17 @@ class _Windows:
         return Element(WINDOW_SUM, FLOAT32, self.sizes, (("input", source),), values, follows=(follows,), portable=True)
 
     def stored(self, body: Body) -> Tensor:
-        """Adds a map into a temporary tensor, for what is read again and again."""
+        """Add a map into a temporary tensor, for what is read many times, and return that."""
         stored = Tensor.temporary("sums", FLOAT32, self.sizes)
         self.steps.append(Map(f"map {len(self.steps)}", body, stored))
         return stored
 
     def squares(self, source: Source) -> Body:
-        """The sum of squares over each element's region."""
+        """Return the sum of squares over each element's region."""
         return self.sum(apply(SQUARE, FLOAT32, self.sizes, portable=True, input=source))
 
     def plan(self, operator: str, body: Body, output: Tensor) -> Plan:
-        """The plan that ends with a map into the output."""
+        """Return the plan that ends with a map into the output."""
         return Plan(operator, (*self.steps, Map("map", body, output)))
 
 

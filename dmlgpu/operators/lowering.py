@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from dmlgpu.enums import FeatureLevel
@@ -14,6 +14,23 @@ from dmlgpu.plan import Plan, Role, Tensor, View
 from dmlgpu.target import Target
 
 _LOWERINGS: dict[str, type[Lowering]] = {}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What an operator's smallest description needs beyond required tensors of one element and plain attributes.
+
+    Attributes:
+        tensors: optional tensors that must be there, by field.
+        ranks: dimension counts that the tables leave open, by field.
+        sizes: sizes of the last dimensions that are not 1, by field.
+        values: attributes that are neither 0 or 1 nor the first member of their enumeration.
+    """
+
+    tensors: tuple[str, ...] = ()
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Lowering:
@@ -59,6 +76,11 @@ class Lowering:
         return {} if cls.newer is None else lowering(cls.newer.operator).output_sizes(desc)
 
     @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        """Return what the smallest description with the tensors that are asked for needs besides."""
+        return Probe() if cls.newer is None else lowering(cls.newer.operator).probe(asked)
+
+    @classmethod
     def upgrade(cls, desc: Any) -> OperatorDesc | None:
         """Return the same work as a newer operator's description, or None where this is the newest of its line."""
         return None if cls.newer is None else cls.newer(**desc.values, **cls.filled)
@@ -75,7 +97,7 @@ class Lowering:
 
 
 def lowering(operator: str) -> type[Lowering]:
-    """The lowering of an operator.
+    """Return the lowering of an operator.
 
     Raises:
         OperatorNotImplemented: when there is none yet.
@@ -86,12 +108,12 @@ def lowering(operator: str) -> type[Lowering]:
 
 
 def registered() -> frozenset[str]:
-    """Names of all operators with a lowering."""
+    """Return names of all operators with a lowering."""
     return frozenset(_LOWERINGS)
 
 
 def invalid(desc: OperatorDesc, field: str, reason: str) -> InvalidDescription:
-    """The error for a field of a description."""
+    """Return the error for a field of a description."""
     return InvalidDescription(desc.operator, field, reason)
 
 
@@ -120,17 +142,17 @@ def check_axes(desc: Any) -> None:
 
 
 def input_tensor(desc: OperatorDesc, field: str, view: View = View.COMPUTE) -> Tensor:
-    """An input field's tensor as kernels read it."""
+    """Return an input field's tensor as kernels read it."""
     return _tensor(desc, field, Role.INPUT, view)
 
 
 def output_tensor(desc: OperatorDesc, field: str = "output_tensor", view: View = View.COMPUTE) -> Tensor:
-    """An output field's tensor as kernels write it."""
+    """Return an output field's tensor as kernels write it."""
     return _tensor(desc, field, Role.OUTPUT, view)
 
 
 def everywhere(tensor: Tensor, sizes: tuple[int, ...], element: int = 0) -> Tensor:
-    """One element of a tensor, so many elements behind the first, repeated over other sizes."""
+    """Repeat one element of a tensor, so many behind the first, over other sizes."""
     return replace(tensor, sizes=sizes, strides=(0,) * len(sizes), offset=tensor.offset + element)
 
 

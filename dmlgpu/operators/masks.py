@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from dmlgpu import descs
@@ -9,14 +10,12 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
 from dmlgpu.kernels.packing import running_dimension
 from dmlgpu.operators.bits import as_bits
+from dmlgpu.operators.fill import FILL, PLACE, places
 from dmlgpu.operators.indices import check_axis, check_single_along_axis, merged_around_axis
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.scalars import converted, words_of
-from dmlgpu.plan import Body, Element, Map, Plan, Source, Tensor, View, apply, constants, element
+from dmlgpu.plan import Body, Map, Plan, Source, Tensor, View, apply, constants, element
 from dmlgpu.target import Target
-
-FILL = "fill/fill_value_constant"
-PLACE = "fill/place"
 
 
 class OneHot(Lowering):
@@ -28,6 +27,10 @@ class OneHot(Lowering):
 
     desc = descs.OneHot
     shaders = ("indexing/one_hot", "indexing/found", PLACE)
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(sizes={"values_tensor": (2,)})
 
     @classmethod
     def check(cls, desc: descs.OneHot) -> None:
@@ -55,7 +58,7 @@ class OneHot(Lowering):
             output.data_type,
             output.sizes,
             portable=True,
-            place=_places(output, steps),
+            place=places(output, steps),
             found=element(
                 cls.shaders[1],
                 DataType.UINT32,
@@ -70,16 +73,10 @@ class OneHot(Lowering):
 
 
 def _splat(values: Tensor, number: int, output: Tensor) -> Tensor:
-    """Element 0 or 1 of a tensor, in row-major order, for every element of the output."""
+    """Repeat element 0 or 1 of a tensor, in row-major order, over the output."""
     running = max(dimension for dimension, size in enumerate(values.sizes) if size > 1)
     offset = values.offset + number * values.strides[running]
     return replace(values, sizes=output.sizes, strides=(0,) * output.rank, offset=offset)
-
-
-def _places(output: Tensor, steps: tuple[int, ...]) -> Body:
-    """A virtual tensor that counts up by so much along each dimension of the output, modulo 2^32."""
-    values = constants(steps=steps, packed=running_dimension(output))
-    return Element(PLACE, DataType.UINT32, output.sizes, constants=values)
 
 
 class DiagonalMatrix1(Lowering):
@@ -118,7 +115,7 @@ class DiagonalMatrix1(Lowering):
             sizes,
             portable=True,
             values=constants(first=first, count=last - first),
-            place=_places(output, strides[2]),
+            place=places(output, strides[2]),
             inside=inside,
             outside=outside,
         )
@@ -126,7 +123,7 @@ class DiagonalMatrix1(Lowering):
 
 
 def _constant(words: tuple[int, ...], output: Tensor) -> Body:
-    """A virtual tensor that has the same bits everywhere."""
+    """Return a virtual tensor that has the same bits everywhere."""
     return apply(FILL, output.data_type, output.sizes, portable=True, values=constants(words=words))
 
 

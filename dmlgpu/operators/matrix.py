@@ -15,19 +15,17 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.enums import DataType, FeatureLevel, MatrixTransform
 from dmlgpu.errors import InvalidDescription
-from dmlgpu.kernels.gemm import Product, Space, Steps, contract_steps
-from dmlgpu.kernels.rows import row_steps
 from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.operators.elementwise import CAST, cast
 from dmlgpu.operators.fused import activated, check_activation_level
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, lowering, output_tensor
 from dmlgpu.operators.parameters import DIFFERENCE, GATHERED, difference, gather, no_zero_point, parameters_of
 from dmlgpu.operators.softmax import ActivationSoftmax, ActivationSoftmax1
-from dmlgpu.plan import Body, Held, Plan, Source, Step, Tensor, apply, constants
+from dmlgpu.plan import Body, Contract, Held, Plan, Product, Source, Space, Tensor, apply, constants
 from dmlgpu.target import Target
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 QUANTIZED_PRODUCT = "quantization/quantized_product"
-CONVERT = "elementwise/cast"
 SOFTMAX = ("ACTIVATION_SOFTMAX", "ACTIVATION_SOFTMAX1")
 """Activations that need whole rows."""
 
@@ -46,7 +44,7 @@ class _Matrices:
 
     @classmethod
     def of(cls, desc: Any) -> _Matrices:
-        """Transposed ones turned round."""
+        """Read the matrices of a description, transposed where it says so."""
         a, b = desc.a_tensor.sizes, desc.b_tensor.sizes
         if getattr(desc, "trans_a", None) is MatrixTransform.TRANSPOSE:
             a = _turned(a)
@@ -61,12 +59,12 @@ class _Matrices:
 
     @property
     def space(self) -> Space:
-        """Its dimensions."""
+        """Return the dimensions of the sums."""
         return Space(self.a[:-2], self.a[-2:-1], self.b[-1:], self.a[-1:])
 
 
 def _turned(values: Sizes) -> Sizes:
-    """The last two exchanged."""
+    """Exchange the last two."""
     return (*values[:-2], values[-1], values[-2])
 
 
@@ -91,7 +89,7 @@ class _MatrixProduct(Lowering):
 
 
 def _owned(desc: Any, *fields: str) -> bool:
-    """Whether all tensors that are there are OWNED_BY_DML."""
+    """Return whether all tensors that are there are OWNED_BY_DML."""
     tensors = [getattr(desc, field) for field in fields]
     return all(tensor is None or tensor.owned_by_dml for tensor in tensors)
 
@@ -138,8 +136,8 @@ class Gemm(_MatrixProduct):
         output = output_tensor(desc)
         if desc.fused_activation is None or desc.fused_activation.operator not in SOFTMAX:
             body = activated(cls._epilogue(desc, output), desc.fused_activation)
-            return _plan(desc, contract_steps(product, body, output, target))
-        return cls._softmax(desc, product, output, target)
+            return Plan(desc.operator, (Contract("", product, body, output),))
+        return cls._softmax(desc, product, output)
 
     @classmethod
     def _epilogue(cls, desc: descs.Gemm, output: Tensor) -> Body:
@@ -152,42 +150,38 @@ class Gemm(_MatrixProduct):
         return apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, product=held, c=c)
 
     @classmethod
-    def _softmax(cls, desc: descs.Gemm, product: Product, output: Tensor, target: Target) -> Plan:
+    def _softmax(cls, desc: descs.Gemm, product: Product, output: Tensor) -> Plan:
         """The product goes to a temporary tensor of the output's type, from which the softmax takes its rows."""
         values = Tensor.temporary("product", output.data_type, output.sizes)
-        found = contract_steps(product, cls._epilogue(desc, values), values, target)
+        contract = Contract("", product, cls._epilogue(desc, values), values)
         softmax = _standing_alone(desc)
         if isinstance(softmax, descs.ActivationSoftmax):
             softmax = ActivationSoftmax.upgrade(softmax)
         assert isinstance(softmax, descs.ActivationSoftmax1)
-        return _plan(desc, found + Steps(row_steps(ActivationSoftmax1.operation, values, softmax.axes, output, target)))
+        return Plan(desc.operator, (contract, ActivationSoftmax1.rows(values, softmax.axes, output)))
 
 
 def _standing_alone(desc: descs.Gemm) -> OperatorDesc:
-    """The fused activation as an operator by itself."""
+    """Return the fused activation as an operator by itself."""
     assert desc.fused_activation is not None
     tensor = replace(desc.output_tensor, strides=None, total_tensor_size_in_bytes=None)
     return desc.fused_activation.replace(input_tensor=tensor, output_tensor=tensor)
-
-
-def _plan(desc: OperatorDesc, found: Steps, before: tuple[Step, ...] = ()) -> Plan:
-    return Plan(desc.operator, (*before, *found.steps), found.initialization)
 
 
 # ---- integers
 
 
 def _differences(desc: Any, name: str, sizes: Sizes, own: int, data_type: DataType) -> Source:
-    """A or B less its zero point, in the type of the sums."""
+    """Return a or B less its zero point, in the type of the sums."""
     values = input_tensor(desc, f"{name}_tensor")
     if getattr(desc, f"{name}_zero_point_tensor") is None:
-        return apply(CONVERT, data_type, sizes, portable=True, input=values)
+        return cast(values, data_type)
     zero = _parameter(input_tensor(desc, f"{name}_zero_point_tensor"), sizes, own)
     return difference(values, zero, data_type)
 
 
 def _parameter(tensor: Tensor, sizes: Sizes, own: int) -> Tensor:
-    """A scale or zero point, one or one per row or column, repeated over the dimensions of a matrix."""
+    """Return a scale or zero point, one or one per row or column, repeated over the dimensions of a matrix."""
     entries = max(tensor.sizes)
     stride = tensor.strides[tensor.sizes.index(entries)] if entries > 1 else 0
     strides = tuple(stride if dimension == len(sizes) + own else 0 for dimension in range(len(sizes)))
@@ -220,30 +214,30 @@ class _IntegerProduct(_MatrixProduct):
 
     @classmethod
     def operands(cls, desc: Any, accumulator: DataType) -> tuple[Source, Source]:
-        """A and B less their zero points."""
+        """Return a and B less their zero points."""
         a, b = desc.a_tensor.sizes, desc.b_tensor.sizes
         return _differences(desc, "a", a, ROWS, accumulator), _differences(desc, "b", b, COLUMNS, accumulator)
 
     @classmethod
     def product(cls, desc: Any, a: Source, b: Source, owned: tuple[bool, bool]) -> Product:
-        """The product of two operands."""
+        """Return the product of two operands."""
         return Product(_Matrices.of(desc).space, a, b, a.data_type, *owned)
 
     @classmethod
     def owned(cls, desc: Any) -> tuple[bool, bool]:
-        """Whether A, and B, and their zero points are handed over at initialisation."""
+        """Return whether A, and B, and their zero points are handed over at initialisation."""
         return _owned(desc, "a_tensor", "a_zero_point_tensor"), _owned(desc, "b_tensor", "b_zero_point_tensor")
 
 
 def _check_parameter(desc: Any, field: str, count: int, own: int) -> None:
     """Raise InvalidDescription unless a scale or zero point has one element, or one per row or column."""
     sizes = getattr(desc, field).sizes
-    place = len(sizes) + own if len(sizes) > 1 else 0
-    others = (size for dimension, size in enumerate(sizes) if dimension != place)
-    if any(size != 1 for size in others) or sizes[place] not in (1, count):
+    axis = len(sizes) + own if len(sizes) > 1 else 0
+    others = (size for dimension, size in enumerate(sizes) if dimension != axis)
+    if any(size != 1 for size in others) or sizes[axis] not in (1, count):
         what = "row" if own == ROWS else "column"
         ones = [1] * len(sizes)
-        several = [*ones[:place], count, *ones[place + 1 :]]
+        several = [*ones[:axis], count, *ones[axis + 1 :]]
         reason = f"must be {ones} (one for all) or {several} (one per {what}), got {list(sizes)}"
         raise invalid(desc, f"{field}.sizes", reason)
 
@@ -252,14 +246,14 @@ class MatrixMultiplyInteger(_IntegerProduct):
     """The sums themselves. A missing zero point is 0."""
 
     desc = descs.MatrixMultiplyInteger
-    shaders = ("matrix/matrix_multiply_integer", DIFFERENCE, CONVERT)
+    shaders = ("matrix/matrix_multiply_integer", DIFFERENCE, CAST)
 
     @classmethod
     def lower(cls, desc: descs.MatrixMultiplyInteger, target: Target) -> Plan:
         product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
         output = output_tensor(desc)
         body = apply(cls.shaders[0], INT32, output.sizes, portable=True, product=Held.product(INT32, output.sizes))
-        return _plan(desc, contract_steps(product, body, output, target))
+        return Plan(desc.operator, (Contract("", product, body, output),))
 
 
 class MatrixMultiplyIntegerToFloat(_IntegerProduct):
@@ -270,7 +264,7 @@ class MatrixMultiplyIntegerToFloat(_IntegerProduct):
     """
 
     desc = descs.MatrixMultiplyIntegerToFloat
-    shaders = ("matrix/dequantized_product", "matrix/dequantized_product_with_bias", DIFFERENCE, CONVERT)
+    shaders = ("matrix/dequantized_product", "matrix/dequantized_product_with_bias", DIFFERENCE, CAST)
     parameters: ClassVar[Mapping[str, int]] = {
         "a_scale_tensor": ROWS,
         "a_zero_point_tensor": ROWS,
@@ -293,7 +287,7 @@ class MatrixMultiplyIntegerToFloat(_IntegerProduct):
         file = cls.shaders[0] if desc.bias_tensor is None else cls.shaders[1]
         values = constants(compute=FLOAT32)
         body = apply(file, output.data_type, output.sizes, portable=True, values=values, **inputs)
-        return _plan(desc, contract_steps(product, body, output, target))
+        return Plan(desc.operator, (Contract("", product, body, output),))
 
 
 class QuantizedLinearMatrixMultiply(_IntegerProduct):
@@ -305,7 +299,7 @@ class QuantizedLinearMatrixMultiply(_IntegerProduct):
     """
 
     desc = descs.QuantizedLinearMatrixMultiply
-    shaders = (QUANTIZED_PRODUCT, GATHERED, DIFFERENCE, CONVERT)
+    shaders = (QUANTIZED_PRODUCT, GATHERED, DIFFERENCE, CAST)
     parameters: ClassVar[Mapping[str, int]] = {
         "a_scale_tensor": ROWS,
         "a_zero_point_tensor": ROWS,
@@ -335,5 +329,4 @@ class QuantizedLinearMatrixMultiply(_IntegerProduct):
         values = constants(compute=FLOAT32, low=int(limits.min), high=int(limits.max))
         body = apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, **inputs)
         product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
-        steps = contract_steps(product, body, output, target)
-        return _plan(desc, steps, (step,))
+        return Plan(desc.operator, (step, Contract("", product, body, output)))

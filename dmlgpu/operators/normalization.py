@@ -8,16 +8,16 @@ operators of ONNX that map on these). A row with NaN or infinity becomes NaN; sq
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.kernels.rows import RowOperation, repeated, row_steps
+from dmlgpu.kernels.rows import rows
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.fused import activated
-from dmlgpu.operators.lowering import Lowering, check_axes, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Body, Element, Map, Plan, Source, Stage, Tensor, apply, constants
+from dmlgpu.operators.lowering import Lowering, Probe, check_axes, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.plan import Body, Element, Map, Plan, Source, Stage, Tensor, apply, constants, repeated
 from dmlgpu.target import Target
 
 FLOAT32 = DataType.FLOAT32
@@ -36,12 +36,12 @@ MOMENTS = Stage(
 
 
 def number(value: float, sizes: tuple[int, ...]) -> Body:
-    """A virtual tensor of one number."""
+    """Return a virtual tensor of one number."""
     return apply(NUMBER, FLOAT32, sizes, portable=True, values=constants(compute=FLOAT32, value=float(value)))
 
 
 def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source]) -> Body:
-    """``scale * (input - mean) / sqrt(variance + epsilon) + bias``, of a type.
+    """Return ``scale * (input - mean) / sqrt(variance + epsilon) + bias`` in a type.
 
     Args:
         sources: ``input`` and any of ``mean``, ``lack`` (a second part of the mean), ``variance``, ``scale``, ``bias``;
@@ -55,7 +55,7 @@ def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source
 
 
 def broadcast(desc: OperatorDesc, fields: Mapping[str, str]) -> dict[str, Tensor]:
-    """The tensors of some fields, by other names, repeated to the sizes of the input; absent ones left out."""
+    """Return the tensors of some fields, by other names, repeated to the sizes of the input; absent ones left out."""
     sizes = desc.inputs[0].tensor.sizes  # type: ignore[union-attr]
     present = {name: field for name, field in fields.items() if getattr(desc, field) is not None}
     return {name: repeated(input_tensor(desc, field), sizes) for name, field in present.items()}
@@ -84,6 +84,12 @@ class MeanVarianceNormalization2(Lowering):
     shaders = (NORMALIZE, NUMBER, "normalization/moments", "normalization/mean_square")
 
     @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        """Return the older ones take scale and bias both or not at all, below feature level 5_2."""
+        pair = ("scale_tensor", "bias_tensor")
+        return Probe(pair if set(pair) & set(asked) else ())
+
+    @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
         return {"output_tensor": desc.input_tensor.sizes}
 
@@ -106,8 +112,7 @@ class MeanVarianceNormalization2(Lowering):
         stages = _statistics(desc)
         if not stages:
             return Plan(desc.operator, (Map("map", body(output.data_type, {"input": source, **others}), output),))
-        steps = row_steps(RowOperation(stages, body), source, desc.axes, output, target, others=others)
-        return Plan(desc.operator, steps)
+        return Plan(desc.operator, (rows(stages, body, source, desc.axes, output, others=others),))
 
 
 def _statistics(desc: descs.MeanVarianceNormalization2) -> tuple[Stage, ...]:
@@ -204,8 +209,7 @@ class LpNormalization(Lowering):
             return apply(body, data_type, sources["input"].sizes, portable=True, values=values, **sources)
 
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        steps = row_steps(RowOperation((stage,), divided), source, (desc.axis,), output, target)
-        return Plan(desc.operator, steps)
+        return Plan(desc.operator, (rows((stage,), divided, source, (desc.axis,), output),))
 
 
 class ValueScale2d(Lowering):

@@ -80,7 +80,7 @@ class Padding1(Lowering):
 
 
 def _constant(desc: descs.Padding1, output: Tensor) -> Body:
-    """A tensor of the output's sizes that holds the constant's bits everywhere, given as two words."""
+    """Return a tensor of the output's sizes that holds the constant's bits everywhere, given as two words."""
     words = words_of(desc.padding_value, desc.padding_value_data_type)
     repeated = 0xFFFFFFFF // (2 ** min(output.data_type.bits, 32) - 1)  # narrow elements fill a word
     values = constants(words=(words[0] * repeated, words[-1] * repeated))
@@ -136,14 +136,14 @@ class SliceGrad(Lowering):
 
 
 def _surrounded(desc: OperatorDesc, file: str, frame: Frame, border: Body) -> Plan:
-    """A frame around which lies a tensor of the output's sizes."""
+    """Return the plan of a frame around which lies a tensor of the output's sizes."""
     everywhere = tuple(range(border.rank))
     inputs: _Inputs = {"input": (frame.input, frame.follows), "border": (border, everywhere)}
     return _plan(desc, file, frame, inputs, constants(start=frame.start, step=frame.step))
 
 
 def _plan(desc: OperatorDesc, file: str, frame: Frame, inputs: _Inputs, values: Constants) -> Plan:
-    """One map over the whole output, from named inputs and what they follow."""
+    """Return one map over the whole output, from named inputs and the dimensions that they follow."""
     body = Element(
         file,
         frame.output.data_type,

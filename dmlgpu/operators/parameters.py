@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.gemm_schedules import UNIT
+from dmlgpu.kernels.packing import UNIT
 from dmlgpu.operators.lowering import input_tensor, invalid
 from dmlgpu.operators.quantization import NO_ZERO_POINT
 from dmlgpu.plan import Body, Map, Source, Tensor, apply, constants, element
@@ -20,7 +20,7 @@ Sizes = tuple[int, ...]
 
 
 def difference(values: Source, zero_point: Source, data_type: DataType) -> Body:
-    """Integers less their zero points, in the type of the sums; 32-bit ones take 33 bits before they become float32."""
+    """Subtract zero points from integers in the type of the sums; 32-bit ones take 33 bits, then float32."""
     integer = DataType.INT64 if values.data_type.bits == 32 else INT32
     return apply(
         DIFFERENCE,
@@ -44,24 +44,24 @@ def check_per_channel(desc: Any, field: str, channels: int) -> None:
     if getattr(desc, field) is None:
         return
     sizes = getattr(desc, field).sizes
-    place = min(1, len(sizes) - 1)
+    axis = min(1, len(sizes) - 1)
     ones = [1] * len(sizes)
-    several = [*ones[:place], channels, *ones[place + 1 :]]
+    several = [*ones[:axis], channels, *ones[axis + 1 :]]
     if list(sizes) not in (ones, several):
         reason = f"must be {ones} (one for all) or {several} (one per channel), got {list(sizes)}"
         raise invalid(desc, f"{field}.sizes", reason)
 
 
 def per_channel(tensor: Tensor, sizes: Sizes, dimension: int = 1) -> Tensor:
-    """A scale or zero point repeated over a tensor whose channels lie along a dimension."""
-    place = min(1, tensor.rank - 1)
-    stride = tensor.strides[place] if tensor.sizes[place] > 1 else 0
+    """Repeat a scale or zero point over a tensor whose channels lie along a dimension."""
+    axis = min(1, tensor.rank - 1)
+    stride = tensor.strides[axis] if tensor.sizes[axis] > 1 else 0
     strides = tuple(stride if other == dimension else 0 for other in range(len(sizes)))
     return replace(tensor, sizes=sizes, strides=strides)
 
 
 def no_zero_point(sizes: Sizes) -> Body:
-    """Zeros in place of a zero point that is missing."""
+    """Return zeros for a zero point that is missing."""
     return apply(NO_ZERO_POINT, INT32, sizes, portable=True)
 
 
@@ -75,7 +75,7 @@ class Parameter:
     Attributes:
         field: where it comes from in the description.
         source: it, as it is given: all dimensions but one have size 1.
-        first: its place among the others.
+        first: the index of its first number in the common tensor.
     """
 
     field: str
@@ -84,7 +84,7 @@ class Parameter:
 
     @property
     def name(self) -> str:
-        """What bodies call it."""
+        """The name that bodies use."""
         return self.field.removesuffix("_tensor").removeprefix("output_")
 
     @property
@@ -98,13 +98,13 @@ class Parameter:
         return self.source.sizes.index(self.count)
 
     def view(self, gathered: Tensor) -> Tensor:
-        """It, in the common buffer."""
+        """Return the parameter as a part of the common tensor."""
         data_type = FLOAT32 if self.source.data_type.is_float else INT32
         return replace(gathered, data_type=data_type, sizes=(self.count,), offset=self.first)
 
 
 def parameters_of(desc: Any, fields: Iterable[str]) -> tuple[Parameter, ...]:
-    """Those of some parameters that are there, each at a multiple of four, so that it can be read in units."""
+    """Return the parameters that are present, each at a multiple of four, so that it can be read in units."""
     found: list[Parameter] = []
     end = 0
     for field in fields:
@@ -115,7 +115,7 @@ def parameters_of(desc: Any, fields: Iterable[str]) -> tuple[Parameter, ...]:
 
 
 def gather(found: tuple[Parameter, ...]) -> tuple[Map, Tensor]:
-    """The step that puts parameters side by side, and this tensor."""
+    """Return the step that copies parameters side by side into one tensor, and that tensor."""
     size = found[-1].first + found[-1].count
     gathered = Tensor.temporary("parameters", DataType.UINT32, (size,))
     sources = {parameter.name: parameter.source for parameter in found}

@@ -8,16 +8,15 @@ quotient is infinite or NaN.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType, QuantizationType
-from dmlgpu.kernels.reduce import Reduction, reduce_steps
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators.lowering import Lowering, check_sizes, everywhere, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Body, Constants, Map, Plan, Role, Source, Tensor, apply, constants, element
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, everywhere, input_tensor, invalid, output_tensor
+from dmlgpu.plan import Body, Constants, Map, Plan, Reduce, Reduction, Role, Source, Tensor, apply, constants, element
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 
@@ -28,7 +27,7 @@ FLOAT32 = DataType.FLOAT32
 
 
 def limits(data_type: DataType) -> tuple[int, int]:
-    """Smallest and largest number of an integer type."""
+    """Return smallest and largest number of an integer type."""
     low = -(1 << (data_type.bits - 1)) if data_type.is_signed else 0
     return low, low + (1 << data_type.bits) - 1
 
@@ -43,7 +42,7 @@ def _quantizing(data_type: DataType) -> Constants:
 
 
 def _dequantizing(data_type: DataType) -> Constants:
-    """Differences of 32-bit integers take 33 bits."""
+    """Return the constants of DEQUANTIZE; differences of 32-bit integers take 33 bits."""
     integer = DataType.INT64 if data_type.bits == 32 else DataType.INT32
     return constants(compute=FLOAT32, integer=integer)
 
@@ -51,7 +50,7 @@ def _dequantizing(data_type: DataType) -> Constants:
 def _linear(
     file: str, output: Tensor, quantized: DataType, values: Constants, *, zero_point: Source | None, **inputs: Source
 ) -> Map:
-    """One of the two bodies over elements with their scales and zero points."""
+    """Return the map of one of the two bodies, over elements with their scales and zero points."""
     inputs["zero_point"] = zero_point or _no_zero_point(quantized, output.sizes)
     return Map("map", apply(file, output.data_type, output.sizes, portable=True, values=values, **inputs), output)
 
@@ -79,7 +78,7 @@ class _Linear(Lowering):
 
     @classmethod
     def tensors(cls, desc: Any) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Output, input, scale, zero point: of equal sizes, broadcast by their strides."""
+        """Return output, input, scale and zero point, of equal sizes, broadcast by their strides."""
         zero_point = None if desc.zero_point_tensor is None else input_tensor(desc, "zero_point_tensor")
         return output_tensor(desc), input_tensor(desc, "input_tensor"), input_tensor(desc, "scale_tensor"), zero_point
 
@@ -126,6 +125,10 @@ class _InBlocks(_Linear):
     """
 
     @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(values={"quantization_type": QuantizationType.SCALE})
+
+    @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
         return {"output_tensor": desc.input_tensor.sizes}
 
@@ -149,7 +152,7 @@ class _InBlocks(_Linear):
 
     @classmethod
     def check_types(cls, desc: Any, real: str, quantized: str) -> None:
-        """The scale has the type of the field with real numbers, the zero point of that with quantised ones."""
+        """Raise InvalidDescription unless the scale has the real numbers' type, the zero point the quantised ones'."""
         for index, (field, tensor) in enumerate(zip((real, quantized), desc.quantization_tensors, strict=False)):
             expected = getattr(desc, field).data_type
             if tensor.data_type is not expected:
@@ -158,7 +161,7 @@ class _InBlocks(_Linear):
 
     @classmethod
     def tensors(cls, desc: Any) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Output, input, scale, zero point as views of equal sizes: split dimensions stand for blocks."""
+        """As views of equal sizes, whose split dimensions stand for blocks."""
         blocks = tuple(
             size // count
             for size, count in zip(desc.input_tensor.sizes, desc.quantization_tensors[0].sizes, strict=True)
@@ -173,7 +176,7 @@ class _InBlocks(_Linear):
 
 
 def _split(tensor: Tensor, blocks: Sequence[int]) -> Tensor:
-    """Every dimension as two: the number of the block, the place in it."""
+    """Split every dimension in two: the number of the block, the place in it."""
     dimensions = list(zip(tensor.sizes, tensor.strides, blocks, strict=True))
     sizes = tuple(part for size, _, block in dimensions for part in (size // block, block))
     strides = tuple(part for _, stride, block in dimensions for part in (stride * block, stride))
@@ -181,7 +184,7 @@ def _split(tensor: Tensor, blocks: Sequence[int]) -> Tensor:
 
 
 def _repeat(tensor: Tensor, blocks: Sequence[int]) -> Tensor:
-    """A tensor with one element per block, repeated for every place in it."""
+    """Repeat a tensor that has one element per block for every place in the block."""
     sizes = tuple(part for size, block in zip(tensor.sizes, blocks, strict=True) for part in (size, block))
     strides = tuple(part for stride in tensor.strides for part in (stride, 0))
     return replace(tensor, sizes=sizes, strides=strides)
@@ -252,7 +255,7 @@ class ElementWiseQuantizedLinearAdd(Lowering):
         sources = {name: cls._scalar(desc, name) for name in cls.scalars}
         names = constants(names=cls.scalars)
         gather = element(cls.shaders[1], FLOAT32, parameters.sizes, portable=True, values=names, **sources)
-        scalars = {name: everywhere(parameters, output.sizes, place) for place, name in enumerate(cls.scalars)}
+        scalars = {name: everywhere(parameters, output.sizes, number) for number, name in enumerate(cls.scalars)}
         body = apply(
             cls.shaders[0],
             output.data_type,
@@ -309,7 +312,7 @@ class DynamicQuantizeLinear(Lowering):
         one = scale.sizes
         span = Tensor.temporary("range", FLOAT32, one, lanes=2)
         reduction = Reduction(cls.shaders[1], FLOAT32, 2, portable=True)
-        steps = reduce_steps(reduction, values, range(values.rank), span, target)
+        find_range = Reduce("", reduction, values, tuple(range(values.rank)), span)
         smallest, largest = (everywhere(replace(span, lanes=1), one, element) for element in (0, 1))
         low, high = limits(output.data_type)
         steps_of_scale = constants(steps=high - low)
@@ -327,4 +330,4 @@ class DynamicQuantizeLinear(Lowering):
         )
         repeated = (everywhere(tensor, output.sizes) for tensor in (scale, zero))
         maps = (Map("scale", find_scale, scale), Map("zero point", find_zero, zero))
-        return Plan(desc.operator, (*steps, *maps, _quantize(output, values, *repeated)))
+        return Plan(desc.operator, (find_range, *maps, _quantize(output, values, *repeated)))

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
 from dmlgpu.kernels.packing import running_dimension
-from dmlgpu.operators.lowering import Lowering, check_sizes, everywhere, input_tensor, output_tensor
+from dmlgpu.operators.fill import PLACE, places
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, everywhere, input_tensor, output_tensor
 from dmlgpu.plan import Body, Element, Map, Plan, Source, Tensor, constants, element
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
 
-PLACE = "fill/place"
 STATE_WORDS = 6
 """Words of the state: four of the counter, the lowest first, two of the key."""
 BLOCK_WORDS = 4
@@ -32,6 +32,10 @@ class RandomGenerator(Lowering):
 
     desc = descs.RandomGenerator
     shaders = ("random/random_generator", "random/next_state", PLACE)
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(sizes={"input_state_tensor": (6,), "output_state_tensor": (6,)})
 
     @classmethod
     def output_sizes(cls, desc: descs.RandomGenerator) -> Mapping[str, tuple[int, ...]]:
@@ -59,8 +63,7 @@ class RandomGenerator(Lowering):
         sizes, (strides, steps) = merge_dimensions(output.sizes, output.strides, packed_strides(output.sizes))
         output = replace(output, sizes=sizes, strides=strides)
         packed = running_dimension(output)
-        place = Element(PLACE, DataType.UINT32, sizes, constants=constants(steps=steps, packed=packed))
-        inputs: dict[str, Source] = {"place": place, **cls._state(desc, sizes)}
+        inputs: dict[str, Source] = {"place": places(output, steps), **cls._state(desc, sizes)}
         follows = (tuple(range(len(sizes))),) * len(inputs)
         values = constants(in_order=packed is not None and steps[packed] == 1)
         body = Element(cls.shaders[0], DataType.UINT32, sizes, tuple(inputs.items()), values, follows=follows)
@@ -76,6 +79,6 @@ class RandomGenerator(Lowering):
 
     @classmethod
     def _state(cls, desc: descs.RandomGenerator, sizes: tuple[int, ...]) -> dict[str, Tensor]:
-        """The words of the state, each a tensor of those sizes that repeats it."""
+        """Return the words of the state, each a tensor of those sizes that repeats it."""
         state = input_tensor(desc, "input_state_tensor")
         return {f"state{word}": everywhere(state, sizes, word * state.strides[-1]) for word in range(STATE_WORDS)}

@@ -10,7 +10,7 @@ What they share, where the pages are silent:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,9 +19,10 @@ from dmlgpu import descs
 from dmlgpu.enums import FeatureLevel
 from dmlgpu.errors import InvalidDescription
 from dmlgpu.operators.arithmetic import ElementWiseClip1, ElementWiseMultiply
-from dmlgpu.operators.lowering import Lowering, check_sizes, invalid, lowering
+from dmlgpu.operators.elementwise import CAST
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, invalid, lowering
 from dmlgpu.operators.timestep import ADD, BACKWARD, KEPT, Layer, TimeStep, computed, parts_of, total
-from dmlgpu.operators.unrolling import CONVERT, LASTS, unrolled
+from dmlgpu.operators.unrolling import LASTS, unrolled
 from dmlgpu.plan import Body, Held, Plan, Source, Step, constants
 from dmlgpu.target import Target
 
@@ -29,7 +30,7 @@ MULTIPLY = ElementWiseMultiply.shaders[0]
 CLIP = ElementWiseClip1.shaders[0]
 BLEND = "recurrent/blend"
 PRODUCTS = "recurrent/products"
-SHARED = (KEPT, LASTS, ADD, CONVERT)
+SHARED = (KEPT, LASTS, ADD, CAST)
 
 Sizes = tuple[int, ...]
 
@@ -50,8 +51,21 @@ class _Recurrent(Lowering):
     singles: ClassVar[tuple[str, ...]] = ("output_single_tensor",)
 
     @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(
+            tensors=("output_sequence_tensor",),
+            sizes={
+                "weight_tensor": (cls.gates, 1),
+                "recurrence_tensor": (cls.gates, 1),
+                "bias_tensor": (2 * cls.gates,),
+                "peephole_tensor": (3,),
+            },
+            values={"activation_descs": (descs.ActivationRelu(),) * cls.activations},
+        )
+
+    @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:
-        """By the steps, the directions, the sequences and the elements of the hidden state."""
+        """They follow from the steps, the directions, the sequences and the elements of the hidden state."""
         _, steps, sequences, _ = desc.input_tensor.sizes
         directions, hidden = len(BACKWARD[desc.direction]), desc.recurrence_tensor.sizes[3]
         singles = dict.fromkeys(cls.singles, (1, directions, sequences, hidden))
@@ -83,7 +97,7 @@ class _Recurrent(Lowering):
 
     @classmethod
     def _check_activations(cls, desc: Any) -> None:
-        """As many as the directions need."""
+        """Raise InvalidDescription unless there are as many activations as the directions need."""
         directions, given = len(BACKWARD[desc.direction]), len(desc.activation_descs)
         if given != cls.activations * directions:
             reason = f"must hold {cls.activations * directions} ({cls.activations} per direction), got {given}"
@@ -99,12 +113,12 @@ class _Recurrent(Lowering):
 
     @classmethod
     def layer(cls, desc: Any) -> Layer:
-        """The layer that a description asks for."""
+        """Return the layer that a description asks for."""
         return Layer(desc, cls.gates, cls.initial)
 
     @classmethod
     def cell(cls, now: TimeStep) -> Sequence[Step]:
-        """The kernels of a step in time."""
+        """Return the kernels of a step in time."""
         raise NotImplementedError
 
     @classmethod
@@ -122,7 +136,7 @@ class Rnn(_Recurrent):
 
     @classmethod
     def cell(cls, now: TimeStep) -> Sequence[Step]:
-        """One kernel."""
+        """Return one step."""
         sums = now.sums(0)
         (hidden,) = now.before
         return [now.end(hidden, sums, now.activated(total(now.inputs(0), sums[0]), 0))]
@@ -144,7 +158,7 @@ class Lstm(_Recurrent):
 
     @classmethod
     def cell(cls, now: TimeStep) -> Sequence[Step]:
-        """One kernel; coupled gates need no products for the forget gate."""
+        """Return one step; coupled gates need no products for the forget gate."""
         coupled = now.layer.desc.couple_input_forget
         sums = now.sums(*((0, 1, 3) if coupled else (0, 1, 2, 3)))
         hidden, memory = now.before
@@ -162,7 +176,7 @@ class Lstm(_Recurrent):
     def _gate(
         cls, now: TimeStep, sums: Mapping[int, Held], gate: int, activation: int, peephole: Source | None = None
     ) -> Body:
-        """A gate's products and what it sees of the cell state, clipped, after an activation."""
+        """Return a gate: its products and what it sees of the cell state, clipped, after an activation."""
         found = total(now.inputs(gate), sums[gate], peephole)
         desc = now.layer.desc
         if desc.use_clip_threshold:
@@ -172,7 +186,7 @@ class Lstm(_Recurrent):
 
 
 def _seen(now: TimeStep, entry: int, cell: Source) -> Body | None:
-    """What a gate sees of a cell state through its peephole."""
+    """Return the product of a cell state and a gate's peephole weights."""
     weights = now.parameter("peephole_tensor", entry)
     return None if weights is None else computed(MULTIPLY, now.sizes, a=weights, b=cell)
 
@@ -187,18 +201,18 @@ class Gru(_Recurrent):
 
     @classmethod
     def layer(cls, desc: descs.Gru) -> Layer:
-        """Where the reset gate comes before the last product, that needs a kernel of its own."""
+        """Products after the reset gate need a kernel of their own."""
         late = desc.linear_before_reset
         return Layer(desc, cls.gates, cls.initial, scratch=0 if late else 2, late_bias=late)
 
     @classmethod
     def cell(cls, now: TimeStep) -> Sequence[Step]:
-        """One kernel, or one for the gates and one for the state."""
+        """Return one step, or one for the gates and one for the state."""
         return cls._reset_after(now) if now.layer.desc.linear_before_reset else cls._reset_before(now)
 
     @classmethod
     def _reset_after(cls, now: TimeStep) -> Sequence[Step]:
-        """The reset gate scales the product of the hidden state."""
+        """Return the step in which the reset gate scales the product of the hidden state."""
         sums = now.sums(0, 1, 2)
         (hidden,) = now.before
         update, reset = (
@@ -213,7 +227,7 @@ class Gru(_Recurrent):
 
     @classmethod
     def _reset_before(cls, now: TimeStep) -> Sequence[Step]:
-        """The reset gate scales the hidden state."""
+        """Return the steps in which the reset gate scales the hidden state before its product."""
         (hidden,) = now.before
         sums = now.sums(0, 1)
         update, reset = (now.activated(total(now.inputs(gate), sums[gate]), 0) for gate in (0, 1))

@@ -9,10 +9,9 @@ from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.kernels.reduce import Reduction, reduce_steps
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, check_axes, check_sizes, input_tensor, output_tensor
-from dmlgpu.plan import Plan, constants
+from dmlgpu.plan import Plan, Reduction, constants, steps
 from dmlgpu.target import Target
 
 
@@ -34,14 +33,13 @@ class _AlongAxes(Lowering):
 
     @classmethod
     def plan(cls, desc: Any, reduction: Reduction, target: Target) -> Plan:
-        """The plan of a reduction."""
+        """Return the plan of a reduction."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        steps = reduce_steps(reduction, source, desc.axes, output, target)
-        return Plan(desc.operator, steps)
+        return Plan(desc.operator, (steps.Reduce("", reduction, source, tuple(desc.axes), output),))
 
 
 def _extremum(desc: descs.Argmin | descs.Argmax, order: str) -> Reduction:
-    """Finds the element that comes first in an order; 64-bit elements need ranks of two words."""
+    """Return the reduction that finds the first element in an order; 64-bit elements need ranks of two words."""
     decreasing = desc.axis_direction is AxisDirection.DECREASING
     values = constants(order=order, decreasing=decreasing)
     if desc.input_tensor.data_type.bits == 64:
@@ -143,7 +141,7 @@ class Reduce(_AlongAxes):
 
 
 def _of_floats(desc: descs.Reduce) -> Reduction:
-    """FLOAT16 is computed in float32 too."""
+    """Return the reduction of floats; FLOAT16 is computed in float32 too."""
     reduction = _FLOATS[desc.function]
     if desc.function is not ReduceFunction.AVERAGE:
         return reduction
@@ -152,7 +150,7 @@ def _of_floats(desc: descs.Reduce) -> Reduction:
 
 
 def _of_integers(function: ReduceFunction, data_type: DataType) -> Reduction:
-    """Narrow integers are accumulated in 32 bits."""
+    """Return the reduction of integers; narrow ones are accumulated in 32 bits."""
     file = _INTEGERS[function]
     if function is ReduceFunction.L1 and not data_type.is_signed:
         file = _INTEGERS[ReduceFunction.SUM]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType, ReduceFunction
-from dmlgpu.kernels.reduce import Reduction
 from dmlgpu.kernels.regions import Axis, Sampling, Shares, Work, element
 from dmlgpu.operators.indices import last_dimensions
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.regions import FLOAT32, INCLUDED, UINT32, check_sampling, region_inputs
-from dmlgpu.plan import Element, Map, Plan, Source, Tensor, constants
+from dmlgpu.plan import Element, Map, Plan, Reduction, Source, Tensor, constants
 from dmlgpu.target import Target
 
 SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
@@ -42,6 +42,14 @@ class RoiAlignGrad(Lowering):
 
     desc = descs.RoiAlignGrad
     shaders = (GRADIENT, REGIONS, WEIGHTS, TOUCHED, WINNER, "regions/winning", "regions/fractions", *INCLUDED)
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(
+            tensors=("input_tensor",) if "output_roi_gradient_tensor" in asked else ("output_gradient_tensor",),
+            sizes={"roi_tensor": (4,), "output_roi_gradient_tensor": (4,)},
+            values={"reduction_function": ReduceFunction.AVERAGE},
+        )
 
     @classmethod
     def check(cls, desc: descs.RoiAlignGrad) -> None:
@@ -95,17 +103,17 @@ class _Gradients(Work):
 
     @functools.cached_property
     def winner(self) -> dict[str, Source]:
-        """The sample that is the maximum of each output element, where that decides."""
+        """Return the input that numbers each output element's largest sample; nothing for means."""
         if not self.maximum:
             return {}
-        place = Tensor.temporary("winner", DataType.UINT64, self.gradient.sizes)
-        values = self.sampling.values()
-        body = element(WINNER, DataType.UINT64, place.sizes, portable=True, values=values, **self.input, **self.regions)
-        self.in_shares(body, place, self.shares)
-        return {"winner": place}
+        winner = Tensor.temporary("winner", DataType.UINT64, self.gradient.sizes)
+        values, inputs = self.sampling.values(), {**self.input, **self.regions}
+        body = element(WINNER, DataType.UINT64, winner.sizes, portable=True, values=values, **inputs)
+        self.in_shares(body, winner, self.shares)
+        return {"winner": winner}
 
     def add_input_gradient(self, output: Tensor) -> None:
-        """Every element of the input adds up what output elements that it touches, found block by block, hand on."""
+        """Add the steps in which each element of the input sums its shares of the output elements that it touches."""
         inputs: dict[str, Source] = {"gradient": self.gradient, "batch": self.regions["batch"]}
         weights = {name: self._weights(axis) for name, axis in zip(SIDES, self.sampling.axes, strict=True)}
         for name, table in weights.items():
@@ -123,13 +131,13 @@ class _Gradients(Work):
         )
 
     def _weights(self, axis: Axis) -> Tensor:
-        """What the elements along an axis weigh in the output elements of each region."""
+        """Return the weights of elements along an axis in the output elements of each region."""
         sizes = (self.gradient.sizes[0], axis.outputs, axis.spatial)
         values = self.sampling.values(axis=axis)
         return self.stored(element(WEIGHTS, FLOAT32, sizes, portable=True, values=values, roi=self.regions["roi"]))
 
     def _touched(self, weights: Tensor) -> Tensor:
-        """Which of a block of output elements an element along an axis has weight in, as bits."""
+        """Return, as bits, in which of a block of output elements an element along an axis has weight."""
         regions, outputs, spatial = weights.sizes
         sizes = (regions, -(-outputs // BLOCK), spatial)
         return self.stored(
@@ -137,7 +145,7 @@ class _Gradients(Work):
         )
 
     def add_region_gradient(self, output: Tensor) -> None:
-        """Every number of a region adds up what all its samples hand on."""
+        """Add the steps in which each number of a region sums the shares of all its samples."""
         if not self.sampling.linear:
             self.steps.append(Map("zeros", Element("layout/zero", output.data_type, output.sizes), output))
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from dmlgpu.kernels.regions import Sampling, Shares, Work, element
 from dmlgpu.kernels.resampling import bits_of_float
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.indices import last_dimensions
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.plan import Lookup, Map, Plan, Source, Tensor, View, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
@@ -56,7 +56,7 @@ def check_finite(desc: OperatorDesc, field: str) -> None:
 
 
 def region_inputs(desc: OperatorDesc) -> dict[str, Source]:
-    """The regions, {regions, 4}, and the batches that they lie in, {regions}."""
+    """Return the regions, {regions, 4}, and the batches that they lie in, {regions}."""
     return {
         "roi": last_dimensions(input_tensor(desc, "roi_tensor"), 2),
         "batch": last_dimensions(input_tensor(desc, "batch_indices_tensor", View.INDEX), 1),
@@ -76,6 +76,10 @@ class RoiPooling(Lowering):
     desc = descs.RoiPooling
     shaders = ("regions/roi_pooling", "regions/largest")
     most_bins = 1 << 16
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(sizes={"roi_tensor": (5,)})
 
     @classmethod
     def check(cls, desc: descs.RoiPooling) -> None:
@@ -134,6 +138,10 @@ class RoiAlign1(Lowering):
 
     desc = descs.RoiAlign1
     shaders = ("regions/roi_align1", *INCLUDED)
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(sizes={"roi_tensor": (4,)}, values={"reduction_function": ReduceFunction.AVERAGE})
 
     @classmethod
     def check(cls, desc: descs.RoiAlign1) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.enums import AxisDirection, DataType, InterpolationMode
-from dmlgpu.kernels.reduce import Reduction, canonical_steps
 from dmlgpu.kernels.resampling import (
     ANTIALIASED,
     GRADIENT,
@@ -25,9 +24,8 @@ from dmlgpu.kernels.resampling import (
     nearest,
 )
 from dmlgpu.kernels.sources import identity
-from dmlgpu.kernels.upsampling import find_upsample
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Body, Map, Plan, Step, Tensor, View, apply
+from dmlgpu.plan import Body, Map, Plan, Reduce, Reduction, Step, Tensor, View, apply
 from dmlgpu.target import Target
 
 FLOAT32 = DataType.FLOAT32
@@ -48,7 +46,7 @@ AT_ONCE = 2
 
 
 def _check_numbers(desc: Any, whole: str) -> None:
-    """Scales and offsets: one per dimension, and such that coordinates are numbers."""
+    """Raise InvalidDescription unless there are scales and offsets for all dimensions that give finite coordinates."""
     rank = getattr(desc, whole).dimension_count
     for name in ("scales", "input_pixel_offsets", "output_pixel_offsets"):
         values = getattr(desc, name, None)
@@ -65,14 +63,14 @@ def _check_numbers(desc: Any, whole: str) -> None:
 
 
 def _rounding(desc: Any) -> Rounding | None:
-    """Of nearest neighbour; None for linear interpolation."""
+    """Return the rounding of nearest neighbour; None for linear interpolation."""
     if desc.interpolation_mode is InterpolationMode.LINEAR:
         return None
     return Rounding(desc.rounding_direction is AxisDirection.INCREASING)
 
 
 def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[Axis, ...]:
-    """The dimensions along which anything happens, those that leave fewest elements first."""
+    """Return the dimensions along which anything happens, those that leave fewest elements first."""
     numbers = zip(sizes, counts, desc.scales, desc.input_pixel_offsets, desc.output_pixel_offsets, strict=True)
     axes = (Axis(dimension, *values) for dimension, values in enumerate(numbers))
     moving = (axis for axis in axes if not axis.moves_nothing(_rounding(desc)))
@@ -80,7 +78,7 @@ def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[A
 
 
 def _rounded_up(desc: Any) -> dict[str, Any]:
-    """The fields by which newer operators round halves up for nearest neighbour: half a pixel off, rounded down."""
+    """Return the newer fields that round halves up for nearest neighbour: half a pixel off, rounded down."""
     lower = CENTER if desc.interpolation_mode is InterpolationMode.NEAREST_NEIGHBOR else 0.0
     rank = len(desc.scales)
     offsets = getattr(desc, "input_pixel_offsets", (CENTER,) * rank)
@@ -108,24 +106,23 @@ class _Passes:
     """
 
     result: Tensor
-    target: Target
     steps: list[Step] = field(default_factory=list)
 
     def run(self, work: _Pass, output: Tensor | None = None) -> None:
-        """A pass into the output, or into a temporary tensor."""
+        """Add a pass into the output, or into a temporary tensor."""
         body, rank = work(self.result), self.result.rank
         made = output or Tensor.temporary("pass", FLOAT32, body.sizes[:rank])
         if body.rank == rank:
             self.steps.append(Map("resample", replace(body, data_type=made.data_type), made))
         else:
             given = replace(made, sizes=(*made.sizes, 1), strides=(*made.strides, 0))
-            self.steps += canonical_steps(SUM, body, (rank,), given, self.target)
+            self.steps.append(Reduce("", SUM, body, (rank,), given))
         self.result = made
 
 
-def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Tensor, target: Target) -> Plan:
+def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Tensor) -> Plan:
     """The plan of some passes. Integers are rounded behind the last."""
-    passes = _Passes(source, target)
+    passes = _Passes(source)
     for work in works[:-1]:
         passes.run(work)
     if output.data_type.is_float:
@@ -138,33 +135,29 @@ def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Te
 
 
 def _moved(desc: Any, axes: Sequence[Axis], rounding: Rounding) -> Plan:
-    """One map that moves bits."""
+    """Return one map that moves bits."""
     source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc, view=View.RAW)
-    upsample = find_upsample(source, output, axes, rounding)
-    return Plan(desc.operator, (upsample or Map("resample", nearest(source, axes, rounding), output),))
+    return Plan(desc.operator, (Map("resample", nearest(source, axes, rounding), output),))
 
 
 def _copied(desc: Any, source: Tensor, output: Tensor) -> Plan:
-    """Where nothing is resampled."""
+    """Return the plan of a copy, where nothing is resampled."""
     return Plan(desc.operator, (Map("copy", identity(replace(source, view=View.RAW)), output),))
 
 
-def _between(desc: Any, axes: Sequence[Axis], target: Target) -> Plan:
+def _between(desc: Any, axes: Sequence[Axis]) -> Plan:
     """Linear interpolation, along two axes at a time: shaders for more become too long."""
     source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-    upsample = find_upsample(source, output, axes) if output.data_type.is_float else None
-    if upsample is not None:
-        return Plan(desc.operator, (upsample,))
     pairs = [axes[number : number + AT_ONCE] for number in range(0, len(axes), AT_ONCE)]
     works = [functools.partial(linear, axes=pair) for pair in pairs]
-    return _in_passes(desc.operator, source, works, output, target)
+    return _in_passes(desc.operator, source, works, output)
 
 
-def _interpolated(desc: Any, axes: Sequence[Axis], rounding: Rounding | None, target: Target) -> Plan:
+def _interpolated(desc: Any, axes: Sequence[Axis], rounding: Rounding | None) -> Plan:
     """Without antialiasing."""
     if not axes:
         return _copied(desc, input_tensor(desc, "input_tensor"), output_tensor(desc))
-    return _between(desc, axes, target) if rounding is None else _moved(desc, axes, rounding)
+    return _between(desc, axes) if rounding is None else _moved(desc, axes, rounding)
 
 
 # ---- operators
@@ -197,8 +190,8 @@ class Resample3(Lowering):
         axes = _axes(desc, desc.input_tensor.sizes, desc.output_tensor.sizes)
         if desc.antialiased and axes and rounding is None:
             works = [functools.partial(antialiased, axis=axis) for axis in axes]
-            return _in_passes(desc.operator, input_tensor(desc, "input_tensor"), works, output_tensor(desc), target)
-        return _interpolated(desc, axes, rounding, target)
+            return _in_passes(desc.operator, input_tensor(desc, "input_tensor"), works, output_tensor(desc))
+        return _interpolated(desc, axes, rounding)
 
 
 class Resample2(Lowering):
@@ -272,7 +265,7 @@ class Upsample2d(Lowering):
             )
             if scale > 1
         )
-        return _interpolated(desc, axes, None if is_linear else Rounding(increasing=False), target)
+        return _interpolated(desc, axes, None if is_linear else Rounding(increasing=False))
 
 
 class ResampleGrad1(Lowering):
@@ -295,7 +288,7 @@ class ResampleGrad1(Lowering):
         if not axes:
             return _copied(desc, source, output)
         works = [functools.partial(gradient, axis=axis, rounding=rounding) for axis in reversed(axes)]
-        return _in_passes(desc.operator, source, works, output, target)
+        return _in_passes(desc.operator, source, works, output)
 
 
 class ResampleGrad(Lowering):

@@ -10,7 +10,7 @@ from dmlgpu.enums import DataType
 
 
 def converted(number: float, data_type: DataType) -> int | float:
-    """A number in a tensor's type, as CAST converts it.
+    """Return a number in a tensor's type, as CAST converts it.
 
     It is rounded to the nearest float, ties to even, or cut to an integer, which saturates; NaN gives 0 there.
     """
@@ -25,7 +25,7 @@ def converted(number: float, data_type: DataType) -> int | float:
 
 
 def bits_of(number: float, data_type: DataType) -> int:
-    """The bits of a number of a type; integers are taken modulo their width."""
+    """Return the bits of a number of a type; integers are taken modulo their width."""
     if not data_type.is_float:
         return int(number) % (1 << data_type.bits)
     with np.errstate(over="ignore"):
@@ -33,6 +33,6 @@ def bits_of(number: float, data_type: DataType) -> int:
 
 
 def words_of(number: float, data_type: DataType) -> tuple[int, ...]:
-    """The bits of a number of a type as 32-bit words, the lowest first; narrow types take one word."""
+    """Return the bits of a number of a type as 32-bit words, the lowest first; narrow types take one word."""
     bits = bits_of(number, data_type)
     return (bits & 0xFFFFFFFF, bits >> 32) if data_type.bits == 64 else (bits,)

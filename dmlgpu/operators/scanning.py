@@ -9,12 +9,8 @@ from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import AxisDirection, DataType, FeatureLevel
-from dmlgpu.kernels.collapse import merge_dimensions
-from dmlgpu.kernels.packing import pack_tensor, packs_tensor
-from dmlgpu.kernels.scan import Scan, Scanning, block_length, blocked, choose_schedule, scan_steps
-from dmlgpu.kernels.sources import identity
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Map, Plan, Tensor, View, apply, constants
+from dmlgpu.plan import Compact, Plan, Scan, Scanning, View, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
 
@@ -35,11 +31,10 @@ class _Cumulative(Lowering):
 
     @classmethod
     def plan(cls, desc: Any, scanning: Scanning, target: Target) -> Plan:
-        """The plan of a scan."""
+        """Return the plan of a scan."""
         scanning = replace(scanning, decreasing=desc.axis_direction is AxisDirection.DECREASING)
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        steps = scan_steps(scanning, source, desc.axis, output, target)
-        return Plan(desc.operator, steps)
+        return Plan(desc.operator, (Scan("", scanning, source, desc.axis, output),))
 
 
 class CumulativeSummation(_Cumulative):
@@ -131,48 +126,17 @@ class NonzeroCoordinates(Lowering):
     def lower(cls, desc: descs.NonzeroCoordinates, target: Target) -> Plan:
         """Counts per block, their scan, and a walk that writes every row; the count is what comes before a last, empty
         block."""
-        source = input_tensor(desc, "input_tensor")
-        scan = _compaction(desc, source, target)
-        steps = blocked(scan, target)
-        total = steps[0].output
-        count = output_tensor(desc, "output_count_tensor", View.RAW)
-        last = replace(
-            total, sizes=count.sizes, strides=packed_strides(count.sizes), view=View.RAW, offset=total.units - 1
+        output = output_tensor(desc, "output_coordinates_tensor")
+        compact = Compact(
+            "",
+            input_tensor(desc, "input_tensor"),
+            "scanning/is_nonzero",
+            "scanning/nonzero_coordinates",
+            constants(digits=_digits(desc)),
+            replace(output, sizes=output.sizes[-2:], strides=output.strides[-2:]),
+            output_tensor(desc, "output_count_tensor", View.RAW),
         )
-        return Plan(desc.operator, (*steps, Map("count", identity(last), count)))
-
-
-def _compaction(desc: descs.NonzeroCoordinates, source: Tensor, target: Target) -> Scan:
-    """The scan over all elements as one line, with an empty block after the last one."""
-    sizes, (strides,) = merge_dimensions(source.sizes, source.strides)
-    line = replace(source, sizes=(1, *sizes), strides=(0, *strides))
-    axes, last = tuple(range(1, line.rank)), line.rank - 1
-    schedule = choose_schedule(line, line, target)
-    lanes = next((lanes for lanes in (4, 2) if packs_tensor(line, last, lanes)), 1)
-    line = pack_tensor(line, last, lanes) if lanes > 1 else line
-    found = replace(apply("scanning/is_nonzero", DataType.UINT32, line.sizes, input=line), lanes=lanes)
-    units = math.prod(line.sizes)
-    length = block_length(1, units, schedule, target)
-    return Scan(
-        "",
-        Scanning("scanning/cumulative_summation", DataType.UINT32, 1, portable=False),
-        DataType.UINT32,
-        found,
-        axes,
-        _rows(desc, line.rank),
-        schedule,
-        length,
-        -(-units // length) + 1,
-        advance="scanning/nonzero_coordinates",
-        constants=constants(digits=_digits(desc)),
-    )
-
-
-def _rows(desc: descs.NonzeroCoordinates, rank: int) -> Tensor:
-    """The coordinates with as many leading 1s as a rank asks for."""
-    output = output_tensor(desc, "output_coordinates_tensor")
-    ones = rank - 2
-    return replace(output, sizes=(1,) * ones + output.sizes[-2:], strides=(0,) * ones + output.strides[-2:])
+        return Plan(desc.operator, (compact,))
 
 
 def _digits(desc: descs.NonzeroCoordinates) -> tuple[tuple[int, int], ...]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from dmlgpu import descs
 from dmlgpu.kernels.collapse import merge_dimensions
-from dmlgpu.kernels.scatter import Scattering, scatter_steps
 from dmlgpu.kernels.sources import identity
 from dmlgpu.operators.indices import (
     check_axis,
@@ -19,7 +18,7 @@ from dmlgpu.operators.indices import (
     viewed,
 )
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, output_tensor
-from dmlgpu.plan import Map, Plan, View, constants
+from dmlgpu.plan import Map, Plan, Scatter, View, constants
 from dmlgpu.target import Target
 
 
@@ -54,7 +53,8 @@ class ScatterElements(Lowering):
             output_tensor(desc, view=View.RAW),
         )
         follows = shared_lookups(indices, range(updates.rank), axis)
-        return _plan(desc, Scattering(cls.shaders[0], updates, indices, output, constants(axis=axis), follows), target)
+        values, given = constants(axis=axis), (("indices", indices),)
+        return _plan(desc, Scatter("scatter", cls.shaders[0], updates, given, output, values, follows))
 
 
 class ScatterNd(Lowering):
@@ -103,11 +103,11 @@ class ScatterNd(Lowering):
         lead = len(tuples)
         follows = (None,) * (updates.rank - len(windows)) + tuple(range(length, output.rank))
         values = constants(tuple=length, lead=lead)
-        return _plan(desc, Scattering(cls.shaders[0], updates, indices, output, values, follows), target)
+        given = (("indices", indices),)
+        return _plan(desc, Scatter("scatter", cls.shaders[0], updates, given, output, values, follows))
 
 
-def _plan(desc: descs.ScatterElements | descs.ScatterNd, scattering: Scattering, target: Target) -> Plan:
-    """The copy, and the scatter over it."""
+def _plan(desc: descs.ScatterElements | descs.ScatterNd, scatter: Scatter) -> Plan:
+    """Return the copy, and the scatter over it."""
     copy = Map("copy", identity(input_tensor(desc, "input_tensor", View.RAW)), output_tensor(desc))
-    steps = scatter_steps(scattering, target)
-    return Plan(desc.operator, (copy, *steps))
+    return Plan(desc.operator, (copy, scatter))

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.reduce import Reduction, canonical_steps
-from dmlgpu.kernels.rows import RowOperation, canonical_rows, repeated, row_operation, row_sizes, row_steps
+from dmlgpu.kernels.collapse import merge_tensor, row_groups
+from dmlgpu.kernels.rows import rows
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, check_axes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Element, Map, Plan, Stage, Tensor, constants
+from dmlgpu.plan import (
+    Body,
+    Element,
+    Map,
+    Plan,
+    Reduce,
+    Reduction,
+    Rows,
+    Source,
+    Stage,
+    Tensor,
+    apply,
+    constants,
+    repeated,
+    row_sizes,
+)
 from dmlgpu.target import Target
 
 
@@ -31,14 +47,22 @@ class _Stable(_AlongAxes):
     infinity, becomes NaN (as in onnxruntime and SciPy); negative infinity among finite numbers is a weight of 0.
     """
 
-    operation: ClassVar[RowOperation]
+    stages: ClassVar[tuple[Stage, ...]]
 
     @classmethod
     def lower(cls, desc: Any, target: Target) -> Plan:
         """One kernel where rows are short enough; else reductions and a map."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        steps = row_steps(cls.operation, source, desc.axes, output, target)
-        return Plan(desc.operator, steps)
+        return Plan(desc.operator, (cls.rows(source, desc.axes, output),))
+
+    @classmethod
+    def rows(cls, source: Tensor, axes: Sequence[int], output: Tensor) -> Rows:
+        """Return the step for a tensor whose rows lie along axes."""
+
+        def body(data_type: DataType, sources: Mapping[str, Source]) -> Body:
+            return apply(cls.shaders[0], data_type, source.sizes, portable=True, values=(), **sources)
+
+        return rows(cls.stages, body, source, axes, output)
 
 
 _MAXIMUM = Stage("maximum", "softmax/maximum", 1)
@@ -49,9 +73,7 @@ class ActivationSoftmax1(_Stable):
 
     desc = descs.ActivationSoftmax1
     shaders = ("softmax/activation_softmax1", "softmax/maximum", "softmax/exponential", "softmax/total")
-    operation = row_operation(
-        (_MAXIMUM, Stage("total", "softmax/total", 2, "softmax/exponential")), "softmax/activation_softmax1"
-    )
+    stages = (_MAXIMUM, Stage("total", "softmax/total", 2, "softmax/exponential"))
 
 
 class ActivationLogSoftmax1(_Stable):
@@ -59,10 +81,7 @@ class ActivationLogSoftmax1(_Stable):
 
     desc = descs.ActivationLogSoftmax1
     shaders = ("softmax/activation_log_softmax1", "softmax/maximum", "softmax/exponential", "softmax/log_total")
-    operation = row_operation(
-        (_MAXIMUM, Stage("log_total", "softmax/log_total", 2, "softmax/exponential")),
-        "softmax/activation_log_softmax1",
-    )
+    stages = (_MAXIMUM, Stage("log_total", "softmax/log_total", 2, "softmax/exponential"))
 
 
 class ActivationHardmax1(_AlongAxes):
@@ -77,23 +96,23 @@ class ActivationHardmax1(_AlongAxes):
     @classmethod
     def lower(cls, desc: descs.ActivationHardmax1, target: Target) -> Plan:
         """ARGMAX, then a map that compares places and does not read the input again."""
-        tensors = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        (source, output), axes = canonical_rows(tensors, desc.axes)
-        sizes = row_sizes(source.sizes, axes)
-        first = Tensor.temporary("first", DataType.UINT32, sizes)
+        source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
+        kept, along = row_groups(source.sizes, sorted(desc.axes), [source, output])
+        source, output = merge_tensor(source, kept + along), merge_tensor(output, kept + along)
+        axes = tuple(range(len(kept), source.rank))
+        first = Tensor.temporary("first", DataType.UINT32, row_sizes(source.sizes, axes))
         order = constants(order="descending", decreasing=False)
-        argmax = Reduction("reduction/argmin", DataType.UINT32, 2, portable=True, constants=order)
-        steps = canonical_steps(argmax, source, axes, first, target)
+        argmax = Reduction("reduction/argmin", DataType.UINT32, 2, portable=True, constants=order, ordered=True)
         body = Element(
             cls.shaders[0],
             output.data_type,
             output.sizes,
             (("first", repeated(first, output.sizes)),),
             constants(sizes=output.sizes, axes=axes),
-            follows=(tuple(range(output.rank)),),
             portable=True,
+            follows=(tuple(range(output.rank)),),
         )
-        return Plan(desc.operator, (*steps, Map("map", body, output)))
+        return Plan(desc.operator, (Reduce("", argmax, source, axes, first), Map("map", body, output)))
 
 
 class _OfRows(Lowering):

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from dmlgpu import descs
-from dmlgpu.enums import AxisDirection
-from dmlgpu.errors import NotSupported
-from dmlgpu.kernels.sort import MOST_IN_LINE, sort_steps
+from dmlgpu.enums import AxisDirection, DataType
+from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.plan import Map, Plan, Tensor, View, apply, constants, element
+from dmlgpu.plan import Map, Plan, Sort, Tensor, View, constants, element, record_lanes
 from dmlgpu.target import Target
+from dmlgpu.tensor import packed_strides
 
 
 class TopK1(Lowering):
@@ -45,16 +45,25 @@ class TopK1(Lowering):
     @classmethod
     def lower(cls, desc: descs.TopK1, target: Target) -> Plan:
         """Records of rank and place are sorted; then their places are copied, and the elements there."""
-        length = desc.input_tensor.sizes[desc.axis]
-        if length > MOST_IN_LINE:
-            raise NotSupported(f"{desc.operator}: sorts axes of at most {MOST_IN_LINE:,} elements, got {length:,}")
         source, decreasing = input_tensor(desc, "input_tensor"), desc.axis_direction is AxisDirection.DECREASING
-        steps, places = sort_steps(source, desc.axis, desc.k, decreasing, target)
-        return Plan(desc.operator, (*steps, _values(desc, places), _indices(desc, places)))
+        others = (size for dimension, size in enumerate(source.sizes) if dimension != desc.axis)
+        lanes = record_lanes(source.data_type)
+        records = Tensor.temporary("sorted", DataType.UINT32, (*others, desc.k), view=View.RAW, lanes=lanes)
+        places = _places(records, output_tensor(desc, "output_value_tensor").sizes, desc.axis)
+        sort = Sort("", source, desc.axis, decreasing, records)
+        return Plan(desc.operator, (sort, _values(desc, places), _indices(desc, places)))
+
+
+def _places(records: Tensor, sizes: tuple[int, ...], axis: int) -> Tensor:
+    """Return the places in records, which have the axis last, as indices over dimensions of these sizes."""
+    lanes, length = records.lanes, sizes[axis]
+    others = packed_strides([1 if dimension == axis else size for dimension, size in enumerate(sizes)])
+    strides = tuple(lanes if dimension == axis else lanes * length * one for dimension, one in enumerate(others))
+    return Tensor(records.binding, DataType.UINT32, sizes, strides, View.INDEX, offset=lanes // 2)
 
 
 def _values(desc: descs.TopK1, places: Tensor) -> Map:
-    """The elements at the places."""
+    """Return the map that copies the elements at the places."""
     source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc, "output_value_tensor")
     values = constants(axis=desc.axis)
     body = element(TopK1.shaders[0], output.data_type, output.sizes, values=values, input=source, places=places)
@@ -62,11 +71,10 @@ def _values(desc: descs.TopK1, places: Tensor) -> Map:
 
 
 def _indices(desc: descs.TopK1, places: Tensor) -> Map:
-    """The places in the type of the index tensor."""
+    """Return the map that converts the places to the type of the index tensor."""
     output = output_tensor(desc, "output_index_tensor")
     source = Tensor(places.binding, places.data_type, places.sizes, places.strides, offset=places.offset)
-    body = apply("elementwise/cast", output.data_type, output.sizes, portable=True, input=source)
-    return Map("indices", body, output)
+    return Map("indices", cast(source, output.data_type), output)
 
 
 class TopK(Lowering):

@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dmlgpu.enums import DataType, RecurrentNetworkDirection
-from dmlgpu.kernels.recurrence import Recurrence, held_sums, recurrence
 from dmlgpu.operators.fused import activated
 from dmlgpu.operators.lowering import input_tensor
-from dmlgpu.plan import Binding, Body, Constants, Held, Source, Tensor, apply
-from dmlgpu.target import Target
+from dmlgpu.plan import Binding, Body, Constants, Held, Recurrence, Source, Tensor, apply
 from dmlgpu.tensor import packed_strides
 
 FLOAT32 = DataType.FLOAT32
@@ -36,12 +34,12 @@ Sizes = tuple[int, ...]
 
 
 def computed(file: str, sizes: Sizes, values: Constants = (), **inputs: Source) -> Body:
-    """An element-wise body in float32."""
+    """Return an element-wise body in float32."""
     return apply(file, FLOAT32, sizes, portable=True, values=values, **inputs)
 
 
 def total(first: Source, second: Source, *others: Source | None) -> Body:
-    """The sum of sources; those that are None count nothing."""
+    """Return the sum of sources, without those that are None."""
     found = computed(ADD, first.sizes, a=first, b=second)
     for other in others:
         if other is not None:
@@ -69,7 +67,7 @@ class Layer:
 
     @property
     def backward(self) -> tuple[bool, ...]:
-        """Of each direction whether it starts at the end."""
+        """Whether each direction starts at the end."""
         return BACKWARD[self.desc.direction]
 
     @property
@@ -84,7 +82,7 @@ class Layer:
 
     @property
     def alike(self) -> tuple[range, ...]:
-        """The directions, those with the same activations together."""
+        """Group the directions by their activations."""
         directions, activations = len(self.backward), self.desc.activation_descs
         each = len(activations) // directions
         if activations[:each] == activations[-each:]:
@@ -111,12 +109,12 @@ class Series:
         return -(-packed_strides(self.sizes)[0] * self.sizes[0] // WORDS) * WORDS
 
     def at(self, step: int) -> Tensor:
-        """A block by itself."""
+        """Return a view of one block."""
         binding = replace(self.binding, offset=4 * self.block * step)
         return Tensor(binding, self.data_type, self.sizes, packed_strides(self.sizes))
 
     def during(self, first: int, steps: int, direction: int, *, reverse: bool = False) -> Tensor:
-        """The first part of some steps, in order or the last one first, over (step, sequence, element)."""
+        """View some steps, in order or the last one first, over (step, sequence, element)."""
         _, apart, *strides = packed_strides(self.sizes)
         start = (first + steps - 1 if reverse else first) * self.block + direction * apart
         stride = -self.block if reverse else self.block
@@ -144,7 +142,7 @@ class Temporaries:
 
 
 def parts_of(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The tensors along the first dimension."""
+    """Return the tensors that lie along the first dimension."""
     sizes, stride = (1, *tensor.sizes[1:]), tensor.strides[0]
     return tuple(replace(tensor, sizes=sizes, offset=tensor.offset + part * stride) for part in range(tensor.sizes[0]))
 
@@ -162,7 +160,6 @@ class TimeStep:
     temporaries: Temporaries
     directions: range
     number: int
-    target: Target
 
     @property
     def sizes(self) -> Sizes:
@@ -177,16 +174,16 @@ class TimeStep:
 
     @property
     def scratch(self) -> Tensor:
-        """What one kernel of the step hands to the next: (part, direction, sequence, element)."""
+        """Return a temporary tensor between kernels of the step: (part, direction, sequence, element)."""
         return self._own(self.temporaries.scratch.at(0))
 
     def inputs(self, gate: int) -> Tensor:
-        """The products of the step's inputs with a gate's weights, biases added."""
+        """Return the products of the step's inputs with a gate's weights, biases added."""
         gates = self._own(self.temporaries.inputs.at(0))
         return replace(gates, sizes=self.sizes, offset=gates.offset + gate * self.sizes[-1])
 
     def parameter(self, field: str, entry: int) -> Tensor | None:
-        """One of the vectors per direction that a tensor holds one after the other; None where it is absent."""
+        """Return one of the vectors that a tensor holds per direction, one after the other; None where it is absent."""
         if getattr(self.layer.desc, field) is None:
             return None
         tensor = input_tensor(self.layer.desc, field)
@@ -196,24 +193,24 @@ class TimeStep:
 
     def sums(self, *gates: int) -> Mapping[int, Held]:
         """What stands for the products of a hidden state with the recurrent weights of gates."""
-        return dict(zip(gates, held_sums(len(gates), self.sizes), strict=True))
+        return {gate: Held(f"sum{number}", FLOAT32, self.sizes) for number, gate in enumerate(gates)}
 
     def activated(self, body: Body, which: int) -> Body:
-        """A body with one of the directions' activations after it."""
+        """Return a body with one of the directions' activations after it."""
         activations = self.layer.desc.activation_descs
         each = len(activations) // len(self.layer.backward)
         return activated(body, activations[self.directions.start * each + which])
 
     def end(self, hidden: Tensor, sums: Mapping[int, Held], *states: Body) -> Recurrence:
-        """The kernel that computes the states after the step; sequences that do not last keep those before."""
+        """Return the kernel that computes the states after the step; sequences that do not last keep those before."""
         return self.compute("step", hidden, sums, self._kept(states), self._own(self.temporaries.states.at(1)))
 
     def compute(
         self, label: str, hidden: Tensor, sums: Mapping[int, Held], values: Sequence[Body], output: Tensor
     ) -> Recurrence:
-        """A kernel that computes values from products of a hidden state (see ``kernels.recurrence``)."""
+        """A kernel that computes values from products of a hidden state (see ``plan.Recurrence``)."""
         weights = self._own(self.temporaries.weights)
-        return recurrence(label, hidden, weights, sums=sums, states=values, output=output, target=self.target)
+        return Recurrence(label, hidden, weights, tuple(sums.items()), tuple(values), output)
 
     def _kept(self, states: Sequence[Body]) -> Sequence[Body]:
         if self.temporaries.lasts is None:
@@ -224,6 +221,6 @@ class TimeStep:
         return [computed(KEPT, self.sizes, lasts=lasts, value=after, other=before) for after, before in pairs]
 
     def _own(self, tensor: Tensor) -> Tensor:
-        """The part of a tensor, whose second dimension is the direction, that belongs to these directions."""
+        """Return the part of a tensor, whose second dimension is the direction, that belongs to these directions."""
         sizes = (tensor.sizes[0], len(self.directions), *tensor.sizes[2:])
         return replace(tensor, sizes=sizes, offset=tensor.offset + self.directions.start * tensor.strides[1])

@@ -38,7 +38,7 @@ class AdamOptimizer(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.AdamOptimizer, target: Target) -> Plan:
-        """Both moments, the parameters, and the moments once more where they belong."""
+        """Both moments into temporary tensors, the parameters, then the moments into their outputs."""
         gradient = input_tensor(desc, "gradient_tensor")
         sizes, moments, steps = gradient.sizes, [], []
         for name, beta in (("first", desc.beta1), ("second", desc.beta2)):
@@ -76,7 +76,7 @@ class AdamOptimizer(Lowering):
 
 
 def _moment(moment: Source, gradient: Source, beta: float, *, squared: bool) -> Body:
-    """A running mean of the gradient, or of its square."""
+    """Return the running mean of the gradient, or of its square."""
     exact = float(np.float32(beta))
     values = constants(compute=FLOAT32, beta=exact, rest=1 - exact, squared=squared)
     return apply(

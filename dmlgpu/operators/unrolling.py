@@ -2,7 +2,7 @@
 
 1. The products of the inputs with their weights, biases added, of all steps: a matrix product per direction.
 2. The initial states, as float32 whatever the layer's type; states stay float32 from step to step.
-3. The steps: ``plan.Repeat`` over the kernels of one step (``kernels.recurrence``), both directions in one kernel where
+3. The steps: ``plan.Repeat`` over the kernels of one step (``plan.Recurrence``), both directions in one kernel where
    their activations agree. Each step reads the states that the one before wrote.
 4. The outputs, from the states of all steps: for backward directions in opposite order, 0 where a sequence is over.
 
@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.gemm import Product, Space, contract_steps
 from dmlgpu.kernels.sources import identity
+from dmlgpu.operators.elementwise import CAST, cast
 from dmlgpu.operators.lowering import input_tensor, output_tensor
 from dmlgpu.operators.normalization import number
 from dmlgpu.operators.timestep import (
@@ -32,10 +32,24 @@ from dmlgpu.operators.timestep import (
     parts_of,
     total,
 )
-from dmlgpu.plan import Body, Held, Map, Plan, Repeat, Step, Tensor, View, apply, constants, element
+from dmlgpu.plan import (
+    Body,
+    Contract,
+    Held,
+    Map,
+    Plan,
+    Product,
+    Repeat,
+    Space,
+    Step,
+    Tensor,
+    View,
+    apply,
+    constants,
+    element,
+)
 from dmlgpu.target import Target
 
-CONVERT = "elementwise/cast"
 LASTS = "recurrent/lasts"
 
 LARGEST = 64 << 20
@@ -49,7 +63,7 @@ Cell = Callable[[TimeStep], Sequence[Step]]
 
 
 def unrolled(layer: Layer, cell: Cell, singles: Sequence[str], target: Target) -> Plan:
-    """The plan of a layer.
+    """Return the plan of a layer.
 
     Args:
         cell: makes the kernels of a step.
@@ -77,7 +91,7 @@ class _Unrolled:
         )
 
     def plan(self, cell: Cell, singles: Sequence[str]) -> Plan:
-        """All of it."""
+        """Return the plan of all steps."""
         self._begin()
         for first in range(0, self.layer.steps, self.part):
             count = min(self.part, self.layer.steps - first)
@@ -94,13 +108,13 @@ class _Unrolled:
     # ---- temporary tensors
 
     def _part(self, *blocks: Sizes) -> int:
-        """Steps of a part of the time, as equal as can be."""
+        """Return the steps of a part of the time, split as evenly as can be."""
         room = min(LARGEST, self.target.max_binding_size) // (4 * max(math.prod(sizes) for sizes in blocks))
         parts = -(-self.layer.steps // max(1, room - 1))
         return -(-self.layer.steps // parts)
 
     def _lasts(self) -> Series | None:
-        """Which sequences last at each step."""
+        """Add the map that marks which sequences last at each step."""
         if self.desc.sequence_lengths_tensor is None:
             return None
         lengths = input_tensor(self.desc, "sequence_lengths_tensor")
@@ -109,14 +123,14 @@ class _Unrolled:
         steps = self.layer.steps
         series = Series.temporary("sequences that last", DataType.UINT32, (1, directions, sequences, 1))
         for direction, backward in enumerate(self.layer.backward):
-            place = series.during(0, steps, direction)
+            lasting = series.during(0, steps, direction)
             values = constants(backward=backward, steps=steps)
-            body = element(LASTS, place.data_type, place.sizes, values=values, lengths=lengths)
-            self.steps.append(Map("sequences that last", body, place))
+            body = element(LASTS, lasting.data_type, lasting.sizes, values=values, lengths=lengths)
+            self.steps.append(Map("sequences that last", body, lasting))
         return series
 
     def _weights(self) -> Tensor:
-        """The recurrent weights, laid out anew if that pays."""
+        """Return the recurrent weights, copied into a better layout where that pays."""
         given = input_tensor(self.desc, "recurrence_tensor")
         _, apart, row, column = given.strides
         _, directions, _, elements = self.layer.state_sizes
@@ -134,22 +148,22 @@ class _Unrolled:
     # ---- steps
 
     def _begin(self) -> None:
-        """The states before the first step."""
+        """Add the steps that write the states before the first step."""
         for field, state in zip(self.layer.initial, parts_of(self.found.states.at(0)), strict=True):
             given = getattr(self.desc, field)
             body = number(0, state.sizes) if given is None else _converted(input_tensor(self.desc, field), FLOAT32)
             self.steps.append(Map("initial state", body, state))
 
     def _continue(self) -> None:
-        """The states after a part of the time are those before the next."""
+        """Add the copies that make the states after a part of the time those before the next."""
         last = replace(self.found.states.at(self.part), view=View.RAW)
         self.steps.append(Map("hand states on", identity(last), self.found.states.at(0)))
 
     def _run(self, cell: Cell, first: int, count: int) -> None:
-        """Some steps, and before them what they share."""
+        """Add some steps in time, and before them what they share."""
         for direction in range(len(self.layer.backward)):
             self._multiply_inputs(first, count, direction)
-        now = [TimeStep(self.layer, self.found, alike, first, self.target) for alike in self.layer.alike]
+        now = [TimeStep(self.layer, self.found, alike, first) for alike in self.layer.alike]
         steps = tuple(step for each in now for step in cell(each))
         found = self.found
         moving = [(found.inputs, 0), (found.states, 0), (found.states, 1)]
@@ -158,7 +172,7 @@ class _Unrolled:
         self.steps.append(Repeat("steps", steps, count, advances))
 
     def _multiply_inputs(self, first: int, count: int, direction: int) -> None:
-        """The products of the inputs of some steps with a direction's weights."""
+        """Add the products of the inputs of some steps with a direction's weights."""
         output = self.found.inputs.during(0, count, direction)
         _, sequences, rows = output.sizes
         a, b = self._inputs(first, count, direction), input_tensor(self.desc, "weight_tensor")
@@ -167,10 +181,10 @@ class _Unrolled:
         b = replace(b, sizes=(inner, rows), strides=(column, row), offset=direction * apart)
         product = Product(Space((), (count, sequences), (rows,), (inner,)), a, b, FLOAT32)
         epilogue = self._with_biases(Held.product(FLOAT32, output.sizes), direction)
-        self.steps += contract_steps(product, epilogue, output, self.target).steps
+        self.steps.append(Contract("", product, epilogue, output))
 
     def _inputs(self, first: int, count: int, direction: int) -> Tensor:
-        """The inputs of some steps over (step, sequence, element), in the order of execution."""
+        """Return the inputs of some steps over (step, sequence, element), in the order of execution."""
         given = input_tensor(self.desc, "input_tensor")
         _, step, *strides = given.strides
         start, step = (self.layer.steps - 1 - first, -step) if self.layer.backward[direction] else (first, step)
@@ -180,7 +194,7 @@ class _Unrolled:
     def _with_biases(self, product: Held, direction: int) -> Body:
         """Products with biases of the inputs, and of the states where the cell does not add them itself."""
         if self.desc.bias_tensor is None:
-            return computed(CONVERT, product.sizes, input=product)
+            return computed(CAST, product.sizes, input=product)
         given = input_tensor(self.desc, "bias_tensor")
         _, _, apart, stride = given.strides
         inputs = replace(given, sizes=product.sizes, strides=(0, 0, stride), offset=direction * apart)
@@ -190,7 +204,7 @@ class _Unrolled:
     # ---- outputs
 
     def _store_sequence(self, first: int, count: int) -> None:
-        """The hidden states of some steps, in the order of time."""
+        """Add the map that stores the hidden states of some steps, in the order of time."""
         if self.desc.output_sequence_tensor is None:
             return
         whole = output_tensor(self.desc, "output_sequence_tensor")
@@ -203,7 +217,7 @@ class _Unrolled:
             self.steps.append(Map("output sequence", body, output, keeps_neighbours=output.sizes != whole.sizes))
 
     def _while_lasting(self, state: Tensor, first: int, direction: int, data_type: DataType) -> Body:
-        """The hidden states of steps, 0 where the sequence is over."""
+        """Return the hidden states of steps, 0 where the sequence is over."""
         if self.found.lasts is None:
             return _converted(state, data_type)
         backward = self.layer.backward[direction]
@@ -214,7 +228,7 @@ class _Unrolled:
 
 
 def _converted(source: Tensor, data_type: DataType) -> Body:
-    """A tensor in another type, or its bits where that is the one it has."""
+    """Return a tensor converted to a type, or its bits where it has that type."""
     if source.data_type is data_type:
         return identity(replace(source, view=View.RAW))
-    return apply(CONVERT, data_type, source.sizes, portable=True, input=source)
+    return cast(source, data_type)

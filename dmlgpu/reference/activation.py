@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dmlgpu import descs
 from dmlgpu.reference.bits import as_bits
 from dmlgpu.reference.cast import convert
+from dmlgpu.reference.elementwise import attribute
 from dmlgpu.reference.registry import reference
 
 Array = NDArray[Any]
@@ -31,17 +32,12 @@ def softplus(x: Wide) -> Wide:
     return np.logaddexp(0, x)
 
 
-def _attribute(value: float) -> np.float64:
-    """An attribute as DirectML holds it: a float32."""
-    return np.float64(np.float32(value))
-
-
 def _function(desc_class: Any, function: Callable[..., Wide], *attributes: str) -> Callable[[Any, Array], Array]:
-    """A function of one number, and of the named attributes, as what an operator computes."""
+    """Register a function of one number and the named attributes as what an operator computes."""
 
     @reference(desc_class)
     def evaluate(desc: Any, input_tensor: Array) -> Array:
-        values = (_attribute(getattr(desc, name)) for name in attributes)
+        values = (attribute(getattr(desc, name)) for name in attributes)
         return function(input_tensor.astype(np.float64), *values).astype(input_tensor.dtype)
 
     evaluate.__name__ = desc_class.operator.lower()

@@ -117,7 +117,7 @@ def _remainder(function: Any, a: Array, b: Array) -> Array:
 
 
 def _is_awkward(b: Array) -> Array:
-    """Divisors that NumPy is kept away from: zero, and -1 (or the largest unsigned number)."""
+    """Return which divisors NumPy must not see: zero, and -1 (or the largest unsigned number)."""
     return (b == 0) | (b == _all_ones(b))
 
 
@@ -127,7 +127,7 @@ def _by_all_ones(a: Array) -> Array:
 
 
 def _all_ones(array: Array) -> Any:
-    """The integer of an array's type whose bits are all 1."""
+    """Return the integer of an array's type whose bits are all 1."""
     return array.dtype.type(-1 if array.dtype.kind == "i" else np.iinfo(array.dtype).max)
 
 
@@ -206,7 +206,7 @@ def element_wise_threshold(desc: descs.ElementWiseThreshold, input_tensor: Array
 
 
 def _cast(bound: float, like: Array) -> Array:
-    """A float32 attribute in the type of an array, as CAST converts it."""
+    """Return a float32 attribute in the type of an array, as CAST converts it."""
     return convert(np.array(bound, np.float32), like.dtype)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dmlgpu import descs
 from dmlgpu.enums import MultiheadAttentionMaskType as MaskType
+from dmlgpu.reference.elementwise import attribute
 from dmlgpu.reference.registry import reference
 
 Array = NDArray[Any]
@@ -18,7 +19,7 @@ Wide = NDArray[np.float64]
 
 
 def _without_ones(array: Array, rank: int) -> Array:
-    """An array without leading dimensions of size 1."""
+    """Return an array without leading dimensions of size 1."""
     return array.reshape(array.shape[array.ndim - rank :])
 
 
@@ -47,13 +48,13 @@ def _biased(array: Optional, bias: Optional, before: int) -> Optional:
 
 
 def _joined(past: Optional, new: Optional) -> Array:
-    """Past rows, then new ones."""
+    """Join past rows and new ones."""
     pieces = [array for array in (past, new) if array is not None]
     return np.concatenate([_without_ones(array, 4) for array in pieces], axis=2)
 
 
 def _cached(past: Optional, new: Optional, lengths: Array, before: Optional) -> Array:
-    """A cache after past rows have come to its beginning and new ones behind the past ones."""
+    """Return a cache after past rows have come to its beginning and new ones behind the past ones."""
     assert before is not None
     cache = _without_ones(before, 4).copy()
     if past is not None:
@@ -67,7 +68,7 @@ def _cached(past: Optional, new: Optional, lengths: Array, before: Optional) -> 
 
 
 def _inside(mask_type: MaskType, mask: Array, batch: int, keys: int) -> NDArray[np.bool_]:
-    """Which keys are no padding, {batch, 1, 1, keys}."""
+    """Return which keys are no padding, {batch, 1, 1, keys}."""
     flat = mask.reshape(-1)
     start = flat[batch : 2 * batch] if mask_type is MaskType.KEY_SEQUENCE_END_START else np.zeros(batch)
     place = np.arange(keys)
@@ -79,14 +80,14 @@ def _masked(desc: Any, scores: Wide, mask: Optional) -> Wide:
     """Scores with the mask: BOOLEAN adds to them, the other types replace them."""
     if mask is None:
         return scores
-    value = np.float64(np.float32(desc.mask_filter_value))
+    value = attribute(desc.mask_filter_value)
     if desc.mask_type is MaskType.BOOLEAN:
         return np.where(_without_ones(mask, 4) == 0, scores + value, scores)
     return np.where(_inside(desc.mask_type, mask, scores.shape[0], scores.shape[-1]), scores, value)
 
 
 def _weights(scores: Wide) -> Wide:
-    """softmax along the keys."""
+    """Return the softmax of scores along the keys."""
     powers = np.exp(scores - scores.max(-1, keepdims=True))
     return np.asarray(powers / powers.sum(-1, keepdims=True))
 
@@ -119,12 +120,9 @@ def operands(
     past = lengths[0] if lengths else None
     if past is None:
         return biased, _joined(past_key, k), _joined(past_value, v)
-    keys, values = before[1:] if before else (_zeros(tensor.tensor) for tensor in desc.outputs[1:])
+    outputs = before or [np.zeros(tensor.sizes, tensor.data_type.numpy) for _, _, tensor in desc.outputs]
+    _, keys, values = outputs
     return biased, _cached(past_key, k, past, keys), _cached(past_value, v, past, values)
-
-
-def _zeros(tensor: Any) -> Array:
-    return np.zeros(tensor.sizes, tensor.data_type.numpy)
 
 
 def _head_counts(desc: Any) -> tuple[int, int]:
@@ -147,7 +145,7 @@ def _output(
     repeats = query.shape[1] // keys.shape[1]
     wide_keys, wide_values = (np.repeat(array, repeats, axis=1).astype(np.float64) for array in (keys, values))
     unseen = _unseen(query.shape[2], keys.shape[2], lengths)
-    scores = query.astype(np.float64) @ wide_keys.swapaxes(-1, -2) * np.float64(np.float32(desc.scale))
+    scores = query.astype(np.float64) @ wide_keys.swapaxes(-1, -2) * attribute(desc.scale)
     if position is not None:
         scores = scores + _without_ones(position, 4)
     scores = _masked(desc, scores, mask)
@@ -158,7 +156,7 @@ def _output(
 
 
 def _unseen(queries: int, keys: int, lengths: Optional) -> NDArray[np.bool_] | None:
-    """Which keys come after a query, {batch, 1, queries, keys}."""
+    """Return which keys come after a query, {batch, 1, queries, keys}."""
     if lengths is None:
         return None
     last = np.clip(lengths.reshape(-1, 1, 1, 1), 0, keys) + np.arange(queries)[:, np.newaxis]
@@ -187,5 +185,5 @@ def multihead_attention1(
 
 
 def _shaped(array: Array, tensor: Any) -> Array:
-    """With the leading 1s of its output, where there is one."""
+    """Add the leading 1s of the output, where there is one."""
     return array if tensor is None else array.reshape(tensor.sizes)

@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 
 def as_bits(array: Array) -> Array:
-    """The same elements seen as unsigned integers of their width (a view), so that NaN payloads survive."""
+    """Return the same elements seen as unsigned integers of their width (a view), so that NaN payloads survive."""
     return array.view(np.dtype(f"u{array.dtype.itemsize}"))
 
 
@@ -49,7 +49,7 @@ def element_wise_bit_shift_right(desc: descs.ElementWiseBitShiftRight, a_tensor:
 
 
 def _shift(function: Any, a: Array, b: Array) -> Array:
-    """A shift whose count is taken modulo 32, or 64: narrower elements are shifted in 32 bits, then cut."""
+    """Shift by a count modulo 32, or 64; narrower elements are shifted in 32 bits, then cut."""
     width = max(32, 8 * a.dtype.itemsize)
     computed = np.dtype(f"u{width // 8}")
     return function(a.astype(computed), b.astype(computed) % computed.type(width)).astype(a.dtype)

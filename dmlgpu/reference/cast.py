@@ -24,7 +24,7 @@ def cast(desc: descs.Cast, input_tensor: Array) -> Array:
 
 
 def convert(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Elements converted as CAST does."""
+    """Return elements converted as CAST does."""
     if array.dtype.kind == "f" and dtype.kind != "f":
         return _saturate(array.astype(np.float64), dtype)
     return array.astype(dtype)

@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 
 def _truth(desc_class: Any, function: np.ufunc) -> Callable[[Any, Array, Array], Array]:
-    """What an operator computes, from a truth of two numbers; any comparison with NaN is false."""
+    """Register a comparison of two numbers as what an operator computes; any comparison with NaN is false."""
 
     @reference(desc_class)
     def evaluate(desc: Any, a_tensor: Array, b_tensor: Array) -> Array:

@@ -25,7 +25,7 @@ LETTERS = "xyz"
 
 
 def _places(desc: Any, window: tuple[int, ...], positions: tuple[int, ...]) -> Iterator[tuple[Any, Any]]:
-    """Each place of the window, with the part of the padded image that it visits: one element per position."""
+    """Yield each place of the window with the part of the padded image that it sees: one element per position."""
     for place in itertools.product(*map(range, window)):
         axes = zip(place, desc.dilations, desc.strides, positions, strict=True)
         part = (slice(k * d, k * d + s * (count - 1) + 1, s) for k, d, s, count in axes)
@@ -33,12 +33,12 @@ def _places(desc: Any, window: tuple[int, ...], positions: tuple[int, ...]) -> I
 
 
 def _grouped(array: Array, axis: int, groups: int) -> Array:
-    """An axis in two: groups, and what each has."""
+    """Split an axis into groups and the channels of each."""
     return array.reshape(*array.shape[:axis], groups, -1, *array.shape[axis + 1 :])
 
 
 def _forward(desc: Any, source: Array, filters: Array) -> Array:
-    """What each place of the window adds to all positions."""
+    """Add up, place by place of the window, what it contributes to all positions."""
     spatial, positions = LETTERS[: source.ndim - 2], desc.output_tensor.sizes[2:]
     padding = zip(desc.start_padding, desc.end_padding, strict=True)
     padded = _grouped(np.pad(source, [(0, 0), (0, 0), *padding]), 1, desc.group_count)
@@ -50,7 +50,7 @@ def _forward(desc: Any, source: Array, filters: Array) -> Array:
 
 
 def _backward(desc: Any, source: Array, filters: Array) -> Array:
-    """What each place of the window scatters from all elements of the input; what falls into the padding is lost."""
+    """Scatter, place by place of the window, all elements of the input; what falls into the padding is lost."""
     batch, _, *spatial = source.shape
     letters, sizes = LETTERS[: len(spatial)], desc.output_tensor.sizes
     inputs, weights = _grouped(source, 1, desc.group_count), _grouped(filters, 0, desc.group_count)
@@ -82,7 +82,7 @@ def convolution(desc: descs.Convolution, input_tensor: Array, filter_tensor: Arr
 
 
 def _less_zero(values: Array, zero_point: Optional, axis: int) -> Array:
-    """Integers less their zero points: one for all, or one for each along an axis."""
+    """Subtract zero points from integers: one for all, or one for each along an axis."""
     wide = values.astype(np.int64)
     if zero_point is None:
         return wide
@@ -104,7 +104,7 @@ def convolution_integer(
 
 
 def _channels(parameter: Array, rank: int) -> Array:
-    """One for all, or one for each channel of the output."""
+    """View a parameter, one for all or one per channel, over the output."""
     return parameter.reshape(1, -1, *[1] * (rank - 2))
 
 

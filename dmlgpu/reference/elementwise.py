@@ -17,8 +17,13 @@ Array = NDArray[Any]
 
 
 def wide(array: Array) -> Array:
-    """The array in the type to compute in: float64 for floats, integers as they are."""
+    """Return the array in the type to compute in: float64 for floats, integers as they are."""
     return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+def attribute(value: float | None) -> np.float64:
+    """Round an attribute to float32, as DirectML holds it; an absent one is 0."""
+    return np.float64(np.float32(0 if value is None else value))
 
 
 def scaled(array: Array, scale_bias: ScaleBias | None) -> Array:

@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 
 def _positions(desc: Any, spatial: tuple[int, ...]) -> tuple[int, ...]:
-    """The positions of the window along each axis."""
+    """Return the positions of the window along each axis."""
     return tuple(
         (size + desc.start_padding[axis] + desc.end_padding[axis] - desc.dilations[axis] * (window - 1) - 1)
         // desc.strides[axis]
@@ -26,7 +26,7 @@ def _positions(desc: Any, spatial: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _places(desc: Any, positions: tuple[int, ...]) -> Iterator[tuple[int, tuple[slice, ...]]]:
-    """Each place of the window, in row-major order, with the slices of the padded images that it sees."""
+    """Yield each place of the window, in row-major order, with the slices of the padded images that it sees."""
     for number, place in enumerate(itertools.product(*map(range, desc.window_sizes))):
         starts = [k * d for k, d in zip(place, desc.dilations, strict=True)]
         axes = zip(starts, desc.strides, positions, strict=True)

@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 
 def activated(values: Array, activation: OperatorDesc | None, output: TensorDesc) -> Array:
-    """An operator's result, already rounded, after its fused activation: the same as that of two operators in turn."""
+    """Apply a fused activation to an operator's rounded result, as that of two operators in turn."""
     if activation is None:
         return values
     (result,) = evaluate(activation.replace(input_tensor=output, output_tensor=output), [values])

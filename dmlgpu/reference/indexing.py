@@ -31,12 +31,12 @@ def _positions(indices: Array, extent: int) -> tuple[NDArray[np.int64], NDArray[
 
 
 def _last_dimensions(array: Array, count: int) -> Array:
-    """The view of the last ``count`` dimensions; those before have size 1."""
+    """Return the view of the last ``count`` dimensions; those before have size 1."""
     return array.reshape(array.shape[array.ndim - count :])
 
 
 def _zero_outside(gathered: Array, inside: NDArray[np.bool_]) -> Array:
-    """The bits, 0 where not inside; ``inside`` lacks the last dimensions."""
+    """Return the bits, 0 where not inside; ``inside`` lacks the last dimensions."""
     mask = inside.reshape(inside.shape + (1,) * (gathered.ndim - inside.ndim))
     return np.where(mask, gathered, gathered.dtype.type(0))
 
@@ -89,7 +89,7 @@ def gather_nd(desc: descs.GatherNd, input_tensor: Array, indices_tensor: Array) 
 
 
 def _last_of_each(places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each place that occurs, where it occurs last."""
+    """Return, for each place that occurs, where it occurs last."""
     _, from_end = np.unique(places[::-1], return_index=True)
     return places.size - 1 - from_end
 

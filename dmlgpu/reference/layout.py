@@ -29,7 +29,7 @@ def slice(desc: descs.Slice, input_tensor: Array) -> Array:
 
 
 def window_starts(desc: descs.Slice1 | descs.SliceGrad) -> list[int]:
-    """The first element of each window's walk."""
+    """Return the first element of each window's walk."""
     windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=True)
     return [offset + (size - 1 if stride < 0 else 0) for offset, size, stride in windows]
 
@@ -40,13 +40,13 @@ def _walk(array: Array, starts: Sequence[int], strides: Sequence[int], sizes: Se
 
 
 def walks(starts: Sequence[int], strides: Sequence[int], sizes: Sequence[int]) -> tuple[Array, ...]:
-    """Per dimension the places ``start + stride * o``, as NumPy's indexing takes them."""
+    """Return per dimension the places ``start + stride * o``, as NumPy's indexing takes them."""
     places = zip(starts, strides, sizes, strict=True)
     return np.ix_(*(start + stride * np.arange(size) for start, stride, size in places))
 
 
 def picked(array: Array, places: tuple[Array, ...]) -> Array:
-    """Elements of an array, to the bit."""
+    """Return elements of an array, to the bit."""
     return as_bits(array)[places].view(array.dtype)
 
 
@@ -106,7 +106,7 @@ def depth_to_space(desc: descs.DepthToSpace, input_tensor: Array) -> Array:
 
 
 def _channels(order: DepthSpaceOrder, block: int, channels: int) -> Array:
-    """The channel on the side of depth of each (y, x, c)."""
+    """Return the channel on the side of depth of each (y, x, c)."""
     if order is DepthSpaceOrder.DEPTH_COLUMN_ROW:
         return np.arange(block * block * channels).reshape(block, block, channels)
     return np.arange(block * block * channels).reshape(channels, block, block).transpose(1, 2, 0)

@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 
 def _distances(sizes: tuple[int, ...]) -> NDArray[np.int64]:
-    """How far right of the main diagonal each element of a matrix lies: x - y."""
+    """Return how far right of the main diagonal each element of a matrix lies: x - y."""
     return np.arange(sizes[-1])[None, :] - np.arange(sizes[-2])[:, None]
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dmlgpu import descs
 from dmlgpu.enums import MatrixTransform
+from dmlgpu.reference.elementwise import attribute
 from dmlgpu.reference.fused import activated
 from dmlgpu.reference.quantization import quantized
 from dmlgpu.reference.registry import reference
@@ -30,20 +31,20 @@ def gemm(desc: descs.Gemm, a_tensor: Array, b_tensor: Array, c_tensor: Optional)
     """``activation(alpha * A' @ B' + beta * C)``, rounded before the activation; a beta of 0 drops C."""
     a = _transformed(a_tensor.astype(np.float64), desc.trans_a)
     b = _transformed(b_tensor.astype(np.float64), desc.trans_b)
-    total = np.float64(np.float32(desc.alpha)) * (a @ b)
+    total = attribute(desc.alpha) * (a @ b)
     if c_tensor is not None and desc.beta != 0:
-        total = total + np.float64(np.float32(desc.beta)) * c_tensor.astype(np.float64)
+        total = total + attribute(desc.beta) * c_tensor.astype(np.float64)
     rounded = total.astype(desc.output_tensor.data_type.numpy)
     return activated(rounded, desc.fused_activation, desc.output_tensor)
 
 
 def _rows(parameter: Array) -> Array:
-    """A scale or zero point of rows: {.., M, 1}, or {M}."""
+    """Return a scale or zero point of rows: {.., M, 1}, or {M}."""
     return parameter.reshape(-1, 1)
 
 
 def _columns(parameter: Array) -> Array:
-    """A scale or zero point of columns: {.., 1, N}, or {N}."""
+    """Return a scale or zero point of columns: {.., 1, N}, or {N}."""
     return parameter.reshape(1, -1)
 
 
@@ -54,7 +55,7 @@ def _less_zero(values: Array, zero_point: Optional, shape: Any) -> Array:
 
 
 def _sums(a: Array, a_zero: Optional, b: Array, b_zero: Optional) -> Array:
-    """The integer product in int64, which holds sums of 8-bit products of any length."""
+    """Return the integer product in int64, which holds sums of 8-bit products of any length."""
     return _less_zero(a, a_zero, _rows) @ _less_zero(b, b_zero, _columns)
 
 

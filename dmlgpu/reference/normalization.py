@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import descs
+from dmlgpu.reference.elementwise import attribute
 from dmlgpu.reference.fused import activated
 from dmlgpu.reference.registry import reference
 
@@ -20,15 +21,10 @@ def _wide(*arrays: Array) -> tuple[Wide, ...]:
     return tuple(array.astype(np.float64) for array in arrays)
 
 
-def _attribute(value: float | None) -> np.float64:
-    """An attribute as DirectML holds it: a float32; an absent one is 0."""
-    return np.float64(np.float32(value or 0))
-
-
 def _normalized(x: Wide, mean: Any, variance: Any, scale: Array | None, bias: Array | None, epsilon: float) -> Wide:
     """``scale * (x - mean) / sqrt(variance + epsilon) + bias``."""
     factor = 1 if scale is None else scale.astype(np.float64)
-    result = factor * (x - mean) / np.sqrt(variance + _attribute(epsilon))
+    result = factor * (x - mean) / np.sqrt(variance + attribute(epsilon))
     return result if bias is None else result + bias.astype(np.float64)
 
 
@@ -36,7 +32,7 @@ def _normalized(x: Wide, mean: Any, variance: Any, scale: Array | None, bias: Ar
 
 
 def _batch_axes(statistic: Array) -> tuple[int, ...]:
-    """The dimensions that the statistics run over."""
+    """Return the dimensions that the statistics run over."""
     return tuple(axis for axis, size in enumerate(statistic.shape) if size == 1)
 
 
@@ -86,7 +82,7 @@ def batch_normalization_grad(
 ) -> tuple[Array, ...]:
     """Gradients of the input, the scale and the bias; mean and variance are constants."""
     x, g, mean, variance, scale = _wide(input_tensor, input_gradient_tensor, mean_tensor, variance_tensor, scale_tensor)
-    axes, deviation = _batch_axes(scale_tensor), np.sqrt(variance + _attribute(desc.epsilon))
+    axes, deviation = _batch_axes(scale_tensor), np.sqrt(variance + attribute(desc.epsilon))
     gradients = (
         g * scale / deviation,
         (g * (x - mean) / deviation).sum(axes, keepdims=True),
@@ -106,7 +102,7 @@ def batch_normalization_training_grad(
 ) -> tuple[Array, ...]:
     """Gradients of the input, the scale and the bias; mean and variance depend on the input."""
     x, g, mean, variance, scale = _wide(input_tensor, input_gradient_tensor, mean_tensor, variance_tensor, scale_tensor)
-    axes, squared = _batch_axes(scale_tensor), variance + _attribute(desc.epsilon)
+    axes, squared = _batch_axes(scale_tensor), variance + attribute(desc.epsilon)
     centered = x - x.mean(axes, keepdims=True)
     slope = (g * centered).mean(axes, keepdims=True) / squared
     gradients = (
@@ -133,7 +129,7 @@ def _own_statistics(
     """Normalised by mean and variance along axes. Without the mean the variance is the mean square."""
     (wide,) = _wide(x)
     mean = wide.mean(tuple(axes), keepdims=True) if use_mean else np.float64(0)
-    variance = np.square(wide - mean).mean(tuple(axes), keepdims=True) if use_variance else 1 - _attribute(epsilon)
+    variance = np.square(wide - mean).mean(tuple(axes), keepdims=True) if use_variance else 1 - attribute(epsilon)
     return _normalized(wide, mean, variance, scale, bias, epsilon).astype(x.dtype)
 
 
@@ -173,21 +169,21 @@ def lp_normalization(desc: descs.LpNormalization, input_tensor: Array) -> Array:
     """``x / max(norm, epsilon)``, the norm being the sum of ``|x|`` along the axis, or the root of that of squares."""
     (x,) = _wide(input_tensor)
     norm = (np.abs(x) ** desc.p).sum(desc.axis, keepdims=True) ** (1 / desc.p)
-    return (x / np.maximum(norm, _attribute(desc.epsilon))).astype(input_tensor.dtype)
+    return (x / np.maximum(norm, attribute(desc.epsilon))).astype(input_tensor.dtype)
 
 
 @reference(descs.ValueScale2d)
 def value_scale_2d(desc: descs.ValueScale2d, input_tensor: Array) -> Array:
     """``scale * x + bias[channel]``."""
     bias = np.array(desc.bias, np.float32).astype(np.float64).reshape(1, -1, 1, 1)
-    return (_attribute(desc.scale) * input_tensor.astype(np.float64) + bias).astype(input_tensor.dtype)
+    return (attribute(desc.scale) * input_tensor.astype(np.float64) + bias).astype(input_tensor.dtype)
 
 
 # ---- local response
 
 
 def _window_sum(x: Wide, axis: int, before: int, after: int) -> Wide:
-    """The sum of the elements from ``before`` before each one to ``after`` behind it, as far as there are any."""
+    """Return the sums of the elements from ``before`` before each one to ``after`` behind it, where there are any."""
     moved, size = np.moveaxis(x, axis, 0), x.shape[axis]
     total = np.zeros_like(moved)
     for place in range(size):
@@ -196,7 +192,7 @@ def _window_sum(x: Wide, axis: int, before: int, after: int) -> Wide:
 
 
 def _region_sum(desc: Any, x: Wide, *, mirrored: bool = False) -> Wide:
-    """The sum over the region of each element; mirrored, over all elements in whose region it lies."""
+    """Return the sum over the region of each element; mirrored, over all elements in whose region it lies."""
     before, after = (desc.local_size - 1) // 2, desc.local_size // 2
     if mirrored:
         before, after = after, before
@@ -206,15 +202,15 @@ def _region_sum(desc: Any, x: Wide, *, mirrored: bool = False) -> Wide:
 
 
 def _share(desc: Any) -> np.float64:
-    return _attribute(desc.alpha) / desc.local_size
+    return attribute(desc.alpha) / desc.local_size
 
 
 @reference(descs.LocalResponseNormalization)
 def local_response_normalization(desc: descs.LocalResponseNormalization, input_tensor: Array) -> Array:
     """``x / s**beta`` with ``s = bias + alpha / local_size * sum(x**2)``, the sum running over the region."""
     (x,) = _wide(input_tensor)
-    s = _attribute(desc.bias) + _share(desc) * _region_sum(desc, x * x)
-    return (x / s ** _attribute(desc.beta)).astype(input_tensor.dtype)
+    s = attribute(desc.bias) + _share(desc) * _region_sum(desc, x * x)
+    return (x / s ** attribute(desc.beta)).astype(input_tensor.dtype)
 
 
 @reference(descs.LocalResponseNormalizationGrad)
@@ -224,7 +220,7 @@ def local_response_normalization_grad(
     """``g * s**-beta - 2 * beta * alpha / local_size * x * sum(g * x * s**(-beta - 1))``, the sum running over all
     elements in whose region the element lies."""
     x, g = _wide(input_tensor, input_gradient_tensor)
-    beta = _attribute(desc.beta)
-    s = _attribute(desc.bias) + _share(desc) * _region_sum(desc, x * x)
+    beta = attribute(desc.beta)
+    s = attribute(desc.bias) + _share(desc) * _region_sum(desc, x * x)
     sums = _region_sum(desc, g * x * s ** (-beta - 1), mirrored=True)
     return (g * s**-beta - 2 * beta * _share(desc) * x * sums).astype(input_tensor.dtype)

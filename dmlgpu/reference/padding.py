@@ -49,7 +49,7 @@ def _padded(desc: descs.Padding | descs.Padding1, array: Array, value: int | flo
 
 
 def _places(mode: PaddingMode, size: int, index: Array) -> Array:
-    """Where coordinates of the output, counted from the input's first element, lie in it along one dimension."""
+    """Return where coordinates of the output, counted from the input's first element, lie in it along one dimension."""
     if mode is PaddingMode.EDGE:
         return np.clip(index, 0, size - 1)
     if mode is PaddingMode.WRAP:

@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 
 def _axis(desc: Any, axis: int, spatial: int) -> Array:
-    """The element of the input under each place (columns) at each position (rows); -1 in the padding."""
+    """Return the element of the input under each place (columns) at each position (rows); -1 in the padding."""
     dilation = desc.dilations[axis] if hasattr(desc, "dilations") else 1
     size, padding = desc.window_size[axis], desc.start_padding[axis]
     room = spatial + padding + desc.end_padding[axis] - dilation * (size - 1) - 1
@@ -24,7 +24,7 @@ def _axis(desc: Any, axis: int, spatial: int) -> Array:
 
 
 def _windows(desc: Any, sizes: tuple[int, ...]) -> Array:
-    """The flat number within {spatial..} of what each position sees: {positions.., places}; -1 in the padding."""
+    """Return the flat numbers within {spatial..} that each position sees: {positions.., places}; -1 is padding."""
     spatial = sizes[2:]
     number = np.zeros((1,) * (2 * len(spatial)), np.int64)
     inside = np.ones_like(number, bool)
@@ -98,7 +98,7 @@ def lp_pooling(desc: descs.LpPooling, input_tensor: Array) -> Array:
 
 
 def _chosen(desc: Any, x: Array) -> Array:
-    """The flat number within {spatial..} of each window's largest element: {N, C, positions..}."""
+    """Return the flat number within {spatial..} of each window's largest element: {N, C, positions..}."""
     windows = _windows(desc, x.shape)
     worth = _worth(x)
     seen = _seen(worth, windows, -2)
@@ -185,7 +185,7 @@ def quantized_linear_average_pooling(
 
 
 def _per_channel(parameter: Array | None, rank: int) -> Array:
-    """A scale or zero point over {N, C, spatial..}."""
+    """Return a scale or zero point over {N, C, spatial..}."""
     if parameter is None:
         return np.zeros((1,) * rank, np.int64)
     return parameter.reshape(1, -1, *(1,) * (rank - 2))

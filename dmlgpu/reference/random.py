@@ -34,7 +34,7 @@ def _blocks(counters: list[Array], key: list[int]) -> list[Array]:
 
 
 def _counters(start: int, count: int) -> list[Array]:
-    """The words, the lowest first, of so many 128-bit numbers counted up from ``start``."""
+    """Return the words, the lowest first, of so many 128-bit numbers counted up from ``start``."""
     low = np.uint64(start % (1 << 64)) + np.arange(count, dtype=np.uint64)
     high = np.uint64(start >> 64) + (low < np.uint64(start % (1 << 64))).astype(np.uint64)
     return [half >> np.uint64(shift) & np.uint64(_WORD) for half in (low, high) for shift in (0, 32)]
@@ -47,8 +47,8 @@ def random_generator(desc: descs.RandomGenerator, input_state_tensor: Array) -> 
     sizes = desc.output_tensor.sizes
     count = math.prod(sizes)
     blocks = -(-count // 4)
-    start = sum(word << 32 * place for place, word in enumerate(words[:4]))
+    start = sum(word << 32 * number for number, word in enumerate(words[:4]))
     output = np.stack(_blocks(_counters(start, blocks), words[4:]), axis=1).astype(np.uint32)
     end = (start + blocks) % (1 << 128)
-    state = [*((end >> 32 * place) & _WORD for place in range(4)), *words[4:]]
+    state = [*((end >> 32 * number) & _WORD for number in range(4)), *words[4:]]
     return output.ravel()[:count].reshape(sizes), np.array(state, np.uint32).reshape(input_state_tensor.shape)

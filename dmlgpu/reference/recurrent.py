@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dmlgpu import descs
 from dmlgpu.enums import DataType, RecurrentNetworkDirection
 from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.reference.elementwise import attribute
 from dmlgpu.reference.fused import activated
 from dmlgpu.reference.registry import reference
 from dmlgpu.tensor import TensorDesc
@@ -28,7 +29,7 @@ def _wide(array: Array) -> Wide:
 
 
 def _function(desc: OperatorDesc) -> Callable[[Wide], Wide]:
-    """An activation in float64."""
+    """Return an activation as a function in float64."""
     return lambda values: activated(values, desc, TensorDesc(DataType.FLOAT64, values.shape))
 
 
@@ -50,11 +51,11 @@ class _Direction:
     functions: Sequence[Callable[[Wide], Wide]]
 
     def inputs(self, gate: int, x: Wide) -> Wide:
-        """The product of inputs with a gate's weights, and its bias."""
+        """Return the product of inputs with a gate's weights, and its bias."""
         return x @ self.weights[gate].T + self.biases[gate]
 
     def products(self, gate: int, hidden: Wide) -> Wide:
-        """The product of a hidden state with a gate's weights, and its bias."""
+        """Return the product of a hidden state with a gate's weights, and its bias."""
         return hidden @ self.recurrence[gate].T + self.biases[len(self.recurrence) + gate]
 
 
@@ -77,7 +78,7 @@ def _direction(desc: Any, number: int, weights: Array, recurrence: Array, bias: 
 def _layer(
     desc: Any, step: Step, tensors: tuple[Array, Array, Array, Optional], initial: Sequence[Optional], lengths: Optional
 ) -> tuple[Optional, ...]:
-    """The outputs: the hidden states of every step, 0 where a sequence is over, then each state after the last."""
+    """Return the hidden states of every step, 0 where a sequence is over, then each state after the last."""
     x, weights, recurrence, bias = tensors
     (_, steps, sequences, _), (_, directions, _, hidden) = x.shape, recurrence.shape
     shape = (directions, sequences, hidden)
@@ -98,7 +99,7 @@ def _layer(
 
 
 def _times(desc: Any, number: int, steps: int) -> Iterable[int]:
-    """The steps of a direction in the order of execution; a backward one reaches short sequences at their last step."""
+    """Return the steps in the order of execution; a backward direction reaches short sequences at their last step."""
     backward = number == 1 or desc.direction is RecurrentNetworkDirection.BACKWARD
     return reversed(range(steps)) if backward else range(steps)
 
@@ -118,7 +119,7 @@ def rnn(desc: descs.Rnn, x: Array, w: Array, r: Array, bias: Optional, hidden: O
 def lstm(desc: descs.Lstm, x: Array, w: Array, r: Array, *optional: Optional) -> Any:
     """Gates i, o, f, c; the output gate's peephole looks at the new cell state."""
     bias, hidden, cell, lengths, peephole = optional
-    bound = np.float64(np.float32(desc.clip_threshold)) if desc.use_clip_threshold else np.inf
+    bound = attribute(desc.clip_threshold) if desc.use_clip_threshold else np.inf
 
     def step(own: _Direction, now: Wide, states: States) -> States:
         (f, g, h), (before, memory) = own.functions, states

@@ -17,14 +17,14 @@ Array = NDArray[Any]
 
 
 def _rows(array: Array, axes: Sequence[int]) -> Array:
-    """The array with all ``axes`` flattened, row-major and in ascending order, into one last dimension."""
+    """Return the array with all ``axes`` flattened, row-major and in ascending order, into one last dimension."""
     reduced = sorted(set(axes))
     kept = [axis for axis in range(array.ndim) if axis not in reduced]
     return array.transpose(*kept, *reduced).reshape(*(array.shape[axis] for axis in kept), -1)
 
 
 def _position(rows: Array, best: Array, direction: AxisDirection) -> Array:
-    """Where each row first (DECREASING: last) equals its best value; its first (last) place where it never does."""
+    """Return where each row first (DECREASING: last) equals its best value; if nowhere, its first (last) place."""
     candidates = rows == best[..., np.newaxis]
     if direction is AxisDirection.INCREASING:
         return candidates.argmax(-1)
@@ -57,12 +57,12 @@ def argmax(desc: descs.Argmax, input_tensor: Array) -> Array:
 
 
 def _sum(rows: Array) -> Array:
-    """The sum; that of integers modulo 2^bits."""
+    """Return the sum; that of integers modulo 2^bits."""
     return rows.sum(-1, dtype=rows.dtype)
 
 
 def _product(rows: Array) -> Array:
-    """The product; that of floats by halves, exponents apart, so that nothing overflows on the way."""
+    """Return the product; that of floats by halves, exponents apart, so that nothing overflows on the way."""
     if rows.dtype.kind != "f":
         return rows.prod(-1, dtype=rows.dtype)
     significands, exponents = _split(rows)
@@ -76,13 +76,13 @@ def _product(rows: Array) -> Array:
 
 
 def _split(array: Array) -> tuple[Array, Array]:
-    """Significands and exponents; what is not finite stays a significand."""
+    """Split numbers into significands and exponents; what is not finite stays a significand."""
     significands, exponents = np.frexp(array)
     return significands, np.where(np.isfinite(array), exponents, 0)
 
 
 def _smallest(rows: Array) -> Array:
-    """The smallest element; NaN if there is one; -0 rather than 0."""
+    """Return the smallest element; NaN if there is one; -0 rather than 0."""
     smallest = rows.min(-1)
     if rows.dtype.kind != "f":
         return smallest
@@ -91,7 +91,7 @@ def _smallest(rows: Array) -> Array:
 
 
 def _largest(rows: Array) -> Array:
-    """The largest element; NaN if there is one; 0 rather than -0."""
+    """Return the largest element; NaN if there is one; 0 rather than -0."""
     return -_smallest(-rows) if rows.dtype.kind == "f" else rows.max(-1)
 
 

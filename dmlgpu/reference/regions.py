@@ -40,14 +40,14 @@ def roi_pooling(desc: descs.RoiPooling, input_tensor: Array, roi_tensor: Array) 
 
 
 def _rounded(number: np.float32) -> int:
-    """Halves away from zero; within 30 bits, and 0 for NaN."""
+    """Round halves away from zero; the result has at most 30 bits, and is 0 for NaN."""
     if np.isnan(number):
         return 0
     return int(np.clip(np.copysign(np.floor(np.abs(np.float64(number)) + 0.5), number), -(2**30) + 1, 2**30 - 1))
 
 
 def _bin(near: int, far: int, number: int, bins: int, size: int) -> slice:
-    """The elements of one of the bins between two corners."""
+    """Return the elements of one of the bins between two corners."""
     count = max(far - near, 0) + 1
     first = near + number * count // bins
     end = near + -(-(number + 1) * count // bins)
@@ -76,7 +76,7 @@ class _Axis:
 
 
 def _axis(desc: Any, near: Any, far: Any, size: int, outputs: int) -> _Axis:
-    """The samples between two ends, in the numbers' own type."""
+    """Return the samples between two ends, in the numbers' own type."""
     real = near.dtype.type
     fewest, most = max(desc.minimum_samples_per_output, 1), desc.maximum_samples_per_output
     span = far - near
@@ -106,7 +106,7 @@ def _axis(desc: Any, near: Any, far: Any, size: int, outputs: int) -> _Axis:
 
 
 def _normal(number: Any) -> Any:
-    """0 for a number too small to be normal: adapters may flush it."""
+    """Replace a number too small to be normal by 0: adapters may flush it."""
     return number if abs(number) >= np.finfo(number.dtype).smallest_normal else number * 0
 
 
@@ -149,7 +149,7 @@ class _Region:
 
 
 def _regions(desc: Any, roi: Array, batches: Array, spatial: tuple[int, ...], outputs: tuple[int, ...]) -> Any:
-    """The regions that lie in a batch of an input."""
+    """Return the regions that lie in a batch of an input."""
     real = np.result_type(roi.dtype, np.float32)
     scale = np.array([desc.spatial_scale_x, desc.spatial_scale_y] * 2, real)
     for number, (region, batch) in enumerate(zip(roi.reshape(-1, 4), batches.ravel(), strict=True)):
@@ -227,7 +227,7 @@ def _shares(desc: descs.RoiAlignGrad, region: _Region, image: Array | None) -> A
 
 
 def _moved(desc: descs.RoiAlignGrad, region: _Region, plane: Array, shares: Array) -> Array:
-    """What reaches x1, y1, x2, y2: the slopes of the input, by how much a sample moves with each of them."""
+    """Return what reaches x1, y1, x2, y2: the slopes of the input, by how much a sample moves with each of them."""
     (row, column, _), (_, right, _), (below, _, _), _ = region.corners
     top_left, top_right = plane[:, row, column], plane[:, row, right]
     bottom_left, bottom_right = plane[:, below, column], plane[:, below, right]

@@ -45,19 +45,19 @@ def implemented() -> frozenset[str]:
 
 
 def find(operator: str) -> Callable[..., Any] | None:
-    """The NumPy function of an operator, or None."""
+    """Return the NumPy function of an operator, or None."""
     return _FUNCTIONS.get(operator)
 
 
 def keeps_outputs(operator: str) -> bool:
-    """Whether an operator leaves part of an output as it was."""
+    """Return whether an operator leaves part of an output as it was."""
     return operator in _KEEPING
 
 
 def evaluate(
     desc: OperatorDesc, inputs: Sequence[Array | None], before: Sequence[Array | None] | None = None
 ) -> tuple[Array, ...]:
-    """What an operator computes.
+    """Compute an operator.
 
     Args:
         desc: a valid description; only sizes, types and attributes matter.
@@ -79,7 +79,7 @@ def evaluate(
 
 
 def _by_field(desc: OperatorDesc, inputs: Sequence[Array | None]) -> list[Any]:
-    """Flat inputs regrouped: one entry per field, arrays of tensors as tuples."""
+    """Group flat inputs by field, arrays of tensors as tuples."""
     fields: dict[str, Any] = {}
     for (name, index, _), array in zip(desc.inputs, inputs, strict=True):
         fields[name] = array if index is None else (*fields.get(name, ()), array)

@@ -28,7 +28,7 @@ class _Axis:
     output_offset: float = -0.5
 
     def coordinates(self) -> Array:
-        """Of every output element; each step rounded to float32."""
+        """Return the coordinate of every output element, each step rounded to float32."""
         scale, before, after = map(np.float32, (self.scale, self.output_offset, self.input_offset))
         return np.asarray((np.arange(self.count).astype(np.float32) - before) / scale - after)
 
@@ -41,7 +41,7 @@ Taking: TypeAlias = Callable[[_Axis], Taps]
 
 
 def _axes(desc: Any, sizes: Sizes, counts: Sizes) -> list[_Axis]:
-    """The dimensions of a description; pixel centres where it names no offsets."""
+    """Return the dimensions of a description; pixel centres where it names no offsets."""
     names = [name for name in ("scales", "input_pixel_offsets", "output_pixel_offsets") if hasattr(desc, name)]
     return [_Axis(*numbers) for numbers in zip(sizes, counts, *(getattr(desc, name) for name in names), strict=True)]
 
@@ -69,7 +69,7 @@ def _linear(axis: _Axis) -> Taps:
 
 
 def _antialiased(axis: _Axis) -> Taps:
-    """Under a triangle as wide as an output element; where that holds no element, the edge."""
+    """Weigh elements by a triangle as wide as an output element; where that holds none, take the edge."""
     reach = max(1.0, 1 / float(np.float32(axis.scale)))
     x = np.clip(axis.coordinates().astype(np.float64), 0.5 - reach, axis.size - 1.5 + reach)
     first = np.maximum(np.floor(x - reach), 0)
@@ -86,7 +86,7 @@ def _antialiased(axis: _Axis) -> Taps:
 
 
 def _resampled(x: Array, axes: Sequence[_Axis], taking: Taking) -> Array:
-    """In float64, integers rounded half to even; what has no weight adds nothing."""
+    """Add up weighted elements in float64, integers rounded half to even; what has no weight adds nothing."""
     total = x.astype(np.float64)
     for dimension, axis in enumerate(axes):
         source = np.moveaxis(total, dimension, -1)
@@ -98,7 +98,7 @@ def _resampled(x: Array, axes: Sequence[_Axis], taking: Taking) -> Array:
 
 
 def _moved(x: Array, axes: Sequence[_Axis], taking: Taking) -> Array:
-    """Elements as they are."""
+    """Take elements as they are."""
     for dimension, axis in enumerate(axes):
         ((elements, _),) = taking(axis)
         x = np.take(x, elements, dimension)
@@ -113,7 +113,7 @@ def _run(desc: Any, x: Array, nearest: Taking, smooth: Taking = _linear) -> Arra
 
 
 def _directed(desc: Any) -> Taking:
-    """Nearest neighbour of the operators that name a direction."""
+    """Return how the operators that name a direction take the nearest neighbour."""
     return _nearest(np.ceil if desc.rounding_direction == AxisDirection.INCREASING else np.floor)
 
 
@@ -156,7 +156,7 @@ def upsample_2d(desc: descs.Upsample2d, input_tensor: Array) -> Array:
 
 
 def _added(gradient: Array, axes: Sequence[_Axis], taking: Taking) -> Array:
-    """Every output element's gradient, times its weights, added to the elements that it took."""
+    """Add every output element's gradient, times its weights, to the elements that it took."""
     total = gradient.astype(np.float64)
     for dimension, axis in enumerate(axes):
         source = np.moveaxis(total, dimension, 0)

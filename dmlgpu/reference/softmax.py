@@ -31,7 +31,7 @@ def _log_softmax(array: Array, axes: Sequence[int]) -> Array:
 
 
 def _first_largest(array: Array, axes: Sequence[int]) -> NDArray[np.bool_]:
-    """Where the first largest element of each row lies; NaN is skipped, a row of NaN has it at the start."""
+    """Return where the first largest element of each row lies; NaN is skipped, a row of NaN has it at the start."""
     along = sorted(axes)
     across = [axis for axis in range(array.ndim) if axis not in along]
     moved = array.transpose(*across, *along)

@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 
 def _places(array: Array, axis: int, direction: AxisDirection) -> NDArray[np.intp]:
-    """The stable order of every line. NaN is larger than all numbers, and equal to NaN.
+    """Return the stable order of every line. NaN is larger than all numbers, and equal to NaN.
 
     A stable sort of a line read backwards, read backwards itself, has the largest element first and of equal ones that
     with the lower index.
@@ -28,7 +28,7 @@ def _places(array: Array, axis: int, direction: AxisDirection) -> NDArray[np.int
 
 
 def _first(desc: Any, array: Array, direction: AxisDirection) -> tuple[Array, Array]:
-    """The first K values of every line, bit for bit, and their places."""
+    """Return the first K values of every line, bit for bit, and their places."""
     places = np.take(_places(array, desc.axis, direction), np.arange(desc.k), desc.axis)
     values = np.take_along_axis(as_bits(array), places, desc.axis).view(array.dtype)
     return values, places.astype(desc.output_index_tensor.data_type.numpy)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import descs
+from dmlgpu.reference.elementwise import attribute
 from dmlgpu.reference.registry import reference
 
 Array = NDArray[Any]
@@ -24,7 +25,7 @@ def adam_optimizer(
 ) -> tuple[Array, Array, Array]:
     """Parameters and moments after a step, in float64."""
     beta1, beta2, rate, epsilon = (
-        np.float64(np.float32(value)) for value in (desc.beta1, desc.beta2, desc.learning_rate, desc.epsilon)
+        attribute(value) for value in (desc.beta1, desc.beta2, desc.learning_rate, desc.epsilon)
     )
     wide = (input_parameters_tensor, input_first_moment_tensor, input_second_moment_tensor, gradient_tensor)
     parameters, first, second, gradient = (array.astype(np.float64) for array in wide)

@@ -1,1 +1,12 @@
-"""Schedules: how a plan is computed, every choice as data."""
+"""How a plan is computed: every choice as data. A module per kind of step registers what schedules it."""
+
+import importlib
+import pkgutil
+
+from dmlgpu.schedule.scheduling import schedule
+from dmlgpu.schedule.steps import Schedule, Scheduled
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["Schedule", "Scheduled", "schedule"]

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmlgpu.plan import Allocation
-
-ALIGNMENT = 256
-"""Bytes: every range starts at a multiple, the largest offset alignment that WebGPU allows adapters to ask for."""
+from dmlgpu.tensor import TEMPORARY_ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -74,4 +72,4 @@ def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
 
 def aligned(size: int) -> int:
     """Return a size rounded up to whole multiples of the alignment."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
+    return -(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT

@@ -1,6 +1,7 @@
 """The catalog of DirectML's operators as package data: names, fields, types, ranks, levels, formulas, examples."""
 
-from dmlgpu.schema.loader import (
+from dmlgpu.schema.loader import catalog, constants, enumerations, feature_levels, operator
+from dmlgpu.schema.model import (
     CountRule,
     EnumSchema,
     FeatureLevelSchema,
@@ -12,11 +13,6 @@ from dmlgpu.schema.loader import (
     SupportTable,
     TensorSupport,
     Variant,
-    catalog,
-    constants,
-    enumerations,
-    feature_levels,
-    operator,
 )
 from dmlgpu.schema.names import class_name, to_directml, to_snake
 

@@ -11,16 +11,16 @@ _ACRONYMS = {"roi": "ROI"}
 
 @functools.cache
 def to_snake(name: str) -> str:
-    """The Python name of a DirectML field: ``OutputROIGradientTensor`` -> ``output_roi_gradient_tensor``."""
+    """Return the Python name of a DirectML field: ``OutputROIGradientTensor`` -> ``output_roi_gradient_tensor``."""
     return _WORD_STARTS.sub("_", name).lower()
 
 
 @functools.cache
 def to_directml(name: str) -> str:
-    """The DirectML name of a Python field: ``a_zero_point_tensor`` -> ``AZeroPointTensor``."""
+    """Return the DirectML name of a Python field: ``a_zero_point_tensor`` -> ``AZeroPointTensor``."""
     return "".join(_ACRONYMS.get(word, word.capitalize()) for word in name.split("_"))
 
 
 def class_name(operator: str) -> str:
-    """The name of an operator's description class: ``UPSAMPLE_2D`` -> ``Upsample2d``."""
+    """Return the name of an operator's description class: ``UPSAMPLE_2D`` -> ``Upsample2d``."""
     return "".join(word.capitalize() for word in operator.split("_"))

@@ -67,13 +67,15 @@ class Builder:
     def __init__(self, target: Target):
         self.target = target
         self.buffers: list[Buffer] = []
+        self.tensors: list[Tensor] = []
         self._functions: list[str] = []  # of virtual tensors, each in a namespace of its own
         self._namespaces: dict[object, str] = {}
 
     # ---- tensors in memory
 
-    def _slot(self, binding: Binding, block: str) -> int:
-        buffer = Buffer(binding, block)
+    def _slot(self, tensor: Tensor, block: str) -> int:
+        self.tensors.append(tensor)
+        buffer = Buffer(tensor.binding, block)
         if buffer not in self.buffers:
             self.buffers.append(buffer)
         return self.buffers.index(buffer)
@@ -90,7 +92,7 @@ class Builder:
             "rank": tensor.rank,
             "scalar": a.scalar,
             "unit": a.unit,
-            "slot": self._slot(tensor.binding, block),
+            "slot": self._slot(tensor, block),
             "shift": a.base_shift,
             "offset": tensor.offset,
             "terms": terms,
@@ -128,9 +130,10 @@ class Builder:
             else self._element(source, raw, portable)
         )
 
-    def finish(self, text: str, immediates: bool) -> str:
+    def finish(self, text: str) -> str:
         """The whole shader: head, library, virtual tensors, and the given text."""
-        head = templates.render("access/head", buffers=[buffer.block for buffer in self.buffers], immediates=immediates)
+        blocks, immediates = [buffer.block for buffer in self.buffers], self.target.has("immediates")
+        head = templates.render("access/head", buffers=blocks, immediates=immediates)
         linked = link(head + "".join(self._functions) + text)
         return f"enable f16;\n{linked}" if _HALVES.search(linked) else linked
 

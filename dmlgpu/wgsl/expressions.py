@@ -20,6 +20,7 @@ from dmlgpu.errors import NotSupported
 from dmlgpu.target import Target
 from dmlgpu.wgsl.types import Scalar, scalar_of
 
+_LARGEST_HALF = float(np.finfo(np.float16).max)
 _WORD_FUNCTIONS = {"+": "add_words", "-": "subtract_words", "*": "multiply_words"}
 
 
@@ -260,7 +261,7 @@ def literal(number: float, kind: Scalar) -> str:
     if kind is Scalar.F32:
         return f32_literal(number)
     if kind is Scalar.F16:
-        return f"f16({f32_literal(number)})"
+        return f"f16({f32_literal(_half(number))})"
     if kind is Scalar.F64:
         return f"f64({f32_literal(number)})"
     bits = int(number) & 0xFFFFFFFFFFFFFFFF
@@ -271,6 +272,13 @@ def literal(number: float, kind: Scalar) -> str:
         return f"bitcast<i32>({low}u)" if low >> 31 else str(low)
     pair = f"vec2<u32>({low}u, {high}u)"
     return {Scalar.I64: f"i64_of_words({pair})", Scalar.U64: f"u64_of_words({pair})"}.get(kind, pair)
+
+
+def _half(number: float) -> float:
+    """A number that converts to a half as in IEEE 754: WGSL refuses constants beyond the largest half."""
+    with np.errstate(over="ignore"):
+        rounded = np.float16(np.float32(number))
+    return float(rounded) if abs(number) > _LARGEST_HALF else number
 
 
 def f32_literal(number: Any) -> str:

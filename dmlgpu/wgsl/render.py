@@ -1,4 +1,4 @@
-"""From a plan's steps to kernels."""
+"""From a schedule to kernels: text, bindings by role, grids, and where what is bound lies."""
 
 from __future__ import annotations
 
@@ -6,31 +6,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Allocation, Binding, Plan, Repeat, Role, Step
+from dmlgpu.plan import Allocation, Binding, Role
 from dmlgpu.program import Kernel, Program, Slot
 from dmlgpu.schedule.memory import Arena, Use, lay_out
+from dmlgpu.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
 from dmlgpu.target import Target
 from dmlgpu.wgsl.builder import Builder
 from dmlgpu.wgsl.steps import render_step
 
 
-def render(plan: Plan, target: Target) -> Program:
-    """A plan's kernels as text, with their bindings and grids.
+def render(schedule: Schedule) -> Program:
+    """Return a schedule's kernels as text, with their bindings and grids.
 
     Raises:
-        NotSupported: when the adapter lacks a feature or a limit that the plan needs.
+        NotSupported: when the adapter lacks a feature or a limit that they need.
     """
-    try:
-        initialization = [_turns(plan.operator, step, target) for step in plan.initialization]
-        executed = [_turns(plan.operator, step, target) for step in plan.steps]
-    except NotSupported as error:
-        raise NotSupported(f"{plan.operator}: {error}") from None
+    target = schedule.target
+    initialization = [_turns(schedule.operator, step, target) for step in schedule.initialization]
+    executed = [_turns(schedule.operator, step, target) for step in schedule.steps]
     arenas = {
         Role.TEMPORARY: lay_out(_uses(executed, Role.TEMPORARY), reuse=True),
         Role.PERSISTENT: lay_out(_uses([*initialization, *executed], Role.PERSISTENT), reuse=False),
     }
     return Program(
-        plan.operator,
+        schedule.operator,
         tuple(kernel for turns in executed for kernel in turns.kernels(arenas)),
         tuple(kernel for turns in initialization for kernel in turns.kernels(arenas)),
         arenas[Role.TEMPORARY].size,
@@ -41,7 +40,7 @@ def render(plan: Plan, target: Target) -> Program:
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel whose bindings have no places yet.
+    """A kernel whose bindings have no offsets yet.
 
     Attributes:
         sizes: bytes of each binding.
@@ -86,23 +85,21 @@ def _uses(steps: Sequence[_Turns], role: Role) -> Iterator[Use]:
         yield from turns.uses(number, role)
 
 
-def _turns(operator: str, step: Step, target: Target) -> _Turns:
-    repeat = step if isinstance(step, Repeat) else Repeat(step.label, (step,), 1, ())
-    return _Turns(
-        tuple(_kernel(operator, inner, target) for inner in repeat.steps), repeat.turns, dict(repeat.advances)
-    )
+def _turns(operator: str, step: AnyScheduled, target: Target) -> _Turns:
+    repeat = ScheduledRepeat((step,), 1, ()) if isinstance(step, Scheduled) else step
+    kernels = tuple(_kernel(operator, inner, target) for inner in repeat.steps)
+    return _Turns(kernels, repeat.turns, dict(repeat.advances))
 
 
-def _kernel(operator: str, step: Step, target: Target) -> _Kernel:
+def _kernel(operator: str, step: Scheduled, target: Target) -> _Kernel:
     builder = Builder(target)
-    rendered = render_step(step, builder, target)
-    label = f"{operator.lower()} {step.label}" + (f" x{rendered.lanes}" if rendered.lanes > 1 else "")
+    text = builder.finish(render_step(step, builder))
     bindings = tuple(buffer.binding for buffer in builder.buffers)
     if len(bindings) > target.max_storage_buffers:
         raise NotSupported(
             f"{len(bindings)} buffers in one kernel exceed what {target.name!r} binds ({target.max_storage_buffers})"
         )
-    sizes = tuple(max(tensor.reach for tensor in rendered.tensors if tensor.binding == binding) for binding in bindings)
+    sizes = tuple(max(tensor.reach for tensor in builder.tensors if tensor.binding == binding) for binding in bindings)
     for binding, size in zip(bindings, sizes, strict=True):
         if size > target.max_binding_size:
             what = binding.index.label if isinstance(binding.index, Allocation) else binding.index
@@ -110,8 +107,8 @@ def _kernel(operator: str, step: Step, target: Target) -> _Kernel:
                 f"{binding.role} {what} takes {size:,} bytes,"
                 f" but {target.name!r} binds at most {target.max_binding_size:,} at once"
             )
-    text = builder.finish(rendered.text, target.has("immediates"))
-    return _Kernel(label, text, rendered.launch.grid, bindings, sizes)
+    label = f"{operator.lower()} {step.label}" + (f" x{step.lanes}" if step.lanes > 1 else "")
+    return _Kernel(label, text, step.launch.grid, bindings, sizes)
 
 
 def _slot(binding: Binding, size: int, moved: int, arenas: Mapping[Role, Arena]) -> Slot:

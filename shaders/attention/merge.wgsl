@@ -5,7 +5,7 @@ fn element(at: output_at) -> output_t {
     # for dimension in range(output.rank - 1)
     place[{{ dimension + 1 }}] = at[{{ dimension }}];
     # endfor
-    var top = -3.4028235e38f;
+    var top = -3.4028234e38f;
     for (var each = 0u; each < {{ parts }}u; each++) {
         place[0] = each;
         place[{{ output.rank }}] = {{ top }}u;

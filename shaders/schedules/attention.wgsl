@@ -1,12 +1,16 @@
 // ATTENTION: a workgroup takes {{ tile.down * tile.rows }} rows of queries and goes through the keys, {{ tile.block }} at a time. Each of its {{ tile.across }} x {{ tile.down }}
 // invocations computes {{ tile.rows }} x {{ tile.key_units }} units of four scores of a block, and then {{ tile.units }} units of four columns of the weighted sum of its values.
-// (The end of a block is opaque: some compilers unroll loops of known length, for half a minute.)
+// (What is read from memory is uniform to WGSL only by way of workgroupUniformLoad, and barriers need uniform control flow.
+// The end of a block is opaque: some compilers unroll loops of known length, for half a minute.)
 {% import "schedules/attention_macros" as attention with context %}
 alias sum_t = vec4<f32>;
 alias rows_t = {{ rows_t }};
-const LOWEST = -3.4028235e38f;
+const LOWEST = -3.4028234e38f;
 var<workgroup> tops: array<rows_t, {{ tile.workgroup * vectors }}>;
 var<workgroup> weights: array<rows_t, {{ tile.down * tile.block * vectors }}>;
+# if causal
+var<workgroup> most_visible: u32;
+# endif
 fn weight_of(x: f32) -> f32 { // at most 0, or NaN
     let size = bitcast<u32>(x) & 0x7fffffffu;
     return select(select(exp_normal(max(x, -87.0)), 0.0, size > 0x42ae0000u), x, size > 0x7f800000u);
@@ -46,7 +50,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # endfor
     let first = part * {{ share }}u;
     # if causal
-    let last = min(min(first + {{ share }}u, {{ keys }}u), visible_load(visible_place(batch, {{ rows - 1 }}u)));
+    if (me == 0u) { most_visible = visible_load(visible_place(batch, {{ rows - 1 }}u)); }
+    let last = min(min(first + {{ share }}u, {{ keys }}u), workgroupUniformLoad(&most_visible));
     # else
     let last = min(first + {{ share }}u, {{ keys }}u);
     # endif

@@ -14,7 +14,7 @@ from dmlgpu.device.binding import BufferBinding
 from dmlgpu.enums import DataType
 from dmlgpu.enums import MultiheadAttentionMaskType as MaskType
 from dmlgpu.gpu import GpuBackend
-from dmlgpu.kernels.attention import Attend
+from dmlgpu.schedule.attention import Attend
 from dmlgpu.schema import operator
 from dmlgpu.target import AdapterInfo, Profile, Target
 from dmlgpu.tensor import TensorDesc

@@ -11,8 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dmlgpu import descs
-from dmlgpu.conformance.cases.tolerance import Accumulated, Tolerance, Transformed, compare
+from dmlgpu.conformance.cases.tolerance import Accumulated, Tolerance, Transformed
 from dmlgpu.conformance.cases.winograd import transformed_magnitude
+from dmlgpu.conformance.running.comparison import compare
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, TensorFlags
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.gpu import GpuBackend

@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dmlgpu import descs, reference
-from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, Tolerance, Ulp, compare
+from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, Tolerance, Ulp
+from dmlgpu.conformance.running.comparison import compare
 from dmlgpu.device.device import Device
 from dmlgpu.device.evaluate import evaluate
 from dmlgpu.enums import DataType, FeatureLevel, IsInfinityMode, RoundingMode

@@ -11,7 +11,7 @@ import pytest
 from dmlgpu import descs
 from dmlgpu.enums import DataType, MatrixTransform
 from dmlgpu.gpu import GpuBackend
-from dmlgpu.kernels.gemm_schedules import NAMES
+from dmlgpu.schedule.gemm_choice import NAMES
 from dmlgpu.target import Profile
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc

@@ -10,7 +10,7 @@ import pytest
 
 from dmlgpu import descs, operators, reference
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
-from dmlgpu.conformance.cases.tolerance import compare
+from dmlgpu.conformance.running.comparison import compare
 from dmlgpu.enums import DataType, InterpolationMode, ReduceFunction
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.operator_desc import OperatorDesc, Size2D

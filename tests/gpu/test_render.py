@@ -20,8 +20,8 @@ from dmlgpu.errors import NotSupported, ShaderError
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.kernels.packing import pack
 from dmlgpu.kernels.sources import fold_views, settle_views
-from dmlgpu.kernels.walk import choose_walk
 from dmlgpu.plan import Binding, Body, Map, Plan, Reduce, ReduceSchedule, Role, Tensor, View, apply, constants
+from dmlgpu.schedule.walk import choose_walk
 from dmlgpu.target import AdapterInfo, Profile, Target
 from dmlgpu.tensor import TensorDesc, packed_strides
 from dmlgpu.wgsl import templates

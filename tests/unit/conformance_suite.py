@@ -31,10 +31,12 @@ class MisbehavingSuite:
         return getattr(self, kind)(name)
 
     def good(self, name: str) -> Outcome:
-        return Outcome(name, Status.PASS, "exact", 0.0, 0.0, elements=1, digest="ab")
+        return Outcome(name, Status.PASS, "exact", 0.0, 0.0, 0.0, elements=1, digest="ab")
 
     def bad(self, name: str) -> Outcome:
-        return Outcome(name, Status.FAIL, "exact", 2.0, 1.0, 1, 2, (1,), ("3",), "4", "5", 0.0, digest="cd")
+        return Outcome(
+            name, Status.FAIL, "exact", float("inf"), 2.0, 1.0, 1, 2, (1,), ("3",), "4", "5", 0.0, digest="cd"
+        )
 
     def crash(self, name: str) -> Outcome:
         print("about to crash", file=sys.stderr, flush=True)

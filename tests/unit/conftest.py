@@ -8,6 +8,7 @@ import pytest
 
 from dmlgpu.operators.lowering import _LOWERINGS
 from dmlgpu.reference.registry import _FUNCTIONS
+from tests.unit.device_objects import Objects
 
 
 @pytest.fixture
@@ -19,3 +20,15 @@ def unregister(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             monkeypatch.delitem(registry, operator)
 
     return take_away
+
+
+@pytest.fixture
+def objects() -> Objects:
+    """A device over a bookkeeping executor whose operators need no resources of their own."""
+    return Objects()
+
+
+@pytest.fixture
+def hungry() -> Objects:
+    """A device over a bookkeeping executor whose operators need temporary and persistent resources."""
+    return Objects(temporary_size=512, persistent_size=256)

@@ -23,7 +23,7 @@ from dmlgpu import (
     descs,
 )
 from dmlgpu.backend import Resources
-from dmlgpu.device.numpy_backend import NumPyBackend
+from dmlgpu.host.backend import NumPyBackend
 
 FLOATS = TensorDesc(DataType.FLOAT32, (1, 1, 2, 8))
 """A tensor of 64 bytes."""

@@ -10,13 +10,13 @@ from dmlgpu.conformance.report.model import Report
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run, comparison_facts, facts
 from dmlgpu.conformance.suites.registry import DEFAULT
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 
-GOOD = Outcome("argmin-a", Status.PASS, "exact", 0.0, 0.0, elements=4, digest="11", seconds=0.5)
-CLOSE = Outcome("cast-a", Status.PASS, "2 ULP", 1.5, 0.1, elements=4, digest="22")
-BAD = Outcome("cast-b", Status.FAIL, "exact", 7.0, 1.0, 1, 4, (2,), ("<3>",), "4", "5", 0.0)
+GOOD = Outcome("argmin-a", Status.PASS, "exact", 0.0, 0.0, 0.0, elements=4, digest="11", seconds=0.5)
+CLOSE = Outcome("cast-a", Status.PASS, "2 ULP", 0.75, 1.5, 0.1, elements=4, digest="22")
+BAD = Outcome("cast-b", Status.FAIL, "exact", float("inf"), 7.0, 1.0, 1, 4, (2,), ("<3>",), "4", "5", 0.0)
 REFUSED = Outcome("cast-c", Status.NOT_SUPPORTED, message="no float64: needs shader-f64", missing="shader-f64")
-KNOWN = Outcome("cast-d", Status.EXPECTED_FAIL, max_ulp=float("inf"), reason="told | so")
+KNOWN = Outcome("cast-d", Status.EXPECTED_FAIL, of_bound=2.5, reason="told | so")
 CRASHED = Outcome("fold-a", Status.CRASH, message="signal 11\n\x1b[31mwhat </script> a day")
 
 
@@ -35,10 +35,10 @@ def measured(case: str, *curve, tolerance="2 ULP of the true value") -> Outcome:
     """A case of a suite that measures functions."""
     worst = max(distance for _, distance in curve)
     status = Status.PASS if worst <= 2 else Status.FAIL
-    return Outcome(case, status, tolerance, worst, 0.1, elements=100, curve=curve)
+    return Outcome(case, status, tolerance, worst / 2, worst, 0.1, elements=100, curve=curve)
 
 
-APART = Distance(4, 2, 1, 9.0, (0, 2), ("4", "5"), 0.0)
+APART = Distance(4, 2, 1, float("inf"), 9.0, (0, 2), ("4", "5"), 0.0)
 
 
 def compared() -> Comparison:
@@ -49,7 +49,7 @@ def compared() -> Comparison:
     ]
     differ = [
         Pair("cast-b", ("a", "b"), Agreement.DISAGREE, "exact", APART),
-        Pair("cast-b", ("a", "c"), Agreement.AGREE, "exact", Distance(4, 1, 0, 1.0)),
+        Pair("cast-b", ("a", "c"), Agreement.AGREE, "exact", Distance(4, 1, 0, 0.5, 1.0)),
         Pair("cast-b", ("b", "c"), Agreement.NO_RESULT, message="c: crash | <x>"),
     ]
     command = ("dmlgpu", "test", "--pairwise", "--drivers", "all")

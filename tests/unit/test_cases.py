@@ -23,7 +23,8 @@ from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import with_owned_input
 from dmlgpu.conformance.cases.profiles import QUICK, QUICK_FAULTS, quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name, case_names
-from dmlgpu.conformance.cases.tolerance import EXACT, compare
+from dmlgpu.conformance.cases.tolerance import EXACT
+from dmlgpu.conformance.running.comparison import compare
 from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.schema import loader

@@ -21,8 +21,8 @@ from dmlgpu.conformance.cluster.registry import ClusterAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.conformance.running.records import Run, machine, read_runs
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import AdapterNotFound
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit.conformance_suite import MANY
 from tests.unit.dask_cluster import DaskCluster, cluster, numpy
 

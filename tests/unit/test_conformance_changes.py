@@ -9,17 +9,19 @@ import pytest
 from dmlgpu.cli.main import main
 from dmlgpu.conformance.report.changes import Kind, changes, pairs
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import Run, write_run
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
+from dmlgpu.conformance.running.records import FORMAT, Run, write_run
 from dmlgpu.errors import InvalidArgument
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 
-GOOD = Outcome("a", Status.PASS, max_ulp=1.0, digest="11")
-BAD = replace(GOOD, status=Status.FAIL, max_ulp=9.0)
+GOOD = Outcome("a", Status.PASS, of_bound=0.5, digest="11")
+BAD = replace(GOOD, status=Status.FAIL, of_bound=4.5)
 REFUSED = Outcome("a", Status.NOT_SUPPORTED)
 
 
 def run(*outcomes, suite="dmlgpu", **facts_of_adapter) -> Run:
-    return Run({"format": 1, "suite": suite, "adapter": asdict(replace(NUMPY_ADAPTER, **facts_of_adapter))}, outcomes)
+    return Run(
+        {"format": FORMAT, "suite": suite, "adapter": asdict(replace(NUMPY_ADAPTER, **facts_of_adapter))}, outcomes
+    )
 
 
 @pytest.mark.parametrize(
@@ -32,8 +34,8 @@ def run(*outcomes, suite="dmlgpu", **facts_of_adapter) -> Run:
         (REFUSED, GOOD, [Kind.CHANGED]),
         (BAD, GOOD, [Kind.REPAIRED]),
         (BAD, replace(BAD, status=Status.CRASH), [Kind.CHANGED]),
-        (GOOD, replace(GOOD, max_ulp=2.0), [Kind.LESS_ACCURATE]),
-        (GOOD, replace(GOOD, max_ulp=0.5), [Kind.MORE_ACCURATE]),
+        (GOOD, replace(GOOD, of_bound=0.75), [Kind.LESS_ACCURATE]),
+        (GOOD, replace(GOOD, of_bound=0.25), [Kind.MORE_ACCURATE]),
         (GOOD, replace(GOOD, digest="12"), [Kind.OTHER_BITS]),
     ],
 )
@@ -87,8 +89,8 @@ def test_the_command(tmp_path, capsys):
     assert main(["compare", before, after]) == 1
     assert capsys.readouterr().out.splitlines() == [
         str(NUMPY_ADAPTER),
-        "change      case  before       after",
-        "regression  a     pass, 1 ULP  fail, 9 ULP",
+        "change      case  before                  after",
+        "regression  a     pass, 0.5 of the bound  fail, 4.5 of the bound",
         "2 cases: 1 regression",
     ]
     assert main(["compare", after, before]) == 0

@@ -27,8 +27,8 @@ from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.records import machine
 from dmlgpu.conformance.suites.registry import list_digest
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import InvalidArgument
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit.conformance_suite import MANY
 from tests.unit.dask_cluster import DaskCluster, cluster, numpy
 

@@ -21,8 +21,8 @@ from dmlgpu.conformance.drivers.discovery import (
 )
 from dmlgpu.conformance.drivers.manifests import machine_manifests, manifests_at
 from dmlgpu.device.adapters import adapters
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import InvalidArgument
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.target import AdapterInfo
 
 MADE_UP = """

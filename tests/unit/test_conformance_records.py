@@ -12,12 +12,13 @@ from dmlgpu.conformance.cases.registry import case_names
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import facts, read_runs, shader_digest, write_run
 from dmlgpu.conformance.suites.registry import list_digest, matches, select, suite_by_name
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
 from dmlgpu.errors import InvalidArgument, ModelError
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 
+INFINITY = float("inf")
 OUTCOMES = (
-    Outcome("argmin-a", Status.PASS, "exact", 0.0, 0.0, elements=4, digest="ab"),
-    Outcome("argmin-b", Status.FAIL, "exact", float("inf"), 1.0, 1, 4, (2,), ("1",), "2", "nan", 0.0, "wrong"),
+    Outcome("argmin-a", Status.PASS, "exact", 0.0, 0.0, 0.0, elements=4, digest="ab"),
+    Outcome("argmin-b", Status.FAIL, "exact", INFINITY, INFINITY, 1.0, 1, 4, (2,), ("1",), "2", "nan", 0.0, "wrong"),
 )
 HEADER = facts(NUMPY_ADAPTER, "operators", "quick", "argmin", ("argmin-a", "argmin-b"))
 
@@ -67,10 +68,10 @@ def test_a_run_says_what_ran():
         ("{", "line 1: is no JSON"),
         ("[]", "line 1: must be an object whose 'record' is one of run, case, comparison, pair, end"),
         ('{"record": "case"}', "line 1: stands before any run"),
-        ('{"record": "run", "format": 2}', "line 1: format: must be 1, got 2"),
-        ('{"record": "run", "format": 1}\n{"record": "case"}', "line 2: is no outcome of a case"),
+        ('{"record": "run", "format": 1}', "line 1: format: must be 2, got 1"),
+        ('{"record": "run", "format": 2}\n{"record": "case"}', "line 2: is no outcome of a case"),
         (
-            '{"record": "run", "format": 1}\n{"record": "case", "case": "a", "status": "fine"}',
+            '{"record": "run", "format": 2}\n{"record": "case", "case": "a", "status": "fine"}',
             "line 2: is no outcome of a case: 'fine' is not a valid Status",
         ),
     ],

@@ -23,12 +23,13 @@ from dmlgpu.conformance.report.facts import features, limits, run_facts
 from dmlgpu.conformance.report.junit import as_junit
 from dmlgpu.conformance.report.labels import labels
 from dmlgpu.conformance.report.markdown import as_markdown
-from dmlgpu.conformance.report.model import Report, family_of, reproduce, ulp_text
+from dmlgpu.conformance.report.model import Report, family_of, reproduce
 from dmlgpu.conformance.report.page import as_html
 from dmlgpu.conformance.report.pairs import PairReport, difference
 from dmlgpu.conformance.report.writing import write_report
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run, write_comparison, write_run
+from dmlgpu.conformance.running.wording import bound_text, ulp_text
 from dmlgpu.errors import InvalidArgument
 from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, REFUSED, compared, measured, mixed, run
 
@@ -49,8 +50,8 @@ def test_the_matrix(report):
         for name in matrix.groups["operators"]
     ]
     assert kinds == [
-        [("good", "1"), ("good", "1")],
-        [("bad", "1 of 3, 7 ULP"), ("known", "1 of 2, not comparable")],
+        [("good", "1, exact"), ("good", "1, exact")],
+        [("bad", "1 of 3, beyond any bound"), ("known", "1 of 2, 2.5 of the bound")],
         [None, ("bad", "0 of 1")],
     ]
 
@@ -66,7 +67,7 @@ def test_operators_are_put_into_families(report):
         ("reduction", ("argmin",)),
         ("window", ("fold",)),
     ]
-    assert report.family(matrix.families[0], 1).summary == "1 of 2, not comparable"
+    assert report.family(matrix.families[0], 1).summary == "1 of 2, 2.5 of the bound"
     assert report.family(matrix.families[2], 0) is None
 
 
@@ -105,6 +106,22 @@ def test_distances(distance, text):
     assert ulp_text(distance) == text
 
 
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (None, ""),
+        (0.0, "exact"),
+        (0.0004, "below 0.001 of the bound"),
+        (0.6, "0.6 of the bound"),
+        (1.0, "1 of the bound"),
+        (5.46e8, "5.46e+8 of the bound"),
+        (float("inf"), "beyond any bound"),
+    ],
+)
+def test_errors_in_units_of_what_is_allowed(error, text):
+    assert bound_text(error) == text
+
+
 def named(name, backend, driver, suite="dmlgpu", **facts) -> Run:
     made = run(name=name, backend=backend, driver=driver, suite=suite)
     made.facts.update({"started": "noon", **facts})
@@ -133,7 +150,9 @@ def test_labels_are_short_and_tell_runs_apart():
 
 
 def test_what_is_wrong_is_put_together(report):
-    twice = Report((run(BAD, Outcome("cast-e", Status.FAIL, max_ulp=9.0), REFUSED, Outcome("fold-c", *REFUSED_TOO)),))
+    twice = Report(
+        (run(BAD, Outcome("cast-e", Status.FAIL, of_bound=9.0, max_ulp=9.0), REFUSED, Outcome("fold-c", *REFUSED_TOO)),)
+    )
     found = [
         (cause.kind, cause.number, cause.text, cause.operators, cause.worst.case)
         for one in (report, twice)
@@ -144,12 +163,12 @@ def test_what_is_wrong_is_put_together(report):
         ("bad", 1, "signal 11; [31mwhat </script> a day", ("fold",), "fold-a"),
         ("known", 1, "told | so", ("cast",), "cast-d"),
         ("refused", 0, "needs shader-f64", ("cast",), "cast-c"),
-        ("bad", 0, "expected 4, got 5", ("cast",), "cast-e"),
+        ("bad", 0, "expected 4, got 5", ("cast",), "cast-b"),
         ("refused", 0, "needs shader-f64", ("cast", "fold"), "cast-c"),
     ]
 
 
-REFUSED_TOO = (Status.NOT_SUPPORTED, "", None, None, 0, 0, (), (), "", "", None, "other words", "shader-f64")
+REFUSED_TOO = (Status.NOT_SUPPORTED, "", None, None, None, 0, 0, (), (), "", "", None, "other words", "shader-f64")
 
 
 def test_facts_stand_side_by_side(report):
@@ -195,19 +214,19 @@ def test_markdown(report):
     assert adapters[0][4:] == ["cases", "pass", "fail", "not supported", "expected fail", "crash", "worst"]
     assert [row[0] for row in adapters[1:]] == ["this (NumPy)", "that (NumPy)"]
     assert [row[4:] for row in adapters[1:]] == [
-        ["4", "2", "1", "1", "0", "0", "7 ULP"],
-        ["4", "2", "0", "0", "1", "1", "not comparable"],
+        ["4", "2", "1", "1", "0", "0", "beyond any bound"],
+        ["4", "2", "0", "0", "1", "1", "2.5 of the bound"],
     ]
     assert matrix == [
         ["operators", "this (NumPy)", "that (NumPy)"],
-        ["`argmin`", "1", "1"],
-        ["`cast`", "**1 of 3, 7 ULP**", "1 of 2, not comparable"],
+        ["`argmin`", "1, exact", "1, exact"],
+        ["`cast`", "**1 of 3, beyond any bound**", "1 of 2, 2.5 of the bound"],
         ["`fold`", "-", "**0 of 1**"],
-        ["all", "**2 of 4, 7 ULP**", "**2 of 4, not comparable**"],
+        ["all", "**2 of 4, beyond any bound**", "**2 of 4, 2.5 of the bound**"],
     ]
     assert wrong[1:] == [
         [
-            *("`cast`", "this (NumPy)", "1 fail, 7 ULP", "expected 4, got 5"),
+            *("`cast`", "this (NumPy)", "1 fail, beyond any bound", "expected 4, got 5"),
             "`dmlgpu test --adapter 'NumPy: this' -k cast-b`",
         ],
         [
@@ -292,7 +311,8 @@ def test_junit_tells_what_happened(report):
         ("fold-a", "error", "signal 11\n\ufffd[31mwhat </script> a day"),
     }
     assert root.find(".//failure").text == (
-        "1 of 4 elements are wrong; the worst, at [2]: expected 4, got 5 from <3>; 7 ULP, allowed difference 0.0 "
+        "1 of 4 elements are wrong; the worst, at [2]: expected 4, got 5 from <3>; "
+        "beyond any bound, at most 7 ULP, allowed difference 0 "
         "(exact)\nagain: dmlgpu test --adapter 'NumPy: this' -k cast-b"
     )
     properties = {entry.get("name"): entry.get("value") for entry in root[0].iter("property")}
@@ -344,7 +364,7 @@ def test_the_page_is_whole_and_needs_nothing_else(report):
 
 def test_the_page_tells_without_scripts(report):
     text = re.sub(r"\s+", " ", Page(as_html(report)).text)
-    assert "✗ 1 of 3 7 ULP" in text and "! 1 of 2 not comparable" in text
+    assert "✗ 1 of 3 beyond any bound" in text and "! 1 of 2 2.5 of the bound" in text
     assert "1 fail this (NumPy) cast expected 4, got 5 cast-b" in text
     assert "shader-f64 yes ·" in text
 
@@ -364,7 +384,8 @@ def test_the_data_of_the_page():
     assert suite["cases"] == ["argmin-a", "cast-a", "cast-b", "cast-d", "fold-a"]
     assert suite["operators"] == [["argmin", 1], ["cast", 3], ["fold", 1]]
     assert [data["statuses"][number]["name"] for number in first["status"][:3]] == ["pass", "pass", "fail"]
-    assert first["max"] == [0.0, 1.5, 7.0, None, None] and second["max"][3] == "inf"
+    assert first["max"] == [0.0, 1.5, 7.0, None, None] and second["share"][3] == 2.5
+    assert first["share"] == [0.0, 0.75, "inf", None, None]
     assert (first["bits"], second["bits"]) == ([1, 1, 0, None, None], [2, 1, None, 0, 0])
     assert (first["inputs"][2], first["worst"][2], second["message"][4]) == ("<3>", "2", CRASHED.message)
     assert shlex.split(suite["runs"][1]["command"]) == ["dmlgpu", "test", "--adapter", "NumPy: it's", "-k"]
@@ -373,7 +394,13 @@ def test_the_data_of_the_page():
 def test_fifty_thousand_outcomes_make_a_small_page():
     outcomes = [
         replace(
-            CLOSE, case=f"op{n % 170}-float32-{n}-s0", max_ulp=n % 7 / 8, elements=n, worst=(n % 5, n), got=f"{n / 7}"
+            CLOSE,
+            case=f"op{n % 170}-float32-{n}-s0",
+            of_bound=n % 7 / 8,
+            max_ulp=n % 7 / 4,
+            elements=n,
+            worst=(n % 5, n),
+            got=f"{n / 7}",
         )
         for n in range(12500)
     ]
@@ -413,15 +440,17 @@ def test_a_chart_of_one_point():
 # ---- adapters compared with each other ------------------------------------------------------------------------------
 
 AGAIN = "dmlgpu test --pairwise --drivers all -k cast-b"
-DIFFERENCE = "1 of 4 elements; the worst, at [2] of output 0: 4 and 5; 9 ULP, allowed 0 (exact)"
+DIFFERENCE = (
+    "1 of 4 elements; the worst, at [2] of output 0: 4 and 5; beyond any bound, at most 9 ULP, allowed 0 (exact)"
+)
 
 
 def test_who_differs_from_the_others():
     pairs = PairReport(compared())
     assert pairs.alone == {"a": 0, "b": 1, "c": 0}
-    assert [(row.adapters, row.same_bits, dict(row.counts), row.max_ulp) for row in pairs.rows] == [
-        (("a", "b"), 1, {"agree": 1, "disagree": 1}, 9.0),
-        (("a", "c"), 1, {"agree": 2}, 1.0),
+    assert [(row.adapters, row.same_bits, dict(row.counts), row.of_bound) for row in pairs.rows] == [
+        (("a", "b"), 1, {"agree": 1, "disagree": 1}, float("inf")),
+        (("a", "c"), 1, {"agree": 2}, 0.5),
         (("b", "c"), 1, {"agree": 1, "no result": 1}, 0.0),
     ]
     (dispute,) = pairs.disagreements
@@ -432,10 +461,10 @@ def test_who_differs_from_the_others():
 def test_comparisons_in_markdown():
     rows, disagreements = tables_of(as_markdown(Report((), (compared(),))))
     assert rows == [
-        ["pair", "same bits", "agree", "disagree", "no result", "largest distance"],
-        ["a / b", "1", "1", "1", "0", "9 ULP"],
-        ["a / c", "1", "2", "0", "0", "1 ULP"],
-        ["b / c", "1", "1", "0", "1", "0 ULP"],
+        ["pair", "same bits", "agree", "disagree", "no result", "worst"],
+        ["a / b", "1", "1", "1", "0", "beyond any bound"],
+        ["a / c", "1", "2", "0", "0", "0.5 of the bound"],
+        ["b / c", "1", "1", "0", "1", "exact"],
     ]
     assert disagreements[1] == ["`cast-b`", "b", f"a / b: {DIFFERENCE}<br>b / c: c: crash | &lt;x>"]
 
@@ -472,7 +501,7 @@ def test_the_command_takes_comparisons(tmp_path):
     with given.open("w") as file:
         list(write_comparison(file, compared().facts, compared().by_case.values()))
     assert main(["report", str(given), "-o", str(made)]) == 0
-    assert "| a / b | 1 | 1 | 1 | 0 | 9 ULP |" in made.read_text()
+    assert "| a / b | 1 | 1 | 1 | 0 | beyond any bound |" in made.read_text()
 
 
 def test_what_cannot_be_written_is_refused(tmp_path):

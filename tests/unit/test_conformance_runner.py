@@ -10,8 +10,8 @@ from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.conformance.running.runner import outputs_of, run_case
 from dmlgpu.device.device import Device
-from dmlgpu.device.numpy_backend import NumPyBackend
 from dmlgpu.errors import DmlError
+from dmlgpu.host.backend import NumPyBackend
 
 NAME = "element_wise_subtract-float32-3x5-padded-s0"
 

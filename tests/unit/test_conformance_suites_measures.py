@@ -115,6 +115,7 @@ def measured(*errors: float, bound: float = 2.0) -> Measured:
 def test_a_measurement_becomes_an_outcome():
     good = outcome("double_f32-16", measured(0.25, 0.5, 1.5, 1.0, 0.0), 3.0)
     assert (good.status, good.max_ulp, good.wrong, good.elements) == (Status.PASS, 1.5, 0, 5)
+    assert good.of_bound == 0.75
     assert (good.inputs, good.expected, good.got, good.worst) == (("1.5",), "3.0", "3.0", (2,))
     assert good.bound == pytest.approx(2 * 2.0**-22)
     assert good.curve == ((-127.0, 0.25), (0.0, 1.5), (2.0, 1.0))
@@ -124,6 +125,7 @@ def test_a_measurement_becomes_an_outcome():
 def test_an_error_above_the_bound_is_a_failure(error):
     bad = outcome("double_f32-16", measured(0.0, error, 0.0, 3.0), 1.0)
     assert (bad.status, bad.wrong, bad.max_ulp) == (Status.FAIL, 2, max(error, 3.0))
+    assert bad.of_bound == max(error, 3.0) / 2
 
 
 def test_an_adapter_without_shaders_has_no_math_library(numpy_device):

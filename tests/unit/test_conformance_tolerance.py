@@ -11,11 +11,11 @@ from dmlgpu.conformance.cases.tolerance import (
     Accumulated,
     Transformed,
     Ulp,
-    compare,
     flush,
     ulp,
     ulp_distance,
 )
+from dmlgpu.conformance.running.comparison import compare
 
 f16, f32, f64 = np.float16, np.float32, np.float64
 NEXT = np.nextafter(f32(1), f32(2))
@@ -128,7 +128,7 @@ def test_a_verdict_names_the_worst_element():
     assert (verdict.ok, verdict.wrong, verdict.elements, verdict.worst) == (False, 2, 4, (1, 1))
     assert str(verdict) == (
         "2 of 4 elements are wrong; the worst is [1, 1]: expected np.float32(4.0), got np.float32(9.0), "
-        "9.43718e+06 ULP away, allowed difference 9.53674e-07"
+        "4,720,000 of the bound, at most 9.43718e+06 ULP away, allowed difference 9.53674e-07"
     )
 
 
@@ -139,7 +139,36 @@ def test_the_worst_element_is_a_wrong_one_even_if_its_value_is_right():
 
 def test_a_good_verdict_reports_the_error():
     verdict = compare(np.array([1, 1], f32), np.array([1, NEXT], f32), Ulp(2))
-    assert str(verdict) == "ok (max 1 ULP, mean 0.5 ULP)"
+    assert str(verdict) == "ok (0.5 of the bound, max 1 ULP, mean 0.5 ULP)"
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "expected", "got", "magnitude", "of_bound"),
+    [
+        (EXACT, [1, 2], [1, 2], None, 0.0),
+        (EXACT, [0, 1], [-0.0, 1], None, np.inf),
+        (CORRECTLY_ROUNDED, [np.nan, 1e-40], [-np.nan, 0], None, 0.0),
+        (Ulp(4), [1, 1], [NEXT, 1], None, 0.25),
+        (Ulp(4), [1, np.nan], [1 + 8 * float(NEXT - 1), np.nan], None, 2.0),
+        (Ulp(4), [1, 1], [1, np.nan], None, np.inf),
+        (Ulp(0), [0, 1], [-0.0, 1], None, 0.0),
+        (Accumulated(1), [1, 4], [NEXT, 4], np.array([0, 0]), 1.0),
+        # The first is many numbers away but well within its bound, the second one number away and at three quarters.
+        (Accumulated(4), [2.0**-20, 1], [2.0**-19, NEXT], np.array([16, 1 / 9]), 0.75),
+        (Accumulated(4), [1, np.inf], [1, 1], np.array([1, 1]), np.inf),
+    ],
+)
+def test_the_worst_error_is_told_in_units_of_what_is_allowed(tolerance, expected, got, magnitude, of_bound):
+    verdict = compare(np.array(expected, f32), np.array(got, f32), tolerance, magnitude)
+    assert verdict.of_bound == pytest.approx(of_bound)
+    assert verdict.ok == (of_bound <= 1)
+
+
+def test_the_worst_element_is_the_one_that_is_farthest_beyond_its_bound():
+    magnitude = np.array([1000.0, 1.0])
+    verdict = compare(np.array([1, 1], f32), np.array([1.1, 1.01], f32), Accumulated(1), magnitude)
+    assert (verdict.wrong, verdict.worst) == (2, (1,))
+    assert verdict.max_ulp > 800_000  # of the other one
 
 
 def test_other_types_and_sizes_are_wrong():

@@ -5,13 +5,15 @@ import warnings
 import pytest
 
 import dmlgpu
-from dmlgpu import AdapterInfo, AdapterNotFound, Device, SoftwareAdapterWarning
+from dmlgpu import AdapterInfo, AdapterNotFound, Device, SoftwareAdapterWarning, gpu
 from dmlgpu.device import adapters, device
-from dmlgpu.device.numpy_adapter import NUMPY_ADAPTER
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit.device_objects import raises
 
 CARD = AdapterInfo("GeForce", "Vulkan", "discrete", "NVIDIA", "550.1")
+CARD_ON_OPENGL = AdapterInfo("GeForce", "OpenGL", "discrete", "NVIDIA", "550.1")
 SOFTWARE = AdapterInfo("llvmpipe", "Vulkan", "cpu", "Mesa", "Mesa 25")
+SOFTWARE_ON_OPENGL = AdapterInfo("llvmpipe", "OpenGL", "cpu", "Mesa", "Mesa 25")
 NUMPY = str(NUMPY_ADAPTER)
 
 
@@ -23,7 +25,7 @@ def environment(monkeypatch):
 @pytest.fixture
 def machine(monkeypatch):
     """Makes wgpu report certain adapters."""
-    return lambda *found: monkeypatch.setattr(adapters.gpu, "adapters", lambda: found)
+    return lambda *found: monkeypatch.setattr(gpu, "adapters", lambda: found)
 
 
 def test_numpy_comes_last(machine):
@@ -31,18 +33,26 @@ def test_numpy_comes_last(machine):
     assert dmlgpu.adapters() == (SOFTWARE, CARD, NUMPY_ADAPTER)
 
 
-def test_hardware_goes_first_without_a_word(machine):
-    machine(SOFTWARE, CARD)
+@pytest.mark.parametrize(
+    ("found", "chosen"),
+    [
+        ((SOFTWARE, CARD), CARD),
+        ((SOFTWARE_ON_OPENGL, SOFTWARE, CARD_ON_OPENGL, CARD), CARD),
+        ((SOFTWARE, CARD_ON_OPENGL), CARD_ON_OPENGL),
+    ],
+)
+def test_hardware_goes_first_without_a_word_and_opengl_last(machine, found, chosen):
+    machine(*found)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert adapters.choose() is CARD
+        assert adapters.choose() is chosen
 
 
 @pytest.mark.parametrize(
     ("found", "chosen", "text"),
     [
-        ((SOFTWARE,), SOFTWARE, "no hardware adapter was found: dmlgpu runs on 'Vulkan: llvmpipe (Mesa 25)'"),
-        ((), NUMPY_ADAPTER, f"no GPU adapter was found: dmlgpu runs on '{NUMPY}'"),
+        ((SOFTWARE_ON_OPENGL, SOFTWARE), SOFTWARE, "no hardware adapter was found"),
+        ((), NUMPY_ADAPTER, "no GPU adapter was found"),
     ],
 )
 def test_software_is_announced(machine, found, chosen, text):
@@ -50,7 +60,8 @@ def test_software_is_announced(machine, found, chosen, text):
     with pytest.warns(SoftwareAdapterWarning) as caught:
         assert adapters.choose() is chosen
     assert [str(one.message) for one in caught] == [
-        f"{text}, in software; name an adapter in DMLGPU_ADAPTER or Device(adapter=...) to silence this"
+        f"{text}: dmlgpu runs on '{chosen}', in software; "
+        "name an adapter in DMLGPU_ADAPTER or Device(adapter=...) to silence this"
     ]
 
 
@@ -63,10 +74,18 @@ def test_the_warning_points_at_the_caller(machine):
 
 @pytest.mark.parametrize(
     ("wish", "chosen"),
-    [("geforce", CARD), ("MESA", SOFTWARE), (0, SOFTWARE), ("1", CARD), (2, NUMPY_ADAPTER), (CARD, CARD)],
+    [
+        ("geforce", CARD),
+        ("MESA", SOFTWARE),
+        (" opengl: ge", CARD_ON_OPENGL),
+        (0, SOFTWARE),
+        ("1", CARD),
+        (3, NUMPY_ADAPTER),
+        (CARD, CARD),
+    ],
 )
 def test_a_wish(machine, wish, chosen):
-    machine(SOFTWARE, CARD)
+    machine(SOFTWARE, CARD, CARD_ON_OPENGL)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert adapters.choose(wish) is chosen
@@ -81,16 +100,17 @@ def test_the_environment_chooses(machine, monkeypatch):
 
 
 def test_asking_for_numpy_does_not_look_at_drivers(monkeypatch):
-    monkeypatch.setattr(adapters.gpu, "adapters", None)
+    monkeypatch.setattr(gpu, "adapters", None)
     assert Device(" NumPy ").adapter is NUMPY_ADAPTER
 
 
-@pytest.mark.parametrize("wish", ["radeon", 3, -1])
+@pytest.mark.parametrize("wish", ["radeon", 3, -1, "3"])
 def test_no_match_lists_them_all(machine, wish):
     machine(SOFTWARE, CARD)
+    shown = 3 if wish == "3" else wish
     with raises(
         AdapterNotFound,
-        f"no adapter matches {wish!r}; available adapters:\n  0: Vulkan: llvmpipe (Mesa 25)\n"
+        f"no adapter matches {shown!r}; available adapters:\n  0: Vulkan: llvmpipe (Mesa 25)\n"
         f"  1: Vulkan: GeForce (550.1)\n  2: {NUMPY}",
     ):
         Device(wish)

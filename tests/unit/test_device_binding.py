@@ -16,11 +16,6 @@ from dmlgpu import (
 from tests.unit.device_objects import OWNED, Objects, identity, raises, subtract
 
 
-@pytest.fixture
-def objects():
-    return Objects()
-
-
 def test_properties_count_what_an_execution_binds():
     objects = Objects(temporary_size=512, persistent_size=256)
     properties = objects.compiled(subtract(b=OWNED)).binding_properties
@@ -217,11 +212,6 @@ def test_junk_after_a_valid_binding_is_not_compared_with_it(objects):
 # ---- temporary and persistent resources ------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def hungry():
-    return Objects(temporary_size=512, persistent_size=256)
-
-
 @pytest.mark.parametrize(
     ("method", "label", "size"),
     [
@@ -344,78 +334,3 @@ def test_nothing_to_hand_over_takes_no_array(objects):
         table = objects.table(objects.device.create_operator_initializer([compiled]))
         table.bind_inputs(inputs)
         objects.recorded((table.dispatchable, table))
-
-
-# ---- the table itself ------------------------------------------------------------------------------------------------
-
-
-def test_an_empty_table(objects):
-    table = objects.device.create_binding_table()
-    table.name = "spare"
-    assert table.dispatchable is None
-    with raises(InvalidState, "binding table 'spare': an empty table binds nothing; reset it to a dispatchable first"):
-        table.bind_inputs([])
-
-
-def test_reset_unbinds(objects):
-    compiled = objects.compiled()
-    table = objects.bound(compiled)
-    table.reset(compiled)
-    with raises(BindingError, "ELEMENT_WISE_IDENTITY: input_tensor (input 0) not bound; call bind_inputs first"):
-        objects.recorded((compiled, table))
-
-
-def test_recorded_dispatches_keep_their_bindings(objects):
-    compiled = objects.compiled()
-    objects.initialize(compiled)
-    table, first, second = objects.table(compiled), objects.buffer(), objects.buffer()
-    table.bind_inputs([first])
-    table.bind_outputs([objects.buffer()])
-    command_list = objects.device.create_command_list()
-    objects.recorder.record_dispatch(command_list, compiled, table)
-    table.bind_inputs([second])
-    objects.recorder.record_dispatch(command_list, compiled, table)
-    table.reset(None)
-    command_list.close()
-    objects.device.queue.execute([command_list])
-    used = [resources.inputs[0].buffer for _, resources in objects.backend.submitted]
-    assert [id(memory) for memory in used] == [id(first._memory), id(second._memory)]
-
-
-def test_only_the_tensors_own_bytes_are_handed_on(objects):
-    compiled = objects.compiled()
-    objects.initialize(compiled)
-    table = objects.table(compiled)
-    table.bind_inputs([BufferBinding(objects.buffer(), 32)])
-    table.bind_outputs([BufferBinding(objects.buffer(), 64, 512)])
-    objects.device.queue.execute([objects.recorded((compiled, table))])
-    (_, resources) = objects.backend.submitted[-1]
-    assert (resources.inputs[0].offset, resources.inputs[0].size) == (32, 64)
-    assert (resources.outputs[0].offset, resources.outputs[0].size) == (64, 64)
-
-
-def test_binding_the_same_again_costs_nothing(objects):
-    compiled = objects.compiled()
-    table, source, target = objects.table(compiled), objects.buffer(), objects.buffer()
-    seen = []
-    for _ in range(2):
-        table.bind_inputs([BufferBinding(source, 16)])
-        table.bind_outputs([target])
-        seen.append(table._bindings.recorded())
-    assert seen[0] is seen[1]
-    table.bind_inputs([BufferBinding(source, 32)])
-    assert table._bindings.recorded() is not seen[0]
-
-
-def test_tables_are_for_dispatchables(objects):
-    with raises(InvalidArgument, "binding table: dispatchable must be a CompiledOperator, got Operator"):
-        objects.table(objects.device.create_operator(identity()))
-    other = Objects()
-    other.device.name = "other"
-    adapter = objects.device.adapter
-    with raises(
-        InvalidArgument,
-        "binding table: dispatchable, ELEMENT_WISE_IDENTITY, belongs to another device "
-        f"(device 'other' on '{adapter}') than device on '{adapter}'; objects of two devices cannot be mixed",
-    ):
-        objects.table(other.compiled())

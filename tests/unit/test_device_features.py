@@ -17,8 +17,8 @@ from dmlgpu import (
     descs,
     operators,
 )
-from dmlgpu.device.numpy_backend import NumPyBackend
 from dmlgpu.device.probe import probes
+from dmlgpu.host.backend import NumPyBackend
 from dmlgpu.schema import operator
 from tests.unit.device_objects import raises
 

@@ -3,12 +3,7 @@
 import pytest
 
 from dmlgpu import BindingError, BufferBinding, DataType, TensorDesc, descs
-from tests.unit.device_objects import FLOATS, OWNED, Objects, identity, raises, subtract
-
-
-@pytest.fixture
-def objects():
-    return Objects()
+from tests.unit.device_objects import FLOATS, OWNED, identity, raises, subtract
 
 
 def record(objects, compiled, inputs, outputs, *, temporary=None, persistent=None):
@@ -110,11 +105,6 @@ def test_outputs_are_disjoint(objects):
         "at bytes 16 to 48; two outputs may not overlap",
     ):
         record(objects, compiled, [(objects.buffer(), 0)], [(shared, 0), (shared, 16)])
-
-
-@pytest.fixture
-def hungry():
-    return Objects(temporary_size=512, persistent_size=256)
 
 
 def test_the_persistent_resource_may_meet_inputs_only(hungry):

@@ -1,11 +1,10 @@
-"""Describing and choosing adapters, and the texts of compile errors, without a GPU."""
+"""Describing adapters, and the texts of compile errors, without a GPU."""
 
 from __future__ import annotations
 
 import pytest
 
-from dmlgpu.errors import AdapterNotFound
-from dmlgpu.gpu.adapter import choose, describe, loop_limit, target_of
+from dmlgpu.gpu.adapter import describe, loop_limit, target_of
 from dmlgpu.gpu.memory import host_memory
 from dmlgpu.gpu.pipelines import compile_error, excerpt
 from dmlgpu.program import Kernel
@@ -20,51 +19,7 @@ LIMITS = {
     "max-immediate-size": 128,
 }
 CARD = AdapterInfo("Radeon RX", "Vulkan", "discrete", "AMD", "RADV Mesa 24.1.0", ("immediates", "shader-f16"), LIMITS)
-CARD_GL = AdapterInfo("Radeon RX", "OpenGL", "discrete", "AMD", "4.6 Mesa 24.1.0", (), LIMITS)
 SOFT = AdapterInfo("llvmpipe (LLVM 15.0.6, 256 bits)", "Vulkan", "cpu", "llvmpipe", "Mesa 25.0.7 (LLVM 15)", (), LIMITS)
-SOFT_GL = AdapterInfo(
-    "llvmpipe (LLVM 15.0.6, 256 bits)", "OpenGL", "cpu", "", "4.5 (Core Profile) Mesa 25.0.7", (), LIMITS
-)
-NUMPY = AdapterInfo("numpy", "NumPy", "cpu", "", "2.0")
-
-
-@pytest.mark.parametrize(
-    ("candidates", "expected"),
-    [
-        ([SOFT_GL, SOFT, CARD_GL, CARD, NUMPY], CARD),
-        ([SOFT, CARD_GL, NUMPY], CARD_GL),
-        ([SOFT_GL, SOFT, NUMPY], SOFT),
-        ([NUMPY], NUMPY),
-    ],
-)
-def test_by_default_hardware_goes_first_and_opengl_and_numpy_last(
-    candidates: list[AdapterInfo], expected: AdapterInfo
-) -> None:
-    assert choose(None, candidates) is expected
-
-
-@pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [("LLVMPIPE", SOFT), ("opengl", SOFT_GL), ("opengl: rad", CARD_GL), (" numpy ", NUMPY), (2, CARD_GL), ("3", CARD)],
-)
-def test_choice_by_text_or_index(wanted: str | int, expected: AdapterInfo) -> None:
-    assert choose(wanted, [SOFT, SOFT_GL, CARD_GL, CARD, NUMPY]) is expected
-
-
-def test_an_adapter_is_its_own_choice() -> None:
-    assert choose(CARD, [SOFT]) is CARD
-
-
-@pytest.mark.parametrize("wanted", ["geforce", 2, -1, "2"])
-def test_no_match_lists_what_there_is(wanted: str | int) -> None:
-    shown = 2 if wanted == "2" else wanted
-    with pytest.raises(AdapterNotFound) as caught:
-        choose(wanted, [SOFT, NUMPY])
-    assert str(caught.value) == (
-        f"no adapter matches {shown!r}; available adapters:\n"
-        "  0: Vulkan: llvmpipe (LLVM 15.0.6, 256 bits) (Mesa 25.0.7 (LLVM 15))\n"
-        "  1: NumPy: numpy (2.0)"
-    )
 
 
 @pytest.mark.parametrize(

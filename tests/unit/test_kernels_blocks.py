@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.blocks import Blocks, find_blocks
 from dmlgpu.plan import Binding, Body, BodyKind, Role, Tensor, View, constants
+from dmlgpu.schedule.blocks import Blocks, find_blocks
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 

@@ -12,15 +12,15 @@ import pytest
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.kernels.convolution import Convolution
-from dmlgpu.kernels.convolution_schedules import NAMES, choose, convolution_steps
-from dmlgpu.kernels.depthwise import depthwise_fits, depthwise_steps
-from dmlgpu.kernels.gemm import Contract, Form
-from dmlgpu.kernels.patches import Patch, packed_patch
-from dmlgpu.kernels.tiles import Tiles, tiles, unchanged
-from dmlgpu.kernels.windows import Axis, windows_over
-from dmlgpu.kernels.winograd import TRANSFORMS, terms, winograd_fits, winograd_pays, winograd_steps
 from dmlgpu.plan import Binding, Body, Plan, Role, Tensor
+from dmlgpu.plan.windows import Axis, windows_over
+from dmlgpu.schedule.convolution import Convolution
+from dmlgpu.schedule.convolution_choice import NAMES, choose, convolution_steps
+from dmlgpu.schedule.depthwise import depthwise_fits, depthwise_steps
+from dmlgpu.schedule.gemm import Contract, Form
+from dmlgpu.schedule.patches import Patch, packed_patch
+from dmlgpu.schedule.tiles import Tiles, tiles, unchanged
+from dmlgpu.schedule.winograd import TRANSFORMS, terms, winograd_fits, winograd_pays, winograd_steps
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 from dmlgpu.wgsl import render

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu.errors import NotSupported
-from dmlgpu.kernels.grid import fold, group_launch, item_launch, loop_launch, map_launch
+from dmlgpu.schedule.launch import fold, group_launch, item_launch, loop_launch, map_launch
 from dmlgpu.target import Profile, Target
 
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from dmlgpu import compiler, descs
 from dmlgpu.enums import DataType, TensorFlags
 from dmlgpu.errors import NotSupported
-from dmlgpu.kernels.ranges import near, near_copy
 from dmlgpu.kernels.sources import identity
 from dmlgpu.plan import Binding, Role, Tensor, View, apply
+from dmlgpu.schedule.ranges import near, near_copy
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc, element_offsets
 

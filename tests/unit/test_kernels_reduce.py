@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.grid import group_launch
-from dmlgpu.kernels.reduce import WORTH_SHARING, Reduction, canonical, reduce_steps
 from dmlgpu.plan import Binding, ReduceSchedule, Role, Tensor, constants
+from dmlgpu.schedule.launch import group_launch
+from dmlgpu.schedule.reduce import WORTH_SHARING, Reduction, canonical, reduce_steps
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import element_offsets, packed_strides
 

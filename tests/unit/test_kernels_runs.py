@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.runs import LONGEST_STEP, RUNS_IN_FLIGHT, SHORTEST_RUN, find_runs, fixed_leaves
 from dmlgpu.plan import Binding, Role, Tensor, apply
+from dmlgpu.schedule.runs import LONGEST_STEP, RUNS_IN_FLIGHT, SHORTEST_RUN, find_runs, fixed_leaves
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import element_offsets, packed_strides
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels import scan
-from dmlgpu.kernels.scan import STORE, TOTAL, Scanning, ScanSchedule, canonical, scan_steps, tree_launch, units_held
 from dmlgpu.plan import Binding, Role, Tensor
+from dmlgpu.schedule.scan import STORE, TOTAL, Scanning, ScanSchedule, canonical, scan_steps, tree_launch, units_held
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import element_offsets, packed_strides
 

@@ -7,7 +7,8 @@ import itertools
 import pytest
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.sort import (
+from dmlgpu.plan import Binding, Role, Tensor
+from dmlgpu.schedule.sort import (
     MOST_IN_GROUP,
     SortSchedule,
     choose_group,
@@ -16,7 +17,6 @@ from dmlgpu.kernels.sort import (
     network,
     sort_steps,
 )
-from dmlgpu.plan import Binding, Role, Tensor
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 

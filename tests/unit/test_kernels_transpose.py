@@ -9,8 +9,8 @@ import pytest
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.sources import identity
-from dmlgpu.kernels.transpose import find_transpose
 from dmlgpu.plan import Binding, Role, Tensor, View, apply
+from dmlgpu.schedule.transpose import find_transpose
 
 F32, U8, F64 = DataType.FLOAT32, DataType.UINT8, DataType.FLOAT64
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.kernels.transposed import phases
-from dmlgpu.kernels.windows import Axis
+from dmlgpu.plan.windows import Axis
+from dmlgpu.schedule.transposed import phases
 
 AXES = st.builds(
     Axis,

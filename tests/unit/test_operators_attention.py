@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from dmlgpu import InvalidDescription, TensorDesc, compiler, descs, operators, wgsl
+from dmlgpu import TensorDesc, compiler, descs, operators, wgsl
 from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.enums import MultiheadAttentionMaskType as MaskType
 from dmlgpu.errors import DmlError
-from dmlgpu.kernels.attention import Attend
-from dmlgpu.kernels.gemm import Form
 from dmlgpu.plan import Map, Role, Scatter
+from dmlgpu.schedule.attention import Attend
+from dmlgpu.schedule.gemm import Form
 from dmlgpu.schema import operator
 from dmlgpu.target import Profile, Target
 from dmlgpu.validation import validate
+from tests.unit.refusals import refusal
 
 F32, F16, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32
 CPU, GPU = Target("CPU"), Target("GPU", Profile.DISCRETE)
@@ -43,12 +44,6 @@ def attention(desc_class: Any = NEWEST, heads: tuple[int, int] = (4, 4), **field
     counts = {"query_head_count": heads[0], "key_value_head_count": heads[1]}
     counts = counts if desc_class is NEWEST else {"head_count": heads[0]}
     return desc_class(**tensors, **attributes | counts | fields)
-
-
-def refusal(desc: Any) -> str:
-    with pytest.raises(InvalidDescription) as caught:
-        operators.check(desc)
-    return str(caught.value)
 
 
 def attend(plan: Any) -> Attend:

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from dmlgpu import InvalidDescription, TensorDesc, compiler, descs, operators
+from dmlgpu import TensorDesc, compiler, descs, operators
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel, TensorFlags
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.kernels.gemm import Contract, Form
 from dmlgpu.kernels.sources import leaves, nodes
 from dmlgpu.plan import Binding, Body, Map, Plan, Role, Tensor
+from dmlgpu.schedule.gemm import Contract, Form
 from dmlgpu.target import Profile, Target
+from tests.unit.refusals import refusal
 
 F32, F16, U8, I8, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8, DataType.INT8, DataType.INT32
 FORWARD, BACKWARD = ConvolutionDirection.FORWARD, ConvolutionDirection.BACKWARD
@@ -55,12 +56,6 @@ def pointwise(**changes: Any) -> descs.Convolution:
     """1 x 1, 16 to 32 channels, on 8 x 8."""
     fields = {"filter_tensor": TensorDesc(F32, (32, 16, 1, 1)), "start_padding": (0, 0), "end_padding": (0, 0)}
     return convolution(**fields | changes)
-
-
-def refusal(desc: Any, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> str:
-    with pytest.raises(InvalidDescription) as caught:
-        operators.check(desc, level)
-    return str(caught.value)
 
 
 # ---- checks

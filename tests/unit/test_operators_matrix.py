@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from dmlgpu import InvalidDescription, TensorDesc, compiler, descs, operators
+from dmlgpu import TensorDesc, compiler, descs, operators
 from dmlgpu.enums import DataType, FeatureLevel, MatrixTransform, TensorFlags
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.kernels.gemm import CHUNK, Contract, Form
-from dmlgpu.kernels.gemm_schedules import NAMES, Schedule, Shape, choose
 from dmlgpu.plan import Map, Role, Rows
+from dmlgpu.schedule.gemm import CHUNK, Contract, Form
+from dmlgpu.schedule.gemm_choice import NAMES, Schedule, Shape, choose
 from dmlgpu.target import Profile, Target
+from tests.unit.refusals import refusal
 
 F32, U8, I32 = DataType.FLOAT32, DataType.UINT8, DataType.INT32
 CPU, GPU = Target("CPU"), Target("GPU", Profile.DISCRETE)
@@ -33,12 +34,6 @@ def gemm(a: Any, b: Any, output: Any, **fields: Any) -> descs.Gemm:
 
 def square(size: int, **fields: Any) -> descs.Gemm:
     return gemm(*[(size, size)] * 3, **fields)
-
-
-def refusal(desc: Any, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> str:
-    with pytest.raises(InvalidDescription) as caught:
-        operators.check(desc, level)
-    return str(caught.value)
 
 
 def test_gemm_checks_sizes() -> None:

@@ -4,10 +4,11 @@ import pytest
 
 from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.errors import InvalidDescription, NotSupported
+from dmlgpu.errors import NotSupported
 from dmlgpu.plan import Map, Reduce, Rows
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
+from tests.unit.refusals import refusal
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
@@ -16,12 +17,6 @@ BATCH = (2, 3, 4, 5)
 
 def tensor(*sizes, data_type=F32):
     return TensorDesc(data_type, sizes)
-
-
-def refused(desc, level=FeatureLevel.LEVEL_6_4):
-    with pytest.raises(InvalidDescription) as error:
-        operators.check(desc, level)
-    return str(error.value)
 
 
 def batch(spatial=True, **sizes):
@@ -74,13 +69,13 @@ def gradient(desc_class):
 
 @pytest.mark.parametrize("name", ["mean", "variance", "scale", "bias"])
 def test_parameters_of_a_batch_broadcast(name):
-    assert refused(batch(**{name: (1, 2, 1, 1)})) == (
+    assert refusal(batch(**{name: (1, 2, 1, 1)})) == (
         f"BATCH_NORMALIZATION: {name}_tensor.sizes[1] must be 1 or input_tensor.sizes[1] (3), got 2"
     )
 
 
 def test_spatial_matters_below_level_4_0():
-    assert refused(batch(spatial=False), FeatureLevel.LEVEL_3_1) == (
+    assert refusal(batch(spatial=False), FeatureLevel.LEVEL_3_1) == (
         "BATCH_NORMALIZATION: mean_tensor.sizes[2] must be input_tensor.sizes[2] (4) below feature level 4_0 unless"
         " spatial, got 1"
     )
@@ -92,7 +87,7 @@ def test_spatial_matters_below_level_4_0():
 @pytest.mark.parametrize("desc_class", [descs.MeanVarianceNormalization1, descs.MeanVarianceNormalization2])
 def test_rows(desc_class):
     def message(**fields):
-        return refused(rows(desc_class=desc_class, **fields)).removeprefix(f"{desc_class.operator}: ")
+        return refusal(rows(desc_class=desc_class, **fields)).removeprefix(f"{desc_class.operator}: ")
 
     assert message(axes=()) == "axes must name at least one axis, got none"
     assert message(axes=(4,)) == "axes[0] must be below input_tensor's dimension count (4), got 4"
@@ -107,7 +102,7 @@ def test_rows(desc_class):
 
 def test_scale_and_bias_come_together_below_level_5_2():
     desc = rows(desc_class=descs.MeanVarianceNormalization1, scale_tensor=tensor(1, 3, 1, 1))
-    assert refused(desc, FeatureLevel.LEVEL_5_1) == (
+    assert refusal(desc, FeatureLevel.LEVEL_5_1) == (
         "MEAN_VARIANCE_NORMALIZATION1: bias_tensor must be present where scale_tensor is, below feature level 5_2"
     )
     operators.check(desc, FeatureLevel.LEVEL_5_2)
@@ -116,7 +111,7 @@ def test_scale_and_bias_come_together_below_level_5_2():
 def test_channels_are_not_broadcast_below_level_4_0():
     one = tensor(1, 1, 1, 1)
     desc = rows(desc_class=descs.MeanVarianceNormalization1, scale_tensor=one, bias_tensor=one)
-    assert refused(desc, FeatureLevel.LEVEL_3_1) == (
+    assert refusal(desc, FeatureLevel.LEVEL_3_1) == (
         "MEAN_VARIANCE_NORMALIZATION1: scale_tensor.sizes[1] must be input_tensor.sizes[1] (3) below feature level 4_0,"
         " got 1"
     )
@@ -125,10 +120,10 @@ def test_channels_are_not_broadcast_below_level_4_0():
 
 def test_lp_normalization():
     given = {"input_tensor": tensor(2, 3), "output_tensor": tensor(2, 3), "epsilon": 1e-5}
-    assert refused(descs.LpNormalization(axis=2, p=1, **given)) == (
+    assert refusal(descs.LpNormalization(axis=2, p=1, **given)) == (
         "LP_NORMALIZATION: axis must be below input_tensor's dimension count (2), got 2"
     )
-    assert refused(descs.LpNormalization(axis=0, p=3, **given)) == "LP_NORMALIZATION: p must be 1 or 2, got 3"
+    assert refusal(descs.LpNormalization(axis=0, p=3, **given)) == "LP_NORMALIZATION: p must be 1 or 2, got 3"
 
 
 def scaled(channels, bias):
@@ -138,8 +133,8 @@ def scaled(channels, bias):
 
 def test_value_scale():
     operators.check(scaled(3, (1.0, 2.0, 3.0)))
-    assert refused(scaled(2, (1.0, 2.0))) == "VALUE_SCALE_2D: input_tensor.sizes[1] must be 1 or 3, got 2"
-    assert refused(scaled(3, (1.0,))) == (
+    assert refusal(scaled(2, (1.0, 2.0))) == "VALUE_SCALE_2D: input_tensor.sizes[1] must be 1 or 3, got 2"
+    assert refusal(scaled(3, (1.0,))) == (
         "VALUE_SCALE_2D: bias must have input_tensor.sizes[1] (3) entries, one per channel, got 1"
     )
 
@@ -151,7 +146,7 @@ def local(size, sizes=BATCH, *, crossed=True):
 
 
 def test_local_response():
-    assert refused(local(0)) == "LOCAL_RESPONSE_NORMALIZATION: local_size must be at least 1, got 0"
+    assert refusal(local(0)) == "LOCAL_RESPONSE_NORMALIZATION: local_size must be at least 1, got 0"
 
 
 def test_a_region_longer_than_a_driver_loops_is_refused():

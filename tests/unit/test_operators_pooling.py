@@ -4,11 +4,11 @@ import pytest
 
 from dmlgpu import descs, operators
 from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidDescription
-from dmlgpu.kernels.windows import Axis, windows_over
 from dmlgpu.plan import Map, Reduce
+from dmlgpu.plan.windows import Axis, windows_over
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
+from tests.unit.refusals import refusal
 
 FLOAT = DataType.FLOAT32
 FIELDS = {"strides": (2, 1), "window_size": (3, 2), "start_padding": (1, 0), "end_padding": (0, 1)}
@@ -19,12 +19,6 @@ RESULT = TensorDesc(FLOAT, (1, 2, 3, 5))
 def average(**changes):
     given = {"input_tensor": SOURCE, "output_tensor": RESULT, "include_padding": False, **FIELDS}
     return descs.AveragePooling(**(given | changes))
-
-
-def refusal(desc):
-    with pytest.raises(InvalidDescription) as caught:
-        operators.check(desc)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType, FeatureLevel, RecurrentNetworkDirection
 from dmlgpu.errors import InvalidDescription
-from dmlgpu.kernels.recurrence import Recurrence
 from dmlgpu.operators.unrolling import LARGEST
 from dmlgpu.plan import Map, Plan, Repeat
+from dmlgpu.schedule.recurrence import Recurrence
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 from dmlgpu.validation import fusable_activations, validate

@@ -4,12 +4,13 @@ import pytest
 
 from dmlgpu import descs, operators, wgsl
 from dmlgpu.enums import DataType, InterpolationMode, ReduceFunction
-from dmlgpu.errors import InvalidDescription, NotSupported
+from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.regions import Sampling, Shares
 from dmlgpu.operator_desc import Size2D
 from dmlgpu.plan import Map, Reduce
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
+from tests.unit.refusals import refusal
 
 ANY = 2**32 - 1
 TARGET = Target("any")
@@ -61,12 +62,6 @@ def pooling(**changes):
         "pooled_size": Size2D(6, 7),
     }
     return descs.RoiPooling(**(given | changes))
-
-
-def refusal(desc):
-    with pytest.raises(InvalidDescription) as caught:
-        operators.check(desc)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(

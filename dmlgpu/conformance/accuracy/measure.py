@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dmlgpu import wgsl
-from dmlgpu.backend import Range, Resources
+from dmlgpu.backend import Range, Resources, ShaderBackend
 from dmlgpu.conformance.accuracy.functions import TINY, Doubles, Function
 from dmlgpu.conformance.accuracy.inputs import LARGEST, PER_EXPONENT, Floats, samples
-from dmlgpu.gpu import GpuBackend
 from dmlgpu.plan import Role
 from dmlgpu.program import Kernel, Program, Slot
 from dmlgpu.wgsl.linker import link
@@ -38,7 +37,7 @@ def kernel(function: str, operands: int, units: int, immediates: bool, prelude: 
 class Run:
     """A function applied to arrays on one adapter, again and again."""
 
-    def __init__(self, backend: GpuBackend, function: str, operands: Sequence[Floats], prelude: str = ""):
+    def __init__(self, backend: ShaderBackend, function: str, operands: Sequence[Floats], prelude: str = ""):
         self.backend, self.size = backend, operands[0].nbytes
         buffers = [backend.create_buffer(self.size, function) for _ in range(len(operands) + 1)]
         self._ranges = [Range(buffer, 0, self.size) for buffer in buffers]
@@ -68,7 +67,7 @@ class Run:
             self.backend.destroy_buffer(bound.buffer)
 
 
-def evaluate(backend: GpuBackend, function: str, *operands: Floats, prelude: str = "") -> Floats:
+def evaluate(backend: ShaderBackend, function: str, *operands: Floats, prelude: str = "") -> Floats:
     """The values of a function on an adapter: of the library, of the prelude or built in. Sizes are multiples of 4."""
     run = Run(backend, function, operands, prelude)
     try:
@@ -78,7 +77,7 @@ def evaluate(backend: GpuBackend, function: str, *operands: Floats, prelude: str
         run.close()
 
 
-def flushes(backend: GpuBackend) -> bool:
+def flushes(backend: ShaderBackend) -> bool:
     """Whether the adapter's arithmetic turns subnormals into zeros."""
     subnormal = np.full(4, 1e-40, np.float32)
     return not evaluate(backend, "sqrt", subnormal).all()
@@ -164,7 +163,7 @@ class Measured:
         return f"{self.function.name}({given}) = {computed!r}, true {true!r}"
 
 
-def measure(backend: GpuBackend, function: Function, count: int = PER_EXPONENT) -> Measured:
+def measure(backend: ShaderBackend, function: Function, count: int = PER_EXPONENT) -> Measured:
     """The errors of a function on an adapter, with ``count`` numbers of every exponent and sign."""
     operands = samples(function, count)
     computed = evaluate(backend, function.name, *operands)

@@ -1,4 +1,4 @@
-"""How far a result may lie from the reference, and the comparison that says whether it does.
+"""How far a result may lie from the reference.
 
 Every operator declares one of four classes. None of them is an aggregate: a single bad element fails, and is shown.
 
@@ -16,8 +16,6 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-
-from dmlgpu.enums import DataType
 
 Array: TypeAlias = NDArray[Any]
 Bound: TypeAlias = NDArray[np.float64]
@@ -108,6 +106,10 @@ class Tolerance(ABC):
         """Largest difference allowed at each element, in units of the value."""
         return np.zeros(expected.shape)
 
+    def errors(self, expected: Array, got: Array, magnitude: Bound | None) -> Bound:
+        """Each element's error in units of what is allowed: at most 1 where it is right, infinite where none is."""
+        return np.where(self.accepts(expected, got, magnitude), 0.0, np.inf)
+
     def _accepts_flush(self, expected: Array, got: Array) -> NDArray[np.bool_]:
         return may_flush(expected) & (got == 0)
 
@@ -157,6 +159,12 @@ class Ulp(Tolerance):
         """``count`` ULP."""
         return self.count * ulp(expected) if expected.dtype.kind == "f" else np.zeros(expected.shape)
 
+    def errors(self, expected: Array, got: Array, magnitude: Bound | None) -> Bound:
+        """Numbers of the type away, of ``count``."""
+        if expected.dtype.kind != "f" or self.count == 0:
+            return super().errors(expected, got, magnitude)
+        return np.where(self._accepts_flush(expected, got), 0.0, ulp_distance(expected, got) / self.count)
+
     def __str__(self) -> str:
         return f"{self.count:g} ULP"
 
@@ -194,6 +202,16 @@ class Accumulated(Tolerance):
         unit = 2.0**-53 if expected.dtype == np.float64 else 2.0**-24
         return self.growth * unit * magnitude + ulp(expected)
 
+    def errors(self, expected: Array, got: Array, magnitude: Bound | None) -> Bound:
+        """The difference, of the bound."""
+        if expected.dtype.kind != "f":
+            return super().errors(expected, got, magnitude)
+        with np.errstate(invalid="ignore"):
+            difference = np.abs(expected.astype(np.float64) - got.astype(np.float64))
+            share = difference / self.bound(expected, magnitude)
+        share = np.where(np.isfinite(difference) & np.isfinite(share), share, np.inf)
+        return np.where((ulp_distance(expected, got) == 0) | self._accepts_flush(expected, got), 0.0, share)
+
     @property
     def growth(self) -> float:
         """How many half ULP of the sum of absolute values may be lost."""
@@ -223,71 +241,3 @@ class Transformed(Accumulated):
 
 EXACT = Exact()
 CORRECTLY_ROUNDED = CorrectlyRounded()
-
-
-# ---- Comparison ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What came of comparing one output.
-
-    Attributes:
-        ok: whether every element is right and nothing else went wrong.
-        max_ulp, mean_ulp: distance of the results, in numbers of the type; for integers the difference.
-        wrong: number of wrong elements.
-        worst: coordinate of the worst element (of the wrong ones, if any).
-        expected, got, bound: values there, and the largest difference allowed.
-        problem: what went wrong beside values: a wrong type, bytes written out of bounds, elements never written.
-        inputs: elements of the inputs at ``worst``, of those that have the output's sizes.
-        digest: of the bits of all outputs of the case.
-    """
-
-    ok: bool
-    max_ulp: float = 0.0
-    mean_ulp: float = 0.0
-    wrong: int = 0
-    elements: int = 0
-    worst: tuple[int, ...] = ()
-    expected: Any = None
-    got: Any = None
-    bound: float = 0.0
-    problem: str = ""
-    inputs: tuple[Any, ...] = ()
-    digest: str = ""
-
-    def __str__(self) -> str:
-        if self.ok:
-            return f"ok (max {self.max_ulp:g} ULP, mean {self.mean_ulp:.3g} ULP)"
-        values = (
-            f"{self.wrong} of {self.elements} elements are wrong; the worst is {list(self.worst)}: "
-            f"expected {self.expected!r}, got {self.got!r}, {self.max_ulp:g} ULP away, "
-            f"allowed difference {self.bound:g}"
-        )
-        return "; ".join(text for text in (self.problem, values if self.wrong else "") if text)
-
-
-def compare(expected: Array, got: Array, tolerance: Tolerance, magnitude: Bound | None = None) -> Verdict:
-    """Compare a result with the reference, element by element."""
-    if expected.dtype != got.dtype or expected.shape != got.shape:
-        kinds = [f"{DataType.from_numpy(a.dtype).name} {list(a.shape)}" for a in (expected, got)]
-        return Verdict(False, problem=f"expected {kinds[0]}, got {kinds[1]}")
-    right = tolerance.accepts(expected, got, magnitude)
-    distance = ulp_distance(expected, got)
-    if tolerance.flush_to_zero:
-        distance[may_flush(expected) & (got == 0)] = 0
-    finite = distance[np.isfinite(distance)]
-    # Elements with wrong bits but equal values (a NaN's payload, a zero's sign) count as worse than right ones.
-    rank = np.where(right, distance, distance + 1 + finite.max(initial=0))
-    worst = tuple(int(i) for i in np.unravel_index(rank.argmax(), rank.shape))
-    return Verdict(
-        ok=bool(right.all()),
-        max_ulp=float(distance[worst] if not right.all() else finite.max(initial=0)),
-        mean_ulp=float(finite.mean()) if finite.size else 0.0,
-        wrong=int((~right).sum()),
-        elements=expected.size,
-        worst=worst,
-        expected=expected[worst],
-        got=got[worst],
-        bound=float(tolerance.bound(expected, magnitude)[worst]),
-    )

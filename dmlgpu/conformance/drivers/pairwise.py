@@ -56,8 +56,9 @@ class Distance:
         elements: how many there are.
         differing: elements whose bits differ.
         wrong: elements too far apart for both to be right.
-        max_ulp: the largest distance, of the wrong ones if there are any, in numbers of the type.
-        worst: the number of the output and the coordinate where that is.
+        of_bound: the largest difference, of the wrong ones if there are any, in units of what is allowed.
+        max_ulp: the same in numbers of the type.
+        worst: the number of the output and the coordinate of the largest difference.
         values: there, as text.
         allowed: there, the largest difference allowed.
     """
@@ -65,6 +66,7 @@ class Distance:
     elements: int
     differing: int = 0
     wrong: int = 0
+    of_bound: float = 0.0
     max_ulp: float = 0.0
     worst: tuple[int, ...] = ()
     values: tuple[str, ...] = ()
@@ -72,9 +74,11 @@ class Distance:
 
     def combined_with(self, other: Distance) -> Distance:
         """Of both together."""
-        worse = max(self, other, key=lambda one: (one.wrong > 0, one.max_ulp))
+        worse = max(self, other, key=lambda one: (one.wrong > 0, one.of_bound, one.max_ulp))
+        counted = [one for one in (self, other) if one.wrong or not worse.wrong]
         return replace(
             worse,
+            max_ulp=max(one.max_ulp for one in counted),
             elements=self.elements + other.elements,
             differing=self.differing + other.differing,
             wrong=self.wrong + other.wrong,
@@ -111,19 +115,30 @@ def _distance_of_block(
         magnitude = np.broadcast_to(magnitude, arrays[0].shape).reshape(-1)[start : start + BLOCK]
     right, flushed = agreement(a, b, tolerance, magnitude)
     apart = np.where(flushed, 0.0, ulp_distance(a, b))
-    finite = apart[np.isfinite(apart)]
-    # Wrong elements with equal values (a NaN's payload, a zero's sign) count as worse than right ones.
-    worst = int(np.where(right, apart, apart + 1 + finite.max(initial=0)).argmax())
+    allowed = tolerance.bound(a, magnitude) + tolerance.bound(b, magnitude)
+    errors = np.where(flushed, 0.0, _errors(a, b, allowed, right))
+    counted = right if right.all() else ~right
+    largest = counted & (errors == errors[counted].max())
+    worst = int(np.where(largest, apart, -1).argmax())
     position = np.unravel_index(start + worst, arrays[0].shape)
     return Distance(
         a.size,
         differing,
         int((~right).sum()),
-        float(apart[worst]),
+        float(errors[worst]),
+        float(apart[counted].max()),
         (number, *map(int, position)),
         (str(a[worst]), str(b[worst])),
-        float((tolerance.bound(a, magnitude) + tolerance.bound(b, magnitude))[worst]),
+        float(allowed[worst]),
     )
+
+
+def _errors(a: Array, b: Array, allowed: Bound, right: NDArray[np.bool_]) -> Bound:
+    """Differences in units of what is allowed: at most 1 where both can be right, infinite where none is allowed."""
+    with np.errstate(all="ignore"):
+        shares = np.abs(a.astype(np.float64) - b.astype(np.float64)) / allowed
+    shares = np.where(np.isfinite(shares), shares, np.where(right, 0.0, np.inf))
+    return np.where(right, np.minimum(shares, 1.0), shares)
 
 
 def agreement(
@@ -190,8 +205,8 @@ class Pair:
         record = _filled(asdict(self))
         if "distance" in record:
             record["distance"] = _filled(record["distance"])
-            if np.isinf(record["distance"].get("max_ulp", 0.0)):
-                record["distance"]["max_ulp"] = "inf"
+            infinite = [name for name in _FLOATS if np.isinf(record["distance"].get(name, 0.0))]
+            record["distance"] |= dict.fromkeys(infinite, "inf")
         return record
 
     @classmethod
@@ -207,8 +222,12 @@ class Pair:
         if "distance" in values:
             read = values["distance"]
             lists = {name: tuple(read.get(name, ())) for name in ("worst", "values")}
-            values["distance"] = Distance(**{**read, **lists, "max_ulp": float(read.get("max_ulp", 0.0))})
+            values["distance"] = Distance(**{**read, **lists, **{name: float(read.get(name, 0.0)) for name in _FLOATS}})
         return cls(**values)
+
+
+_FLOATS = ("of_bound", "max_ulp")
+"""Of a distance: what may be infinite."""
 
 
 def _filled(record: Mapping[str, Any]) -> dict[str, Any]:

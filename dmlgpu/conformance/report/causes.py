@@ -40,7 +40,7 @@ class Cause:
     @cached_property
     def worst(self) -> Outcome:
         """The case that is farthest off; the first where none is."""
-        return max(self.outcomes, key=lambda outcome: outcome.max_ulp or 0.0)
+        return max(self.outcomes, key=lambda outcome: outcome.of_bound or 0.0)
 
 
 def causes(report: Report) -> tuple[Cause, ...]:

@@ -63,9 +63,9 @@ def _kind(before: Outcome | None, after: Outcome | None) -> Kind | None:
         return Kind.NEW if before is None else Kind.MISSING
     if before.status is not after.status:
         return _of_statuses(before.status, after.status)
-    distances = (before.max_ulp or 0.0, after.max_ulp or 0.0)
-    if distances[0] != distances[1]:
-        return Kind.LESS_ACCURATE if distances[1] > distances[0] else Kind.MORE_ACCURATE
+    errors = (before.of_bound or 0.0, after.of_bound or 0.0)
+    if errors[0] != errors[1]:
+        return Kind.LESS_ACCURATE if errors[1] > errors[0] else Kind.MORE_ACCURATE
     return Kind.OTHER_BITS if before.digest != after.digest else None
 
 

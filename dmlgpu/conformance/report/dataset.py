@@ -76,6 +76,7 @@ def _columns(row: Sequence[Outcome | None]) -> dict[str, list[Any]]:
 _ORDER = {status: number for number, status in enumerate(Status)}
 _FIELDS: Mapping[str, Callable[[Outcome], Any]] = {
     "status": lambda one: _ORDER[one.status],
+    "share": lambda one: _number(one.of_bound),
     "max": lambda one: _number(one.max_ulp),
     "mean": lambda one: _number(one.mean_ulp),
     "tolerance": lambda one: one.tolerance,

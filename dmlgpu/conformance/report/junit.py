@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from xml.etree import ElementTree
 
-from dmlgpu.conformance.report.model import Report, reproduce, ulp_text
+from dmlgpu.conformance.report.model import Report, reproduce
 from dmlgpu.conformance.report.pairs import PairReport, difference
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run
@@ -103,12 +103,7 @@ def _compared_cases(suite: ElementTree.Element, pairs: PairReport) -> None:
 
 def _details(run: Run, outcome: Outcome) -> Iterator[str]:
     if outcome.wrong:
-        given = f" from {', '.join(outcome.inputs)}" if outcome.inputs else ""
-        yield (
-            f"{outcome.wrong} of {outcome.elements} elements are wrong; the worst, at {list(outcome.worst)}: expected "
-            f"{outcome.expected}, got {outcome.got}{given}; {ulp_text(outcome.max_ulp)}, allowed difference "
-            f"{outcome.bound} ({outcome.tolerance})"
-        )
+        yield outcome.wrong_elements
     yield f"again: {reproduce(run, outcome)}"
 
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from dmlgpu.conformance.report.causes import Cause, causes, of_kind
 from dmlgpu.conformance.report.changes import Kind, changes
 from dmlgpu.conformance.report.facts import run_facts
-from dmlgpu.conformance.report.model import Cell, Matrix, Report, reproduce, ulp_text
+from dmlgpu.conformance.report.model import Cell, Matrix, Report, reproduce
 from dmlgpu.conformance.report.pairs import PairReport, difference
 from dmlgpu.conformance.report.templates import ENVIRONMENT
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.wording import bound_text
 
 NAMES = 6
 """Operators that are named of those that have something in common."""
@@ -35,7 +36,7 @@ def as_markdown(report: Report) -> str:
         names=_names,
         escape=_escape,
         again=lambda cause: reproduce(report.runs[cause.number], cause.worst),
-        ulp_text=ulp_text,
+        bound_text=bound_text,
     )
     return text.rstrip() + "\n"
 

@@ -15,6 +15,7 @@ from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.report.labels import Label, labels
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.wording import bound_text
 from dmlgpu.conformance.suites.registry import DEFAULT, suite_option
 
 
@@ -45,9 +46,9 @@ class Cell:
         return self.counts.get(Status.PASS, 0)
 
     @cached_property
-    def max_ulp(self) -> float | None:
-        """The largest distance from the reference; None where nothing was compared."""
-        return max((one.max_ulp for one in self.outcomes if one.max_ulp is not None), default=None)
+    def of_bound(self) -> float | None:
+        """The largest error, in units of what is allowed; None where nothing was compared."""
+        return max((one.of_bound for one in self.outcomes if one.of_bound is not None), default=None)
 
     @property
     def seconds(self) -> float:
@@ -56,10 +57,10 @@ class Cell:
 
     @property
     def summary(self) -> str:
-        """``60``, or ``57 of 60``; the distance where it is not 0."""
+        """``60, 0.6 of the bound``, or ``57 of 60, beyond any bound``."""
         count = len(self.outcomes)
         passed = str(count) if self.passed == count else f"{self.passed} of {count}"
-        return f"{passed}, {ulp_text(self.max_ulp)}" if self.max_ulp else passed
+        return ", ".join(filter(None, (passed, bound_text(self.of_bound))))
 
 
 SIGNS = {"bad": "✗", "known": "!", "refused": "○", "good": "✓"}
@@ -193,21 +194,6 @@ def family_of(operator: str) -> str:
     if files or newer is None:
         return files[0].partition("/")[0] if files else ""
     return family_of(newer)
-
-
-def ulp_text(distance: float | None) -> str:
-    """``3 ULP``, ``28,200 ULP``; nothing for None."""
-    if distance is None:
-        return ""
-    if math.isinf(distance):
-        return "not comparable"
-    if distance >= _EXPONENT_FROM:
-        return f"{distance:.2e} ULP".replace("e+0", "e+")
-    return f"{float(f'{distance:.3g}'):,g} ULP" if distance < 1000 else f"{float(f'{distance:.3g}'):,.0f} ULP"
-
-
-_EXPONENT_FROM = 1e7
-"""Distances are written with a power of ten from here on."""
 
 
 def command(run: Run) -> str:

@@ -10,10 +10,11 @@ from dmlgpu.conformance.report.causes import causes, of_kind
 from dmlgpu.conformance.report.charts import HEIGHT, WIDTH, Chart, Line, charts
 from dmlgpu.conformance.report.dataset import packed
 from dmlgpu.conformance.report.facts import features, limits, run_facts
-from dmlgpu.conformance.report.model import SIGNS, Report, kind_of, ulp_text
+from dmlgpu.conformance.report.model import SIGNS, Report, kind_of
 from dmlgpu.conformance.report.pairs import PairReport, difference
 from dmlgpu.conformance.report.templates import ENVIRONMENT, PAGES
 from dmlgpu.conformance.running.outcome import Status
+from dmlgpu.conformance.running.wording import bound_text, ulp_text
 
 SCRIPTS = ("data.js", "elements.js", "matrix.js", "cases.js", "differences.js", "main.js")
 """In the order in which they stand in the page."""
@@ -55,6 +56,7 @@ _HELPERS: dict[str, Any] = {
     "signs": SIGNS,
     "kind_of": kind_of,
     "of_kind": {kind: [status for status in Status if kind_of(status) == kind] for kind in SIGNS},
+    "bound_text": bound_text,
     "ulp_text": ulp_text,
     "thickness": _thickness,
     "width": WIDTH,

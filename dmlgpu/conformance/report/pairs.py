@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Pair
+from dmlgpu.conformance.running.wording import bound_text
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ class PairCounts:
         return sum(pair.distance is not None and not pair.distance.differing for pair in self.pairs)
 
     @property
-    def max_ulp(self) -> float | None:
-        """The largest distance between the two; None where nothing was compared."""
-        return max((pair.distance.max_ulp for pair in self.pairs if pair.distance is not None), default=None)
+    def of_bound(self) -> float | None:
+        """The largest difference, in units of what is allowed; None where nothing was compared."""
+        return max((pair.distance.of_bound for pair in self.pairs if pair.distance is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -105,5 +106,6 @@ def difference(pair: Pair) -> str:
     output, *position = apart.worst
     return (
         f"{apart.wrong} of {apart.elements} elements; the worst, at {position} of output {output}: "
-        f"{' and '.join(apart.values)}; {apart.max_ulp:.3g} ULP, allowed {apart.allowed:.3g} ({pair.tolerance})"
+        f"{' and '.join(apart.values)}; {bound_text(apart.of_bound)}, at most {apart.max_ulp:.3g} ULP, "
+        f"allowed {apart.allowed:.3g} ({pair.tolerance})"
     )

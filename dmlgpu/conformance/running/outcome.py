@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu.conformance.cases.tolerance import Verdict
+from dmlgpu.conformance.running.comparison import Verdict
+from dmlgpu.conformance.running.wording import bound_text, ulp_text
 
 
 class Status(enum.StrEnum):
@@ -44,6 +45,8 @@ class Outcome:
         case: its name.
         status: what came of it.
         tolerance: the class of its bound.
+        of_bound: the largest error, in units of what is allowed: 0.6 of the bound is right, 2 is not; 0 is exact. None
+            where nothing was compared, infinite where no such error is allowed.
         max_ulp, mean_ulp: distance from the reference, in numbers of the type; None where nothing was compared.
             Infinite where a number was due and none came.
         wrong, elements: how many elements were wrong, of how many.
@@ -62,6 +65,7 @@ class Outcome:
     case: str
     status: Status
     tolerance: str = ""
+    of_bound: float | None = None
     max_ulp: float | None = None
     mean_ulp: float | None = None
     wrong: int = 0
@@ -83,6 +87,18 @@ class Outcome:
         """The operator's stem, ``gather_nd1``."""
         return self.case.partition("-")[0]
 
+    @property
+    def wrong_elements(self) -> str:
+        """How many elements are wrong and which is the worst, in a sentence; empty where none is."""
+        if not self.wrong:
+            return ""
+        given = f" from {', '.join(self.inputs)}" if self.inputs else ""
+        return (
+            f"{self.wrong} of {self.elements} elements are wrong; the worst, at {list(self.worst)}: expected "
+            f"{self.expected}, got {self.got}{given}; {bound_text(self.of_bound)}, at most {ulp_text(self.max_ulp)}, "
+            f"allowed difference {self.bound or 0.0:g} ({self.tolerance})"
+        )
+
     @classmethod
     def of_verdict(cls, case: str, tolerance: str, verdict: Verdict, seconds: float) -> Outcome:
         """What a comparison says."""
@@ -90,6 +106,7 @@ class Outcome:
             case,
             Status.PASS if verdict.ok else Status.FAIL,
             tolerance,
+            verdict.of_bound,
             verdict.max_ulp,
             verdict.mean_ulp,
             verdict.wrong,
@@ -124,7 +141,8 @@ class Outcome:
         """
         values: dict[str, Any] = {**record, "status": Status(record["status"])}
         values |= {name: tuple(values[name]) for name in ("worst", "inputs") if name in values}
-        values |= {name: float(values[name]) for name in ("max_ulp", "mean_ulp", "bound", "seconds") if name in values}
+        numbers = ("of_bound", "max_ulp", "mean_ulp", "bound", "seconds")
+        values |= {name: float(values[name]) for name in numbers if name in values}
         if "curve" in values:
             values["curve"] = tuple((float(exponent), float(distance)) for exponent, distance in values["curve"])
         return cls(**values)

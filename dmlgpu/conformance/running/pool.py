@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 
 from dmlgpu.conformance.running.child_process import describe_exit
 from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.wording import bound_text
 
 CASES_PER_CHILD = 250
 """Cases after which a child is replaced: a device keeps every pipeline, which comes to gigabytes in a long run."""
@@ -156,14 +157,14 @@ def run_repeatedly(worker: WorkerProcess, name: str) -> Outcome:
         other = worker.run(name)
         if (other.status, other.digest) != (first.status, first.digest):
             message = f"run 1: {_summary(first)}; run {number}: {_summary(other)}"
-            worse = max(first, other, key=lambda outcome: outcome.max_ulp or 0.0)
+            worse = max(first, other, key=lambda outcome: outcome.of_bound or 0.0)
             return replace(worse, status=Status.FLAKY, message=message)
     return first
 
 
 def _summary(outcome: Outcome) -> str:
-    distance = "" if outcome.max_ulp is None else f", {outcome.max_ulp:g} ULP"
-    return f"{outcome.status}{distance}{f', bits {outcome.digest}' if outcome.digest else ''}"
+    bits = f"bits {outcome.digest}" if outcome.digest else ""
+    return ", ".join(filter(None, (outcome.status, bound_text(outcome.of_bound), bits)))
 
 
 def run_cases(job: Job, names: Sequence[str], workers: int = 1) -> Iterator[Outcome]:

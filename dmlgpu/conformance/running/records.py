@@ -13,7 +13,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,7 +26,7 @@ from dmlgpu.errors import ModelError
 from dmlgpu.target import AdapterInfo
 from dmlgpu.wgsl import templates
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,19 @@ def machine() -> dict[str, str]:
         "dmlgpu": dmlgpu.__version__,
         "commit": _commit(),
         "shaders": shader_digest(),
-        "wgpu": version("wgpu"),
+        "wgpu": _version_of_wgpu(),
         "numpy": version("numpy"),
         "python": platform.python_version(),
         "os": platform.platform(),
         "processor": platform.processor() or platform.machine(),
     }
+
+
+def _version_of_wgpu() -> str:
+    try:
+        return version("wgpu")
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def shader_digest() -> str:

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.tolerance import Tolerance, Verdict, as_bits, compare, flush
+from dmlgpu.conformance.cases.tolerance import Tolerance, as_bits, flush
+from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.device.binding import BufferArrayBinding, BufferBinding
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DmlError
@@ -103,7 +104,7 @@ def run_case(case: Case, device: Device) -> Verdict:
     """
     execution = _run(case, device, Case.inputs)
     verdicts = _compare(case, execution.inputs, execution.written, deterministic=device.backend.target.deterministic)
-    worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.max_ulp))
+    worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.of_bound, verdict.max_ulp))
     problem = "; ".join(text for text in (*execution.problems, worst.problem) if text)
     return replace(worst, ok=worst.ok and not problem, problem=problem, digest=digest(execution.outputs))
 

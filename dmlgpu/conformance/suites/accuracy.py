@@ -6,18 +6,19 @@ outcome's curve has the largest error for every exponent.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 
 import numpy as np
 
+from dmlgpu.backend import ShaderBackend
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS
 from dmlgpu.conformance.accuracy.inputs import PER_EXPONENT
 from dmlgpu.conformance.accuracy.measure import Measured, measure
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.device.device import Device
 from dmlgpu.errors import InvalidArgument, NotSupported
-from dmlgpu.gpu import GpuBackend
 
 COUNTS = {"quick": 16, "standard": 256, "full": PER_EXPONENT}
 FLUSHES = "the adapter flushes subnormals"
@@ -48,7 +49,7 @@ class AccuracySuite:
         """
         if not self.has(name):
             raise InvalidArgument(f"{name!r} names no function and count such as exp_f32-{PER_EXPONENT}")
-        if not isinstance(device.backend, GpuBackend):
+        if not isinstance(device.backend, ShaderBackend):
             raise NotSupported(f"{device.adapter} runs no shaders, so there is no math library to measure")
         start = time.perf_counter()
         function, _, count = name.partition("-")
@@ -65,6 +66,7 @@ def outcome(name: str, measured: Measured, seconds: float) -> Outcome:
         name,
         Status.FAIL if wrong else Status.PASS,
         f"{bound:g} ULP of the true value",
+        of_bound=measured.max / bound if bound else (math.inf if wrong else 0.0),
         max_ulp=measured.max,
         mean_ulp=measured.mean,
         wrong=wrong,

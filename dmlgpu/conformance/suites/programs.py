@@ -17,8 +17,9 @@ import numpy as np
 
 from dmlgpu import reference
 from dmlgpu.conformance.cases.case import Array
-from dmlgpu.conformance.cases.tolerance import Ulp, Verdict, as_bits, compare
+from dmlgpu.conformance.cases.tolerance import Ulp, as_bits
 from dmlgpu.conformance.drivers.pairwise import Allowance
+from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.device.binding import BufferBinding
 from dmlgpu.device.buffer import Buffer

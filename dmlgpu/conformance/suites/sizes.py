@@ -17,7 +17,8 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.profiles import PROFILES
-from dmlgpu.conformance.cases.tolerance import EXACT, Verdict, compare
+from dmlgpu.conformance.cases.tolerance import EXACT
+from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.device import Device

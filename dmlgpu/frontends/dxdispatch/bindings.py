@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from dmlgpu.errors import ModelError
-from dmlgpu.frontends.dxdispatch.model import Bindings, BindPoint, BoundRange
+from dmlgpu.frontends.dxdispatch.model import Bindings, BindPoint, BoundTensor
 from dmlgpu.frontends.dxdispatch.node import UINT64_MAX, Node, child_path, listing, nearest
 from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.frontends.dxdispatch.values import optional
@@ -37,7 +36,7 @@ def parse_bindings(
     *,
     initial: bool,
 ) -> Bindings:
-    """What a ``bindings`` object binds to ``points``, flattened.
+    """Return what a ``bindings`` object binds to ``points``, flattened.
 
     Args:
         node: the object, or None where the model has none.
@@ -50,23 +49,13 @@ def parse_bindings(
     Raises:
         ModelError: for a tensor without a resource, a resource without a tensor, a range outside its resource.
     """
-    bound: list[BoundRange | None] = []
+    bound: list[BoundTensor | None] = []
     for point in points:
         path = child_path(parent_path, point.name)
         sources = _sources(node.get(point.name) if node is not None else None, path, point)
         for source, tensor in zip(sources, point.tensors, strict=True):
-            bound.append(_bind(source, _Slot(point.name, tensor, path, initial), resources))
+            bound.append(_bind(source, path, point.name, tensor, resources, initial=initial))
     return tuple(bound)
-
-
-@dataclass(frozen=True)
-class _Slot:
-    """One tensor to bind: its field, its description, where the model binds it, and when."""
-
-    name: str
-    tensor: TensorDesc | None
-    path: str
-    initial: bool
 
 
 def allow_points(node: Node | None, points: tuple[BindPoint, ...], operator: str) -> None:
@@ -90,25 +79,32 @@ def _sources(member: Node | None, path: str, point: BindPoint) -> tuple[Node | N
     return tuple(None if source.value is None else source for source in given)
 
 
-def _bind(source: Node | None, slot: _Slot, resources: Mapping[str, Resource]) -> BoundRange | None:
-    name, tensor = slot.name, slot.tensor
-    wanted = tensor is not None and tensor.owned_by_dml == slot.initial
+def _bind(
+    source: Node | None,
+    path: str,
+    name: str,
+    tensor: TensorDesc | None,
+    resources: Mapping[str, Resource],
+    *,
+    initial: bool,
+) -> BoundTensor | None:
+    wanted = tensor is not None and tensor.owned_by_dml == initial
     if source is None:
         if not wanted:
             return None
-        when = " at initialisation, as it has the flag OWNED_BY_DML" if slot.initial else ""
-        raise ModelError(slot.path, f"{name} needs a resource{when}, but none is bound")
+        when = " at initialisation, as it has the flag OWNED_BY_DML" if initial else ""
+        raise ModelError(path, f"{name} needs a resource{when}, but none is bound")
     if tensor is None:
         raise source.error(f"the description leaves out the optional tensor {name}, so nothing can be bound to it")
-    if not wanted and slot.initial:
+    if not wanted and initial:
         raise source.error(f"{name} lacks the flag OWNED_BY_DML: the dispatch command binds it, not the dispatchable")
     if not wanted:
         raise source.error(f"{name} has the flag OWNED_BY_DML: the dispatchable binds it, not the dispatch command")
     return _range(source, name, tensor, resources)
 
 
-def _range(source: Node, name: str, tensor: TensorDesc, resources: Mapping[str, Resource]) -> BoundRange:
-    """The range that a source names: by default from the resource's start and as long as the tensor."""
+def _range(source: Node, name: str, tensor: TensorDesc, resources: Mapping[str, Resource]) -> BoundTensor:
+    """Return the range that a source names: by default from the resource's start and as long as the tensor."""
     if isinstance(source.value, str):
         resource, offset, size = lookup(source, resources, "resource"), 0, tensor.byte_size
     else:
@@ -124,11 +120,11 @@ def _range(source: Node, name: str, tensor: TensorDesc, resources: Mapping[str, 
         )
     if size < tensor.byte_size:
         raise source.error(f"gives {name} {size} bytes, but it takes {tensor.byte_size}")
-    return BoundRange(resource.name, offset, size, tensor, source.path)
+    return BoundTensor(resource.name, offset, size, tensor)
 
 
 def _element_range(source: Node, resource: Resource) -> tuple[int, int]:
-    """Offset and size in bytes of the elements that a binding asks for; size 0 leaves it to the tensor.
+    """Return offset and size in bytes of the elements that a binding asks for; size 0 leaves it to the tensor.
 
     Sizes are rounded up to 4 bytes, as those of tensors and resources are.
     """
@@ -157,7 +153,7 @@ def _check_ignored(source: Node) -> None:
 
 
 def lookup(node: Node, known: Mapping[str, T], what: str) -> T:
-    """The entry of ``known`` that a string names.
+    """Return the entry of ``known`` that a string names.
 
     Raises:
         ModelError: when there is none, with the nearest name.

@@ -13,14 +13,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.device.binding import BindingTable, BufferArrayBinding, BufferBinding
+from dmlgpu.device.binding import BufferArrayBinding, BufferBinding
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.commands import CommandList
 from dmlgpu.device.device import Device, default_device
 from dmlgpu.device.operator import CompiledOperator
+from dmlgpu.device.table import BindingTable
 from dmlgpu.errors import BindingError, DmlError, InvalidDescription
 from dmlgpu.frontends.dxdispatch import output
-from dmlgpu.frontends.dxdispatch.model import Bindings, BoundRange, Dispatch, Dispatchable, Model, Print, WriteFile
+from dmlgpu.frontends.dxdispatch.model import Bindings, BoundTensor, Dispatch, Dispatchable, Model, Print, WriteFile
 from dmlgpu.frontends.dxdispatch.node import Node
 from dmlgpu.frontends.dxdispatch.operators import located
 from dmlgpu.frontends.dxdispatch.result import Dispatched, Event, Initialized, Printed, Result, Written
@@ -145,14 +146,14 @@ class _Execution:
 
     def _bindings(self, ranges: Bindings) -> list[BufferBinding | None]:
         return [
-            None if bound is None else BufferBinding(self.buffers[bound.resource], bound.offset, bound.size)
+            None if bound is None else BufferBinding(self.buffers[bound.buffer], bound.offset, bound.size)
             for bound in ranges
         ]
 
     def _scratch(self, size: int) -> Buffer | None:
         if size == 0:
             return None
-        self.own_buffers.append(self.device.create_buffer(-(-size // 4) * 4))
+        self.own_buffers.append(self.device.create_buffer(size))
         return self.own_buffers[-1]
 
     def _bind_temporary(self, table: BindingTable, size: int) -> None:
@@ -162,7 +163,7 @@ class _Execution:
     # -- what comes out ---------------------------------------------------------------------------------------------
 
     def _expect_shapes(self) -> None:
-        """The tensors as which resources are first used, for those shown before anything is written to them."""
+        """Note the tensors as which resources are first used, for those shown before anything is written to them."""
         used = [dispatchable.initial_inputs for dispatchable in self.model.dispatchables.values()]
         used += [command.inputs + command.outputs for command in self.model.commands if isinstance(command, Dispatch)]
         for bindings in reversed(used):
@@ -174,10 +175,10 @@ class _Execution:
     def _note_shapes(self, bindings: Bindings) -> None:
         for bound in bindings:
             if bound is not None and self._is_whole(bound):
-                self.shapes[bound.resource] = bound.tensor
+                self.shapes[bound.buffer] = bound.tensor
 
-    def _is_whole(self, bound: BoundRange) -> bool:
-        return bound.offset == 0 and output.covers(bound.tensor, self.model.resources[bound.resource])
+    def _is_whole(self, bound: BoundTensor) -> bool:
+        return bound.offset == 0 and output.covers(bound.tensor, self.model.resources[bound.buffer])
 
     def _array(self, name: str, dimensions: tuple[int, ...] | None) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         raw = self.buffers[name].read()
@@ -201,7 +202,7 @@ class _Execution:
 
 @contextlib.contextmanager
 def _located(path: str, fields: Node | None = None) -> Iterator[None]:
-    """Put the place in the model in front of what the device complains about."""
+    """Put the path in the model in front of what the device complains about."""
     try:
         yield
     except InvalidDescription as error:

@@ -17,7 +17,7 @@ from dmlgpu.frontends.dxdispatch.resources import IMAGE_SUFFIXES, MissingFile, R
 from dmlgpu.frontends.dxdispatch.text import parse_json
 from dmlgpu.frontends.dxdispatch.values import optional, parse_flags
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.schema.loader import FieldKind, operator
+from dmlgpu.schema import FieldKind, operator
 
 _FOREIGN = {"hlsl": "HLSL shaders", "onnx": "ONNX models", "dmlserializedgraph": "serialised DirectML graphs"}
 _DISPATCHABLE_KEYS = ("executionFlags", "bindings", "dmlCompileType")
@@ -92,14 +92,14 @@ def _dispatchable(name: str, node: Node, resources: Mapping[str, Resource]) -> D
 
 
 def _check_compile_type(node: Node | None) -> None:
-    """How DirectML is to compile: both ways give the same results, so either is accepted."""
+    """Accept either way to compile: both give the same results."""
     known = ("DmlCompileOp", "DmlCompileGraph")
     if node is not None and node.string() not in known:
         raise node.error(f"must be {listing(known)}, got {node.string()!r}")
 
 
 def bind_points(desc: OperatorDesc) -> tuple[tuple[BindPoint, ...], tuple[BindPoint, ...]]:
-    """The input and the output fields of a description, in struct order."""
+    """Return the input and the output fields of a description, in struct order."""
     points: dict[FieldKind, list[BindPoint]] = {FieldKind.INPUT: [], FieldKind.OUTPUT: []}
     for field in operator(desc.operator).tensor_fields:
         value = getattr(desc, field.python_name)
@@ -136,7 +136,7 @@ def _dispatch(node: Node, resources: Mapping[str, Resource], dispatchables: Mapp
 
 
 def _check_thread_groups(node: Node | None) -> None:
-    """Thread groups are for HLSL; DirectML operators ignore them."""
+    """Check thread groups, which are for HLSL: DirectML operators ignore them."""
     if node is not None and (len(node.integers(1)) != 3):
         raise node.expected("three integers")
 

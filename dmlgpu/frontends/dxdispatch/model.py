@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dmlgpu.backend import Range
 from dmlgpu.enums import ExecutionFlags
 from dmlgpu.frontends.dxdispatch.node import Node
 from dmlgpu.frontends.dxdispatch.resources import Resource
@@ -14,25 +15,13 @@ from dmlgpu.tensor import TensorDesc
 
 
 @dataclass(frozen=True)
-class BoundRange:
-    """A range of a resource, bound to one tensor.
+class BoundTensor(Range[str]):
+    """A tensor and its bytes in the resource whose name stands for the buffer."""
 
-    Attributes:
-        resource: name of the resource.
-        offset: first byte.
-        size: bytes.
-        tensor: what is bound there.
-        path: where the model says so.
-    """
-
-    resource: str
-    offset: int
-    size: int
     tensor: TensorDesc
-    path: str
 
 
-Bindings = tuple[BoundRange | None, ...]
+Bindings = tuple[BoundTensor | None, ...]
 """One entry for each tensor in the order of the operator's fields, arrays flattened; None binds nothing."""
 
 

@@ -25,18 +25,18 @@ def nearest(word: str, candidates: Collection[str]) -> str:
 
 
 def listing(words: Collection[str]) -> str:
-    """The words quoted, as a list to read: ``'a', 'b' or 'c'``."""
+    """Return the words quoted, as a list to read: ``'a', 'b' or 'c'``."""
     quoted = [repr(word) for word in words]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}" if quoted else "none"
 
 
 def child_path(path: str, key: str) -> str:
-    """The path of a member: ``$.resources.A``, or ``$.resources["my buffer"]`` where the key is no identifier."""
+    """Return the path of a member: ``$.resources.A``, or ``$.resources["my buffer"]`` for other than identifiers."""
     return f"{path}.{key}" if _IDENTIFIER.match(key) else f"{path}[{json.dumps(key)}]"
 
 
 def _kind(value: Any) -> str:
-    """What a value is in JSON's words, with the value itself where it is short."""
+    """Return what a value is in JSON's words, with the value itself where it is short."""
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, list | tuple):
@@ -62,17 +62,17 @@ class Node:
     path: str = "$"
 
     def error(self, reason: str) -> ModelError:
-        """A complaint about this value, to be raised."""
+        """Return a complaint about this value, to be raised."""
         return ModelError(self.path, reason)
 
     def expected(self, what: str) -> ModelError:
-        """The complaint that this value is not ``what``."""
+        """Return the complaint that this value is not ``what``."""
         return self.error(f"must be {what}, got {_kind(self.value)}")
 
     # -- objects ----------------------------------------------------------------------------------------------------
 
     def mapping(self) -> Mapping[str, Any]:
-        """The value as an object; its keys are strings and unique."""
+        """Return the value as an object; its keys are strings and unique."""
         if not isinstance(self.value, Mapping):
             raise self.expected("an object")
         for key in getattr(self.value, "duplicates", ()):
@@ -90,51 +90,51 @@ class Node:
                 raise ModelError(child_path(self.path, key), f"{what} has no key {key!r}{suggestion}")
 
     def get(self, key: str) -> Node | None:
-        """The member, or None where it is absent."""
+        """Return the member, or None where it is absent."""
         mapping = self.mapping()
         return Node(mapping[key], child_path(self.path, key)) if key in mapping else None
 
     def require(self, key: str, what: str) -> Node:
-        """The member; its absence is refused, ``what`` names the object in the message."""
+        """Return the member; its absence is refused, ``what`` names the object in the message."""
         member = self.get(key)
         if member is None:
             raise ModelError(child_path(self.path, key), f"{what} needs the key {key!r}")
         return member
 
     def items(self) -> Iterator[tuple[str, Node]]:
-        """The members in their order."""
+        """Return the members in their order."""
         return ((key, Node(value, child_path(self.path, key))) for key, value in self.mapping().items())
 
     # -- arrays and scalars -----------------------------------------------------------------------------------------
 
     def elements(self) -> tuple[Node, ...]:
-        """The elements of an array."""
+        """Return the elements of an array."""
         return tuple(Node(value, f"{self.path}[{index}]") for index, value in enumerate(self.array()))
 
     def array(self) -> list[Any] | tuple[Any, ...]:
-        """The value as an array."""
+        """Return the value as an array."""
         if not isinstance(self.value, list | tuple):
             raise self.expected("an array")
         return self.value
 
     def string(self) -> str:
-        """The value as a string."""
+        """Return the value as a string."""
         if not isinstance(self.value, str):
             raise self.expected("a string")
         return self.value
 
     def boolean(self) -> bool:
-        """The value as true or false."""
+        """Return the value as true or false."""
         if not isinstance(self.value, bool):
             raise self.expected("true or false")
         return self.value
 
     def integer(self, low: int = 0, high: int = UINT32_MAX) -> int:
-        """The value as an integer from ``low`` to ``high``; 1.0 is not one."""
+        """Return the value as an integer from ``low`` to ``high``; 1.0 is not one."""
         if isinstance(self.value, bool) or not isinstance(self.value, int) or not low <= self.value <= high:
             raise self.expected(f"an integer from {low} to {high}")
         return self.value
 
     def integers(self, low: int = 0, high: int = UINT32_MAX) -> tuple[int, ...]:
-        """The value as an array of integers from ``low`` to ``high``."""
+        """Return the value as an array of integers from ``low`` to ``high``."""
         return tuple(element.integer(low, high) for element in self.elements())

@@ -20,7 +20,7 @@ from dmlgpu.frontends.dxdispatch.values import (
     parse_scalar,
 )
 from dmlgpu.operator_desc import OperatorDesc, ScaleBias, Size2D
-from dmlgpu.schema.loader import FieldSchema, OperatorSchema, catalog, operator
+from dmlgpu.schema import FieldSchema, OperatorSchema, catalog, operator
 from dmlgpu.schema.names import class_name, to_directml
 from dmlgpu.tensor import TensorDesc
 
@@ -39,7 +39,7 @@ OPERATOR_PREFIX = "DML_OPERATOR_"
 
 
 def parse_operator(node: Node, own_keys: Collection[str] = (), *, fused: bool = False) -> tuple[OperatorDesc, Node]:
-    """An operator description and the object that holds its fields.
+    """Return an operator description and the object that holds its fields.
 
     Both forms are read: ``{"type": T, "desc": {fields}}`` and ``{"type": T, fields}``; keys may begin with a capital.
 
@@ -65,7 +65,7 @@ def parse_operator(node: Node, own_keys: Collection[str] = (), *, fused: bool = 
 
 
 def parse_operator_type(node: Node) -> OperatorSchema:
-    """The operator that a type names, with or without ``DML_OPERATOR_``."""
+    """Return the operator that a type names, with or without ``DML_OPERATOR_``."""
     name = node.string().removeprefix(OPERATOR_PREFIX)
     try:
         schema = operator(name)
@@ -87,7 +87,9 @@ def _describe(schema: OperatorSchema, fields: Node, fused: bool) -> OperatorDesc
                 raise ModelError(child_path(fields.path, field.name), f"{schema.name} needs the field {field.name!r}")
             continue
         values[field.python_name] = (
-            _array(member, field, schema, fields) if field.is_array else _one(member, field, schema, fields)
+            tuple(_one(element, field, schema, fields) for element in member.elements())
+            if field.is_array
+            else _one(member, field, schema, fields)
         )
     _check_counts(schema, fields)
     try:
@@ -97,7 +99,7 @@ def _describe(schema: OperatorSchema, fields: Node, fused: bool) -> OperatorDesc
 
 
 def located(error: InvalidDescription, fields: Node) -> ModelError:
-    """The complaint about a description as one about the model.
+    """Return the complaint about a description as one about the model.
 
     Args:
         error: names a field in Python, ``input_tensors[1].sizes[0]``.
@@ -114,10 +116,6 @@ def located(error: InvalidDescription, fields: Node) -> ModelError:
     return ModelError(f"{path}{bracket}{index}{'.' if rest else ''}{middle}{below}", str(error))
 
 
-def _array(member: Node, field: FieldSchema, schema: OperatorSchema, fields: Node) -> tuple[Any, ...]:
-    return tuple(_one(element, field, schema, fields) for element in member.elements())
-
-
 def _one(member: Node, field: FieldSchema, schema: OperatorSchema, fields: Node) -> Any:
     if field.type == "SCALAR_UNION":
         return _scalar_union(member, schema, fields)
@@ -126,7 +124,7 @@ def _one(member: Node, field: FieldSchema, schema: OperatorSchema, fields: Node)
 
 
 def _check_counts(schema: OperatorSchema, fields: Node) -> None:
-    """The count of an array may be left out; where it is given it must be right."""
+    """Check the counts of arrays: they may be left out; where they are given they must be right."""
     for field in schema.python_fields:
         if field.count_field is None or (count := fields.get(field.count_field)) is None:
             continue
@@ -140,7 +138,7 @@ def _check_counts(schema: OperatorSchema, fields: Node) -> None:
 
 
 def parse_tensor(node: Node) -> TensorDesc:
-    """A tensor description: ``{"Type": "BUFFER", "Desc": {fields}}`` or the fields alone.
+    """Return a tensor description: ``{"Type": "BUFFER", "Desc": {fields}}`` or the fields alone.
 
     Raises:
         ModelError: naming the path of the offending key.
@@ -174,7 +172,7 @@ def _check_dimensions(count: Node | None, dimensions: int) -> None:
 
 
 def _strides(node: Node | None, dimensions: int) -> tuple[int, ...] | None:
-    """Strides, or None for packed ones: absent, null or empty."""
+    """Return strides, or None for packed ones: absent, null or empty."""
     if node is None or node.value is None or not node.array():
         return None
     if len(node.array()) != dimensions:
@@ -193,7 +191,7 @@ def _size_2d(node: Node) -> Size2D:
 
 
 def _scalar_union(node: Node, schema: OperatorSchema, fields: Node) -> int | float:
-    """A number, or an object with the union's member for the data type: ``{"Int32": 5}``; FLOAT16 has its bits there.
+    """Parse a number, or an object with the union's member for the type: ``{"Int32": 5}``; FLOAT16 has its bits there.
 
     The data type is that of the operator's one field of this kind.
     """

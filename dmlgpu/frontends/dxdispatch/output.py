@@ -16,7 +16,7 @@ from dmlgpu.tensor import TensorDesc
 
 
 def elements(resource: Resource, raw: NDArray[np.uint8]) -> NDArray[Any]:
-    """The resource as a flat array of its initial values' type (bytes for mixed types), without what pads it."""
+    """Return the resource as a flat array of its initial values' type (bytes for mixed types), without what pads it."""
     data_type = DataType.UINT8 if resource.data_type is DataType.UNKNOWN else resource.data_type
     flat = TensorDesc(data_type, (resource.element_count,))
     return flat.decode(raw[: flat.byte_size])
@@ -25,7 +25,7 @@ def elements(resource: Resource, raw: NDArray[np.uint8]) -> NDArray[Any]:
 def shaped(
     resource: Resource, raw: NDArray[np.uint8], dimensions: Sequence[int] | None, tensor: TensorDesc | None
 ) -> NDArray[Any]:
-    """The resource as an array with its sizes, where they are known.
+    """Return the resource as an array with its sizes, where they are known.
 
     Args:
         resource: the resource.
@@ -56,7 +56,7 @@ def covers(tensor: TensorDesc, resource: Resource) -> bool:
 
 
 def to_text(array: NDArray[Any], verbose: bool) -> str:
-    """The elements as DxDispatch prints them: separated by commas, floats with six digits.
+    """Return the elements as DxDispatch prints them: separated by commas, floats with six digits.
 
     Args:
         array: a flat array.

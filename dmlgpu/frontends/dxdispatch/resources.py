@@ -54,7 +54,7 @@ class InitialValues:
         return -(-self.count * (self.data_type.bits or 8) // 8)
 
     def to_bytes(self) -> NDArray[np.uint8]:
-        """The elements as they lie in memory; 4-bit integers are packed, low nibble first."""
+        """Return the elements as they lie in memory; 4-bit integers are packed, low nibble first."""
         elements = self.make()
         if self.data_type.bits != 4:
             return elements.view(np.uint8)
@@ -102,14 +102,14 @@ class Resource:
         return self.extent * 8 // (self.data_type.bits or 8)
 
     def to_bytes(self) -> NDArray[np.uint8]:
-        """The whole allocation at the start, zero where no initial value lies."""
+        """Return the whole allocation at the start, zero where no initial value lies."""
         raw = np.zeros(self.allocated_size, np.uint8)
         raw[self.offset : self.extent] = self.values.to_bytes()
         return raw
 
 
 def parse_resource(name: str, node: Node, folder: Path) -> Resource:
-    """A resource from its JSON form.
+    """Return a resource from its JSON form.
 
     Args:
         name: the model's name for it.
@@ -170,7 +170,7 @@ def _from_array(source: Node, data_type: DataType) -> InitialValues:
 
 
 def _from_list(source: Node) -> InitialValues:
-    """Elements of mixed types, one after the other without gaps."""
+    """Return elements of mixed types, one after the other without gaps."""
     parts = []
     for element in source.elements():
         if not isinstance(element.value, Mapping):
@@ -238,8 +238,8 @@ def _find(source: Node, folder: Path) -> Path:
         with contextlib.suppress(OSError):  # A name too long for the file system, a folder that may not be entered.
             if path.exists():
                 return path
-    places = " nor ".join(repr(str(path)) for path in candidates)
-    raise MissingFile(source.path, f"there is no file {places}")
+    paths = " nor ".join(repr(str(path)) for path in candidates)
+    raise MissingFile(source.path, f"there is no file {paths}")
 
 
 def _from_npy(source: Node, path: Path, data_type: DataType) -> InitialValues:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -26,15 +27,12 @@ class JsonObject(dict[str, Any]):
 
     def __init__(self, pairs: Sequence[tuple[str, Any]]):
         super().__init__(pairs)
-        self.duplicates = () if len(self) == len(pairs) else _repeated([key for key, _ in pairs])
-
-
-def _repeated(keys: Sequence[str]) -> tuple[str, ...]:
-    return tuple(key for index, key in enumerate(keys) if key in keys[:index])
+        counts = Counter(key for key, _ in pairs)
+        self.duplicates = tuple(key for key, count in counts.items() if count > 1)
 
 
 def parse_json(raw: bytes, source: str) -> Any:
-    """The value that a JSON text holds.
+    """Return the value that a JSON text holds.
 
     Beyond standard JSON, ``//`` and ``/* */`` comments and a comma before a closing bracket are allowed. Bare ``NaN``
     and ``Infinity`` are not: the format spells them as strings.

@@ -19,14 +19,14 @@ F = TypeVar("F", bound=IntFlag)
 
 
 def integer_range(data_type: DataType) -> tuple[int, int]:
-    """Smallest and largest value of an integer type."""
+    """Return smallest and largest value of an integer type."""
     if data_type.is_signed:
         return -(1 << data_type.bits - 1), (1 << data_type.bits - 1) - 1
     return 0, (1 << data_type.bits) - 1
 
 
 def parse_float(node: Node) -> float:
-    """A number, or "nan", "inf" or "-inf" in any case."""
+    """Return a number, or "nan", "inf" or "-inf" in any case."""
     value = node.value
     if isinstance(value, str) and value.lower() in _SPECIAL:
         return _SPECIAL[value.lower()]
@@ -44,7 +44,7 @@ def parse_scalar(node: Node, data_type: DataType) -> int | float:
 
 
 def parse_array(node: Node, data_type: DataType) -> NDArray[Any]:
-    """An array of elements, one-dimensional, as NumPy has them; floats are rounded once, to infinity when too large."""
+    """Return a one-dimensional array of elements; floats are rounded once, to infinity when too large."""
     values = node.array()
     plain = {int, float} if data_type.is_float else {int}
     if set(map(type, values)) <= plain:
@@ -68,7 +68,7 @@ def _convert(values: Any, data_type: DataType) -> NDArray[Any]:
 
 
 def parse_enum(node: Node, members: type[E], prefix: str) -> E:
-    """An enumeration's value by its full name, ``prefix`` + name, or by its name alone.
+    """Return an enumeration's value by its full name, ``prefix`` + name, or by its name alone.
 
     Args:
         node: a string.
@@ -97,7 +97,7 @@ def _member_name(node: Node, names: list[str], prefix: str) -> str:
 
 
 def parse_data_type(node: Node) -> DataType:
-    """A tensor data type, ``FLOAT32`` or ``DML_TENSOR_DATA_TYPE_FLOAT32``."""
+    """Return a tensor data type, ``FLOAT32`` or ``DML_TENSOR_DATA_TYPE_FLOAT32``."""
     return parse_enum(node, DataType, "DML_TENSOR_DATA_TYPE_")
 
 

@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-from dmlgpu.kernels.gemm import CHUNK
-from dmlgpu.kernels.grid import Launch, fold
-from dmlgpu.kernels.recurrence import INNER, ROW, Recurrence
-from dmlgpu.kernels.sources import leaves
-from dmlgpu.target import Profile, Target
+from dmlgpu.schedule.recurrence import INNER, ROW
+from dmlgpu.schedule.steps import ScheduledRecurrence
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder
-from dmlgpu.wgsl.steps.step import Rendered, render_step
+from dmlgpu.wgsl.steps.step import render_step
 
 
 @render_step.register
-def _recurrence(step: Recurrence, builder: Builder, target: Target) -> Rendered:
-    output = step.output
-    _, directions, sequences, _ = output.sizes
-    wide, units = (1 if step.along else step.weights.lanes), step.weights.sizes[ROW]
-    groups = -(-sequences // step.rows)
-    workgroup = min(8 if target.profile is Profile.CPU else 64, 1 << (units - 1).bit_length())
-    tiles = -(-units // workgroup)
-    total = directions * groups * tiles
-    launch = Launch(workgroup, 1, fold(total, target), total)
+def _recurrence(step: ScheduledRecurrence, builder: Builder) -> str:
+    output, weights = step.output, step.weights
     text, values = builder.store(output, portable=True)
-    text += builder.load("hidden", step.hidden, portable=True) + builder.load("weights", step.weights, portable=True)
-    text += builder.elements(step.states, {held: f"sum{number}" for number, held in enumerate(step.sums)})
+    text += builder.load("hidden", step.hidden, portable=True) + builder.load("weights", weights, portable=True)
+    text += builder.elements(step.states, {held: held.name for _, held in step.sums})
     values |= {
-        "launch": launch,
+        "launch": step.launch,
         "rows": step.rows,
-        "gates": list(enumerate(step.gates)),
-        "units": units,
-        "groups": groups,
-        "tiles": tiles,
-        "sequences": sequences,
-        "steps": step.weights.sizes[INNER],
-        "chunk": CHUNK,
-        "wide": wide,
+        "gates": [(number, gate) for number, (gate, _) in enumerate(step.sums)],
+        "units": weights.sizes[ROW],
+        "groups": step.groups,
+        "tiles": step.tiles,
+        "sequences": output.sizes[2],
+        "steps": weights.sizes[INNER],
+        "chunk": step.chunk,
+        "wide": 1 if step.along else weights.lanes,
         "along": step.along,
         "states": len(step.states),
     }
-    text += templates.render("schedules/recurrence", **values)
-    read = dict.fromkeys(leaf for state in step.states for leaf in leaves(state))
-    return Rendered(text, launch, (output, step.hidden, step.weights, *read), step.weights.lanes)
+    return text + templates.render("schedules/recurrence", **values)

@@ -1,21 +1,14 @@
-"""Scan: accumulators carried along lines, serial or by workgroups."""
+"""Scans: accumulators carried along lines, serial or by workgroups."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from dmlgpu.enums import DataType
-from dmlgpu.kernels.grid import Launch, loop_launch
-from dmlgpu.kernels.scan import TOTAL, Scan, ScanSchedule, tree_launch, units_held
-from dmlgpu.kernels.sources import leaves
-from dmlgpu.kernels.walk import choose_walk
-from dmlgpu.plan import Binding, Role, Tensor
-from dmlgpu.target import Target
-from dmlgpu.tensor import packed_strides
+from dmlgpu.schedule.scan import TOTAL
+from dmlgpu.schedule.steps import ScanSchedule, ScheduledScan
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder, Result
-from dmlgpu.wgsl.steps.step import Rendered, monoid_operands, render_step
+from dmlgpu.wgsl.steps.step import monoid_operands, render_step
 from dmlgpu.wgsl.types import LANE_NAMES, scalar_of
 
 
@@ -29,47 +22,21 @@ class _Lane:
 
 
 @render_step.register
-def _scan(step: Scan, builder: Builder, target: Target) -> Rendered:
-    portable, output = step.scanning.portable, step.output
+def _scan(step: ScheduledScan, builder: Builder) -> str:
+    portable, output, lanes = step.scanning.portable, step.output, _lanes(step)
     store, values = builder.store(output, portable, atomic=output.unit_bits < 32)
     text = store + builder.source("input", step.source, raw=False, portable=portable)
-    starts = () if step.starts is None else (step.starts,)
-    text += "".join(builder.load("starts", tensor, portable) for tensor in starts)
-    launch = _launch(step, target)
-    values |= {**_values(step), **dict(step.constants)}
-    text += _monoid(step, target) + f"alias state_t = array<acc_t, {values['states']}>;\n"
-    text += templates.render(step.advance, **values)
-    text += templates.render(_schedule_file(step), launch=launch, **values)
-    return Rendered(text, launch, (output, *leaves(step.source), *starts), len(values["lanes"]))
-
-
-def _launch(step: Scan, target: Target) -> Launch:
-    blocks = step.lines * step.blocks
-    return loop_launch(blocks, target) if _is_serial(step) else tree_launch(blocks, step.length, target)
-
-
-def _is_serial(step: Scan) -> bool:
-    return step.schedule is ScanSchedule.SERIAL
-
-
-def _schedule_file(step: Scan) -> str:
-    if _is_serial(step):
-        return "schedules/scan_serial"
-    return "schedules/scan_tree_total" if step.advance == TOTAL else "schedules/scan_tree"
-
-
-def _values(step: Scan) -> dict[str, Any]:
-    """What the templates know beside the output's place."""
-    lanes = _lanes(step)
-    return {
-        "walk": choose_walk(_counted(step.line_sizes)),
+    text += "" if step.starts is None else builder.load("starts", step.starts, portable)
+    values |= {
+        "launch": step.launch,
+        "walk": step.walk,
         "source": step.source,
-        "output": step.output,
+        "output": output,
         "axes": step.axes,
         "lines": step.lines,
         "units": step.units,
         "length": step.length,
-        "held": units_held(step.length),
+        "held": step.held,
         "lanes": lanes,
         "states": 1 + max(lane.state for lane in lanes),
         "starts": step.starts,
@@ -77,26 +44,30 @@ def _values(step: Scan) -> dict[str, Any]:
         "decreasing": step.scanning.decreasing,
         "of_totals": step.of_totals,
         "total": step.advance == TOTAL,
+        **dict(step.constants),
     }
+    text += _monoid(step, builder) + f"alias state_t = array<acc_t, {values['states']}>;\n"
+    return text + templates.render(step.advance, **values) + templates.render(_schedule_file(step), **values)
 
 
-def _counted(sizes: tuple[int, ...]) -> Tensor:
-    """Numbers of things in row-major order, to be walked."""
-    return Tensor(Binding(Role.TEMPORARY, 0), DataType.UINT32, sizes, packed_strides(sizes))
+def _schedule_file(step: ScheduledScan) -> str:
+    if step.schedule is ScanSchedule.SERIAL:
+        return "schedules/scan_serial"
+    return "schedules/scan_tree_total" if step.advance == TOTAL else "schedules/scan_tree"
 
 
-def _lanes(step: Scan) -> list[_Lane]:
-    """The lanes of a unit in the order in which they are merged; neighbouring lines have accumulators of their own."""
-    count = 1 if step.of_totals else step.source.lanes
-    if count == 1:
+def _lanes(step: ScheduledScan) -> list[_Lane]:
+    """Return the lanes of a unit in the order in which they are merged; neighbouring lines have accumulators of their
+    own."""
+    if step.lanes == 1:
         return [_Lane(0, "", 0)]
-    lanes = [_Lane(lane, f".{LANE_NAMES[lane]}", lane if step.across else 0) for lane in range(count)]
+    lanes = [_Lane(lane, f".{LANE_NAMES[lane]}", lane if step.across else 0) for lane in range(step.lanes)]
     return lanes[::-1] if step.scanning.decreasing and not step.across else lanes
 
 
-def _monoid(step: Scan, target: Target) -> str:
-    """The body with ``start``, ``lift``, ``merge`` and ``finish``."""
-    portable = step.scanning.portable
-    kind = scalar_of(step.element, target, portable)
-    output = Result(step.output.data_type, scalar_of(step.output.data_type, target, portable), portable, (), target)
+def _monoid(step: ScheduledScan, builder: Builder) -> str:
+    """Return the body with ``start``, ``lift``, ``merge`` and ``finish``."""
+    target, portable = builder.target, step.scanning.portable
+    kind, output_kind = (scalar_of(data_type, target, portable) for data_type in (step.element, step.output.data_type))
+    output = Result(step.output.data_type, output_kind, portable, (), target)
     return templates.render(step.scanning.file, output=output, **monoid_operands(kind, step.element, target))

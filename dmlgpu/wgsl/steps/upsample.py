@@ -3,52 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from dmlgpu.kernels.grid import item_launch
-from dmlgpu.kernels.upsampling import LANES, Pattern, Tap, Upsample
-from dmlgpu.kernels.walk import choose_walk
 from dmlgpu.plan import Tensor, View
-from dmlgpu.target import Target
+from dmlgpu.schedule.steps import Pattern, ScheduledUpsample, Tap
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder
 from dmlgpu.wgsl.expressions import f32_literal
-from dmlgpu.wgsl.steps.step import Rendered, render_step
+from dmlgpu.wgsl.steps.step import render_step
 from dmlgpu.wgsl.types import LANE_NAMES, raw_lane, raw_unit
 
 
 @render_step.register
-def _upsample(step: Upsample, builder: Builder, target: Target) -> Rendered:
-    items = replace(step.output, sizes=step.units.sizes)
-    walk = choose_walk(items)
-    launch = item_launch(walk.count, target)
+def _upsample(step: ScheduledUpsample, builder: Builder) -> str:
     store, values = builder.store(step.output, portable=True)
     text = store + builder.load("units", step.units, portable=True) + builder.load("source", step.source, portable=True)
-    text += templates.render(
+    return text + templates.render(
         "schedules/upsample",
-        walk=walk,
-        launch=launch,
+        walk=step.walk,
+        launch=step.launch,
         columns=step.columns,
         rows=step.rows,
-        lanes=LANES,
+        lanes=step.output.lanes,
         is_raw=step.units.view is View.RAW,
         across=_units(step.columns, step.units),
         down=_rows(step.rows),
         **values,
     )
-    return Rendered(text, launch, (step.output, step.units, step.source), LANES)
 
 
 def _units(pattern: Pattern, units: Tensor) -> list[str]:
     """The units that lie between the elements of a unit and their neighbours."""
     bits, is_raw = units.data_type.bits, units.view is View.RAW
     middle = [
-        raw_lane("middle", n, bits, units.unit_bits) if is_raw else f"middle.{LANE_NAMES[n]}" for n in range(LANES)
+        raw_lane("middle", n, bits, units.unit_bits) if is_raw else f"middle.{LANE_NAMES[n]}"
+        for n in range(units.lanes)
     ]
     names = ["left", *middle, "right"]
-    numbers = (divmod(number, pattern.factor) for number in range(LANES * pattern.factor))
+    numbers = (divmod(number, pattern.factor) for number in range(units.lanes * pattern.factor))
     made = [_between(pattern.taps[place], names[element : element + 3]) for element, place in numbers]
-    runs = [made[first : first + LANES] for first in range(0, len(made), LANES)]
+    runs = [made[first : first + units.lanes] for first in range(0, len(made), units.lanes)]
     return [raw_unit(run, bits) if is_raw else f"vec4<f32>({', '.join(run)})" for run in runs]
 
 

@@ -59,8 +59,8 @@ function bySeverity(suite, indices, runs, first) {
 
 function severity(suite, index, runs, first) {
   const kinds = runs.map((run) => KINDS.indexOf(suite.status(run, index)?.kind ?? "good"));
-  const distances = runs.map((run) => distance(run.columns.max[index]) ?? 0);
-  return [index === first ? 0 : 1, Math.min(...kinds), -Math.max(...distances)];
+  const errors = runs.map((run) => distance(run.columns.share[index]) ?? 0);
+  return [index === first ? 0 : 1, Math.min(...kinds), -Math.max(...errors)];
 }
 
 function caseRow(suite, index, emphasised) {
@@ -80,7 +80,7 @@ function caseRow(suite, index, emphasised) {
 
 function resultCell(outcome) {
   if (outcome === null) return make("td", { className: "soft" }, "·");
-  const short = outcome.max ? ulpText(outcome.max) : "";
+  const short = boundText(outcome.share);
   const text = outcome.status.name === "pass" ? short : [outcome.status.name, short].filter(Boolean).join(", ");
   return make("td", { className: outcome.status.kind }, `${data.signs[outcome.status.kind]} ${text}`);
 }
@@ -108,6 +108,7 @@ function factsOf(run, outcome, found) {
     "what happened": outcome.message,
     "why": outcome.reason,
     "needs": outcome.missing,
+    "error": boundText(outcome.share),
     "distance": outcome.max === null ? "" : `at most ${ulpText(outcome.max)}, ${ulpText(outcome.mean)} on average`,
     "allowed": outcome.tolerance,
     "wrong": outcome.wrong ? `${outcome.wrong} of ${outcome.elements} elements` : "",

@@ -27,7 +27,7 @@ class Suite {
     const found = { case: this.cases[index] };
     for (const [name, column] of Object.entries(run.columns)) found[name] = column[index];
     found.status = data.statuses[found.status];
-    [found.max, found.mean] = [distance(found.max), distance(found.mean)];
+    for (const name of ["share", "max", "mean"]) found[name] = distance(found[name]);
     return found;
   }
 
@@ -35,7 +35,7 @@ class Suite {
   brief({ columns }, index) {
     const number = columns.status[index];
     if (number === null) return null;
-    return { status: data.statuses[number], max: distance(columns.max[index]), bits: columns.bits[index] };
+    return { status: data.statuses[number], share: distance(columns.share[index]), bits: columns.bits[index] };
   }
 
   status(run, index) {
@@ -49,11 +49,21 @@ function distance(value) {
   return value === "inf" ? Infinity : value;
 }
 
+// An error in units of what is allowed.
+function boundText(value) {
+  if (value === null) return "";
+  if (value === Infinity) return "beyond any bound";
+  if (value === 0) return "exact";
+  return value < 0.001 ? "below 0.001 of the bound" : `${shortNumber(value)} of the bound`;
+}
+
 function ulpText(value) {
   if (value === null) return "";
-  if (value === Infinity) return "not comparable";
-  const short = value.toLocaleString("en", { maximumSignificantDigits: 3 });
-  return `${value < 1e7 ? short : value.toExponential(2)} ULP`;
+  return value === Infinity ? "not comparable" : `${shortNumber(value)} ULP`;
+}
+
+function shortNumber(value) {
+  return value < 1e7 ? value.toLocaleString("en", { maximumSignificantDigits: 3 }) : value.toExponential(2);
 }
 
 // As Python's shlex.quote, so that a command can be pasted into a shell.
@@ -61,11 +71,11 @@ function quoted(text) {
   return text && /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`;
 }
 
-// How a case changed between two runs, or null: see dmlgpu/conformance/compare.py.
+// How a case changed between two runs, or null: see dmlgpu/conformance/report/changes.py.
 function change(before, after) {
   if (!before || !after) return before || after ? (before ? "missing" : "new") : null;
   if (before.status !== after.status) return changeOfStatus(before.status, after.status);
-  const [old, now] = [before.max ?? 0, after.max ?? 0];
+  const [old, now] = [before.share ?? 0, after.share ?? 0];
   if (old !== now) return now > old ? "less accurate" : "more accurate";
   return before.bits === after.bits ? null : "other bits";
 }

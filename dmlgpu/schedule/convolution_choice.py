@@ -1,0 +1,78 @@
+"""The schedules of convolutions, and which one suits a convolution and an adapter.
+
+| name | what it does |
+|---|---|
+| ``implicit-gemm`` | a matrix product with the windows as a virtual operand, by the schedule that suits the product |
+| ``small``, ``register``, ``shared``, ``...-split`` | the same, by this schedule of matrix products |
+| ``depthwise`` | one input channel per group: nothing to sum but the window (depthwise.py) |
+| ``winograd-2``, ``winograd-4`` | windows of 3 x 3 in tiles of 2 x 2 or 4 x 4 positions (winograd.py) |
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.plan import Convolution, Convolve
+from dmlgpu.schedule import gemm_choice
+from dmlgpu.schedule.convolution import IMPLICIT_GEMM, implicit_gemm
+from dmlgpu.schedule.depthwise import depthwise_fits, depthwise_steps
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import Steps
+from dmlgpu.schedule.transposed import transposed_steps
+from dmlgpu.schedule.winograd import winograd_fits, winograd_pays, winograd_steps
+from dmlgpu.target import Target
+
+DEPTHWISE = "depthwise"
+WINOGRAD = {"winograd-2": 2, "winograd-4": 4}
+"""Outputs of a tile, along each dimension, by name."""
+
+FASTER_WINOGRAD = "winograd-4"
+"""The other is less than half as fast, but loses fewer digits."""
+
+NAMES = (IMPLICIT_GEMM, DEPTHWISE, *WINOGRAD, *gemm_choice.NAMES)
+"""The names that ``Target.schedule`` may have."""
+
+
+def fits(convolution: Convolution, target: Target, name: str) -> bool:
+    """Whether a schedule can compute a convolution."""
+    if name == DEPTHWISE:
+        return depthwise_fits(convolution, target)
+    return name not in WINOGRAD or winograd_fits(convolution, target, WINOGRAD[name])
+
+
+def choose(convolution: Convolution, target: Target) -> str:
+    """The name of the schedule for a convolution: ``Target.schedule``, if it is set.
+
+    Raises:
+        InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.
+    """
+    name = target.schedule
+    if not name:
+        return _suited(convolution, target)
+    if name not in NAMES:
+        raise InvalidArgument(f"convolutions have no schedule {name!r}; there are {', '.join(NAMES)}")
+    if not fits(convolution, target, name):
+        raise InvalidArgument(f"the schedule {name!r} does not fit this convolution")
+    return name
+
+
+def _suited(convolution: Convolution, target: Target) -> str:
+    if fits(convolution, target, DEPTHWISE):
+        return DEPTHWISE
+    return FASTER_WINOGRAD if winograd_pays(convolution, target, WINOGRAD[FASTER_WINOGRAD]) else IMPLICIT_GEMM
+
+
+@schedule_step.register
+def _convolve(step: Convolve, target: Target) -> Steps:
+    """Compute a convolution by the schedule that suits it, or by that which ``Target.schedule`` names."""
+    if step.transposed:
+        return transposed_steps(step, target, _convolve)
+    convolution, epilogue, output = step.convolution, step.epilogue, step.output
+    name = choose(convolution, target)
+    inner = replace(target, schedule=name if name in gemm_choice.NAMES else "")
+    if name == DEPTHWISE:
+        return depthwise_steps(convolution, epilogue, output, target)
+    if name in WINOGRAD:
+        return winograd_steps(convolution, epilogue, output, inner, WINOGRAD[name])
+    return implicit_gemm(step, inner)

@@ -1,0 +1,44 @@
+"""Maps: every element by itself; plain transposes, gathers of blocks and runs of neighbours in ways of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dmlgpu.kernels.collapse import collapse
+from dmlgpu.kernels.packing import pack
+from dmlgpu.kernels.sources import computed, fold_views
+from dmlgpu.plan import Map, View
+from dmlgpu.schedule.blocks import find_blocks
+from dmlgpu.schedule.launch import loop_launch, map_launch
+from dmlgpu.schedule.ranges import near_copy
+from dmlgpu.schedule.runs import find_runs
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import ScheduledMap, Steps
+from dmlgpu.schedule.transpose import find_transpose
+from dmlgpu.schedule.upsample import find_upsample
+from dmlgpu.schedule.walk import choose_walk
+from dmlgpu.target import Target
+
+
+@schedule_step.register
+def _map(step: Map, target: Target) -> Steps:
+    """The rewriting of the tree, in this order: views become strides, dimensions merge, elements become units."""
+    upsample = find_upsample(step, target)
+    if upsample is not None:
+        return Steps((upsample,))
+    folded = fold_views(step.body)
+    body, output = near_copy(*collapse(folded if folded.moves else computed(folded), step.output))
+    transpose = find_transpose(step.label, body, output, target)
+    if transpose is not None:
+        return Steps((transpose,))
+    body, output = pack(body, output)
+    output = replace(output, view=View.RAW if body.moves else View.COMPUTE)
+    blocks = find_blocks(step.label, body, output, target)
+    if blocks is not None:
+        return Steps((blocks,))
+    runs = None if step.keeps_neighbours else find_runs(step.label, body, output, target)
+    if runs is not None:
+        return Steps((runs,))
+    walk = choose_walk(output, step.keeps_neighbours)
+    launch = (loop_launch if step.costly else map_launch)(walk.items(output), target)
+    return Steps((ScheduledMap(step.label, launch, output, body, walk, step.costly),))

@@ -1,0 +1,84 @@
+"""Patches: what tiles of a convolution's positions see of its input along one dimension, and how it is read.
+
+Neighbouring windows overlap. A tile reads each element that its windows see once, where the input lets it in units of
+four, and its windows find their elements among what was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dmlgpu.kernels.packing import UNIT, pack_source, packs_source
+from dmlgpu.plan import Source
+from dmlgpu.plan.windows import Axis
+
+LANES = "xyzw"
+
+
+@dataclass(frozen=True)
+class Patch:
+    """The elements that the windows of a tile see along an axis.
+
+    The tile that starts at position p sees element ``e`` (counted from the first of its first window) at
+    ``p * stride - start + e`` of the input.
+
+    Attributes:
+        axis: how the windows slide.
+        tile: positions of a tile.
+        lanes: elements that are read at once.
+    """
+
+    axis: Axis
+    tile: int
+    lanes: int = 1
+
+    def element(self, position: int, place: int) -> int:
+        """What a place of the window sees at a position of the tile."""
+        return position * self.axis.stride + place * self.axis.dilation
+
+    @property
+    def seen(self) -> tuple[int, ...]:
+        """All elements that some window sees."""
+        places, positions = range(self.axis.size), range(self.tile)
+        return tuple(sorted({self.element(position, place) for position in positions for place in places}))
+
+    @property
+    def step(self) -> int:
+        """Units from what one tile sees to what the next one sees."""
+        return self.tile * self.axis.stride // self.lanes
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """The units that are read, counted from the unit where the tile's first position lies, times its stride."""
+        return tuple(sorted({self._unit(element) for element in self.seen}))
+
+    def _unit(self, element: int) -> int:
+        return (element - self.axis.start) // self.lanes
+
+    def is_checked(self, unit: int) -> bool:
+        """Whether a unit lies beside the input for some tile."""
+        last = (-(-self.axis.positions // self.tile) - 1) * self.step
+        return unit < 0 or last + unit >= self.axis.spatial // self.lanes
+
+    def name(self, element: int) -> str:
+        """The variable, or lane of one, that holds an element: units are numbered as in ``units``."""
+        unit = self._unit(element)
+        lane = f".{LANES[(element - self.axis.start) % self.lanes]}" if self.lanes > 1 else ""
+        return f"seen{self.units.index(unit)}{lane}"
+
+    def uses(self, element: int) -> Iterator[tuple[int, int]]:
+        """The positions of the tile and the places of the window that see an element there."""
+        for position in range(self.tile):
+            for place in range(self.axis.size):
+                if self.element(position, place) == element:
+                    yield position, place
+
+
+def packed_patch(source: Source, axis: Axis, tile: int) -> tuple[Source, Patch]:
+    """The patch along the last dimension, and the source in units of four if it and the tile allow them."""
+    last = len(source.sizes) - 1
+    packs = tile * axis.stride % UNIT == 0 and axis.spatial % UNIT == 0 and packs_source(source, last, UNIT)
+    if not packs:
+        return source, Patch(axis, tile)
+    return pack_source(source, last, UNIT), Patch(axis, tile, UNIT)

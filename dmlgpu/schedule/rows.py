@@ -1,0 +1,110 @@
+"""Rows: reductions of each row and then each of its elements (softmax, normalisations).
+
+Where a row is short enough for one invocation (CPU adapters) or one workgroup (GPUs), one kernel does it all. Else each
+stage becomes a reduction of its own, with partial results, and a map ends it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dmlgpu.enums import DataType
+from dmlgpu.kernels.collapse import merge_tensor, merge_tree, row_groups
+from dmlgpu.kernels.packing import pack_along, pack_tensor
+from dmlgpu.kernels.sources import leaves, rewrite
+from dmlgpu.plan import Body, Held, Map, Rows, Source, Step, Tensor, apply, reduce_stage, row_sizes
+from dmlgpu.schedule.launch import loop_launch, row_launch
+from dmlgpu.schedule.reduce import canonical_reduce, choose_parts, choose_schedule, limited
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import ReduceSchedule, ScheduledRows, Steps
+from dmlgpu.schedule.walk import choose_walk
+from dmlgpu.target import Target
+from dmlgpu.tensor import WORD_BITS
+
+MOST_HELD = 32
+"""Numbers of a row that one invocation keeps in registers."""
+
+
+@schedule_step.register
+def _rows(step: Rows, target: Target) -> Steps:
+    rows = _merged(step)
+    whole = _whole_rows(rows, target)
+    return _split_rows(rows, target) if whole is None else Steps((whole,))
+
+
+def _merged(step: Rows) -> Rows:
+    """Return the same rows with merged dimensions: those across rows first, those along them last, in their order."""
+    tensors = [step.source, step.output, *leaves(step.body)]
+    kept, along = row_groups(step.source.sizes, sorted(step.axes), tensors)
+    groups = kept + along
+    return replace(
+        step,
+        source=merge_tensor(step.source, groups),
+        axes=tuple(range(len(kept), len(groups))),
+        body=merge_tree(step.body, groups),
+        output=merge_tensor(step.output, groups),
+    )
+
+
+# ---- one kernel
+
+
+def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
+    """Return all in one kernel, if rows are short enough for that and no word of the output is shared between rows."""
+    axes = rows.axes
+    body, output, dimension = _pack(rows.body, rows.output, axes, target)
+    if output.unit_bits < WORD_BITS:
+        return None
+    source = rows.source if dimension is None else pack_tensor(rows.source, dimension, output.lanes)
+    count = math.prod(source.sizes[: axes[0]])
+    units = math.prod(source.sizes[axis] for axis in axes)
+    if choose_parts(count, units, target) > 1:
+        return None
+    schedule = choose_schedule(count, units, target)
+    walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, axes)))
+    across, held = dimension is not None and dimension < axes[0], 0
+    if schedule is ReduceSchedule.SERIAL:
+        launch = loop_launch(walk.count, target)
+    else:
+        launch = row_launch(walk.count, units, target)
+        held = -(-units // launch.workgroup)
+        held = held if held * output.lanes <= MOST_HELD else 0
+    return ScheduledRows(schedule.value, launch, output, rows.stages, source, axes, body, schedule, walk, across, held)
+
+
+def _pack(body: Body, output: Tensor, axes: tuple[int, ...], target: Target) -> tuple[Body, Tensor, int | None]:
+    """Return all tensors in units along the rows, or else, for invocations that take whole rows, across them; and the
+    dimension of these units."""
+    dimensions = [axes[-1]]
+    if axes[0] and choose_schedule(1, math.prod(output.sizes[axis] for axis in axes), target) is ReduceSchedule.SERIAL:
+        dimensions.append(axes[0] - 1)
+    for dimension in dimensions:
+        packed = pack_along(body, output, dimension)
+        if packed is not None:
+            return *packed, dimension
+    return body, output, None
+
+
+# ---- a kernel per stage
+
+
+def _split_rows(rows: Rows, target: Target) -> Steps:
+    """Return a reduction per stage, its results in temporary tensors, and a map."""
+    found = Steps()
+    results: dict[str, Source] = {}
+    for stage in rows.stages:
+        given: Source = rows.source
+        if stage.prepare:
+            inputs = {"input": rows.source, **results}
+            given = apply(stage.prepare, DataType.FLOAT32, rows.source.sizes, portable=True, values=(), **inputs)
+        step, made = reduce_stage(stage, given, rows.axes)
+        longest = step.reduction.longest
+        found += canonical_reduce(step, target if longest is None else limited(target, 4 * longest))
+        results |= made
+
+    def replaced(node: Source) -> Source:
+        return results[node.name] if isinstance(node, Held) else node
+
+    last: Step = Map("map", rewrite(rows.body, replaced), rows.output)
+    return found + schedule_step(last, target)

@@ -1,0 +1,48 @@
+"""Scatters: in which units, and in which kernels so that the order of invocations does not show."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dmlgpu.enums import DataType
+from dmlgpu.kernels.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
+from dmlgpu.plan import Element, Map, Scatter, Tensor
+from dmlgpu.schedule.launch import item_launch
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import ScatterSchedule, ScheduledScatter, Steps
+from dmlgpu.target import Target
+
+
+@schedule_step.register
+def _scatter(step: Scatter, target: Target) -> Steps:
+    """Deterministic devices first mark the last update of each element."""
+    step = _packed(step)
+    if step.distinct or not target.deterministic:
+        return _kernel(step, step.label, ScatterSchedule.STORE, target)
+    marks = Tensor.temporary("marks", DataType.UINT32, step.output.sizes)
+    clear = Map("clear marks", Element("layout/zero", DataType.UINT32, marks.sizes), marks)
+    marked = replace(step, inputs=(*step.inputs, ("marks", marks)))
+    return (
+        schedule_step(clear, target)
+        + _kernel(replace(step, output=marks), "mark", ScatterSchedule.MARK, target)
+        + _kernel(marked, f"{step.label} marked", ScatterSchedule.STORE_MARKED, target)
+    )
+
+
+def _kernel(step: Scatter, label: str, schedule: ScatterSchedule, target: Target) -> Steps:
+    launch = item_launch(math.prod(step.source.sizes), target)
+    kernel = ScheduledScatter(label, launch, step.output, step.file, step.source, step.inputs, schedule, step.constants)
+    return Steps((kernel,))
+
+
+def _packed(step: Scatter) -> Scatter:
+    """Return the scatter in the widest units that source and output have along a dimension that both go through."""
+    for dimension, followed in enumerate(step.follows):
+        lanes = WIDEST_UNIT_BITS // step.output.data_type.bits
+        while followed is not None and step.output.sizes[followed] > 1 and lanes > 1:
+            if packs_tensor(step.source, dimension, lanes) and packs_tensor(step.output, followed, lanes):
+                source, output = pack_tensor(step.source, dimension, lanes), pack_tensor(step.output, followed, lanes)
+                return replace(step, source=source, output=output)
+            lanes //= 2
+    return step

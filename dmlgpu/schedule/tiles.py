@@ -1,0 +1,36 @@
+"""Tiles: kernels whose invocations compute several neighbouring elements from what they read only once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dmlgpu.enums import DataType
+from dmlgpu.kernels.packing import UNIT, pack_source, pack_tensor, packs_source, packs_tensor
+from dmlgpu.kernels.sources import CONVERT
+from dmlgpu.plan import Body, Held, Sizes, Tensor, apply
+from dmlgpu.schedule.launch import tile_launch
+from dmlgpu.schedule.steps import ScheduledTiles, Steps
+from dmlgpu.schedule.walk import Walk, choose_walk
+from dmlgpu.target import Target
+
+
+def tiles(label: str, body: Body, tile: Sizes, epilogue: Body, output: Tensor, *, target: Target) -> Steps:
+    """Return the kernel, packed where tile, output and epilogue allow (see ``ScheduledTiles``)."""
+    last = output.rank - 1
+    if tile[last] % UNIT == 0 and packs_tensor(output, last, UNIT) and packs_source(epilogue, last, UNIT):
+        epilogue, output = pack_source(epilogue, last, UNIT), pack_tensor(output, last, UNIT)
+    walk = _walk(tile, output)
+    return Steps((ScheduledTiles(label, tile_launch(walk.count, target), output, body, tile, epilogue, walk),))
+
+
+def _walk(tile: Sizes, output: Tensor) -> Walk:
+    """Return the order of the tiles: neighbours in memory side by side."""
+    units = (*tile[:-1], tile[-1] // output.lanes)
+    sizes = tuple(-(-size // count) for size, count in zip(output.sizes, units, strict=True))
+    strides = tuple(stride * count for stride, count in zip(output.strides, units, strict=True))
+    return choose_walk(replace(output, data_type=DataType.UINT32, sizes=sizes, strides=strides, offset=0, lanes=1))
+
+
+def unchanged(data_type: DataType, sizes: Sizes) -> Body:
+    """Return the epilogue that stores the numbers as they are."""
+    return apply(CONVERT, data_type, sizes, portable=True, input=Held.product(data_type, sizes))

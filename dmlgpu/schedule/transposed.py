@@ -1,0 +1,172 @@
+"""Transposed convolutions as plain ones.
+
+The filter scatters: element p of the input reaches the elements q = p * stride + place * dilation - start of the
+output. Turned round, an element of the output sees the places for which p is whole. All elements of a *phase*, whose q
+leave the same remainder, see the same places, in steps of one element of the input: each phase is a plain convolution
+of the input with a part of the filter, reversed, into a strided part of the output. Strides of 1 have one phase only.
+
+With very many phases, each a kernel, the filter slides over the input spread out with zeros instead.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from dmlgpu.kernels.sources import AnySource, rewrite, stepped
+from dmlgpu.plan import Body, Convolution, Convolve, Element, Held, Map, Source, constants
+from dmlgpu.plan.windows import Axis, Windows
+from dmlgpu.schedule.convolution import IMPLICIT_GEMM, implicit_gemm
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import Steps
+from dmlgpu.target import Target
+
+SPREAD, ZERO = "layout/slice_grad", "layout/zero"
+
+MOST_PHASES = 16
+"""Phases up to which each is worth a kernel."""
+
+LEAD = (0, 0, 0)
+"""The first elements along the dimensions before the spatial ones."""
+
+
+# ---- phases
+
+
+@dataclass(frozen=True)
+class Part:
+    """A phase along one dimension.
+
+    Attributes:
+        first, stride: its first element of the output, and elements from one to the next.
+        axis: how the part of the filter slides over the input; its size is 0 where nothing reaches the phase.
+        place, step: the place of the filter that comes first, and places from one to the next.
+    """
+
+    first: int
+    stride: int
+    axis: Axis
+    place: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One phase along every dimension."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def windows(self) -> Windows:
+        """How its part of the filter slides over the input."""
+        return tuple(part.axis for part in self.parts)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing reaches it."""
+        return any(part.axis.size == 0 for part in self.parts)
+
+
+def phases(windows: Windows) -> Iterator[Phase]:
+    """The phases of a transposed convolution.
+
+    Args:
+        windows: how the filter slides over the *output*, whose elements these are: ``spatial`` is the output's size,
+            ``positions`` the input's.
+    """
+    for parts in itertools.product(*(tuple(_parts(axis)) for axis in windows)):
+        yield Phase(parts)
+
+
+def _parts(axis: Axis) -> Iterator[Part]:
+    common = math.gcd(axis.dilation, axis.stride)
+    step, dilation = axis.stride // common, axis.dilation // common
+    for first in range(min(axis.stride, axis.spatial)):
+        reached = first + axis.start
+        place = next((k for k in range(step) if (reached - k * axis.dilation) % axis.stride == 0), axis.size)
+        size = max(0, -((place - axis.size) // step))
+        nearest = (reached - place * axis.dilation) // axis.stride
+        positions = -((first - axis.spatial) // axis.stride)
+        window = Axis(axis.positions, positions, size, 1, dilation, (size - 1) * dilation - nearest)
+        yield Part(first, axis.stride, window, place + (size - 1) * step, -step)
+
+
+# ---- steps
+
+
+def transposed_steps(step: Convolve, target: Target, convolve: Callable[[Convolve, Target], Steps]) -> Steps:
+    """Schedule a transposed convolution.
+
+    Args:
+        step: its windows slide over the output, from as many positions as the input has elements.
+        convolve: what schedules a plain convolution.
+
+    Raises:
+        InvalidArgument: for an unknown name of a schedule, or of one that does not fit.
+    """
+    transposed = step.convolution
+    count = math.prod(min(axis.stride, axis.spatial) for axis in transposed.windows)
+    if count > MOST_PHASES:
+        return convolve(replace(step, convolution=_spread_out(transposed), transposed=False), target)
+    if count == 1:
+        (phase,) = phases(transposed.windows)
+        return convolve(replace(step, convolution=_convolution(transposed, phase), transposed=False), target)
+    return _in_phases(step, target)
+
+
+def _in_phases(step: Convolve, target: Target) -> Steps:
+    """Return each phase as a matrix product of its own."""
+    if target.schedule == IMPLICIT_GEMM:
+        target = replace(target, schedule="")
+    found, empty = Steps(), Steps()
+    for phase in phases(step.convolution.windows):
+        body, place = _part_of(step.epilogue, phase), _part_of(step.output, phase)
+        if phase.is_empty:
+            nothing = Map("nothing to sum", _without_sum(body), place, keeps_neighbours=True)
+            empty += schedule_step(nothing, target)
+        else:
+            part = Convolve(step.label, _convolution(step.convolution, phase), body, place)
+            found += implicit_gemm(part, target, keeps_neighbours=True)
+    return found + empty
+
+
+def _convolution(transposed: Convolution, phase: Phase) -> Convolution:
+    """One phase as a plain convolution."""
+    sizes = transposed.filter.sizes[:3] + tuple(axis.size for axis in phase.windows)
+    start = (*LEAD, *(part.place for part in phase.parts))
+    filters = stepped(transposed.filter, sizes, start, (1, 1, 1, *(part.step for part in phase.parts)))
+    return replace(transposed, filter=filters, windows=phase.windows)
+
+
+def _part_of(source: AnySource, phase: Phase) -> AnySource:
+    """What an epilogue, or the output, has of a phase."""
+    sizes = source.sizes[:3] + tuple(axis.positions for axis in phase.windows)
+    start = (*LEAD, *(part.first for part in phase.parts))
+    return stepped(source, sizes, start, (1, 1, 1, *(part.stride for part in phase.parts)))
+
+
+def _without_sum(epilogue: Body) -> Body:
+    """An epilogue on sums of nothing."""
+
+    def empty(node: Source) -> Source:
+        return Element(ZERO, node.data_type, node.sizes) if isinstance(node, Held) else node
+
+    return rewrite(epilogue, empty)
+
+
+def _spread_out(transposed: Convolution) -> Convolution:
+    """A plain convolution of the input with zeros between its elements."""
+    source, windows = transposed.input, transposed.windows
+    strides = tuple(axis.stride for axis in windows)
+    spatial = tuple(axis.stride * (axis.positions - 1) + 1 for axis in windows)
+    sizes, step = source.sizes[:3] + spatial, (1, 1, 1, *strides)
+    follows = tuple(d if one == 1 else None for d, one in enumerate(step)), (None,) * len(sizes)
+    inputs = (("input", source), ("border", Element(ZERO, source.data_type, sizes)))
+    values = constants(start=(0,) * len(sizes), step=step)
+    spread = Element(SPREAD, source.data_type, sizes, inputs, values, follows=follows)
+    (phase,) = phases(
+        tuple(replace(axis, stride=1, positions=size) for axis, size in zip(windows, spatial, strict=True))
+    )
+    return _convolution(replace(transposed, input=spread), phase)

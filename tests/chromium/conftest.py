@@ -1,0 +1,69 @@
+"""A page in headless Chromium with a WebGPU device: Dawn and Tint in place of wgpu-native and naga."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ARGUMENTS = (
+    "--no-sandbox",  # containers offer neither what the sandbox needs nor much shared memory
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-unsafe-webgpu",
+    "--enable-features=Vulkan,WebGPU",
+    "--use-webgpu-adapter=swiftshader",
+)
+ADDRESS = "http://localhost/"
+"""WebGPU is offered to secure contexts, and pages of this host are; nothing is fetched from it."""
+
+DEVICE = """async () => {
+    const adapter = await navigator.gpu?.requestAdapter();
+    if (!adapter) return null;
+    const names = ['maxStorageBufferBindingSize', 'maxBufferSize'];
+    const limits = Object.fromEntries(names.map(name => [name, adapter.limits[name]]));
+    window.device = await adapter.requestDevice({requiredLimits: limits});
+    const layouts = new Map();
+    window.layoutOf = count => {
+        if (!layouts.has(count)) {
+            const entry = (binding, type) => ({binding, visibility: GPUShaderStage.COMPUTE, buffer: {type}});
+            const storage = Array.from({length: count}, (_, binding) => entry(binding, 'storage'));
+            const group = device.createBindGroupLayout({entries: [...storage, entry(count, 'uniform')]});
+            layouts.set(count, [group, device.createPipelineLayout({bindGroupLayouts: [group]})]);
+        }
+        return layouts.get(count);
+    };
+    const {vendor, architecture} = adapter.info, alignment = device.limits.minStorageBufferOffsetAlignment;
+    return {name: `${vendor} ${architecture}`, limits, alignment};
+}"""
+
+
+@pytest.fixture(scope="session")
+def page() -> Iterator[Any]:
+    """A page of a secure context, in which WebGPU is offered."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)}")
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=browser, args=ARGUMENTS)
+        found = chromium.new_page()
+        found.route("**/*", lambda route: route.fulfill(body="<title>WebGPU</title>", content_type="text/html"))
+        found.goto(ADDRESS)
+        yield found
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def facts(page: Any) -> dict[str, Any]:
+    """Name, limits and offset alignment of the page's ``device``; ``layoutOf(count)`` there gives kernels' layouts."""
+    found = page.evaluate(DEVICE)
+    if found is None:
+        pytest.skip("the browser offers no WebGPU adapter")
+    return found

@@ -1,0 +1,51 @@
+"""The programs of the quick profile's cases for an adapter with nothing but what the WebGPU standard gives."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from dmlgpu.compiler import compile_operator
+from dmlgpu.conformance.cases import case_by_name
+from dmlgpu.conformance.suites.operators import quick_names
+from dmlgpu.errors import NotSupported
+from dmlgpu.plan import Role
+from dmlgpu.program import Program, Slot
+from dmlgpu.target import Profile, Target
+
+PROFILES = (Profile.CPU, Profile.DISCRETE)
+"""The two families of schedules."""
+
+STANDARD = {profile: Target("a browser", profile) for profile in PROFILES}
+"""Default limits, no feature."""
+
+
+@functools.cache
+def quick_programs(profile: Profile) -> tuple[dict[str, Program], dict[str, str]]:
+    """The programs by case, and why the others are refused."""
+    programs, refusals = {}, {}
+    for name in quick_names():
+        try:
+            programs[name] = compile_operator(case_by_name(name).desc, STANDARD[profile])
+        except NotSupported as error:
+            refusals[name] = str(error)
+    return programs, refusals
+
+
+Place = Callable[[Slot], tuple[object, int]]
+"""Where a slot's resource lies: the buffer and the offset."""
+
+
+def packed(program: Program) -> Place:
+    """All tensors in one buffer, 16 bytes or less between them; temporary and persistent resources after them."""
+    ends: dict[tuple[Role, int], int] = {}
+    for kernel in (*program.initialization, *program.kernels):
+        for slot in kernel.slots:
+            key = slot.role, slot.index
+            ends[key] = max(ends.get(key, 0), slot.offset + slot.size)
+    offsets, end = {}, 16
+    for key in sorted(ends, key=lambda key: (key[0] in (Role.TEMPORARY, Role.PERSISTENT), key)):
+        grain = 256 if key[0] in (Role.TEMPORARY, Role.PERSISTENT) else 16
+        offsets[key] = -(-end // grain) * grain
+        end = offsets[key] + ends[key]
+    return lambda slot: ("arena", offsets[slot.role, slot.index])

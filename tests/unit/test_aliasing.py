@@ -1,0 +1,192 @@
+"""Bindings of kernels as data: no two of a dispatch overlap, wherever its tensors lie."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from dmlgpu.aliasing import OFFSET_ALIGNMENT, Layout, known_bindings, layout
+from dmlgpu.compiler import compile_operator
+from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name
+from dmlgpu.conformance.operator_cases import OperatorCases
+from dmlgpu.conformance.suites.operators import quick_names
+from dmlgpu.errors import NotSupported
+from dmlgpu.plan import Role
+from dmlgpu.program import Kernel, Program, Slot
+from dmlgpu.target import Profile, Target
+from dmlgpu.wgsl.sharing import share
+from tests.quick_programs import PROFILES, STANDARD, Place, packed
+
+INPUT, OUTPUT, TEMPORARY = Role.INPUT, Role.OUTPUT, Role.TEMPORARY
+
+
+# ---- ranges
+
+
+@pytest.mark.parametrize(
+    ("ranges", "known", "expected"),
+    [
+        ([("a", 0, 64), ("b", 0, 64)], (), Layout((), [("a", 0, 64), ("b", 0, 64)], (0, 0))),
+        ([("a", 272, 64), ("b", 240, 8)], (), Layout((), [("a", 256, 80), ("b", 0, 248)], (4, 60))),
+        ([("a", 0, 256), ("a", 256, 64)], (), Layout((), [("a", 0, 256), ("a", 256, 64)], (0, 0))),
+        ([("a", 0, 64), ("a", 0, 64)], (), Layout((0, 0), [("a", 0, 64)], (0, 0))),
+        ([("a", 0, 64), ("a", 64, 64)], (), Layout((0, 0), [("a", 0, 128)], (0, 16))),
+        (
+            [("a", 304, 64), ("b", 0, 4), ("a", 256, 16)],
+            (),
+            Layout((0, 1, 0), [("a", 256, 112), ("b", 0, 4)], (12, 0, 0)),
+        ),
+        # Two that lie apart meet through a third one.
+        ([("a", 0, 260), ("a", 600, 64), ("a", 256, 300)], (), Layout((0, 0, 0), [("a", 0, 664)], (0, 150, 64))),
+        # What the kernel is rendered for stays, and what lies between it belongs to it.
+        ([("a", 0, 4), ("a", 512, 4)], (0, 0), Layout((0, 0), [("a", 0, 516)], (0, 128))),
+        ([("a", 0, 4), ("a", 256, 4), ("a", 512, 4)], (0, 1, 0), Layout((0, 0, 0), [("a", 0, 516)], (0, 64, 128))),
+    ],
+)
+def test_ranges_that_meet_are_bound_once(ranges, known, expected):
+    assert layout(ranges, known, 256) == expected
+
+
+def test_a_smaller_alignment_keeps_neighbours_apart():
+    ranges = [("a", 0, 32), ("a", 32, 32)]
+    assert layout(ranges, (), 32).bindings == ()
+    assert layout(ranges, (), 64).bindings == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("slots", "bindings"),
+    [
+        ([(INPUT, 0, 0, 64), (INPUT, 0, 0, 64)], (0, 0)),
+        ([(INPUT, 0, 0, 64), (INPUT, 1, 0, 64)], ()),
+        ([(INPUT, 0, 0, 64), (OUTPUT, 0, 0, 64)], ()),  # in place: only the resources will tell
+        ([(TEMPORARY, 0, 0, 256), (TEMPORARY, 0, 256, 64)], ()),
+        ([(TEMPORARY, 0, 0, 64), (TEMPORARY, 0, 240, 64)], (0, 0)),
+        ([(OUTPUT, 0, 0, 256), (OUTPUT, 0, 480, 64)], (0, 0)),  # wherever the output begins: perhaps at byte 32
+        ([(OUTPUT, 0, 0, 256), (OUTPUT, 0, 496, 64)], ()),
+    ],
+)
+def test_what_meets_wherever_the_resources_are(slots, bindings):
+    assert known_bindings([Slot(*slot) for slot in slots]) == bindings
+
+
+# ---- texts
+
+HEAD = """@group(0) @binding(3) var<uniform> params: Params;
+@group(0) @binding(0) var<storage, read_write> buffer0: array<{}>;
+@group(0) @binding(1) var<storage, read_write> buffer1: array<{}>;
+@group(0) @binding(2) var<storage, read_write> buffer2: array<{}>;
+"""
+SLOTS = tuple(Slot(INPUT, index, 0, 64) for index in range(3))
+
+
+def shared(blocks: tuple[str, str, str], body: str, bindings: tuple[int, ...]) -> str:
+    return share("TEST", Kernel("k", HEAD.format(*blocks) + body, SLOTS, (1, 1, 1)), bindings).wgsl
+
+
+def test_slots_of_equal_blocks_share_a_variable():
+    assert shared(("u32",) * 3, "buffer2[a()] = buffer0[b()] + buffer1[0];", (0, 1, 0)) == (
+        "@group(0) @binding(2) var<uniform> params: Params;\n"
+        "@group(0) @binding(0) var<storage, read_write> buffer0: array<u32>;\n"
+        "@group(0) @binding(1) var<storage, read_write> buffer1: array<u32>;\n"
+        "buffer0[a()] = buffer0[b()] + buffer1[0];"
+    )
+
+
+def test_slots_of_unequal_blocks_share_words():
+    text = shared(
+        ("vec2<u32>", "atomic<u32>", "u32"),
+        "atomicMax(&buffer1[0], 1u); buffer0[buffer2[f[1]]] = buffer0[1].yx; if (buffer2[0] == 1u) { }",
+        (0, 0, 0),
+    )
+    assert "@binding(0) var<storage, read_write> buffer0: array<atomic<u32>>;\n" in text
+    assert (
+        "atomicMax(&buffer0[0], 1u); store_buffer0_vec2(load_buffer2_u32(f[1]), load_buffer0_vec2(1).yx);"
+        " if (load_buffer2_u32(0) == 1u) { }"
+    ) in text
+    assert "return vec2<u32>(atomicLoad(&buffer0[at * 2u + 0u]), atomicLoad(&buffer0[at * 2u + 1u]));" in text
+    assert "atomicStore(&buffer0[at * 2u + 1u], block.y);" in text
+
+
+def test_what_has_no_block_in_common_is_refused():
+    with pytest.raises(NotSupported) as caught:
+        shared(("f64", "u32", "u32"), "", (0, 0, 1))
+    assert str(caught.value) == "TEST: kernel 'k': ranges that meet are seen as f64 and u32"
+
+
+# ---- cases
+
+
+def names_of(cases: OperatorCases, profile: str) -> tuple[str, ...]:
+    """The quick profile's, or all standard ones."""
+    if profile == "full":
+        return cases.names("quick")
+    return tuple(name for name in quick_names() if name.partition("-")[0] == cases.stem)
+
+
+def apart(slot: Slot) -> tuple[object, int]:
+    """Every tensor in a buffer of its own, as far from a multiple of the alignment as can be."""
+    return (slot.role, slot.index), 0 if slot.role in (Role.TEMPORARY, Role.PERSISTENT) else OFFSET_ALIGNMENT - 16
+
+
+def in_place(slot: Slot) -> tuple[object, int]:
+    """The first output in the first input's place."""
+    return ((INPUT, 0), 240) if slot.role is OUTPUT and slot.index == 0 else apart(slot)
+
+
+def bound(kernel: Kernel, place: Place) -> Layout:
+    """A kernel's layout, every claim of which is checked."""
+    ranges = [(place(slot)[0], place(slot)[1] + slot.offset, slot.size) for slot in kernel.slots]
+    found = layout(ranges, kernel.bindings, OFFSET_ALIGNMENT)
+    for (_, one, size), (_, other, other_size) in (
+        pair for pair in itertools.combinations(found.bound, 2) if pair[0][0] == pair[1][0]
+    ):
+        assert one + size <= other or other + other_size <= one
+    numbers = found.bindings or range(len(ranges))
+    for (resource, start, size), number, base in zip(ranges, numbers, found.bases, strict=True):
+        held, begin, length = found.bound[number]
+        assert (held, begin % OFFSET_ALIGNMENT, begin + 4 * base) == (resource, 0, start)
+        assert start + size <= begin + length
+    assert len(found.bound) == max(numbers, default=-1) + 1
+    return found
+
+
+def programs(stem: str, profile: str) -> Iterator[tuple[str, Program]]:
+    for family, name in itertools.product(PROFILES, names_of(OPERATOR_CASES[stem], profile)):
+        try:
+            yield name, compile_operator(OPERATOR_CASES[stem].case(name).desc, STANDARD[family])
+        except NotSupported:
+            continue
+
+
+@pytest.mark.parametrize("stem", OPERATOR_CASES)
+def test_no_two_bindings_of_a_case_overlap(stem, request):
+    """Programs know what meets where resources lie apart; where they do not, kernels are rendered for what does."""
+    for name, program in programs(stem, request.config.getoption("--profile")):
+        kernels = {*program.initialization, *program.kernels}
+        for kernel in kernels:
+            assert bound(kernel, apart).bindings == kernel.bindings, name
+            for place in (packed(program), *([in_place] if OPERATOR_CASES[stem].schema.in_place else [])):
+                wanted = bound(kernel, place).bindings
+                text = share(program.operator, kernel, wanted).wgsl
+                declared = re.findall(r"var<storage, read_write> (\w+)", text)
+                assert len(declared) == (max(wanted) + 1 if wanted else len(kernel.slots)), name
+                assert set(re.findall(r"\bbuffer\d+(?=\[)", text)) <= set(declared), name
+
+
+def test_steps_in_time_share_their_states():
+    """A step reads the state that the step before wrote, 128 bytes away in the same temporary resource."""
+    from tests.networks import network
+
+    program = compile_operator(network("RNN"), Target("Any GPU", Profile.CPU))
+    assert any(kernel.bindings for kernel in program.kernels)
+    assert len({kernel.wgsl for kernel in program.kernels}) < len(program.kernels)
+
+
+def test_an_input_seen_in_two_widths_is_bound_once():
+    case = case_by_name("upsample_2d-float32-1x2x65x64-packed-s0")
+    (kernel,) = compile_operator(case.desc, Target("Any GPU")).kernels
+    assert kernel.bindings == (0, 1, 1)
+    assert kernel.binding_count == 2

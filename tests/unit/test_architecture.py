@@ -1,0 +1,148 @@
+"""The table of docs/architecture.md holds: which rooms there are, and what each may import."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def read_table(text: str) -> dict[str, set[str]]:
+    """What each room may import, in the table's order; a room is a module or a package of dmlgpu.
+
+    The last column is ``-``, or a list of rooms, ``above`` and ``ROOM and above``, then perhaps ``but`` and the rooms
+    that are left out. ``above`` are the rows above, and in the same row the rooms to the left.
+    """
+    allowed: dict[str, set[str]] = {}
+    _, _, table = text.partition("| room |")
+    rows = re.findall(r"^\| (`.*) \| .* \| (.*) \|$", table.partition("\n\n")[0], re.MULTILINE)
+    for rooms, may_import in rows:
+        given, _, left_out = may_import.partition(" but ")
+        for room in _rooms(rooms):
+            above = list(allowed)
+            allowed[room] = set(_rooms(given))
+            for last in _rooms(" ".join(re.findall(r"`\S+(?= and above)", given))):
+                allowed[room].update(above[: above.index(last)])
+            if given == "above":
+                allowed[room].update(above)
+            allowed[room].difference_update(_rooms(left_out))
+    return allowed
+
+
+def _rooms(text: str) -> list[str]:
+    return re.findall(r"`([^`\s]+)", text)
+
+
+def imports(file: Path, root: Path) -> Iterator[tuple[int, Path]]:
+    """The line and the file or folder of every module below ``root`` that a file imports, wherever it does so."""
+    package = ".".join(file.relative_to(root.parent).parts[:-1])
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            module = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            names = [f"{module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name.partition(".")[0] == root.name:
+                yield node.lineno, _file(root, name.split(".")[1:])
+
+
+def _file(root: Path, parts: list[str]) -> Path:
+    """The file or folder of a module, or of the module that has a name."""
+    for end in range(len(parts), 0, -1):
+        path = root.joinpath(*parts[:end])
+        if path.is_dir():
+            return path
+        if path.with_suffix(".py").is_file():
+            return path.with_suffix(".py")
+    return root / "__init__.py"
+
+
+def room_of(path: Path, root: Path) -> str:
+    """The room of a file or folder: the first part of its path."""
+    first = root / path.relative_to(root).parts[0]
+    return f"{first.name}/" if first.is_dir() else first.name
+
+
+def violations(root: Path, allowed: dict[str, set[str]]) -> list[str]:
+    """Every import that the table does not allow, among the rooms that are in it."""
+    found = []
+    for file in sorted(root.rglob("*.py")):
+        room = room_of(file, root)
+        for line, imported in imports(file, root):
+            other = room_of(imported, root)
+            if room != other and {room, other} <= set(allowed) and other not in allowed[room]:
+                found.append(f"{file.relative_to(root.parent)}:{line}: {room} may not import {other}")
+    return found
+
+
+TABLE = read_table((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+
+
+def test_every_room_is_in_the_table():
+    package = ROOT / "dmlgpu"
+    assert {room_of(file, package) for file in package.rglob("*.py")} == set(TABLE)
+
+
+def test_imports_are_those_of_the_table():
+    assert violations(ROOT / "dmlgpu", TABLE) == []
+
+
+def test_only_gpu_imports_wgpu():
+    importing = [
+        file.relative_to(ROOT)
+        for file in sorted((ROOT / "dmlgpu").rglob("*.py"))
+        if re.search(r"^\s*(import|from) wgpu\b", file.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert {file.parts[1] for file in importing} == {"gpu"}
+
+
+# ---- the test's own means --------------------------------------------------------------------------------------------
+
+
+def test_reading_a_table():
+    table = read_table(
+        "text\n\n| room | what | may import |\n|---|---|---|\n"
+        "| `a.py` `b/` | x | - |\n| `c/` `d.py` | `e/` is not meant | above |\n| `e/` | x | above but `a.py` `c/` |\n"
+        "| `f/` | x | `b/` and above, `d.py` |\n\nafterwards | `g/` |\n"
+    )
+    assert table == {
+        "a.py": set(),
+        "b/": set(),
+        "c/": {"a.py", "b/"},
+        "d.py": {"a.py", "b/", "c/"},
+        "e/": {"b/", "d.py"},
+        "f/": {"a.py", "b/", "d.py"},
+    }
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import house.low",
+        "from house import low",
+        "from house.low import value",
+        "from .. import low",
+        "def late():\n    from house.low import value",
+        "if TYPE_CHECKING:\n    from house import low as low",
+    ],
+)
+def test_every_kind_of_import_is_seen(tmp_path, statement):
+    root = tmp_path / "house"
+    (root / "high").mkdir(parents=True)
+    for name in ("__init__.py", "low.py", "high/__init__.py"):
+        (root / name).touch()
+    (root / "high" / "rise.py").write_text(f"from house.high import x\nimport os\n{statement}\n", encoding="utf-8")
+    line = 2 + len(statement.splitlines())
+    allowed = {"__init__.py": set(), "low.py": set(), "high/": {"low.py"}}
+    assert violations(root, allowed) == []
+    allowed["high/"] = set()
+    assert violations(root, allowed) == [f"house/high/rise.py:{line}: high/ may not import low.py"]

@@ -1,0 +1,76 @@
+"""DxDispatch models as text: comments, encodings, and where malformed JSON is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dmlgpu.errors import ModelError
+from dmlgpu.frontends import dxdispatch
+from tests.unit.dxdispatch_models import complaint, subtraction
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "model.json"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_comments_and_trailing_commas_are_skipped_but_not_in_strings(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        """// first
+        { "resources": { "a // b /* c */ ,]": /* 1 */ { "initialValuesDataType": "INT8", "initialValues": [1, 2,], } },
+          "dispatchables": { }, // none
+          "commands": [ ], }""",
+    )
+    assert list(dxdispatch.load(file).resources) == ["a // b /* c */ ,]"]
+
+
+def test_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    file = tmp_path / "model.json"
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps(subtraction()).encode())
+    assert list(dxdispatch.load(str(file)).dispatchables) == ["subtract"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{\n  "resources": {\n    "A" 1\n', "line 3, column 9: malformed JSON: Expecting ':' delimiter"),
+        ("", "line 1, column 1: malformed JSON: Expecting value"),
+        ("[1, , 2]", "line 1, column 5: malformed JSON: Expecting value"),
+        ("{,}", "line 1, column 2: malformed JSON: Expecting property name enclosed in double quotes"),
+        ("{}\n x", "line 2, column 2: malformed JSON: Extra data"),
+        ('{"a": 1 /* b', "line 1, column 9: malformed JSON: this comment is not closed"),
+        ('// c\n{"a": NaN}', 'line 2, column 7: malformed JSON: NaN is not a JSON value, write "nan"'),
+        ('{"a": -Infinity}', 'line 1, column 7: malformed JSON: -Infinity is not a JSON value, write "-inf"'),
+        ("[" * 100_000, "malformed JSON: nested too deeply"),
+    ],
+)
+def test_malformed_json_is_located(tmp_path: Path, text: str, reason: str) -> None:
+    file = write(tmp_path, text)
+    assert complaint(file) == f"{file}: {reason}"
+
+
+def test_other_encodings_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "model.json"
+    file.write_bytes(b'{"\xff": 1}')
+    assert complaint(file) == f"{file}: is not UTF-8 text: byte 2 is 0xff"
+
+
+def test_duplicate_keys_are_refused(tmp_path: Path) -> None:
+    file = write(tmp_path, '{"resources": {"A": 1, "A": 2}, "dispatchables": {}, "commands": []}')
+    assert complaint(file) == "$.resources.A: this key is given more than once"
+
+
+def test_missing_model() -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        dxdispatch.load("nowhere/model.json")
+    assert isinstance(caught.value, ModelError)
+    assert str(caught.value) == f"{Path('nowhere/model.json')}: there is no such model file"
+
+
+def test_a_folder_is_no_model(tmp_path: Path) -> None:
+    assert complaint(tmp_path).startswith(f"{tmp_path}: the model file cannot be read: ")
