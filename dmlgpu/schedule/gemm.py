@@ -57,14 +57,8 @@ MERGE = "schedules/gemm_merge"
 @schedule_step.register
 def _contract(step: Contract, target: Target) -> Steps:
     step = _oriented(step)
-    shape = replace(shape_of(step.product.space), along=_packs_along(step.product))
+    shape = Shape.of(step.product.space, along=_packs_along(step.product))
     return _Planner(step, choose(shape, target), target).steps()
-
-
-def shape_of(space: Space) -> Shape:
-    """Return how many elements each of the four groups of dimensions has."""
-    batch, rows, columns, inner = map(math.prod, (space.batch, space.rows, space.columns, space.inner))
-    return Shape(batch, rows, columns, inner)
 
 
 def chunk_of(inner: Sizes, share: int) -> int:
@@ -106,7 +100,7 @@ MANY_ROWS = 16
 
 
 def _is_turned(space: Space, output: Tensor) -> bool:
-    shape, running = shape_of(space), running_dimension(output)
+    shape, running = Shape.of(space), running_dimension(output)
     if running is not None:
         first_row, first_column = len(space.batch), len(space.batch) + len(space.rows)
         if first_row <= running < first_column:
@@ -142,7 +136,7 @@ class _Planner:
     def __init__(self, step: Contract, choice: Choice, target: Target):
         self.step, self.product, self.space = step, step.product, step.product.space
         self.choice, self.target = choice, target
-        self.shape = shape_of(self.space)
+        self.shape = Shape.of(self.space)
         self.before, self.initialization = Steps(), Steps()
 
     def steps(self) -> Steps:

@@ -13,11 +13,13 @@ take more iterations than the driver allows. ``Target.schedule`` names one of th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.kernels.packing import UNIT
+from dmlgpu.plan import Space
 from dmlgpu.schedule.steps import ProductSchedule, ProductTile
 from dmlgpu.target import Profile, Target
 
@@ -39,6 +41,12 @@ class Shape:
     columns: int
     inner: int
     along: bool = False
+
+    @classmethod
+    def of(cls, space: Space, *, along: bool = False) -> Shape:
+        """Return the shape of a product over these groups of dimensions."""
+        batch, rows, columns, inner = map(math.prod, (space.batch, space.rows, space.columns, space.inner))
+        return cls(batch, rows, columns, inner, along)
 
     @property
     def outputs(self) -> int:
