@@ -18,7 +18,7 @@ _WORDS = {"u32": 1, "atomic<u32>": 1, "vec2<u32>": 2, "vec4<u32>": 4}
 
 
 def share_known(program: Program) -> Program:
-    """The program with one binding for slots that meet wherever its resources lie."""
+    """Return the program with one binding for slots that meet wherever its resources lie."""
 
     def shared(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
         return tuple(share(program.operator, kernel, known_bindings(kernel.slots)) for kernel in kernels)
@@ -27,7 +27,7 @@ def share_known(program: Program) -> Program:
 
 
 def share(operator: str, kernel: Kernel, bindings: Bindings) -> Kernel:
-    """The kernel with these bindings: its own ones and more slots that share.
+    """Return the kernel with these bindings: its own ones and more slots that share.
 
     Raises:
         NotSupported: when slots shall share that see a resource in blocks which nothing has in common.
@@ -75,7 +75,7 @@ def _share(text: str, before: Bindings, bindings: Bindings) -> str:
 
 
 def _common_block(blocks: Sequence[str]) -> str:
-    """The type that blocks of all these types can be put together from."""
+    """Return the type that blocks of all these types can be put together from."""
     if len(set(blocks)) == 1:
         return blocks[0]
     if not set(blocks) <= _WORDS.keys():
@@ -84,7 +84,7 @@ def _common_block(blocks: Sequence[str]) -> str:
 
 
 def _through_functions(text: str, variable: _Variable) -> str:
-    """The text with ``name[at]`` as a call of ``load_name``, and ``name[at] = block;`` as one of ``store_name``.
+    """Return the text with ``name[at]`` as a call of ``load_name``, and ``name[at] = block;`` as one of ``store_name``.
 
     From the last access to the first, so that accesses within an access are done before it.
     """
@@ -102,7 +102,7 @@ def _through_functions(text: str, variable: _Variable) -> str:
 
 
 def _closing(text: str, start: int) -> int:
-    """The position of the bracket that closes one opened before ``start``."""
+    """Return the position of the bracket that closes one opened before ``start``."""
     depth = 1
     for position in range(start, len(text)):
         depth += {"[": 1, "]": -1}.get(text[position], 0)
