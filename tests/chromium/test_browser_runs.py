@@ -5,9 +5,9 @@ from __future__ import annotations
 import zlib
 
 import pytest
+from dmlgpu.conformance.runner import run_case
 
 from dmlgpu.conformance.cases import case_by_name
-from dmlgpu.conformance.runner import run_case
 from dmlgpu.conformance.suites.operators import quick_names
 from dmlgpu.device.device import Device
 from dmlgpu.errors import NotSupported

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from dmlgpu.conformance.operator_cases import OperatorCases
 
 from dmlgpu.aliasing import OFFSET_ALIGNMENT, Layout, known_bindings, layout
 from dmlgpu.compiler import compile_operator
 from dmlgpu.conformance.cases import OPERATOR_CASES, case_by_name
-from dmlgpu.conformance.operator_cases import OperatorCases
 from dmlgpu.conformance.suites.operators import quick_names
 from dmlgpu.errors import NotSupported
 from dmlgpu.plan import Role
