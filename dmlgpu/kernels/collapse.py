@@ -94,7 +94,7 @@ def row_groups(
             return ()
         strides = [[tensor.strides[dimension] for dimension in dimensions] for tensor in given]
         found = mergeable([sizes[dimension] for dimension in dimensions], strides)
-        return tuple(tuple(dimensions[place] for place in group) for group in found)
+        return tuple(tuple(dimensions[number] for number in group) for group in found)
 
     return groups(kept, [*tensors, *across]), groups(list(axes), tensors)
 

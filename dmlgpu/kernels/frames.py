@@ -20,7 +20,7 @@ class Frame:
 
     Attributes:
         start: where its first element lies.
-        step: places between neighbours; negative where it lies mirrored.
+        step: elements from one neighbour to the next; negative where it lies mirrored.
     """
 
     input: Tensor

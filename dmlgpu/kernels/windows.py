@@ -2,9 +2,9 @@
 
 Reductions and products read these without a copy in memory:
 
-    taken     {lead.., positions.., window..}: what each place of the window sees at each position
+    taken     {lead.., positions.., window..}: what each tap of the window sees at each position
     covering  {lead.., spatial.., taps..}: turned round: what lies at the positions whose windows cover this element of
-              the input; a tap stands for a place of the window or, where these are fewer, for a position
+              the input; a tap stands for an element of the window or, where these are fewer, for a position
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def covering(source: Source, windows: Windows, *, placed: bool = False) -> Eleme
     """What covers each element of the input: {lead.., spatial.., taps..}, 0 where a tap stands for no position.
 
     Args:
-        placed: the source has an element for each place of each position: {lead.., positions.., window..}.
+        placed: the source has an element for each tap of each position: {lead.., positions.., window..}.
     """
     lead = len(source.sizes) - len(windows) * (2 if placed else 1)
     sizes = source.sizes[:lead] + tuple(axis.spatial for axis in windows)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from dmlgpu import descs
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel
 from dmlgpu.kernels.sources import CONVERT, permuted, stepped
-from dmlgpu.operators.elementwise import CAST, cast
+from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.fused import activated, check_activation_level
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.parameters import (
@@ -214,13 +214,13 @@ class Convolution(_Forward):
 
 
 def _plain(desc: descs.Convolution) -> steps.Convolution:
-    """What FORWARD sums."""
+    """Return the sums of FORWARD."""
     source, filters = _operands(desc)
     return steps.Convolution(source, filters, Convolution.windows(desc), FLOAT32, desc.filter_tensor.owned_by_dml)
 
 
 def _transposed(desc: descs.Convolution) -> steps.Convolution:
-    """What BACKWARD sums: windows slide over the output (see ``Convolve.transposed``)."""
+    """Return the sums of BACKWARD: windows slide over the output (see ``Convolve.transposed``)."""
     source, filters = _operands(desc)
     spatial = zip(desc.output_tensor.sizes, desc.input_tensor.sizes, desc.filter_tensor.sizes, strict=True)
     slides = zip(desc.strides, desc.dilations, desc.start_padding, strict=True)
@@ -275,7 +275,7 @@ class _Integers(_Forward):
 
     @classmethod
     def convolution(cls, desc: Any) -> steps.Convolution:
-        """What is summed."""
+        """Return the convolution of input and filter, each less its zero point."""
         owned = [tensor.owned_by_dml for tensor in (desc.filter_tensor, desc.filter_zero_point_tensor) if tensor]
         source, filters = _differences(desc, "input", 1), _differences(desc, "filter", 0)
         return steps.Convolution(source, filters, cls.windows(desc), INT32, all(owned))
@@ -285,7 +285,7 @@ class ConvolutionInteger(_Integers):
     """The sums themselves."""
 
     desc = descs.ConvolutionInteger
-    shaders = ("convolution/convolution_integer", DIFFERENCE, CAST, "window/taken")
+    shaders = ("convolution/convolution_integer", DIFFERENCE, CONVERT, "window/taken")
 
     @classmethod
     def lower(cls, desc: descs.ConvolutionInteger, target: Target) -> Plan:
@@ -304,7 +304,7 @@ class QuantizedLinearConvolution(_Integers):
     """
 
     desc = descs.QuantizedLinearConvolution
-    shaders = (QUANTIZED_PRODUCT, "convolution/biased_sum", GATHERED, DIFFERENCE, CAST, "window/taken")
+    shaders = (QUANTIZED_PRODUCT, "convolution/biased_sum", GATHERED, DIFFERENCE, CONVERT, "window/taken")
     single = ("input_scale_tensor", "input_zero_point_tensor", "output_scale_tensor", "output_zero_point_tensor")
     several = ("filter_scale_tensor", "filter_zero_point_tensor")
     gathered: ClassVar[tuple[str, ...]] = (

@@ -16,9 +16,9 @@ class Axis:
     Attributes:
         spatial: elements of the input.
         positions: positions of the window.
-        size: places of the window.
+        size: elements of the window.
         stride: elements from one position to the next.
-        dilation: elements from one place of the window to the next.
+        dilation: elements from one of them to the next.
         start: elements of padding before the input.
     """
 
@@ -31,16 +31,16 @@ class Axis:
 
     @property
     def reach(self) -> int:
-        """Elements from the first to the last place of the window."""
+        """Elements from the first to the last element of the window."""
         return (self.size - 1) * self.dilation + 1
 
     @property
     def by_position(self) -> bool:
-        """Whether what covers an element is looked for among all positions, because these are fewer than the places."""
+        """Whether what covers an element is looked for among all positions, because these are fewer than the taps."""
         return self.positions < self.size
 
     def inside(self, position: int) -> range:
-        """The places of the window that lie on the input at a position."""
+        """The elements of the window that lie on the input at a position."""
         first = position * self.stride - self.start
         lowest = -(min(first, 0) // self.dilation)
         highest = min(self.size - 1, (self.spatial - 1 - first) // self.dilation)
@@ -52,7 +52,7 @@ Windows: TypeAlias = tuple[Axis, ...]
 
 
 def sizes_of(windows: Windows) -> Sizes:
-    """The places of the window."""
+    """The elements of the window."""
     return tuple(axis.size for axis in windows)
 
 

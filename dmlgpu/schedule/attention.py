@@ -159,10 +159,10 @@ class _Planner:
         if not in_units or reuse < LEAST_REUSE:
             return Operand(source, Form.SINGLE, batch, own, True)
         count = -(-math.prod(own) // UNIT) * UNIT
-        place = Tensor.temporary(what, FLOAT32, (*batch, size, count))
-        strides = (*place.strides[:2], *packed_strides(own), count)
-        self._lay_out(source, replace(place, sizes=source.sizes, strides=strides), what)
-        return Operand(pack_tensor(place, 3, UNIT), Form.ACROSS, batch, (count,), False)
+        room = Tensor.temporary(what, FLOAT32, (*batch, size, count))
+        strides = (*room.strides[:2], *packed_strides(own), count)
+        self._lay_out(source, replace(room, sizes=source.sizes, strides=strides), what)
+        return Operand(pack_tensor(room, 3, UNIT), Form.ACROSS, batch, (count,), False)
 
     def _value(self, reuse: int) -> Source:
         """The values, laid out anew if they do not lie in units, or if they would be converted again and again."""
@@ -172,17 +172,17 @@ class _Planner:
         if fits and (is_plain or reuse < LEAST_REUSE):
             return pack_source(source, last, UNIT)
         *outer, size = source.sizes
-        place = Tensor.temporary("values", FLOAT32, (*outer, -(-size // UNIT) * UNIT))
-        self._lay_out(source, replace(place, sizes=source.sizes), "values")
-        return pack_tensor(place, last, UNIT)
+        room = Tensor.temporary("values", FLOAT32, (*outer, -(-size // UNIT) * UNIT))
+        self._lay_out(source, replace(room, sizes=source.sizes), "values")
+        return pack_tensor(room, last, UNIT)
 
-    def _lay_out(self, source: Source, place: Tensor, what: str) -> None:
-        """Write an operand to another place, in float32. What lies between is of no account, and never stored."""
+    def _lay_out(self, source: Source, room: Tensor, what: str) -> None:
+        """Write an operand to another room, in float32. What lies between is of no account, and never stored."""
         if isinstance(source, Tensor) and source.data_type is FLOAT32:
             body: Body = identity(replace(source, view=View.RAW))
         else:
-            body = apply(CONVERT, FLOAT32, place.sizes, portable=True, input=source)
-        self.before += schedule_step(Map(f"lay out {what}", body, place), self.target)
+            body = apply(CONVERT, FLOAT32, room.sizes, portable=True, input=source)
+        self.before += schedule_step(Map(f"lay out {what}", body, room), self.target)
 
 
 def _merged(partials: Tensor, output: Tensor) -> Body:

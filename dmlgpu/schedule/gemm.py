@@ -2,7 +2,7 @@
 
 1. ``choose`` (gemm_choice) picks schedule, tile and parts from the sizes and the target alone; ``Target.schedule``
    overrides it by name.
-2. Rows and columns trade places where memory runs along rows (element-wise sources only).
+2. Rows and columns are exchanged where memory runs along rows (element-wise sources only).
 3. Each operand gets a ``Form``: read in units of four along its own dimension (ACROSS), along the inner one (ALONG),
    or element by element (SINGLE).
 4. Where a tile in registers would read or convert the elements of an operand again and again, it is first laid out anew
@@ -280,13 +280,13 @@ class _Planner:
         batch_strides = tuple(stride if size > 1 else 0 for size, stride in zip(batch, strides, strict=False))
         inner_strides, own_strides = strides[len(batch) + 1 : -1], (strides[len(batch)], 1)
         make = Tensor.persistent if owned else Tensor.temporary
-        place = make("operand laid out", self.product.accumulator, laid, strides)
+        room = make("operand laid out", self.product.accumulator, laid, strides)
 
         def over(own: Sizes, own_strides: Sizes, batch_sizes: Sizes) -> Tensor:
             middle = ((own, own_strides), (inner, inner_strides))
             groups = middle if operand.own_first else middle[::-1]
             return replace(
-                place,
+                room,
                 sizes=batch_sizes + groups[0][0] + groups[1][0],
                 strides=batch_strides + groups[0][1] + groups[1][1],
             )

@@ -3,7 +3,7 @@
 A line is short enough for one invocation or one workgroup, or it is cut into blocks of equal length. Then three kernels
 follow each other: what each block adds up to, what comes before each block (a scan of these totals, which may itself be
 long), and the blocks, each from its start on. Totals only read, and every element is written by the invocation that
-read it, so that the output may lie in the input's place.
+read it, so that the output may lie in the input's memory.
 """
 
 from __future__ import annotations

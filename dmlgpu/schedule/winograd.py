@@ -90,7 +90,7 @@ TRANSFORMS = {
 def terms(row: Sequence[Fraction]) -> tuple[tuple[int, str], ...]:
     """The terms of one row of a transform, each with the text of its factor, ``-`` or nothing for -1 and 1."""
     texts = {Fraction(1): "", Fraction(-1): "-"}
-    return tuple((place, texts.get(factor, f"{float(factor)!r} * ")) for place, factor in enumerate(row) if factor)
+    return tuple((column, texts.get(factor, f"{float(factor)!r} * ")) for column, factor in enumerate(row) if factor)
 
 
 @dataclass(frozen=True)

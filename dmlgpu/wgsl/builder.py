@@ -80,7 +80,7 @@ class Builder:
             self.buffers.append(buffer)
         return self.buffers.index(buffer)
 
-    def _place(self, name: str, tensor: Tensor, a: Access, block: str) -> dict[str, Any]:
+    def _address(self, name: str, tensor: Tensor, a: Access, block: str) -> dict[str, Any]:
         """Template values that say where the units of a tensor lie."""
         terms = [
             (dimension, stride % MODULUS)
@@ -102,7 +102,7 @@ class Builder:
     def load(self, name: str, tensor: Tensor, portable: bool = False) -> str:
         """The accessor of an input: ``<name>_load``, or ``<name>_index`` for indices."""
         a = access(tensor, self.target, portable)
-        values = self._place(name, tensor, a, a.block)
+        values = self._address(name, tensor, a, a.block)
         if tensor.view is View.INDEX:
             index_type = tensor.data_type.name.lower().replace("uint", "u").replace("int", "i")
             return templates.render("access/index", index_type=index_type, **values)
@@ -111,7 +111,7 @@ class Builder:
     def store(self, tensor: Tensor, portable: bool = False, atomic: bool = False) -> tuple[str, dict[str, Any]]:
         """The accessor of the output, and the template values that schedules need of it."""
         a = access(tensor, self.target, portable)
-        values = self._place("output", tensor, a, f"atomic<{a.block}>" if atomic else a.block)
+        values = self._address("output", tensor, a, f"atomic<{a.block}>" if atomic else a.block)
         return templates.render("access/store", block=a.block, encoded=encode(a), **values), values
 
     # ---- virtual tensors

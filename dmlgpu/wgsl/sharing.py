@@ -102,12 +102,12 @@ def _through_functions(text: str, variable: _Variable) -> str:
 
 
 def _closing(text: str, start: int) -> int:
-    """The place of the bracket that closes one opened before ``start``."""
+    """The position of the bracket that closes one opened before ``start``."""
     depth = 1
-    for place in range(start, len(text)):
-        depth += {"[": 1, "]": -1}.get(text[place], 0)
+    for position in range(start, len(text)):
+        depth += {"[": 1, "]": -1}.get(text[position], 0)
         if not depth:
-            return place
+            return position
     raise ValueError("a bracket is never closed")
 
 

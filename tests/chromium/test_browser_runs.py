@@ -5,9 +5,9 @@ from __future__ import annotations
 import zlib
 
 import pytest
-from dmlgpu.conformance.runner import run_case
 
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
+from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.device.device import Device
 from dmlgpu.errors import NotSupported
 from tests.chromium.browser_backend import BrowserBackend
