@@ -40,13 +40,13 @@ def fold(groups: int, target: Target) -> tuple[int, int, int]:
 
 def map_launch(total: int, target: Target) -> Launch:
     """Return one invocation per few items: CPU adapters like several neighbouring ones, GPUs one."""
-    each, workgroup = 4 if target.profile is Profile.CPU else 1, 256
+    each, workgroup = 4 if target.profile is Profile.CPU else 1, min(256, target.max_workgroup_invocations)
     return Launch(workgroup, each, fold(-(-total // (workgroup * each)), target), total)
 
 
 def item_launch(total: int, target: Target) -> Launch:
     """Return one invocation per item, whatever the adapter."""
-    workgroup = 64 if target.profile is Profile.CPU else 256
+    workgroup = 64 if target.profile is Profile.CPU else min(256, target.max_workgroup_invocations)
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu.compiler import compile_operator
-from dmlgpu.conformance.cases import case_by_name
+from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.target import Target
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.expressions import literal
