@@ -45,7 +45,7 @@ class Move:
 
 
 def copy(move: Move, source: Tensor, output: Tensor, *, label: str = "copy", keeps_neighbours: bool = False) -> Map:
-    """The step that carries a move out.
+    """Return the step that carries a move out.
 
     Args:
         move: what is moved.
@@ -58,7 +58,7 @@ def copy(move: Move, source: Tensor, output: Tensor, *, label: str = "copy", kee
 
 
 def result_view(move: Move, source: Tensor, sizes: tuple[int, ...]) -> Tensor | None:
-    """The output of a move as nothing but a view of its input, in the output's own dimensions.
+    """Return the output of a move as nothing but a view of its input, in the output's own dimensions.
 
     This is what a graph reads instead of the copy. ``result_view(move.reverse, output, input_sizes)`` is what it
     writes through, where the input of the move is all that its producer computes.
@@ -81,7 +81,7 @@ def result_view(move: Move, source: Tensor, sizes: tuple[int, ...]) -> Tensor | 
 
 
 def _joined_stride(weights: Sequence[int], digits: Tensor) -> int | None:
-    """The stride of the coordinate that digits of these weights make up; None where they do not lie evenly."""
+    """Return the stride of the coordinate that digits of these weights make up; None where they do not lie evenly."""
     moving = [d for d, weight in enumerate(weights) if weight and digits.sizes[d] > 1]
     if not moving:
         return 0

@@ -69,7 +69,7 @@ class Sampling:
 
     @classmethod
     def of(cls, desc: Any, spatial: tuple[int, ...], outputs: tuple[int, ...]) -> Sampling:
-        """The sampling of ROI_ALIGN1 and its gradient.
+        """Return the sampling of ROI_ALIGN1 and its gradient.
 
         Args:
             desc: the description.
@@ -94,11 +94,11 @@ class Sampling:
         )
 
     def values(self, **others: Any) -> Constants:
-        """What shaders know of it, and more."""
+        """Return what shaders know of it, and more."""
         return constants(**vars(self), **others)
 
     def shares(self, target: Target) -> Shares:
-        """The samples of one output element in shares."""
+        """Return the samples of one output element in shares."""
         return Shares.of(self.axes[0].longest, self.axes[1].longest, target)
 
 
@@ -124,7 +124,7 @@ class Shares:
 
     @classmethod
     def of(cls, rows: int, columns: int, target: Target) -> Shares:
-        """Shares as large as the target's loops allow, which may also run once along each side of the block.
+        """Return shares as large as the target's loops allow, which may also run once along each side of the block.
 
         Raises:
             NotSupported: when there would be too many of them.
@@ -191,5 +191,5 @@ class Work:
         self.steps.append(Reduce("", reduction, body, axes, results, iterations))
 
     def plan(self, operator: str) -> Plan:
-        """The plan."""
+        """Return the plan."""
         return Plan(operator, tuple(self.steps))

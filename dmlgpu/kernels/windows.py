@@ -19,7 +19,7 @@ COVERING = "window/covering"
 
 
 def taken(source: Source, windows: Windows) -> Element:
-    """What the window sees: {lead.., positions.., window..}, 0 in the padding."""
+    """Return what the window sees: {lead.., positions.., window..}, 0 in the padding."""
     lead = len(source.sizes) - len(windows)
     return _body(TAKEN, source, source.sizes[:lead] + positions_of(windows) + sizes_of(windows), windows)
 
@@ -31,7 +31,7 @@ def within(lead: Sizes, windows: Windows) -> Element:
 
 
 def covering(source: Source, windows: Windows, *, placed: bool = False) -> Element:
-    """What covers each element of the input: {lead.., spatial.., taps..}, 0 where a tap stands for no position.
+    """Return what covers each element of the input: {lead.., spatial.., taps..}, 0 where a tap stands for no position.
 
     Args:
         placed: the source has an element for each tap of each position: {lead.., positions.., window..}.
@@ -42,7 +42,7 @@ def covering(source: Source, windows: Windows, *, placed: bool = False) -> Eleme
 
 
 def _body(file: str, source: Source, sizes: Sizes, windows: Windows, **values: bool) -> Element:
-    """An element body that hands the leading dimensions on."""
+    """Return an element body that hands the leading dimensions on."""
     lead = len(sizes) - 2 * len(windows)
     follows = tuple(dimension if dimension < lead else None for dimension in range(len(sizes)))
     known = constants(lead=lead, axes=windows, **values)

@@ -40,7 +40,7 @@ class Axis:
         return self.positions < self.size
 
     def inside(self, position: int) -> range:
-        """The elements of the window that lie on the input at a position."""
+        """Return the elements of the window that lie on the input at a position."""
         first = position * self.stride - self.start
         lowest = -(min(first, 0) // self.dilation)
         highest = min(self.size - 1, (self.spatial - 1 - first) // self.dilation)
@@ -52,17 +52,17 @@ Windows: TypeAlias = tuple[Axis, ...]
 
 
 def sizes_of(windows: Windows) -> Sizes:
-    """The elements of the window."""
+    """Return the elements of the window."""
     return tuple(axis.size for axis in windows)
 
 
 def positions_of(windows: Windows) -> Sizes:
-    """The positions of the window."""
+    """Return the positions of the window."""
     return tuple(axis.positions for axis in windows)
 
 
 def taps_of(windows: Windows) -> Sizes:
-    """How many positions may cover an element along each dimension."""
+    """Return how many positions may cover an element along each dimension."""
     return tuple(min(axis.size, axis.positions) for axis in windows)
 
 
@@ -75,7 +75,8 @@ def windows_over(
     start: Iterable[int],
     end: Iterable[int],
 ) -> Windows:
-    """Windows with as many positions as the padded input has room for; 0 or fewer where it is smaller than the window.
+    """Return windows with as many positions as the padded input has room for; 0 or fewer where it is smaller than the
+    window.
 
     Args:
         start, end: elements of padding before and behind the input.

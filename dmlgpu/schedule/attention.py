@@ -19,8 +19,8 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import UNIT, pack_source, pack_tensor, packs_source
 from dmlgpu.kernels.sources import CONVERT, identity
 from dmlgpu.plan import Attend, Body, Held, Map, Source, Tensor, View, apply, constants, element
-from dmlgpu.schedule.gemm import pack_output
 from dmlgpu.schedule.launch import Launch, fold
+from dmlgpu.schedule.operands import pack_output
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import AttentionTile, Form, Operand, ScheduledAttend, Steps
 from dmlgpu.target import Profile, Target
@@ -48,7 +48,7 @@ FEWEST_BLOCKS = 4
 
 
 def choose_tile(attention: Attend, target: Target) -> AttentionTile:
-    """The tile that suits an adapter and the sizes."""
+    """Return the tile that suits an adapter and the sizes."""
     units = -(-attention.output.sizes[-1] // UNIT)
     return (_tile_on_cpu if target.profile is Profile.CPU else _tile_on_gpu)(attention, units)
 
@@ -72,12 +72,12 @@ def _tile_on_gpu(attention: Attend, units: int) -> AttentionTile:
 
 
 def _power_of_two(number: int) -> int:
-    """The smallest power of two that is not below a number."""
+    """Return the smallest power of two that is not below a number."""
     return 1 << (number - 1).bit_length()
 
 
 def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
-    """Keys of each part: as many as the loop limit allows, and few enough to keep the adapter busy."""
+    """Return the keys of each part: as many as the loop limit allows, and few enough to keep the adapter busy."""
     units = -(-attention.output.sizes[-1] // UNIT)
     head = attention.query.sizes[-1]
     groups = math.prod(tile.groups(attention.rows, units)) * attention.batches
@@ -165,7 +165,8 @@ class _Planner:
         return Operand(pack_tensor(room, 3, UNIT), Form.ACROSS, batch, (count,), False)
 
     def _value(self, reuse: int) -> Source:
-        """The values, laid out anew if they do not lie in units, or if they would be converted again and again."""
+        """Return the values, laid out anew if they do not lie in units, or if they would be converted again and
+        again."""
         source, last = self.attention.value, 3
         is_plain = isinstance(source, Tensor) and source.data_type is FLOAT32
         fits = source.sizes[last] % UNIT == 0 and packs_source(source, last, UNIT)
@@ -186,6 +187,6 @@ class _Planner:
 
 
 def _merged(partials: Tensor, output: Tensor) -> Body:
-    """The rows of all parts together."""
+    """Return the rows of all parts together."""
     values = constants(parts=partials.sizes[0], top=partials.sizes[-1] - UNIT)
     return element(MERGE, output.data_type, output.sizes, portable=True, values=values, partials=partials)

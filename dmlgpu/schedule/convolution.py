@@ -51,7 +51,7 @@ def _has_outputs_last(output: Tensor) -> bool:
 
 
 def _has_channels_last(convolution: Convolution, target: Target) -> bool:
-    """Whether the window come before the channels, because memory runs along these.
+    """Return whether the window come before the channels, because memory runs along these.
 
     Only the first inner dimension is split, so that a sum that is too long for an invocation starts with the channels.
     """
@@ -60,7 +60,7 @@ def _has_channels_last(convolution: Convolution, target: Target) -> bool:
 
 
 def _product(convolution: Convolution, outputs_last: bool, channels_last: bool) -> tuple[Product, Sizes]:
-    """The product, and the order in which its dimensions take those of the output."""
+    """Return the product, and the order in which its dimensions take those of the output."""
     seen, filters = _operands(convolution)
     spatial = len(convolution.windows)
     pixels = (0, *range(3, 3 + spatial))
@@ -94,7 +94,7 @@ def _operands(convolution: Convolution) -> tuple[Source, Source]:
 
 
 def _is_pointwise(convolution: Convolution) -> bool:
-    """Whether windows have one place each, always on the input, so that a view of it shows what they see."""
+    """Return whether windows have one place each, always on the input, so that a view of it shows what they see."""
     inside = (
         axis.size == 1 and axis.start <= 0 and (axis.positions - 1) * axis.stride - axis.start < axis.spatial
         for axis in convolution.windows
@@ -103,7 +103,7 @@ def _is_pointwise(convolution: Convolution) -> bool:
 
 
 def _without_window(source: Source) -> Source:
-    """A filter of one place without the window's dimensions."""
+    """Return a filter of one place without the window's dimensions."""
 
     def drop(node: Source) -> Source:
         if isinstance(node, Tensor):

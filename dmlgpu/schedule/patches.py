@@ -55,18 +55,18 @@ class Patch:
         return (element - self.axis.start) // self.lanes
 
     def is_checked(self, unit: int) -> bool:
-        """Whether a unit lies beside the input for some tile."""
+        """Return whether a unit lies beside the input for some tile."""
         last = (-(-self.axis.positions // self.tile) - 1) * self.step
         return unit < 0 or last + unit >= self.axis.spatial // self.lanes
 
     def name(self, element: int) -> str:
-        """The variable, or lane of one, that holds an element: units are numbered as in ``units``."""
+        """Return the variable, or lane of one, that holds an element: units are numbered as in ``units``."""
         unit = self._unit(element)
         lane = f".{'xyzw'[(element - self.axis.start) % self.lanes]}" if self.lanes > 1 else ""
         return f"seen{self.units.index(unit)}{lane}"
 
     def uses(self, element: int) -> Iterator[tuple[int, int]]:
-        """The positions of the tile and the taps of the window that see an element there."""
+        """Return the positions of the tile and the taps of the window that see an element there."""
         for position in range(self.tile):
             for tap in range(self.axis.size):
                 if self.element(position, tap) == element:
@@ -74,7 +74,7 @@ class Patch:
 
 
 def packed_patch(source: Source, axis: Axis, tile: int) -> tuple[Source, Patch]:
-    """The patch along the last dimension, and the source in units of four if it and the tile allow them."""
+    """Return the patch along the last dimension, and the source in units of four if it and the tile allow them."""
     last = len(source.sizes) - 1
     packs = tile * axis.stride % UNIT == 0 and axis.spatial % UNIT == 0 and packs_source(source, last, UNIT)
     if not packs:

@@ -70,7 +70,7 @@ class Phase:
 
 
 def phases(windows: Windows) -> Iterator[Phase]:
-    """The phases of a transposed convolution.
+    """Return the phases of a transposed convolution.
 
     Args:
         windows: how the filter slides over the *output*, whose elements these are: ``spatial`` is the output's size,
@@ -133,7 +133,7 @@ def _in_phases(step: Convolve, target: Target) -> Steps:
 
 
 def _convolution(transposed: Convolution, phase: Phase) -> Convolution:
-    """One phase as a plain convolution."""
+    """Return one phase as a plain convolution."""
     sizes = transposed.filter.sizes[:3] + tuple(axis.size for axis in phase.windows)
     start = (*LEAD, *(part.tap for part in phase.parts))
     filters = stepped(transposed.filter, sizes, start, (1, 1, 1, *(part.step for part in phase.parts)))
@@ -141,14 +141,14 @@ def _convolution(transposed: Convolution, phase: Phase) -> Convolution:
 
 
 def _part_of(source: AnySource, phase: Phase) -> AnySource:
-    """What an epilogue, or the output, has of a phase."""
+    """Return what an epilogue, or the output, has of a phase."""
     sizes = source.sizes[:3] + tuple(axis.positions for axis in phase.windows)
     start = (*LEAD, *(part.first for part in phase.parts))
     return stepped(source, sizes, start, (1, 1, 1, *(part.stride for part in phase.parts)))
 
 
 def _without_sum(epilogue: Body) -> Body:
-    """An epilogue on sums of nothing."""
+    """Return an epilogue on sums of nothing."""
 
     def empty(node: Source) -> Source:
         return Element(ZERO, node.data_type, node.sizes) if isinstance(node, Held) else node
@@ -157,7 +157,7 @@ def _without_sum(epilogue: Body) -> Body:
 
 
 def _spread_out(transposed: Convolution) -> Convolution:
-    """A plain convolution of the input with zeros between its elements."""
+    """Return a plain convolution of the input with zeros between its elements."""
     source, windows = transposed.input, transposed.windows
     strides = tuple(axis.stride for axis in windows)
     spatial = tuple(axis.stride * (axis.positions - 1) + 1 for axis in windows)

@@ -49,7 +49,8 @@ def find_upsample(step: Map, target: Target) -> ScheduledUpsample | None:
 
 
 def find_pattern(axis: Axis, rounding: Rounding | None = None) -> Pattern | None:
-    """The pattern of an axis, if it repeats exactly for every input element and reaches to the next ones at most."""
+    """Return the pattern of an axis, if it repeats exactly for every input element and reaches to the next ones at
+    most."""
     factor = axis.count // axis.size
     if factor * axis.size != axis.count or factor > LARGEST_FACTOR or axis.count > LONGEST_AXIS:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -107,6 +108,20 @@ def test_slots_of_unequal_blocks_share_words():
     ) in text
     assert "return vec2<u32>(atomicLoad(&buffer0[at * 2u + 0u]), atomicLoad(&buffer0[at * 2u + 1u]));" in text
     assert "atomicStore(&buffer0[at * 2u + 1u], block.y);" in text
+
+
+def test_narrow_blocks_are_read_out_of_wide_ones():
+    """Where the bytes are whole blocks: the wide ones, mostly the more frequent, cost what they cost alone."""
+    slots, body = (Slot(INPUT, 0, 0, 64),) * 3, "buffer2[0] = buffer0[buffer1[k].y] + buffer2[1].x;"
+    whole = Kernel("k", HEAD.format("u32", "vec2<u32>", "vec4<u32>") + body, slots, (1, 1, 1))
+    text = share("TEST", whole, (0, 0, 0)).wgsl
+    assert "@binding(0) var<storage, read_write> buffer0: array<vec4<u32>>;\n" in text
+    assert "buffer0[0] = load_buffer0_u32(load_buffer1_vec2(k).y) + buffer0[1].x;" in text
+    assert "return buffer0[at / 4u][at % 4u];" in text and "let both = buffer0[at / 2u];" in text
+    ragged = replace(whole, slots=(Slot(INPUT, 0, 0, 60),) * 3)
+    assert "buffer0: array<u32>;" in share("TEST", ragged, (0, 0, 0)).wgsl
+    written = replace(whole, wgsl=whole.wgsl + "buffer0[7] = 1u;")
+    assert "buffer0: array<u32>;" in share("TEST", written, (0, 0, 0)).wgsl
 
 
 def test_what_has_no_block_in_common_is_refused():

@@ -45,7 +45,7 @@ class ProductTile:
         return self.across * self.down
 
     def groups(self, rows: int, columns: int) -> tuple[int, int]:
-        """Workgroups along columns and rows of one product."""
+        """Return the workgroups along columns and rows of one product."""
         return -(-columns // (self.across * self.units * UNIT)), -(-rows // (self.down * self.rows))
 
 
@@ -182,7 +182,7 @@ class AttentionTile:
         return self.across * self.key_units * UNIT
 
     def groups(self, rows: int, units: int) -> tuple[int, int]:
-        """Workgroups along the rows and along the columns of one shared head."""
+        """Return the workgroups along the rows and along the columns of one shared head."""
         return -(-rows // (self.down * self.rows)), -(-units // (self.across * self.units))
 
 
