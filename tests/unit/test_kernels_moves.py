@@ -1,4 +1,4 @@
-"""Moves: the steps that carry them out, and the views that stand in for the copies."""
+"""Moves: the views that stand in for the copies."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.moves import Move, copy, result_view
-from dmlgpu.kernels.sources import identity
-from dmlgpu.plan import Affine, AffineView, Binding, Role, Tensor, View
+from dmlgpu.kernels.moves import Move, result_view
+from dmlgpu.plan import Affine, Binding, Role, Tensor, View
 from dmlgpu.tensor import element_offsets, packed_strides
 
 F32 = DataType.FLOAT32
@@ -22,15 +21,6 @@ def tensor(sizes, strides=None, offset=0, role=Role.INPUT):
 def places(view):
     """Where every element of a view lies in memory."""
     return view.offset + element_offsets(view.sizes, view.strides)
-
-
-def test_a_copy_reads_through_one_view_and_writes_through_the_other():
-    move = Move((2, 3), Affine.box((0, 1)), Affine.box((2, 0)), input=5)
-    source = tensor((2, 4))
-    step = copy(move, source, tensor((4, 3), role=Role.OUTPUT), label="piece", keeps_neighbours=True)
-    assert (step.label, step.keeps_neighbours) == ("piece", True)
-    assert step.body == identity(AffineView(source, (2, 3), move.source))
-    assert (step.output.sizes, step.output.strides, step.output.offset) == ((2, 3), (3, 1), 6)
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(-3, 3).filter(bool)), min_size=1, max_size=3))

@@ -193,8 +193,7 @@ def steps_of(rows, count, target, data_type=F32):
 @pytest.mark.parametrize("rows", [64, 1000])
 @pytest.mark.parametrize("count", [1, 2, 32])
 def test_short_rows_take_one_serial_step(rows, count, target):
-    (step,) = steps_of(rows, count, target)
-    assert (step.schedule, step.label, step.of_partials) == (ReduceSchedule.SERIAL, "serial", False)
+    assert [step.label for step in steps_of(rows, count, target)] == ["serial"]
 
 
 def test_gpus_take_a_workgroup_per_row_and_cpus_walk_it():
@@ -212,12 +211,9 @@ def test_cpus_share_long_rows():
 @pytest.mark.parametrize("target", [CPU, GPU], ids=lambda target: target.profile)
 def test_sixteen_million_elements_take_partial_results(target):
     first, second = steps_of(1, 1 << 24, target)
-    parts = first.output.sizes[-1]
-    assert (first.schedule, first.of_partials, first.label) == (ReduceSchedule.PARTIAL, False, "partial")
-    assert second.of_partials and second.label == f"{second.schedule} of partials"
-    assert second.source == first.output and second.output.binding.role is Role.OUTPUT
+    assert (first.label, second.label) == ("partial", f"{second.schedule} of partials")
     assert (first.output.binding.role, first.output.data_type, first.output.lanes) == (Role.TEMPORARY, U32, 2)
-    assert parts >= 512
+    assert first.output.sizes[-1] >= 512
 
 
 def longest_loop(step, target):
@@ -247,3 +243,18 @@ def test_no_invocation_loops_longer_than_any_driver_allows(rows, target, data_ty
         for step in (*steps_of(rows, count, target, data_type), *by_columns):
             assert longest_loop(step, target) <= LOOP_LIMIT, count
             assert step.schedule is not ReduceSchedule.PARTIAL or step.output.sizes[-1] <= count
+
+
+@pytest.mark.parametrize("rows", [1, 1000])
+def test_elements_that_loop_make_walks_shorter(rows):
+    target, iterations = replace(CPU, loop_limit=LOOP_LIMIT), 99
+    source, output = tensor(Role.INPUT, (rows, 1 << 14)), tensor(Role.OUTPUT, (rows, 1))
+    for step in schedule_step(Reduce("", REDUCTION, source, (1,), output, iterations), target).steps:
+        assert longest_loop(step, target) * (1 if step.of_partials else iterations + 1) <= LOOP_LIMIT
+
+
+@pytest.mark.parametrize("rows", [1, 1000])
+def test_sums_are_no_longer_than_rounding_errors_allow(rows):
+    source, output = tensor(Role.INPUT, (rows, 1 << 14)), tensor(Role.OUTPUT, (rows, 1))
+    steps = scheduled(source, (1,), output, CPU, replace(REDUCTION, longest=64))
+    assert all(longest_loop(step, CPU) < 64 for step in steps if step.schedule is not ReduceSchedule.TREE)

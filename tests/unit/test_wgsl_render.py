@@ -195,6 +195,13 @@ def test_temporaries_lie_at_multiples_of_256_bytes_where_none_that_lives_is():
     ]
 
 
+def test_a_schedule_renders_to_one_program():
+    between = Tensor.temporary("between", F16, (3, 5))
+    first = Map("first", subtract(source(0, (3, 5), F16), source(1, (3, 5), F16)), between)
+    found = schedule(Plan("TEST", (first, *mapped(identity(between)).steps)), ANY)
+    assert render(found) == render(found)
+
+
 def test_equal_apply_bodies_share_one_function():
     node = source(0, (3, 5))
     for index in (1, 2, 3):
