@@ -62,7 +62,7 @@ def layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> Layou
 
 
 def known_bindings(slots: Sequence[Slot]) -> Bindings:
-    """The bindings of a kernel's slots as far as they are known before resources are.
+    """Return the bindings of a kernel's slots as far as they are known before resources are.
 
     Temporary and persistent resources begin at multiples of 256 bytes, tensors at multiples of 16.
     """
@@ -82,7 +82,7 @@ class _Span(NamedTuple):
     slots: tuple[int, ...]
 
     def joined(self, other: _Span) -> _Span:
-        """Both in one."""
+        """Return both in one."""
         slots = tuple(sorted(self.slots + other.slots))
         return _Span(min(self.begin, other.begin), max(self.end, other.end), slots)
 
@@ -99,7 +99,7 @@ def _shared_layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) 
 
 
 def _meeting(bound: Sequence[Range], bindings: Bindings) -> list[_Span]:
-    """Ranges, joined where they meet or share a binding already, by their first slot."""
+    """Return ranges, joined where they meet or share a binding already, by their first slot."""
     given: dict[int, _Span] = {}
     for slot, (number, (_, begin, size)) in enumerate(zip(bindings or range(len(bound)), bound, strict=True)):
         span = _Span(begin, begin + size, (slot,))
@@ -115,6 +115,6 @@ def _meeting(bound: Sequence[Range], bindings: Bindings) -> list[_Span]:
 
 
 def _numbers(spans: Sequence[_Span]) -> Bindings:
-    """The binding of each slot; empty where each has its own."""
+    """Return the binding of each slot; empty where each has its own."""
     numbers = {slot: number for number, span in enumerate(spans) for slot in span.slots}
     return () if len(numbers) == len(spans) else tuple(numbers[slot] for slot in sorted(numbers))

@@ -21,7 +21,7 @@ from dmlgpu.wgsl.sharing import share_known
 
 @functools.lru_cache(maxsize=4096)
 def compile_operator(desc: OperatorDesc, target: Target) -> Program:
-    """The program of a checked description.
+    """Return the program of a checked description.
 
     Raises:
         OperatorNotImplemented: when dmlgpu does not implement the operator yet.
@@ -38,8 +38,8 @@ def _compiled(plan: Plan, target: Target) -> Program:
 
 
 def own_inputs(desc: OperatorDesc, executed: Program, target: Target) -> Program:
-    """The program with OWNED_BY_DML inputs read from the persistent resource; initialisation copies there what the
-    plan's own initialisation has not laid out anew."""
+    """Return the program with OWNED_BY_DML inputs read from the persistent resource; initialisation copies there
+    what the plan's own initialisation has not laid out anew."""
     owned: dict[int, Slot] = {}
     end = executed.persistent_size
     read = {slot.index for kernel in executed.kernels for slot in kernel.slots if slot.role is Role.INPUT}
@@ -64,7 +64,7 @@ def _redirect(slot: Slot, owned: dict[int, Slot]) -> Slot:
 
 
 def _copy_in(operator: str, number: int, slot: Slot, target: Target) -> Kernel:
-    """A kernel that copies the bytes of an input into its range of the persistent resource."""
+    """Return a kernel that copies the bytes of an input into its range of the persistent resource."""
     words = (slot.size // 4,)
     source = Tensor(Binding(Role.INPUT, number), DataType.UINT32, words, (1,), View.RAW)
     step = Map(f"own input {number}", identity(source), Tensor.persistent("owned input", DataType.UINT32, words))

@@ -76,6 +76,6 @@ class Program:
 
 
 def parameter_bytes(bases: Sequence[int]) -> bytes:
-    """The parameter block of a dispatch whose slots have these base offsets."""
+    """Return the parameter block of a dispatch whose slots have these base offsets."""
     words = PARAMETER_BYTES // 4
     return struct.pack(f"<{words}I", *bases, *(0,) * (words - len(bases)))

@@ -6,8 +6,7 @@ import functools
 from collections.abc import Callable
 
 from dmlgpu.compiler import compile_operator
-from dmlgpu.conformance.cases import case_by_name
-from dmlgpu.conformance.suites.operators import quick_names
+from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.errors import NotSupported
 from dmlgpu.plan import Role
 from dmlgpu.program import Program, Slot
@@ -24,7 +23,7 @@ STANDARD = {profile: Target("a browser", profile) for profile in PROFILES}
 def quick_programs(profile: Profile) -> tuple[dict[str, Program], dict[str, str]]:
     """The programs by case, and why the others are refused."""
     programs, refusals = {}, {}
-    for name in quick_names():
+    for name in case_names("quick"):
         try:
             programs[name] = compile_operator(case_by_name(name).desc, STANDARD[profile])
         except NotSupported as error:

@@ -30,7 +30,7 @@ _FIRST_MESA_WITHOUT_LOOP_LIMIT = 25
 
 
 def describe(info: Any, features: Collection[str], limits: dict[str, int]) -> AdapterInfo:
-    """The facts of one wgpu adapter or device: its ``info``, its features and its limits."""
+    """Return the facts of one wgpu adapter or device: its ``info``, its features and its limits."""
     return AdapterInfo(
         name=info["device"],
         backend=info["backend_type"],
@@ -49,12 +49,12 @@ def _enumerated() -> tuple[tuple[AdapterInfo, Any], ...]:
 
 
 def adapters() -> tuple[AdapterInfo, ...]:
-    """The adapters that wgpu reaches, in its order. Enumerated once per process."""
+    """Return the adapters that wgpu reaches, in its order. Enumerated once per process."""
     return tuple(info for info, _ in _enumerated())
 
 
 def wgpu_adapter(info: AdapterInfo) -> Any:
-    """The wgpu adapter behind an entry of ``adapters()``.
+    """Return the wgpu adapter behind an entry of ``adapters()``.
 
     Raises:
         AdapterNotFound: when the entry is not one of this machine's.
@@ -70,7 +70,7 @@ def wgpu_adapter(info: AdapterInfo) -> Any:
 
 
 def loop_limit(info: AdapterInfo) -> int | None:
-    """Loop iterations, counted over an invocation's whole life, after which the driver silently stops it.
+    """Return the loop iterations, counted over an invocation's whole life, after which the driver silently stops it.
 
     Mesa's llvmpipe does so in version 22 (Vulkan and OpenGL) and no longer in 25; the versions between are untested
     and treated like the older one, which costs speed at most.
@@ -88,7 +88,7 @@ def target_of(
     deterministic: bool = False,
     disabled_features: Collection[str] = (),
 ) -> Target:
-    """What lowering may know about an adapter.
+    """Return what lowering may know about an adapter.
 
     Args:
         features: those in use; None means all that the adapter has.

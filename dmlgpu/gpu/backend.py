@@ -64,7 +64,8 @@ class GpuBackend:
         memory_budget: int | None = None,
         disabled_features: Collection[str] = (),
     ) -> GpuBackend:
-        """An executor on a wgpu device made elsewhere, with the features and limits that it has; never destroys it."""
+        """Return an executor on a wgpu device made elsewhere, with the features and limits that it has; never
+        destroys it."""
         backend = cls.__new__(cls)
         backend._set_up(Context.wrap(device, deterministic, disabled_features), memory_budget)
         return backend
@@ -173,7 +174,7 @@ class GpuBackend:
         self._transfers.write(buffer, offset, data)
 
     def read(self, buffer: GpuBuffer, offset: int, size: int) -> NDArray[np.uint8]:
-        """The bytes of a buffer (offset and size multiples of 4), once all submitted work is done."""
+        """Return the bytes of a buffer (offset and size multiples of 4), once all submitted work is done."""
         return self._transfers.read(buffer, offset, size)
 
     # ---- work -------------------------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ class GpuBackend:
     def copy(
         self, source: GpuBuffer, source_offset: int, destination: GpuBuffer, destination_offset: int, size: int
     ) -> CopyWork:
-        """A copy of ``size`` bytes (all three numbers multiples of 4) as a unit of work.
+        """Return a copy of ``size`` bytes (all three numbers multiples of 4) as a unit of work.
 
         Raises:
             InvalidArgument: when source and destination are one buffer, which WebGPU forbids.
@@ -197,7 +198,7 @@ class GpuBackend:
         return self._queue.submit(work)
 
     def is_done(self, serial: int) -> bool:
-        """Whether a submission has finished."""
+        """Return whether a submission has finished."""
         return self._queue.is_done(serial)
 
     def wait(self, serial: int, timeout: float | None = None) -> bool:

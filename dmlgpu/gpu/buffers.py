@@ -89,7 +89,7 @@ class Allocator:
         self._mappable = context.info.is_software and context.target.has("mappable-primary-buffers")
 
     def create(self, size: int, label: str, charged: bool = True) -> GpuBuffer:
-        """A zeroed buffer of ``size`` bytes; what this package needs for itself is not charged to the budget.
+        """Return a zeroed buffer of ``size`` bytes; what this package needs for itself is not charged to the budget.
 
         Raises:
             OutOfMemory: when the adapter's limit or the budget is exceeded, or the driver has no more.
@@ -106,7 +106,7 @@ class Allocator:
         return GpuBuffer(buffer, size, label, charge=charge, owned=True, mappable=self._mappable)
 
     def wrap(self, buffer: wgpu.GPUBuffer, label: str) -> GpuBuffer:
-        """A buffer that somebody else made on this device.
+        """Return a buffer that somebody else made on this device.
 
         Raises:
             InvalidArgument: when its usage lacks STORAGE, or it is another device's.

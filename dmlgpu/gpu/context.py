@@ -38,7 +38,7 @@ class Context:
 
     @classmethod
     def open(cls, info: AdapterInfo, deterministic: bool, disabled_features: Collection[str]) -> Context:
-        """A new device with the adapter's own limits and every feature of the whitelist that it has.
+        """Return a new device with the adapter's own limits and every feature of the whitelist that it has.
 
         Raises:
             AdapterNotFound: when the adapter is not this machine's.
@@ -55,7 +55,7 @@ class Context:
 
     @classmethod
     def wrap(cls, device: wgpu.GPUDevice, deterministic: bool, disabled_features: Collection[str]) -> Context:
-        """A device that somebody else made, with whatever features and limits it has."""
+        """Return a device that somebody else made, with whatever features and limits it has."""
         info = describe(device.adapter.info, device.features, device.limits)
         target = target_of(info, deterministic=deterministic, disabled_features=disabled_features)
         return cls(device, info, target, owned=False)
@@ -84,7 +84,7 @@ class Context:
             raise self.translate(error, what) from error
 
     def translate(self, error: Exception, what: str) -> DmlError:
-        """The exception of this package for one of wgpu's."""
+        """Return the exception of this package for one of wgpu's."""
         reason = reason_of(error)
         if "is lost" in str(error):
             self._removed = self._removed or "the driver lost the device"
@@ -110,6 +110,6 @@ class Context:
 
 
 def reason_of(error: Exception) -> str:
-    """The innermost reason of a wgpu error, on one line."""
+    """Return the innermost reason of a wgpu error, on one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

@@ -35,8 +35,8 @@ class Binder:
         self._uniforms: dict[tuple[int, ...], Any] = {}
 
     def bind(self, operator: str, kernel: Kernel, pipeline: Any, resources: Resources, immediates: bool) -> KernelWork:
-        """One dispatch of a kernel on resources. Where ranges meet of which that was not known, the kernel is rendered
-        and compiled anew, once, for slots that share a binding.
+        """Return one dispatch of a kernel on resources. Where ranges meet of which that was not known, the kernel is
+        rendered and compiled anew, once, for slots that share a binding.
 
         Raises:
             BindingError: when a resource that the kernel uses is missing or too small.
@@ -152,11 +152,11 @@ class GpuExecutable:
         self._initialization = self._compiled(program.initialization)
 
     def bind(self, resources: Resources) -> Sequence[KernelWork]:
-        """The dispatches of one execution on these resources. Raises as ``Binder.bind``."""
+        """Return the dispatches of one execution on these resources. Raises as ``Binder.bind``."""
         return self._bound(self._kernels, resources)
 
     def bind_initialization(self, resources: Resources) -> Sequence[KernelWork]:
-        """The dispatches that fill the persistent resource. Raises as ``Binder.bind``."""
+        """Return the dispatches that fill the persistent resource. Raises as ``Binder.bind``."""
         return self._bound(self._initialization, resources)
 
     def _compiled(self, kernels: Sequence[Kernel]) -> list[tuple[Kernel, Any]]:

@@ -9,7 +9,8 @@ _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 
 def host_memory() -> int | None:
-    """Bytes of memory this process may use: the machine's, or its container's if less; None where unknown."""
+    """Return the bytes of memory this process may use: the machine's, or its container's if less; None where
+    unknown."""
     sizes = [size for size in (_physical(), *map(_container, _CGROUP_LIMITS)) if size]
     return min(sizes, default=None)
 

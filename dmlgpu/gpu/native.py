@@ -67,7 +67,7 @@ class Completion:
 
 
 def parameter_block(data: bytes) -> Any:
-    """Bytes where C can find them, for ``set_immediates``."""
+    """Return bytes where C can find them, for ``set_immediates``."""
     return ffi.new("uint8_t[]", list(data))  # from bytes, cffi would append a zero
 
 
@@ -91,7 +91,7 @@ def map_for_reading(buffer: wgpu.GPUBuffer, offset: int, size: int, action: Call
 
 
 def mapped_bytes(buffer: wgpu.GPUBuffer, offset: int, size: int) -> NDArray[np.uint8]:
-    """The mapped range itself, not a copy: invalid after ``unmap``."""
+    """Return the mapped range itself, not a copy: invalid after ``unmap``."""
     pointer = libf.wgpuBufferGetConstMappedRange(buffer._internal, offset, size)
     return np.frombuffer(ffi.buffer(pointer, size), np.uint8)
 
@@ -102,7 +102,7 @@ def unmap(buffer: wgpu.GPUBuffer) -> None:
 
 
 def timestamp_period(queue: wgpu.GPUQueue) -> float:
-    """Nanoseconds per tick of a timestamp."""
+    """Return the nanoseconds per tick of a timestamp."""
     return float(lib.wgpuQueueGetTimestampPeriod(queue._internal))
 
 

@@ -32,11 +32,11 @@ class Pipelines:
         return len(self._pipelines)
 
     def layout(self, bindings: int, immediates: bool) -> Any:
-        """The bind-group layout of kernels with so many bindings."""
+        """Return the bind-group layout of kernels with so many bindings."""
         return self._layout(bindings, immediates)[0]
 
     def get(self, operator: str, kernel: Kernel, immediates: bool) -> tuple[Any, bool]:
-        """A kernel's pipeline, and whether it is new.
+        """Return a kernel's pipeline, and whether it is new.
 
         Raises:
             ShaderError: when the text does not compile.
@@ -86,7 +86,7 @@ class Pipelines:
 
 
 def compile_error(operator: str, kernel: Kernel, adapter: str, error: Exception) -> str:
-    """The text of a ShaderError: what failed and why, then the lines around the fault with their numbers."""
+    """Return the text of a ShaderError: what failed and why, then the lines around the fault with their numbers."""
     text = str(error)
     place = re.search(r"┌─ .*:(\d+):\d+", text)
     head = f"{operator}: kernel {kernel.label!r} does not compile on {adapter}: {_fault(text) or reason_of(error)}"
@@ -98,14 +98,15 @@ def compile_error(operator: str, kernel: Kernel, adapter: str, error: Exception)
 
 
 def template_of(source: str, line: int) -> str | None:
-    """The shader file that a line of rendered WGSL came from: rendering puts its name above the text of each file."""
+    """Return the shader file that a line of rendered WGSL came from: rendering puts its name above the text of each
+    file."""
     above = "\n".join(source.splitlines()[:line])
     names = re.findall(r"^// ---- (\S+)$", above, re.MULTILINE)
     return names[-1] if names else None
 
 
 def _fault(text: str) -> str | None:
-    """What naga says in several places of its report: the headline, and what the headline leaves out."""
+    """Return what naga says in several places of its report: the headline, and what the headline leaves out."""
     if parsing := re.search(r"parsing error: (.*)", text):
         notes = re.findall(r"│ +[\^-]+ (.*)", text)
         return "; ".join([parsing[1], *(note for note in notes if note not in parsing[1])])
@@ -116,7 +117,7 @@ def _fault(text: str) -> str | None:
 
 
 def excerpt(source: str, line: int) -> str:
-    """Lines of a source around one (counted from 1), numbered, with an arrow at it."""
+    """Return the lines of a source around one (counted from 1), numbered, with an arrow at it."""
     lines = source.splitlines()
     first, last = max(line - _LINES_AROUND, 1), min(line + _LINES_AROUND, len(lines))
     width = len(str(last))

@@ -111,7 +111,7 @@ class Queue:
         return self.submit(()) if self.has_writes else self._submitted
 
     def is_done(self, serial: int) -> bool:
-        """Whether a submission has finished."""
+        """Return whether a submission has finished."""
         if self._completed < serial:
             self._poll()
         return self._completed >= serial
@@ -165,7 +165,7 @@ class Queue:
             self._completed = max(self._completed, serial)
 
     def _blame(self, work: Sequence[Work], error: Exception) -> DmlError:
-        """The exception for a refused list, naming the first piece of work that is refused by itself too."""
+        """Return the exception for a refused list, naming the first piece of work that is refused by itself too."""
         failure = self._context.translate(error, "command list")
         if isinstance(failure, DeviceRemoved):
             return failure

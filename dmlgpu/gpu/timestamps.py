@@ -63,7 +63,7 @@ class Timestamps:
         return Timing(time.perf_counter() - start, "wall clock")
 
     def _by_queries(self, groups: Sequence[Sequence[Work]]) -> tuple[Any, float]:
-        """Ticks at the start and the end of each group, and the wall-clock seconds of all."""
+        """Return the ticks at the start and the end of each group, and the wall-clock seconds of all."""
         context, count = self._context, 2 * len(groups)
         result = self._allocator.create(count * _QUERY_BYTES, "timestamps", charged=False)
         try:
@@ -91,7 +91,7 @@ class Timestamps:
             self._allocator.destroy(result)
 
     def _evaluate(self, ticks: Any, wall: float, parts: bool) -> Timing | None:
-        """The timing, or None when the driver's timestamps cannot be right."""
+        """Return the timing, or None when the driver's timestamps cannot be right."""
         spans = ticks[:, 1].astype(np.int64) - ticks[:, 0].astype(np.int64)
         total = int(ticks[-1, 1]) - int(ticks[0, 0])
         period = native.timestamp_period(self._context.queue) * 1e-9

@@ -51,7 +51,7 @@ class Transfers:
                 self._queue.flush()
 
     def read(self, buffer: GpuBuffer, offset: int, size: int) -> NDArray[np.uint8]:
-        """The bytes of a buffer (offset and size multiples of 4), once all submitted work is done.
+        """Return the bytes of a buffer (offset and size multiples of 4), once all submitted work is done.
 
         Raises:
             InvalidState: when the buffer was released.

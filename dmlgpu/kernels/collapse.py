@@ -14,7 +14,8 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def mergeable(sizes: Sequence[int], strides: Sequence[Sequence[int]], apart: Sequence[int] | None = None) -> Groups:
-    """Groups of neighbouring dimensions that every tensor steps through evenly; dimensions of size 1 are dropped.
+    """Return the groups of neighbouring dimensions that every tensor steps through evenly; dimensions of size 1 are
+    dropped.
 
     Args:
         sizes: of the common coordinate space.
@@ -34,17 +35,17 @@ def mergeable(sizes: Sequence[int], strides: Sequence[Sequence[int]], apart: Seq
 
 
 def merge_sizes(sizes: Sequence[int], groups: Groups) -> tuple[int, ...]:
-    """Sizes after merging."""
+    """Return sizes after merging."""
     return tuple(math.prod(sizes[dimension] for dimension in group) for group in groups)
 
 
 def merge_strides(strides: Sequence[int], groups: Groups) -> tuple[int, ...]:
-    """Strides after merging: those of the innermost dimension of each group."""
+    """Return the strides after merging: those of the innermost dimension of each group."""
     return tuple(strides[group[-1]] for group in groups)
 
 
 def merge_tensor(tensor: Tensor, groups: Groups) -> Tensor:
-    """The same elements of a tensor under merged dimensions."""
+    """Return the same elements of a tensor under merged dimensions."""
     return replace(tensor, sizes=merge_sizes(tensor.sizes, groups), strides=merge_strides(tensor.strides, groups))
 
 
@@ -94,7 +95,7 @@ def row_groups(
             return ()
         strides = [[tensor.strides[dimension] for dimension in dimensions] for tensor in given]
         found = mergeable([sizes[dimension] for dimension in dimensions], strides)
-        return tuple(tuple(dimensions[place] for place in group) for group in found)
+        return tuple(tuple(dimensions[number] for number in group) for group in found)
 
     return groups(kept, [*tensors, *across]), groups(list(axes), tensors)
 

@@ -20,7 +20,7 @@ class Frame:
 
     Attributes:
         start: where its first element lies.
-        step: places between neighbours; negative where it lies mirrored.
+        step: elements from one neighbour to the next; negative where it lies mirrored.
     """
 
     input: Tensor
@@ -29,7 +29,7 @@ class Frame:
     step: tuple[int, ...]
 
     def is_framed(self, dimension: int) -> bool:
-        """Whether input and output coordinates differ along a dimension."""
+        """Return whether input and output coordinates differ along a dimension."""
         same_size = self.input.sizes[dimension] == self.output.sizes[dimension]
         return not same_size or self.start[dimension] != 0 or self.step[dimension] != 1
 
@@ -40,7 +40,7 @@ class Frame:
 
 
 def merge_frame(frame: Frame, *, whole_rows: bool) -> Frame:
-    """The frame with as few dimensions as may be, its rows cut into units where that lets them be packed.
+    """Return the frame with as few dimensions as may be, its rows cut into units where that lets them be packed.
 
     Args:
         frame: what is merged.
@@ -59,7 +59,7 @@ def merge_frame(frame: Frame, *, whole_rows: bool) -> Frame:
 
 
 def _marks(frame: Frame, whole_rows: bool) -> list[int]:
-    """Which neighbouring dimensions may be merged: those of equal mark."""
+    """Return which neighbouring dimensions may be merged: those of equal mark."""
     marks = [0]
     for dimension in range(1, frame.output.rank):
         outer = dimension - 1
@@ -69,7 +69,8 @@ def _marks(frame: Frame, whole_rows: bool) -> list[int]:
 
 
 def _cut_into_units(frame: Frame) -> Frame:
-    """Elements along the dimension that memory runs along as a dimension of their own, as many as are framed alike."""
+    """Return the elements along the dimension that memory runs along as a dimension of their own, as many as are
+    framed alike."""
     running = running_dimension(frame.output)
     if running is None or not frame.is_framed(running) or frame.step[running] != 1:
         return frame
@@ -87,7 +88,7 @@ def _cut_into_units(frame: Frame) -> Frame:
 
 
 def _cut(tensor: Tensor, dimension: int, unit: int) -> Tensor:
-    """A tensor with a dimension of stride 1 in two, the inner one of so many elements."""
+    """Return a tensor with a dimension of stride 1 in two, the inner one of so many elements."""
     sizes, strides = tensor.sizes, tensor.strides
     return replace(
         tensor,

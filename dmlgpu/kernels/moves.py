@@ -7,8 +7,8 @@ no copy at all where the consumer of the output reads the view instead, or the p
     SLICE1           the output's coordinates; in the input they start at the window and take its strides
     SPLIT, JOIN      the coordinates of one piece; in the larger tensor they start where the piece begins
     PADDING1         the coordinates of the input; in the output they start after the padding
-    TILE             each repeated dimension in two, repetitions and places; repetitions do not move in the input
-    SPACE_TO_DEPTH1  blocks and places within them apart; each side joins these digits in its own order
+    TILE             each repeated dimension in two, repetitions and elements; repetitions do not move in the input
+    SPACE_TO_DEPTH1  blocks and elements within them apart; each side joins these digits in its own order
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ class Move:
     Attributes:
         sizes: of the coordinate space.
         source: where an element lies in the input.
-        place: where it lies in the output. No two elements lie at one place.
+        destination: where it lies in the output. No two elements lie at one place.
         input, output: the tensors' flat numbers.
     """
 
     sizes: tuple[int, ...]
     source: Affine
-    place: Affine
+    destination: Affine
     input: int = 0
     output: int = 0
 
     @property
     def reverse(self) -> Move:
         """The move back, from the output to the input."""
-        return Move(self.sizes, self.place, self.source, self.output, self.input)
+        return Move(self.sizes, self.destination, self.source, self.output, self.input)
 
 
 def copy(move: Move, source: Tensor, output: Tensor, *, label: str = "copy", keeps_neighbours: bool = False) -> Map:
-    """The step that carries a move out.
+    """Return the step that carries a move out.
 
     Args:
         move: what is moved.
@@ -54,13 +54,13 @@ def copy(move: Move, source: Tensor, output: Tensor, *, label: str = "copy", kee
         keeps_neighbours: whether other steps write the rest of the output.
     """
     moved = AffineView(source, move.sizes, move.source)
-    return Map(label, identity(moved), move.place.of(output, move.sizes), keeps_neighbours)
+    return Map(label, identity(moved), move.destination.of(output, move.sizes), keeps_neighbours)
 
 
 def result_view(move: Move, source: Tensor, sizes: tuple[int, ...]) -> Tensor | None:
-    """The output of a move as nothing but a view of its input, in the output's own dimensions.
+    """Return the output of a move as nothing but a view of its input, in the output's own dimensions.
 
-    This is what a graph reads in place of the copy. ``result_view(move.reverse, output, input_sizes)`` is what it
+    This is what a graph reads instead of the copy. ``result_view(move.reverse, output, input_sizes)`` is what it
     writes through, where the input of the move is all that its producer computes.
 
     Args:
@@ -71,17 +71,17 @@ def result_view(move: Move, source: Tensor, sizes: tuple[int, ...]) -> Tensor | 
     Returns:
         None where the move does not fill the output, or where no strides along the output's dimensions say it.
     """
-    if any(move.place.start) or math.prod(move.sizes) != math.prod(sizes):
+    if any(move.destination.start) or math.prod(move.sizes) != math.prod(sizes):
         return None
     digits = move.source.of(source, move.sizes)
-    strides = [_joined_stride(row, digits) for row in move.place.steps]
+    strides = [_joined_stride(row, digits) for row in move.destination.steps]
     if any(stride is None for stride in strides):
         return None
     return replace(digits, sizes=sizes, strides=tuple(stride for stride in strides if stride is not None))
 
 
 def _joined_stride(weights: Sequence[int], digits: Tensor) -> int | None:
-    """The stride of the coordinate that digits of these weights make up; None where they do not lie evenly."""
+    """Return the stride of the coordinate that digits of these weights make up; None where they do not lie evenly."""
     moving = [d for d, weight in enumerate(weights) if weight and digits.sizes[d] > 1]
     if not moving:
         return 0

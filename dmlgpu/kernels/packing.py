@@ -44,12 +44,12 @@ def _candidates(body: Body, output: Tensor) -> Sequence[int]:
 
 
 def running_dimension(tensor: Tensor) -> int | None:
-    """The dimension along which neighbours in memory lie."""
+    """Return the dimension along which neighbours in memory lie."""
     return next((d for d in range(tensor.rank) if tensor.strides[d] == 1 and tensor.sizes[d] > 1), None)
 
 
 def packs_tensor(tensor: Tensor, dimension: int, lanes: int) -> bool:
-    """Whether every run of so many elements along a dimension is one aligned unit in memory."""
+    """Return whether every run of so many elements along a dimension is one aligned unit in memory."""
     others = (s for d, s in enumerate(tensor.strides) if d != dimension and tensor.sizes[d] > 1)
     return (
         tensor.strides[dimension] == 1

@@ -69,7 +69,7 @@ class Sampling:
 
     @classmethod
     def of(cls, desc: Any, spatial: tuple[int, ...], outputs: tuple[int, ...]) -> Sampling:
-        """The sampling of ROI_ALIGN1 and its gradient.
+        """Return the sampling of ROI_ALIGN1 and its gradient.
 
         Args:
             desc: the description.
@@ -94,11 +94,11 @@ class Sampling:
         )
 
     def values(self, **others: Any) -> Constants:
-        """What shaders know of it, and more."""
+        """Return what shaders know of it, and more."""
         return constants(**vars(self), **others)
 
     def shares(self, target: Target) -> Shares:
-        """The samples of one output element in shares."""
+        """Return the samples of one output element in shares."""
         return Shares.of(self.axes[0].longest, self.axes[1].longest, target)
 
 
@@ -124,7 +124,7 @@ class Shares:
 
     @classmethod
     def of(cls, rows: int, columns: int, target: Target) -> Shares:
-        """Shares as large as the target's loops allow, which may also run once along each side of the block.
+        """Return shares as large as the target's loops allow, which may also run once along each side of the block.
 
         Raises:
             NotSupported: when there would be too many of them.
@@ -161,9 +161,9 @@ class Work:
 
     def stored(self, body: Body) -> Tensor:
         """Adds a map into a temporary tensor."""
-        place = Tensor.temporary("map", body.data_type, body.sizes)
-        self.steps.append(Map("map", body, place, costly=True))
-        return place
+        stored = Tensor.temporary("map", body.data_type, body.sizes)
+        self.steps.append(Map("map", body, stored, costly=True))
+        return stored
 
     def in_shares(self, body: Body, output: Tensor, shares: Shares) -> None:
         """Adds a map per share; each but the first goes on from what came of those before, its input ``previous``.
@@ -174,11 +174,11 @@ class Work:
         if shares.count > 1 and output.data_type is not body.data_type:
             between = Tensor.temporary("shares", body.data_type, output.sizes)
         for share in range(shares.count):
-            place = output if share == shares.count - 1 else between
+            result = output if share == shares.count - 1 else between
             inputs = {**dict(body.inputs), **({"previous": between} if share else {})}
             values = (*body.constants, ("share", share), ("shares", shares))
-            step = element(body.file, place.data_type, body.sizes, portable=True, values=values, **inputs)
-            self.steps.append(Map(f"share {share}", step, place, costly=True))
+            step = element(body.file, result.data_type, body.sizes, portable=True, values=values, **inputs)
+            self.steps.append(Map(f"share {share}", step, result, costly=True))
 
     def reduce(self, reduction: Reduction, body: Body, output: Tensor, iterations: int) -> None:
         """Adds a reduction over the dimensions that a body has beyond the output's.
@@ -187,9 +187,9 @@ class Work:
             iterations: of the loops that each element of the body takes.
         """
         axes = tuple(range(output.rank, body.rank))
-        places = replace(output, sizes=output.sizes + (1,) * len(axes), strides=output.strides + (0,) * len(axes))
-        self.steps.append(Reduce("", reduction, body, axes, places, iterations))
+        results = replace(output, sizes=output.sizes + (1,) * len(axes), strides=output.strides + (0,) * len(axes))
+        self.steps.append(Reduce("", reduction, body, axes, results, iterations))
 
     def plan(self, operator: str) -> Plan:
-        """The plan."""
+        """Return the plan."""
         return Plan(operator, tuple(self.steps))

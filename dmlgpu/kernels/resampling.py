@@ -67,19 +67,19 @@ class Axis:
         return bits_of_float(inverse) if is_power and np.frexp(inverse)[0] == 0.5 else 0
 
     def coordinates(self) -> Coordinates:
-        """The coordinates of all output elements on the input, ascending."""
+        """Return the coordinates of all output elements on the input, ascending."""
         numbers = np.arange(self.count, dtype=np.uint32).astype(np.float32)
         with np.errstate(over="ignore"):
             scaled = (numbers - np.float32(self.output_offset)) / np.float32(self.scale)
         return np.asarray(scaled - np.float32(self.input_offset))
 
     def places(self, rounding: Rounding | None) -> Coordinates:
-        """The same, rounded where a rounding is given, and held on the input."""
+        """Return the same, rounded where a rounding is given, and held on the input."""
         found = self.coordinates() if rounding is None else rounding.of(self.coordinates())
         return np.clip(found, np.float32(0), np.float32(self.size - 1))
 
     def moves_nothing(self, rounding: Rounding | None) -> bool:
-        """Whether every output element is the input element of the same number."""
+        """Return whether every output element is the input element of the same number."""
         shift = np.float32(-self.output_offset) - np.float32(self.input_offset)
         place = shift if rounding is None else rounding.of(shift)
         return bool(self.size == self.count and self.scale == 1 and place == 0)
@@ -92,12 +92,12 @@ class Rounding:
     increasing: bool
 
     def of(self, coordinates: Any) -> Any:
-        """Whole coordinates."""
+        """Return whole coordinates."""
         return np.ceil(coordinates) if self.increasing else np.floor(coordinates)
 
 
 def bits_of_float(number: float) -> int:
-    """A float32 number as a word."""
+    """Return a float32 number as a word."""
     return int(np.float32(number).view(np.uint32))
 
 
@@ -105,7 +105,7 @@ def bits_of_float(number: float) -> int:
 
 
 def nearest(source: Source, axes: Sequence[Axis], rounding: Rounding) -> Body:
-    """The nearest element along every axis, moved bit by bit."""
+    """Return the nearest element along every axis, moved bit by bit."""
     values = constants(axes=tuple(axes), increasing=rounding.increasing)
     follows = (_follows(len(source.sizes), axes),)
     sizes = _resized(source.sizes, axes)
@@ -133,7 +133,7 @@ def _follows(rank: int, axes: Sequence[Axis]) -> tuple[int | None, ...]:
 
 
 def antialiased(source: Source, axis: Axis) -> Body:
-    """What each of the elements under a triangle adds along one axis: {output sizes.., taps}.
+    """Return what each of the elements under a triangle adds along one axis: {output sizes.., taps}.
 
     The triangle is as wide as an output element, at least as two elements of the input; its weights on the input are
     normalised. Where there are none, the nearest edge has all of it.
@@ -156,8 +156,8 @@ def antialiased(source: Source, axis: Axis) -> Body:
 
 
 def gradient(source: Source, axis: Axis, rounding: Rounding | None) -> Body:
-    """What each output element of the forward operator adds to the gradient of an element of its input along one axis:
-    {input sizes.., taps}.
+    """Return what each output element of the forward operator adds to the gradient of an element of its input along one
+    axis: {input sizes.., taps}.
 
     Args:
         rounding: of nearest neighbour; None for linear interpolation.
@@ -171,7 +171,7 @@ def gradient(source: Source, axis: Axis, rounding: Rounding | None) -> Body:
 
 
 def _tapped(file: str, source: Source, axis: Axis, made: Sizes, values: Constants) -> Body:
-    """A body of so many elements and taps in the place of an axis."""
+    """Return a body of so many elements and taps in the place of an axis."""
     size, taps = made
     sizes = tuple(size if dimension == axis.dimension else n for dimension, n in enumerate(source.sizes))
     follows = ((*_follows(len(sizes), [axis]), None),)
@@ -200,13 +200,13 @@ class Line:
     divisor: int
 
     def at(self, elements: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The numbers of some elements."""
+        """Return the numbers of some elements."""
         return np.maximum(elements * self.step + self.start, 0) // self.divisor
 
 
 def line_below(axis: Axis, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Line, int]:
-    """A line, near the users of all elements of the input and never behind their first, and how many numbers from there
-    on reach the last one of each."""
+    """Return a line, near the users of all elements of the input and never behind their first, and how many numbers
+    from there on reach the last one of each."""
     used = np.flatnonzero(end > begin)
     reach = max(axis.count, axis.size * axis.scale, 1.0)
     most = int(min(4096, (1 << 29) / reach))

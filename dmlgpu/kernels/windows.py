@@ -2,9 +2,9 @@
 
 Reductions and products read these without a copy in memory:
 
-    taken     {lead.., positions.., window..}: what each place of the window sees at each position
+    taken     {lead.., positions.., window..}: what each tap of the window sees at each position
     covering  {lead.., spatial.., taps..}: turned round: what lies at the positions whose windows cover this element of
-              the input; a tap stands for a place of the window or, where these are fewer, for a position
+              the input; a tap stands for an element of the window or, where these are fewer, for a position
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COVERING = "window/covering"
 
 
 def taken(source: Source, windows: Windows) -> Element:
-    """What the window sees: {lead.., positions.., window..}, 0 in the padding."""
+    """Return what the window sees: {lead.., positions.., window..}, 0 in the padding."""
     lead = len(source.sizes) - len(windows)
     return _body(TAKEN, source, source.sizes[:lead] + positions_of(windows) + sizes_of(windows), windows)
 
@@ -31,10 +31,10 @@ def within(lead: Sizes, windows: Windows) -> Element:
 
 
 def covering(source: Source, windows: Windows, *, placed: bool = False) -> Element:
-    """What covers each element of the input: {lead.., spatial.., taps..}, 0 where a tap stands for no position.
+    """Return what covers each element of the input: {lead.., spatial.., taps..}, 0 where a tap stands for no position.
 
     Args:
-        placed: the source has an element for each place of each position: {lead.., positions.., window..}.
+        placed: the source has an element for each tap of each position: {lead.., positions.., window..}.
     """
     lead = len(source.sizes) - len(windows) * (2 if placed else 1)
     sizes = source.sizes[:lead] + tuple(axis.spatial for axis in windows)
@@ -42,7 +42,7 @@ def covering(source: Source, windows: Windows, *, placed: bool = False) -> Eleme
 
 
 def _body(file: str, source: Source, sizes: Sizes, windows: Windows, **values: bool) -> Element:
-    """An element body that hands the leading dimensions on."""
+    """Return an element body that hands the leading dimensions on."""
     lead = len(sizes) - 2 * len(windows)
     follows = tuple(dimension if dimension < lead else None for dimension in range(len(sizes)))
     known = constants(lead=lead, axes=windows, **values)

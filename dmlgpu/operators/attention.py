@@ -208,9 +208,9 @@ class _Planner:
                 self._copy(source, cache, 0, keeps_neighbours=True)
         source, _ = pieces[-1]
         if isinstance(source, Body):
-            place = self._temporary(source.sizes)
-            self._copy(source, place, 0, keeps_neighbours=False)
-            source = place
+            stored = self._temporary(source.sizes)
+            self._copy(source, stored, 0, keeps_neighbours=False)
+            source = stored
         new, kept = replace(source, view=View.RAW), replace(cache, view=View.RAW)
         past = per_batch(input_tensor(self.desc, "past_sequence_lengths_tensor"), new.sizes)
         along = (None, None, None, 3)

@@ -13,7 +13,7 @@ from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import FeatureLevel
-from dmlgpu.operators.elementwise import CAST
+from dmlgpu.kernels.sources import CONVERT
 from dmlgpu.operators.fused import activated
 from dmlgpu.operators.lowering import Lowering, input_tensor, invalid, output_tensor
 from dmlgpu.operators.normalization import (
@@ -102,7 +102,7 @@ class _Batch:
 
     @classmethod
     def of(cls, desc: Any, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> _Batch:
-        """The batch of a description whose scale has size 1 along the axes.
+        """Return the batch of a description whose scale has size 1 along the axes.
 
         Args:
             inputs, outputs: fields by the names that bodies use.
@@ -134,7 +134,7 @@ class _Batch:
         return {name: self.tensors[name] for name in names if name in self.tensors}
 
     def reduce(self, stage: Stage, source: Source) -> dict[str, Tensor]:
-        """Adds a reduction; its results by name, each repeated along its row."""
+        """Add a reduction and return its results by name, each repeated along its row."""
         step, found = reduce_stage(stage, source, self.axes)
         self.steps.append(step)
         return found
@@ -165,7 +165,7 @@ class BatchNormalizationTraining(Lowering):
     fused addition comes before the activation, in float32. A mean far from 0 costs the variance nothing."""
 
     desc = descs.BatchNormalizationTraining
-    shaders = (NORMALIZE, NUMBER, "normalization/moments", ADD, CAST)
+    shaders = (NORMALIZE, NUMBER, "normalization/moments", ADD, CONVERT)
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
@@ -186,7 +186,7 @@ class BatchNormalizationTraining(Lowering):
         body = cls._body(desc, batch, moments)
         batch.store("output", activated(body, desc.fused_activation))
         batch.store_statistic("output_mean", ADD, a=moments["mean"], b=moments["lack"])
-        batch.store_statistic("output_variance", CAST, input=moments["variance"])
+        batch.store_statistic("output_variance", CONVERT, input=moments["variance"])
         return batch.plan(desc.operator)
 
     @classmethod
@@ -221,7 +221,7 @@ class _Gradient(Lowering):
 
     @classmethod
     def batch(cls, desc: Any) -> _Batch:
-        """The tensors over which the gradients are computed."""
+        """Return the tensors over which the gradients are computed."""
         names = {"gradient": "input_gradient_tensor"}
         names |= {name: f"{name}_tensor" for name in ("input", "mean", "variance", "scale")}
         return _Batch.of(desc, names, _GRADIENTS)
@@ -231,7 +231,7 @@ class BatchNormalizationGrad(_Gradient):
     """Gradients of BATCH_NORMALIZATION, its mean and variance held constant. An absent Epsilon is 0."""
 
     desc = descs.BatchNormalizationGrad
-    shaders = (GRADIENT, PRODUCT, TOTAL, NUMBER, CAST)
+    shaders = (GRADIENT, PRODUCT, TOTAL, NUMBER, CONVERT)
 
     @classmethod
     def lower(cls, desc: descs.BatchNormalizationGrad, target: Target) -> Plan:
@@ -244,7 +244,7 @@ class BatchNormalizationGrad(_Gradient):
         products = batch.total("products", apply(PRODUCT, FLOAT32, batch.sizes, portable=True, values=(), **sources))
         one = number(1, batch.sizes)
         batch.store_statistic("output_scale", GRADIENT, values, gradient=products, variance=variance, factor=one)
-        batch.store_statistic("output_bias", CAST, input=batch.total("total", gradient))
+        batch.store_statistic("output_bias", CONVERT, input=batch.total("total", gradient))
         return batch.plan(desc.operator)
 
 
@@ -261,7 +261,7 @@ class BatchNormalizationTrainingGrad(_Gradient):
         PRODUCT,
         TOTAL,
         NUMBER,
-        CAST,
+        CONVERT,
     )
 
     @classmethod
@@ -289,5 +289,5 @@ class BatchNormalizationTrainingGrad(_Gradient):
             variance=batch.tensors["variance"],
             factor=number(1, small),
         )
-        batch.store_statistic("output_bias", CAST, input=total)
+        batch.store_statistic("output_bias", CONVERT, input=total)
         return batch.plan(desc.operator)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from dmlgpu import descs
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel
 from dmlgpu.kernels.sources import CONVERT, permuted, stepped
-from dmlgpu.operators.elementwise import CAST, cast
+from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.fused import activated, check_activation_level
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.parameters import (
@@ -28,7 +28,8 @@ from dmlgpu.operators.parameters import (
     per_channel,
 )
 from dmlgpu.operators.quantization import limits
-from dmlgpu.plan import Body, Held, Plan, Source, Tensor, apply, constants, steps
+from dmlgpu.plan import Body, Held, Plan, Source, Tensor, apply, constants
+from dmlgpu.plan.steps import products
 from dmlgpu.plan.windows import Axis, Sizes, Windows, positions_of, windows_over
 from dmlgpu.target import Target
 
@@ -196,7 +197,7 @@ class Convolution(_Forward):
         output = _grouped_output(desc)
         forward = desc.direction is ConvolutionDirection.FORWARD
         convolution = _plain(desc) if forward else _transposed(desc)
-        step = steps.Convolve("", convolution, cls._epilogue(desc, output), output, transposed=not forward)
+        step = products.Convolve("", convolution, cls._epilogue(desc, output), output, transposed=not forward)
         return Plan(desc.operator, (step,))
 
     @classmethod
@@ -213,20 +214,20 @@ class Convolution(_Forward):
         return activated(body, desc.fused_activation)
 
 
-def _plain(desc: descs.Convolution) -> steps.Convolution:
-    """What FORWARD sums."""
+def _plain(desc: descs.Convolution) -> products.Convolution:
+    """Return the sums of FORWARD."""
     source, filters = _operands(desc)
-    return steps.Convolution(source, filters, Convolution.windows(desc), FLOAT32, desc.filter_tensor.owned_by_dml)
+    return products.Convolution(source, filters, Convolution.windows(desc), FLOAT32, desc.filter_tensor.owned_by_dml)
 
 
-def _transposed(desc: descs.Convolution) -> steps.Convolution:
-    """What BACKWARD sums: windows slide over the output (see ``Convolve.transposed``)."""
+def _transposed(desc: descs.Convolution) -> products.Convolution:
+    """Return the sums of BACKWARD: windows slide over the output (see ``Convolve.transposed``)."""
     source, filters = _operands(desc)
     spatial = zip(desc.output_tensor.sizes, desc.input_tensor.sizes, desc.filter_tensor.sizes, strict=True)
     slides = zip(desc.strides, desc.dilations, desc.start_padding, strict=True)
     windows = tuple(Axis(*sizes, *slide) for sizes, slide in zip(list(spatial)[LEAD:], slides, strict=True))
     filters = permuted(filters, (0, 2, 1, *range(3, filters.rank)))
-    return steps.Convolution(source, filters, windows, FLOAT32, desc.filter_tensor.owned_by_dml)
+    return products.Convolution(source, filters, windows, FLOAT32, desc.filter_tensor.owned_by_dml)
 
 
 def _operands(desc: descs.Convolution) -> tuple[Tensor, Tensor]:
@@ -274,24 +275,24 @@ class _Integers(_Forward):
             check_per_channel(desc, field, desc.filter_tensor.sizes[0])
 
     @classmethod
-    def convolution(cls, desc: Any) -> steps.Convolution:
-        """What is summed."""
+    def convolution(cls, desc: Any) -> products.Convolution:
+        """Return the convolution of input and filter, each less its zero point."""
         owned = [tensor.owned_by_dml for tensor in (desc.filter_tensor, desc.filter_zero_point_tensor) if tensor]
         source, filters = _differences(desc, "input", 1), _differences(desc, "filter", 0)
-        return steps.Convolution(source, filters, cls.windows(desc), INT32, all(owned))
+        return products.Convolution(source, filters, cls.windows(desc), INT32, all(owned))
 
 
 class ConvolutionInteger(_Integers):
     """The sums themselves."""
 
     desc = descs.ConvolutionInteger
-    shaders = ("convolution/convolution_integer", DIFFERENCE, CAST, "window/taken")
+    shaders = ("convolution/convolution_integer", DIFFERENCE, CONVERT, "window/taken")
 
     @classmethod
     def lower(cls, desc: descs.ConvolutionInteger, target: Target) -> Plan:
         output = _grouped_output(desc)
         body = apply(cls.shaders[0], INT32, output.sizes, portable=True, sum=Held.product(INT32, output.sizes))
-        return Plan(desc.operator, (steps.Convolve("", cls.convolution(desc), body, output),))
+        return Plan(desc.operator, (products.Convolve("", cls.convolution(desc), body, output),))
 
 
 class QuantizedLinearConvolution(_Integers):
@@ -304,7 +305,7 @@ class QuantizedLinearConvolution(_Integers):
     """
 
     desc = descs.QuantizedLinearConvolution
-    shaders = (QUANTIZED_PRODUCT, "convolution/biased_sum", GATHERED, DIFFERENCE, CAST, "window/taken")
+    shaders = (QUANTIZED_PRODUCT, "convolution/biased_sum", GATHERED, DIFFERENCE, CONVERT, "window/taken")
     single = ("input_scale_tensor", "input_zero_point_tensor", "output_scale_tensor", "output_zero_point_tensor")
     several = ("filter_scale_tensor", "filter_zero_point_tensor")
     gathered: ClassVar[tuple[str, ...]] = (
@@ -323,7 +324,7 @@ class QuantizedLinearConvolution(_Integers):
         given = {one.field: _of_output(one.view(buffer), desc) for one in found}
         output = _grouped_output(desc)
         body = cls._epilogue(output, given)
-        return Plan(desc.operator, (step, steps.Convolve("", cls.convolution(desc), body, output)))
+        return Plan(desc.operator, (step, products.Convolve("", cls.convolution(desc), body, output)))
 
     @classmethod
     def _epilogue(cls, output: Tensor, given: Mapping[str, Tensor]) -> Body:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.sources import IDENTITY, identity
+from dmlgpu.kernels.sources import CONVERT, IDENTITY, identity
 from dmlgpu.operator_desc import ScaleBias
 from dmlgpu.operators.lowering import Lowering, input_tensor, output_tensor
 from dmlgpu.plan import Body, Constants, Map, Plan, Source, View, apply, constants
@@ -82,7 +82,7 @@ def scaled(source: Source, scale_bias: ScaleBias, data_type: DataType | None = N
 
 def cast(source: Source, data_type: DataType) -> Body:
     """Return the elements of a source converted to another type as CAST does."""
-    return apply(CAST, data_type, source.sizes, portable=True, input=source)
+    return apply(CONVERT, data_type, source.sizes, portable=True, input=source)
 
 
 class ElementWiseIdentity(Lowering):

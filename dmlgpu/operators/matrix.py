@@ -15,8 +15,9 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.enums import DataType, FeatureLevel, MatrixTransform
 from dmlgpu.errors import InvalidDescription
+from dmlgpu.kernels.sources import CONVERT
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators.elementwise import CAST, cast
+from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.fused import activated, check_activation_level
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, lowering, output_tensor
 from dmlgpu.operators.parameters import DIFFERENCE, GATHERED, difference, gather, no_zero_point, parameters_of
@@ -151,7 +152,7 @@ class Gemm(_MatrixProduct):
 
     @classmethod
     def _softmax(cls, desc: descs.Gemm, product: Product, output: Tensor) -> Plan:
-        """The product goes to a temporary tensor of the output's type, from which the softmax takes its rows."""
+        """Return the product, in a temporary tensor of the output's type, and the softmax of its rows."""
         values = Tensor.temporary("product", output.data_type, output.sizes)
         contract = Contract("", product, cls._epilogue(desc, values), values)
         softmax = _standing_alone(desc)
@@ -246,7 +247,7 @@ class MatrixMultiplyInteger(_IntegerProduct):
     """The sums themselves. A missing zero point is 0."""
 
     desc = descs.MatrixMultiplyInteger
-    shaders = ("matrix/matrix_multiply_integer", DIFFERENCE, CAST)
+    shaders = ("matrix/matrix_multiply_integer", DIFFERENCE, CONVERT)
 
     @classmethod
     def lower(cls, desc: descs.MatrixMultiplyInteger, target: Target) -> Plan:
@@ -264,7 +265,7 @@ class MatrixMultiplyIntegerToFloat(_IntegerProduct):
     """
 
     desc = descs.MatrixMultiplyIntegerToFloat
-    shaders = ("matrix/dequantized_product", "matrix/dequantized_product_with_bias", DIFFERENCE, CAST)
+    shaders = ("matrix/dequantized_product", "matrix/dequantized_product_with_bias", DIFFERENCE, CONVERT)
     parameters: ClassVar[Mapping[str, int]] = {
         "a_scale_tensor": ROWS,
         "a_zero_point_tensor": ROWS,
@@ -299,7 +300,7 @@ class QuantizedLinearMatrixMultiply(_IntegerProduct):
     """
 
     desc = descs.QuantizedLinearMatrixMultiply
-    shaders = (QUANTIZED_PRODUCT, GATHERED, DIFFERENCE, CAST)
+    shaders = (QUANTIZED_PRODUCT, GATHERED, DIFFERENCE, CONVERT)
     parameters: ClassVar[Mapping[str, int]] = {
         "a_scale_tensor": ROWS,
         "a_zero_point_tensor": ROWS,

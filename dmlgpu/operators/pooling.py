@@ -17,21 +17,8 @@ from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.parameters import DIFFERENCE, check_per_channel, difference, no_zero_point, per_channel
 from dmlgpu.operators.quantization import limits
-from dmlgpu.plan import (
-    Body,
-    Element,
-    Map,
-    Plan,
-    Reduce,
-    Reduction,
-    Sizes,
-    Source,
-    Tensor,
-    apply,
-    constants,
-    element,
-)
-from dmlgpu.plan.windows import Windows, positions_of, sizes_of, windows_over
+from dmlgpu.plan import Body, Element, Map, Plan, Reduce, Reduction, Source, Tensor, apply, constants, element
+from dmlgpu.plan.windows import Sizes, Windows, positions_of, sizes_of, windows_over
 from dmlgpu.target import Target
 
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32

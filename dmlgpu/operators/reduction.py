@@ -11,7 +11,8 @@ from dmlgpu import descs
 from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, check_axes, check_sizes, input_tensor, output_tensor
-from dmlgpu.plan import Plan, Reduction, constants, steps
+from dmlgpu.plan import Plan, Reduction, constants
+from dmlgpu.plan.steps import reductions
 from dmlgpu.target import Target
 
 
@@ -35,7 +36,7 @@ class _AlongAxes(Lowering):
     def plan(cls, desc: Any, reduction: Reduction, target: Target) -> Plan:
         """Return the plan of a reduction."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        return Plan(desc.operator, (steps.Reduce("", reduction, source, tuple(desc.axes), output),))
+        return Plan(desc.operator, (reductions.Reduce("", reduction, source, tuple(desc.axes), output),))
 
 
 def _extremum(desc: descs.Argmin | descs.Argmax, order: str) -> Reduction:

@@ -121,7 +121,7 @@ class _Passes:
 
 
 def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Tensor) -> Plan:
-    """The plan of some passes. Integers are rounded behind the last."""
+    """Return the plan of some passes; integers are rounded behind the last."""
     passes = _Passes(source)
     for work in works[:-1]:
         passes.run(work)
@@ -146,7 +146,7 @@ def _copied(desc: Any, source: Tensor, output: Tensor) -> Plan:
 
 
 def _between(desc: Any, axes: Sequence[Axis]) -> Plan:
-    """Linear interpolation, along two axes at a time: shaders for more become too long."""
+    """Return the plan of linear interpolation, along two axes at a time: shaders for more become too long."""
     source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
     pairs = [axes[number : number + AT_ONCE] for number in range(0, len(axes), AT_ONCE)]
     works = [functools.partial(linear, axes=pair) for pair in pairs]
@@ -154,7 +154,7 @@ def _between(desc: Any, axes: Sequence[Axis]) -> Plan:
 
 
 def _interpolated(desc: Any, axes: Sequence[Axis], rounding: Rounding | None) -> Plan:
-    """Without antialiasing."""
+    """Return the plan without antialiasing."""
     if not axes:
         return _copied(desc, input_tensor(desc, "input_tensor"), output_tensor(desc))
     return _between(desc, axes) if rounding is None else _moved(desc, axes, rounding)

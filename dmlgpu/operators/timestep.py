@@ -192,7 +192,7 @@ class TimeStep:
         return replace(tensor, sizes=self.sizes, strides=(0, apart, 0, stride), offset=offset)
 
     def sums(self, *gates: int) -> Mapping[int, Held]:
-        """What stands for the products of a hidden state with the recurrent weights of gates."""
+        """Return what stands for the products of a hidden state with the recurrent weights of gates."""
         return {gate: Held(f"sum{number}", FLOAT32, self.sizes) for number, gate in enumerate(gates)}
 
     def activated(self, body: Body, which: int) -> Body:
@@ -208,7 +208,7 @@ class TimeStep:
     def compute(
         self, label: str, hidden: Tensor, sums: Mapping[int, Held], values: Sequence[Body], output: Tensor
     ) -> Recurrence:
-        """A kernel that computes values from products of a hidden state (see ``plan.Recurrence``)."""
+        """Return the step that computes values from products of a hidden state (see ``plan.Recurrence``)."""
         weights = self._own(self.temporaries.weights)
         return Recurrence(label, hidden, weights, tuple(sums.items()), tuple(values), output)
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.sources import identity
-from dmlgpu.operators.elementwise import CAST, cast
+from dmlgpu.kernels.sources import CONVERT, identity
+from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.lowering import input_tensor, output_tensor
 from dmlgpu.operators.normalization import number
 from dmlgpu.operators.timestep import (
@@ -194,7 +194,7 @@ class _Unrolled:
     def _with_biases(self, product: Held, direction: int) -> Body:
         """Products with biases of the inputs, and of the states where the cell does not add them itself."""
         if self.desc.bias_tensor is None:
-            return computed(CAST, product.sizes, input=product)
+            return computed(CONVERT, product.sizes, input=product)
         given = input_tensor(self.desc, "bias_tensor")
         _, _, apart, stride = given.strides
         inputs = replace(given, sizes=product.sizes, strides=(0, 0, stride), offset=direction * apart)

@@ -16,41 +16,23 @@ from dmlgpu.plan.sources import (
     element,
     only_moves,
 )
-from dmlgpu.plan.steps import (
-    Attend,
+from dmlgpu.plan.steps.base import Map, Plan, Repeat, Step
+from dmlgpu.plan.steps.ordering import Scatter, Sort, record_lanes
+from dmlgpu.plan.steps.products import Attend, Contract, Convolution, Convolve, Product, Recurrence, Space
+from dmlgpu.plan.steps.reductions import (
     Compact,
-    Contract,
-    Convolution,
-    Convolve,
-    Map,
-    Plan,
-    Product,
-    Recurrence,
     Reduce,
     Reduction,
-    Repeat,
     Rows,
     Scan,
     Scanning,
-    Scatter,
-    Sort,
-    Space,
     Stage,
-    Step,
-    record_lanes,
     reduce_stage,
     repeated,
     row_sizes,
     stage_results,
 )
-from dmlgpu.plan.tensors import (
-    Allocation,
-    Binding,
-    Role,
-    Sizes,
-    Tensor,
-    View,
-)
+from dmlgpu.plan.tensors import Allocation, Binding, Role, Sizes, Tensor, View
 
 __all__ = [
     "Affine",

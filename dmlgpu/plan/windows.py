@@ -16,9 +16,9 @@ class Axis:
     Attributes:
         spatial: elements of the input.
         positions: positions of the window.
-        size: places of the window.
+        size: elements of the window.
         stride: elements from one position to the next.
-        dilation: elements from one place of the window to the next.
+        dilation: elements from one of them to the next.
         start: elements of padding before the input.
     """
 
@@ -31,16 +31,16 @@ class Axis:
 
     @property
     def reach(self) -> int:
-        """Elements from the first to the last place of the window."""
+        """Elements from the first to the last element of the window."""
         return (self.size - 1) * self.dilation + 1
 
     @property
     def by_position(self) -> bool:
-        """Whether what covers an element is looked for among all positions, because these are fewer than the places."""
+        """Whether what covers an element is looked for among all positions, because these are fewer than the taps."""
         return self.positions < self.size
 
     def inside(self, position: int) -> range:
-        """The places of the window that lie on the input at a position."""
+        """Return the elements of the window that lie on the input at a position."""
         first = position * self.stride - self.start
         lowest = -(min(first, 0) // self.dilation)
         highest = min(self.size - 1, (self.spatial - 1 - first) // self.dilation)
@@ -52,17 +52,17 @@ Windows: TypeAlias = tuple[Axis, ...]
 
 
 def sizes_of(windows: Windows) -> Sizes:
-    """The places of the window."""
+    """Return the elements of the window."""
     return tuple(axis.size for axis in windows)
 
 
 def positions_of(windows: Windows) -> Sizes:
-    """The positions of the window."""
+    """Return the positions of the window."""
     return tuple(axis.positions for axis in windows)
 
 
 def taps_of(windows: Windows) -> Sizes:
-    """How many positions may cover an element along each dimension."""
+    """Return how many positions may cover an element along each dimension."""
     return tuple(min(axis.size, axis.positions) for axis in windows)
 
 
@@ -75,7 +75,8 @@ def windows_over(
     start: Iterable[int],
     end: Iterable[int],
 ) -> Windows:
-    """Windows with as many positions as the padded input has room for; 0 or fewer where it is smaller than the window.
+    """Return windows with as many positions as the padded input has room for; 0 or fewer where it is smaller than the
+    window.
 
     Args:
         start, end: elements of padding before and behind the input.

@@ -19,8 +19,8 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import UNIT, pack_source, pack_tensor, packs_source
 from dmlgpu.kernels.sources import CONVERT, identity
 from dmlgpu.plan import Attend, Body, Held, Map, Source, Tensor, View, apply, constants, element
-from dmlgpu.schedule.gemm import pack_output
 from dmlgpu.schedule.launch import Launch, fold
+from dmlgpu.schedule.operands import pack_output
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import AttentionTile, Form, Operand, ScheduledAttend, Steps
 from dmlgpu.target import Profile, Target
@@ -48,7 +48,7 @@ FEWEST_BLOCKS = 4
 
 
 def choose_tile(attention: Attend, target: Target) -> AttentionTile:
-    """The tile that suits an adapter and the sizes."""
+    """Return the tile that suits an adapter and the sizes."""
     units = -(-attention.output.sizes[-1] // UNIT)
     return (_tile_on_cpu if target.profile is Profile.CPU else _tile_on_gpu)(attention, units)
 
@@ -72,12 +72,12 @@ def _tile_on_gpu(attention: Attend, units: int) -> AttentionTile:
 
 
 def _power_of_two(number: int) -> int:
-    """The smallest power of two that is not below a number."""
+    """Return the smallest power of two that is not below a number."""
     return 1 << (number - 1).bit_length()
 
 
 def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
-    """Keys of each part: as many as the loop limit allows, and few enough to keep the adapter busy."""
+    """Return the keys of each part: as many as the loop limit allows, and few enough to keep the adapter busy."""
     units = -(-attention.output.sizes[-1] // UNIT)
     head = attention.query.sizes[-1]
     groups = math.prod(tile.groups(attention.rows, units)) * attention.batches
@@ -159,33 +159,34 @@ class _Planner:
         if not in_units or reuse < LEAST_REUSE:
             return Operand(source, Form.SINGLE, batch, own, True)
         count = -(-math.prod(own) // UNIT) * UNIT
-        place = Tensor.temporary(what, FLOAT32, (*batch, size, count))
-        strides = (*place.strides[:2], *packed_strides(own), count)
-        self._lay_out(source, replace(place, sizes=source.sizes, strides=strides), what)
-        return Operand(pack_tensor(place, 3, UNIT), Form.ACROSS, batch, (count,), False)
+        room = Tensor.temporary(what, FLOAT32, (*batch, size, count))
+        strides = (*room.strides[:2], *packed_strides(own), count)
+        self._lay_out(source, replace(room, sizes=source.sizes, strides=strides), what)
+        return Operand(pack_tensor(room, 3, UNIT), Form.ACROSS, batch, (count,), False)
 
     def _value(self, reuse: int) -> Source:
-        """The values, laid out anew if they do not lie in units, or if they would be converted again and again."""
+        """Return the values, laid out anew if they do not lie in units, or if they would be converted again and
+        again."""
         source, last = self.attention.value, 3
         is_plain = isinstance(source, Tensor) and source.data_type is FLOAT32
         fits = source.sizes[last] % UNIT == 0 and packs_source(source, last, UNIT)
         if fits and (is_plain or reuse < LEAST_REUSE):
             return pack_source(source, last, UNIT)
         *outer, size = source.sizes
-        place = Tensor.temporary("values", FLOAT32, (*outer, -(-size // UNIT) * UNIT))
-        self._lay_out(source, replace(place, sizes=source.sizes), "values")
-        return pack_tensor(place, last, UNIT)
+        room = Tensor.temporary("values", FLOAT32, (*outer, -(-size // UNIT) * UNIT))
+        self._lay_out(source, replace(room, sizes=source.sizes), "values")
+        return pack_tensor(room, last, UNIT)
 
-    def _lay_out(self, source: Source, place: Tensor, what: str) -> None:
-        """Write an operand to another place, in float32. What lies between is of no account, and never stored."""
+    def _lay_out(self, source: Source, room: Tensor, what: str) -> None:
+        """Write an operand to another room, in float32. What lies between is of no account, and never stored."""
         if isinstance(source, Tensor) and source.data_type is FLOAT32:
             body: Body = identity(replace(source, view=View.RAW))
         else:
-            body = apply(CONVERT, FLOAT32, place.sizes, portable=True, input=source)
-        self.before += schedule_step(Map(f"lay out {what}", body, place), self.target)
+            body = apply(CONVERT, FLOAT32, room.sizes, portable=True, input=source)
+        self.before += schedule_step(Map(f"lay out {what}", body, room), self.target)
 
 
 def _merged(partials: Tensor, output: Tensor) -> Body:
-    """The rows of all parts together."""
+    """Return the rows of all parts together."""
     values = constants(parts=partials.sizes[0], top=partials.sizes[-1] - UNIT)
     return element(MERGE, output.data_type, output.sizes, portable=True, values=values, partials=partials)

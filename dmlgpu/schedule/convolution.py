@@ -1,6 +1,6 @@
 """Convolutions as matrix products, with the windows as a virtual operand.
 
-A window of one place that never leaves the input is no window at all: the operand is a view of the input. Other
+A window of one element that never leaves the input is no window at all: the operand is a view of the input. Other
 schedules, and what picks among them, are in ``convolution_choice``.
 """
 
@@ -36,7 +36,7 @@ def implicit_gemm(step: Convolve, target: Target, *, keeps_neighbours: bool = Fa
     """Schedule a convolution as a product, per group, of the filter and what the windows see.
 
     The positions of all images are its columns, or, where memory runs along the outputs (NHWC), its rows. What the
-    windows see is not laid out in memory: that would take as many times the input's memory as the window has places.
+    windows see is not laid out in memory: that would take as many times the input's memory as the window has elements.
     """
     outputs_last, channels_last = _has_outputs_last(step.output), _has_channels_last(step.convolution, target)
     product, order = _product(step.convolution, outputs_last, channels_last)
@@ -51,7 +51,7 @@ def _has_outputs_last(output: Tensor) -> bool:
 
 
 def _has_channels_last(convolution: Convolution, target: Target) -> bool:
-    """Whether the window's places come before the channels, because memory runs along these.
+    """Return whether the window come before the channels, because memory runs along these.
 
     Only the first inner dimension is split, so that a sum that is too long for an invocation starts with the channels.
     """
@@ -60,7 +60,7 @@ def _has_channels_last(convolution: Convolution, target: Target) -> bool:
 
 
 def _product(convolution: Convolution, outputs_last: bool, channels_last: bool) -> tuple[Product, Sizes]:
-    """The product, and the order in which its dimensions take those of the output."""
+    """Return the product, and the order in which its dimensions take those of the output."""
     seen, filters = _operands(convolution)
     spatial = len(convolution.windows)
     pixels = (0, *range(3, 3 + spatial))
@@ -94,7 +94,7 @@ def _operands(convolution: Convolution) -> tuple[Source, Source]:
 
 
 def _is_pointwise(convolution: Convolution) -> bool:
-    """Whether windows have one place each, always on the input, so that a view of it shows what they see."""
+    """Return whether windows have one place each, always on the input, so that a view of it shows what they see."""
     inside = (
         axis.size == 1 and axis.start <= 0 and (axis.positions - 1) * axis.stride - axis.start < axis.spatial
         for axis in convolution.windows
@@ -103,7 +103,7 @@ def _is_pointwise(convolution: Convolution) -> bool:
 
 
 def _without_window(source: Source) -> Source:
-    """A filter of one place without the window's dimensions."""
+    """Return a filter of one place without the window's dimensions."""
 
     def drop(node: Source) -> Source:
         if isinstance(node, Tensor):

@@ -35,14 +35,14 @@ NAMES = (IMPLICIT_GEMM, DEPTHWISE, *WINOGRAD, *gemm_choice.NAMES)
 
 
 def fits(convolution: Convolution, target: Target, name: str) -> bool:
-    """Whether a schedule can compute a convolution."""
+    """Return whether a schedule can compute a convolution."""
     if name == DEPTHWISE:
         return depthwise_fits(convolution, target)
     return name not in WINOGRAD or winograd_fits(convolution, target, WINOGRAD[name])
 
 
 def choose(convolution: Convolution, target: Target) -> str:
-    """The name of the schedule for a convolution: ``Target.schedule``, if it is set.
+    """Return the name of the schedule for a convolution: ``Target.schedule``, if it is set.
 
     Raises:
         InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.

@@ -35,14 +35,14 @@ MOST_ROWS, MOST_ROWS_ON_GPU = 4, 2
 
 
 def depthwise_fits(convolution: Convolution, target: Target) -> bool:
-    """Whether the schedule can compute a convolution."""
+    """Return whether the schedule can compute a convolution."""
     looped = math.prod(axis.size for axis in convolution.windows)
     below_limit = target.loop_limit is None or looped < target.loop_limit
     return convolution.input.sizes[CHANNEL] == 1 and convolution.windows[-1].size <= MOST_ACROSS and below_limit
 
 
 def depthwise_steps(convolution: Convolution, epilogue: Body, output: Tensor, target: Target) -> Steps:
-    """The steps that compute a convolution that fits: a single kernel.
+    """Return the steps that compute a convolution that fits: a single kernel.
 
     Args:
         convolution: what is summed.
@@ -71,13 +71,13 @@ def depthwise_steps(convolution: Convolution, epilogue: Body, output: Tensor, ta
 
 
 def _columns(positions: int, target: Target) -> int:
-    """Columns of a tile: one unit, or two on a CPU adapter if no tile is then less than half full."""
+    """Return the columns of a tile: one unit, or two on a CPU adapter if no tile is then less than half full."""
     two = target.profile is Profile.CPU and positions % (2 * UNIT) in (0, *range(UNIT + 1, 2 * UNIT))
     return 2 * UNIT if two else min(UNIT, positions)
 
 
 def _rows(convolution: Convolution, columns: int, target: Target) -> int:
-    """Rows of a tile; 0 where the last dimension but one is looped over, or missing."""
+    """Return the rows of a tile; 0 where the last dimension but one is looped over, or missing."""
     if len(convolution.windows) < 2:
         return 0
     *_, down, across = convolution.windows

@@ -2,7 +2,7 @@
 
 1. ``choose`` (gemm_choice) picks schedule, tile and parts from the sizes and the target alone; ``Target.schedule``
    overrides it by name.
-2. Rows and columns trade places where memory runs along rows (element-wise sources only).
+2. Rows and columns are exchanged where memory runs along rows (element-wise sources only).
 3. Each operand gets a ``Form``: read in units of four along its own dimension (ACROSS), along the inner one (ALONG),
    or element by element (SINGLE).
 4. Where a tile in registers would read or convert the elements of an operand again and again, it is first laid out anew
@@ -20,7 +20,7 @@ import math
 from dataclasses import replace
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.packing import UNIT, pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
+from dmlgpu.kernels.packing import UNIT, running_dimension
 from dmlgpu.kernels.sources import CONVERT, identity, leaves, nodes, permuted, rewrite
 from dmlgpu.plan import (
     Apply,
@@ -41,6 +41,7 @@ from dmlgpu.plan import (
 )
 from dmlgpu.schedule.gemm_choice import Choice, Shape, choose
 from dmlgpu.schedule.launch import Launch, fold, loop_launch
+from dmlgpu.schedule.operands import pack_output, packed, packs, packs_along
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Form, Operand, ProductSchedule, ScheduledContract, ScheduledMap, Steps
 from dmlgpu.schedule.walk import choose_walk
@@ -57,14 +58,8 @@ MERGE = "schedules/gemm_merge"
 @schedule_step.register
 def _contract(step: Contract, target: Target) -> Steps:
     step = _oriented(step)
-    shape = replace(shape_of(step.product.space), along=_packs_along(step.product))
+    shape = Shape.of(step.product.space, along=packs_along(step.product))
     return _Planner(step, choose(shape, target), target).steps()
-
-
-def shape_of(space: Space) -> Shape:
-    """Return how many elements each of the four groups of dimensions has."""
-    batch, rows, columns, inner = map(math.prod, (space.batch, space.rows, space.columns, space.inner))
-    return Shape(batch, rows, columns, inner)
 
 
 def chunk_of(inner: Sizes, share: int) -> int:
@@ -106,7 +101,7 @@ MANY_ROWS = 16
 
 
 def _is_turned(space: Space, output: Tensor) -> bool:
-    shape, running = shape_of(space), running_dimension(output)
+    shape, running = Shape.of(space), running_dimension(output)
     if running is not None:
         first_row, first_column = len(space.batch), len(space.batch) + len(space.rows)
         if first_row <= running < first_column:
@@ -115,7 +110,7 @@ def _is_turned(space: Space, output: Tensor) -> bool:
 
 
 def _order(first: int, second: int, third: int) -> Sizes:
-    """Dimensions of three groups, the last two groups exchanged."""
+    """Return the dimensions of three groups, the last two groups exchanged."""
     return (*range(first), *range(first + second, first + second + third), *range(first, first + second))
 
 
@@ -142,7 +137,7 @@ class _Planner:
     def __init__(self, step: Contract, choice: Choice, target: Target):
         self.step, self.product, self.space = step, step.product, step.product.space
         self.choice, self.target = choice, target
-        self.shape = shape_of(self.space)
+        self.shape = Shape.of(self.space)
         self.before, self.initialization = Steps(), Steps()
 
     def steps(self) -> Steps:
@@ -226,16 +221,16 @@ class _Planner:
         return _with_sum(epilogue, total)
 
     def _operand(self, source: Source, own: Sizes, own_first: bool, owned: bool) -> Operand:
-        """An operand in the best form that the schedule reads, laid out anew if that pays."""
+        """Return an operand in the best form that the schedule reads, laid out anew if that pays."""
         operand = Operand(source, Form.SINGLE, self.space.batch, own, own_first)
         forms = self._forms(own_first)
-        form = next((form for form in forms if _packs(operand, form)), Form.SINGLE)
+        form = next((form for form in forms if packs(operand, form)), Form.SINGLE)
         if self._is_worth_relaying(operand, form, owned):
             operand, form = self._relaid(operand, owned), Form.ACROSS
-        return _packed(operand, form)
+        return packed(operand, form)
 
     def _forms(self, is_a: bool) -> tuple[Form, ...]:
-        """The forms in which the schedule can read an operand, the best first."""
+        """Return the forms in which the schedule can read an operand, the best first."""
         match self.choice.schedule:
             case ProductSchedule.SMALL:
                 return (Form.ALONG,)
@@ -266,7 +261,8 @@ class _Planner:
         return LEAST_REUSE_OF_ROWS if plain and operand.own_first and not owned else LEAST_REUSE
 
     def _relaid(self, operand: Operand, owned: bool) -> Operand:
-        """The operand in units of four along its own dimensions, in panels of a tile's width where these divide it.
+        """Return the operand in units of four along its own dimensions, in panels of a tile's width where these divide
+        it.
 
         A workgroup then reads its panel from end to end. Without panels the last unit may be half empty; what lies
         there is never written and of no account: it only reaches outputs that are not stored.
@@ -280,13 +276,13 @@ class _Planner:
         batch_strides = tuple(stride if size > 1 else 0 for size, stride in zip(batch, strides, strict=False))
         inner_strides, own_strides = strides[len(batch) + 1 : -1], (strides[len(batch)], 1)
         make = Tensor.persistent if owned else Tensor.temporary
-        place = make("operand laid out", self.product.accumulator, laid, strides)
+        room = make("operand laid out", self.product.accumulator, laid, strides)
 
         def over(own: Sizes, own_strides: Sizes, batch_sizes: Sizes) -> Tensor:
             middle = ((own, own_strides), (inner, inner_strides))
             groups = middle if operand.own_first else middle[::-1]
             return replace(
-                place,
+                room,
                 sizes=batch_sizes + groups[0][0] + groups[1][0],
                 strides=batch_strides + groups[0][1] + groups[1][1],
             )
@@ -301,7 +297,8 @@ class _Planner:
         return replace(operand, source=over((panels, width), own_strides, operand.batch), own=(panels, width))
 
     def _panels(self, operand: Operand) -> tuple[int, int]:
-        """Panels of an operand and the width of each; one that is rounded up to units where it can't be split."""
+        """Return the panels of an operand and the width of each; one that is rounded up to units where it can't be
+        split."""
         tile, count = self.choice.tile, math.prod(operand.own)
         width = tile.down * tile.rows if operand.own_first else tile.across * tile.units * UNIT
         if len(operand.own) == 1 and count % width == 0 and width % UNIT == 0 and _is_elementwise(operand.source):
@@ -309,7 +306,7 @@ class _Planner:
         return 1, -(-count // UNIT) * UNIT
 
     def _copied(self, operand: Operand, written: Tensor) -> Body:
-        """What is written: bits where the type stays, else converted elements."""
+        """Return what is written: bits where the type stays, else converted elements."""
         source = _narrowed(operand.source, written.sizes)
         if isinstance(source, Tensor) and source.data_type is written.data_type:
             return identity(replace(source, view=View.RAW))
@@ -319,7 +316,7 @@ class _Planner:
 
 
 def _split(operand: Operand, width: int) -> Operand:
-    """An element-wise operand with its only own dimension as two: the number of a panel, the place in it."""
+    """Return an element-wise operand with its only own dimension as two: the number of a panel, the place in it."""
     at = operand.own_at
 
     def split_sizes(sizes: Sizes) -> Sizes:
@@ -337,7 +334,7 @@ def _split(operand: Operand, width: int) -> Operand:
 
 
 def _varying(operand: Operand) -> Sizes:
-    """The batch dimensions, those along which an element-wise operand does not change as 1."""
+    """Return the batch dimensions, those along which an element-wise operand does not change as 1."""
     if not _is_elementwise(operand.source):
         return operand.batch
     tensors = list(leaves(operand.source))
@@ -348,7 +345,7 @@ def _varying(operand: Operand) -> Sizes:
 
 
 def _narrowed(source: Source, sizes: Sizes) -> Source:
-    """An element-wise tree over the first of the elements along some dimensions."""
+    """Return an element-wise tree over the first of the elements along some dimensions."""
     if source.sizes == sizes:
         return source
 
@@ -362,49 +359,11 @@ def _relaid_units(operand: Operand, inner: Sizes) -> int:
     return math.prod(_varying(operand)) * math.prod(inner) * -(-math.prod(operand.own) // UNIT) * UNIT
 
 
-# ---- forms
-
-
-def _dimension(operand: Operand, form: Form) -> int:
-    """The dimension along which a form takes units: the last own or the last inner one."""
-    first, second = len(operand.batch) + len(operand.own) - 1, len(operand.source.sizes) - 1
-    if operand.own_first:
-        return first if form is Form.ACROSS else second
-    return second if form is Form.ACROSS else len(operand.source.sizes) - len(operand.own) - 1
-
-
-def _packs(operand: Operand, form: Form) -> bool:
-    dimension = _dimension(operand, form)
-    return operand.source.sizes[dimension] % UNIT == 0 and packs_source(operand.source, dimension, UNIT)
-
-
-def _packs_along(product: Product) -> bool:
-    space = product.space
-    a = Operand(product.a, Form.SINGLE, space.batch, space.rows, own_first=True)
-    b = Operand(product.b, Form.SINGLE, space.batch, space.columns, own_first=False)
-    return _packs(a, Form.ALONG) and _packs(b, Form.ALONG)
-
-
-def _packed(operand: Operand, form: Form) -> Operand:
-    if form is Form.SINGLE:
-        return operand
-    return replace(operand, source=pack_source(operand.source, _dimension(operand, form), UNIT), form=form)
-
-
-def pack_output(epilogue: Body, output: Tensor) -> tuple[Body, Tensor]:
-    """Epilogue and output in units of four along the last dimension, if both can be."""
-    last = output.rank - 1
-    own = len(epilogue.sizes) - 1
-    if not packs_tensor(output, last, UNIT) or not packs_source(epilogue, own, UNIT):
-        return epilogue, output
-    return pack_source(epilogue, own, UNIT), pack_tensor(output, last, UNIT)
-
-
 # ---- sums that are not held in a tile
 
 
 def _merged(partials: Tensor) -> Body:
-    """The sums of all parts."""
+    """Return the sums of all parts."""
     parts, *sizes = partials.sizes
     follows = tuple(range(1, partials.rank))
     values = constants(parts=parts)
@@ -413,5 +372,5 @@ def _merged(partials: Tensor) -> Body:
 
 
 def _with_sum(epilogue: Body, total: Body) -> Body:
-    """An epilogue on sums that a body computes."""
+    """Return an epilogue on sums that a body computes."""
     return rewrite(epilogue, lambda node: total if isinstance(node, Held) else node)

@@ -13,11 +13,13 @@ take more iterations than the driver allows. ``Target.schedule`` names one of th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.kernels.packing import UNIT
+from dmlgpu.plan import Space
 from dmlgpu.schedule.steps import ProductSchedule, ProductTile
 from dmlgpu.target import Profile, Target
 
@@ -39,6 +41,12 @@ class Shape:
     columns: int
     inner: int
     along: bool = False
+
+    @classmethod
+    def of(cls, space: Space, *, along: bool = False) -> Shape:
+        """Return the shape of a product over these groups of dimensions."""
+        batch, rows, columns, inner = map(math.prod, (space.batch, space.rows, space.columns, space.inner))
+        return cls(batch, rows, columns, inner, along)
 
     @property
     def outputs(self) -> int:
@@ -78,7 +86,7 @@ MOST_PARTS = 64
 
 
 def choose(shape: Shape, target: Target, name: str = "") -> Choice:
-    """The schedule for a product.
+    """Return the schedule for a product.
 
     Args:
         shape: of the product.
@@ -101,7 +109,7 @@ def choose(shape: Shape, target: Target, name: str = "") -> Choice:
 
 
 def longest(target: Target) -> int:
-    """Steps along the inner dimension that one invocation may take."""
+    """Return the steps along the inner dimension that one invocation may take."""
     return 1 << 20 if target.loop_limit is None else target.loop_limit // 2
 
 
@@ -117,7 +125,7 @@ def _suited(shape: Shape, target: Target) -> ProductSchedule:
 
 
 def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, target: Target) -> int:
-    """Parts that fill the adapter where there are too few outputs to do so."""
+    """Return the parts that fill the adapter where there are too few outputs to do so."""
     if schedule is ProductSchedule.SMALL:
         filled, at_hand = (256 if target.profile is Profile.CPU else 1 << 14), shape.outputs
     else:
@@ -127,7 +135,7 @@ def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, ta
 
 
 def _most_parts(shape: Shape) -> int:
-    """Parts that are long enough to be worth an invocation each."""
+    """Return the parts that are long enough to be worth an invocation each."""
     return max(1, min(shape.inner // FEWEST_STEPS, MOST_PARTS))
 
 
@@ -158,7 +166,7 @@ class _Registers:
         )
 
     def cost(self, tile: ProductTile, shape: Shape) -> float:
-        """Time for a product, empty parts of tiles and idle processors included."""
+        """Return the time for a product, empty parts of tiles and idle processors included."""
         across, down = tile.groups(shape.rows, shape.columns)
         area = across * tile.across * tile.units * down * tile.down * tile.rows
         idle = max(1.0, self.groups / (across * down * shape.batch * _most_parts(shape)))
@@ -188,7 +196,7 @@ MUCH_WORK = 1 << 26
 
 
 def _in_registers(shape: Shape, target: Target) -> ProductTile:
-    """The tile that promises to be fastest."""
+    """Return the tile that promises to be fastest."""
     on_cpu = _ON_CPU if shape.work < MUCH_WORK else _ON_CPU_AT_LENGTH
     kind = on_cpu if target.profile is Profile.CPU else _ON_GPU
     tiles = (kind.tile(rows, units, shape) for rows, units in kind.costs)
@@ -216,5 +224,5 @@ _TILES = {
 
 
 def _power_of_two(number: int, most: int) -> int:
-    """The smallest power of two that is not below a number, at most ``most``."""
+    """Return the smallest power of two that is not below a number, at most ``most``."""
     return min(1 << (number - 1).bit_length(), most)

@@ -26,7 +26,7 @@ class Launch:
 
 
 def fold(groups: int, target: Target) -> tuple[int, int, int]:
-    """A two-dimensional grid of at least that many workgroups.
+    """Return a two-dimensional grid of at least that many workgroups.
 
     Raises:
         NotSupported: when not even two dimensions hold them.
@@ -39,36 +39,37 @@ def fold(groups: int, target: Target) -> tuple[int, int, int]:
 
 
 def map_launch(total: int, target: Target) -> Launch:
-    """One invocation per few items: CPU adapters like several neighbouring ones, GPUs one."""
-    each, workgroup = 4 if target.profile is Profile.CPU else 1, 256
+    """Return one invocation per few items: CPU adapters like several neighbouring ones, GPUs one."""
+    each, workgroup = 4 if target.profile is Profile.CPU else 1, min(256, target.max_workgroup_invocations)
     return Launch(workgroup, each, fold(-(-total // (workgroup * each)), target), total)
 
 
 def item_launch(total: int, target: Target) -> Launch:
-    """One invocation per item, whatever the adapter."""
-    workgroup = 64 if target.profile is Profile.CPU else 256
+    """Return one invocation per item, whatever the adapter."""
+    workgroup = 64 if target.profile is Profile.CPU else min(256, target.max_workgroup_invocations)
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 
 
 def loop_launch(total: int, target: Target) -> Launch:
-    """One invocation per item for bodies that loop: neighbours run in step, and CPU adapters want few of them."""
+    """Return one invocation per item for bodies that loop: neighbours run in step, and CPU adapters want few of
+    them."""
     workgroup = 8 if target.profile is Profile.CPU else 64
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 
 
 def tile_launch(total: int, target: Target) -> Launch:
-    """One invocation per item for bodies that hold much in registers."""
+    """Return one invocation per item for bodies that hold much in registers."""
     workgroup = 32 if target.profile is Profile.CPU else 64
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 
 
 def group_launch(total: int, target: Target) -> Launch:
-    """One workgroup per item, for cooperative schedules."""
+    """Return one workgroup per item, for cooperative schedules."""
     workgroup = min(256, target.max_workgroup_invocations)
     return Launch(workgroup, 1, fold(total, target), total)
 
 
 def row_launch(rows: int, units: int, target: Target) -> Launch:
-    """One workgroup per row of so many units, no larger than the row needs."""
+    """Return one workgroup per row of so many units, no larger than the row needs."""
     workgroup = min(max(32, 1 << (units - 1).bit_length()), 256, target.max_workgroup_invocations)
     return Launch(workgroup, 1, fold(rows, target), rows)

@@ -22,7 +22,8 @@ from dmlgpu.target import Target
 
 @schedule_step.register
 def _map(step: Map, target: Target) -> Steps:
-    """The rewriting of the tree, in this order: views become strides, dimensions merge, elements become units."""
+    """Return the rewriting of the tree, in this order: views become strides, dimensions merge, elements become
+    units."""
     upsample = find_upsample(step, target)
     if upsample is not None:
         return Steps((upsample,))

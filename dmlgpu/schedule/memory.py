@@ -54,7 +54,7 @@ def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
         others = [
             (offset, offset + aligned(sizes[other]))
             for other, offset in offsets.items()
-            if not reuse or (lives[other][-1] >= life[0] and lives[other][0] <= life[-1])
+            if not reuse or lives[other][-1] >= life[0]  # it began before, in the order of uses
         ]
         offsets[allocation] = _first_gap(sorted(others), aligned(sizes[allocation]))
     return Arena(offsets, max((offset + aligned(sizes[each]) for each, offset in offsets.items()), default=0))
@@ -66,7 +66,7 @@ def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
     for begin, end in taken:
         if begin - offset >= size:
             return offset
-        offset = max(offset, end)
+        offset = end
     return offset
 
 

@@ -13,8 +13,6 @@ from dmlgpu.kernels.packing import UNIT, pack_source, packs_source
 from dmlgpu.plan import Source
 from dmlgpu.plan.windows import Axis
 
-LANES = "xyzw"
-
 
 @dataclass(frozen=True)
 class Patch:
@@ -33,15 +31,15 @@ class Patch:
     tile: int
     lanes: int = 1
 
-    def element(self, position: int, place: int) -> int:
-        """What a place of the window sees at a position of the tile."""
-        return position * self.axis.stride + place * self.axis.dilation
+    def element(self, position: int, tap: int) -> int:
+        """Return what a tap of the window sees at a position of the tile."""
+        return position * self.axis.stride + tap * self.axis.dilation
 
     @property
     def seen(self) -> tuple[int, ...]:
         """All elements that some window sees."""
-        places, positions = range(self.axis.size), range(self.tile)
-        return tuple(sorted({self.element(position, place) for position in positions for place in places}))
+        taps, positions = range(self.axis.size), range(self.tile)
+        return tuple(sorted({self.element(position, tap) for position in positions for tap in taps}))
 
     @property
     def step(self) -> int:
@@ -57,26 +55,26 @@ class Patch:
         return (element - self.axis.start) // self.lanes
 
     def is_checked(self, unit: int) -> bool:
-        """Whether a unit lies beside the input for some tile."""
+        """Return whether a unit lies beside the input for some tile."""
         last = (-(-self.axis.positions // self.tile) - 1) * self.step
         return unit < 0 or last + unit >= self.axis.spatial // self.lanes
 
     def name(self, element: int) -> str:
-        """The variable, or lane of one, that holds an element: units are numbered as in ``units``."""
+        """Return the variable, or lane of one, that holds an element: units are numbered as in ``units``."""
         unit = self._unit(element)
-        lane = f".{LANES[(element - self.axis.start) % self.lanes]}" if self.lanes > 1 else ""
+        lane = f".{'xyzw'[(element - self.axis.start) % self.lanes]}" if self.lanes > 1 else ""
         return f"seen{self.units.index(unit)}{lane}"
 
     def uses(self, element: int) -> Iterator[tuple[int, int]]:
-        """The positions of the tile and the places of the window that see an element there."""
+        """Return the positions of the tile and the taps of the window that see an element there."""
         for position in range(self.tile):
-            for place in range(self.axis.size):
-                if self.element(position, place) == element:
-                    yield position, place
+            for tap in range(self.axis.size):
+                if self.element(position, tap) == element:
+                    yield position, tap
 
 
 def packed_patch(source: Source, axis: Axis, tile: int) -> tuple[Source, Patch]:
-    """The patch along the last dimension, and the source in units of four if it and the tile allow them."""
+    """Return the patch along the last dimension, and the source in units of four if it and the tile allow them."""
     last = len(source.sizes) - 1
     packs = tile * axis.stride % UNIT == 0 and axis.spatial % UNIT == 0 and packs_source(source, last, UNIT)
     if not packs:

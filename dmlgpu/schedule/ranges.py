@@ -16,7 +16,7 @@ ALIGNMENT = 16
 
 
 def near(tensor: Tensor) -> Tensor:
-    """The same elements, in a binding that starts less than 16 bytes before the first of them in memory."""
+    """Return the same elements, in a binding that starts less than 16 bytes before the first of them in memory."""
     first = tensor.offset + sum(
         (size - 1) * stride for size, stride in zip(tensor.sizes, tensor.strides, strict=True) if stride < 0
     )
@@ -26,7 +26,8 @@ def near(tensor: Tensor) -> Tensor:
 
 
 def near_copy(body: Body, output: Tensor) -> tuple[Body, Tensor]:
-    """A plain copy from one tensor to another with both bound near their first elements; other trees as they are."""
+    """Return a plain copy from one tensor to another with both bound near their first elements; other trees as they
+    are."""
     if not is_identity(body) or not isinstance(source := body.inputs[0][1], Tensor):
         return body, output
     if source.binding == output.binding:

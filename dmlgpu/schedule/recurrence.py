@@ -46,13 +46,14 @@ def _recurrence(step: Recurrence, target: Target) -> Steps:
 
 
 def _is_wide(weights: Tensor, output: Tensor, target: Target) -> bool:
-    """Whether an invocation takes four elements of a state: CPU adapters like that, GPUs where there are enough."""
+    """Return whether an invocation takes four elements of a state: CPU adapters like that, GPUs where there are
+    enough."""
     enough = target.profile is Profile.CPU or math.prod(output.sizes[1:]) >= UNIT * BUSY[target.profile]
     return enough and packs_tensor(weights, ROW, UNIT)
 
 
 def _rows(output: Tensor, wide: int, target: Target) -> int:
-    """As many sequences at once as leave enough invocations: they read the same weights."""
+    """Return as many sequences at once as leave enough invocations: they read the same weights."""
     _, directions, sequences, elements = output.sizes
     rows, invocations = 1, directions * sequences * elements // wide
     while 2 * rows <= min(MOST_ROWS, sequences) and invocations >= 2 * rows * BUSY[target.profile]:

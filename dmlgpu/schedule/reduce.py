@@ -24,7 +24,8 @@ SHORT = 4
 
 @schedule_step.register
 def _reduce(step: Reduce, target: Target) -> Steps:
-    """One kernel where a row is short enough for its schedule, two where it is not: partial results, then theirs."""
+    """Return one kernel where a row is short enough for its schedule, two where it is not: partial results, then
+    theirs."""
     if step.reduction.longest is not None:
         target = limited(target, 4 * step.reduction.longest)
     if step.iterations and target.loop_limit is not None:
@@ -169,12 +170,12 @@ class _Problem:
     target: Target
 
     def rows_and_count(self, sizes: tuple[int, ...]) -> tuple[int, int]:
-        """How many rows there are in a source of some sizes, and units in each."""
+        """Return how many rows there are in a source of some sizes, and units in each."""
         return math.prod(sizes[: self.axes[0]]), math.prod(sizes[axis] for axis in self.axes)
 
 
 def _choose_units(problem: _Problem, source: Source) -> _Units:
-    """Units along the rows if possible, else across them, else single elements."""
+    """Return units along the rows if possible, else across them, else single elements."""
     packed = _packed(source, problem.axes[-1])
     if packed is not None:
         return _along(problem, packed)
@@ -206,7 +207,7 @@ def _across(problem: _Problem, source: Source, across: int) -> _Units | None:
 
 
 def _outer_dimension(source: Source, axes: tuple[int, ...]) -> int | None:
-    """The kept dimension along which neighbours in memory lie, if they lie along one."""
+    """Return the kept dimension along which neighbours in memory lie, if they lie along one."""
     if isinstance(source, Tensor):
         running = running_dimension(source)
         return running if running is not None and running < axes[0] else None
@@ -214,7 +215,7 @@ def _outer_dimension(source: Source, axes: tuple[int, ...]) -> int | None:
 
 
 def _packed(source: Source, dimension: int) -> Source | None:
-    """The source in units along a dimension."""
+    """Return the source in units along a dimension."""
     if any(tensor.data_type.bits == 64 and tensor.view is not View.INDEX for tensor in leaves(source)):
         return None
     for lanes in (4, 2):
@@ -228,8 +229,8 @@ def _packed(source: Source, dimension: int) -> Source | None:
 
 
 def _width(problem: _Problem, source: Source, dimension: int) -> int:
-    """Units that one invocation takes side by side: on CPU adapters 64 bytes, a line of a cache, where that is worth a
-    larger kernel. Accumulators beyond what registers hold would cost more than they gain."""
+    """Return units that one invocation takes side by side: on CPU adapters 64 bytes, a line of a cache, where that
+    is worth a larger kernel. Accumulators beyond what registers hold would cost more than they gain."""
     if problem.target.profile is not Profile.CPU or math.prod(source.sizes) < WORTH_WIDTH:
         return 1
     line = LINE_BITS // (source.data_type.bits * source.lanes)
@@ -238,7 +239,7 @@ def _width(problem: _Problem, source: Source, dimension: int) -> int:
 
 
 def _shares(parts: int, together: int, target: Target) -> tuple[int, int]:
-    """Partial results, rounded to whole runs, and how many share a run: on GPUs all of a row's."""
+    """Return the partial results, rounded to whole runs, and how many share a run: on GPUs all of a row's."""
     if target.profile is not Profile.CPU:
         return parts, parts
     together = min(parts, together)
@@ -246,7 +247,7 @@ def _shares(parts: int, together: int, target: Target) -> tuple[int, int]:
 
 
 def _partials(reduction: Reduction, output: Tensor, units: _Units) -> Tensor:
-    """The accumulators of every row: side by side as those of them that are computed side by side."""
+    """Return the accumulators of every row: side by side as those of them that are computed side by side."""
     sizes = (*output.sizes, units.parts)
     outermost = (*packed_strides(output.sizes), math.prod(output.sizes))
     strides = outermost if units.across is not None else packed_strides(sizes)
@@ -285,7 +286,7 @@ WALKS_ON_GPU = 1 << 17
 
 
 def choose_parts(rows: int, count: int, target: Target, *, outer: bool = False) -> int:
-    """Partial results per row; 1 means that a single step does.
+    """Return the partial results per row; 1 means that a single step does.
 
     Args:
         count: units in a row.
@@ -306,12 +307,12 @@ def choose_parts(rows: int, count: int, target: Target, *, outer: bool = False) 
 
 
 def _longest_walk(target: Target) -> int:
-    """Units that one invocation may walk: a few such walks stay below the iterations at which it is stopped."""
+    """Return units that one invocation may walk: a few such walks stay below the iterations at which it is stopped."""
     return SERIAL_ON_CPU if target.loop_limit is None else min(SERIAL_ON_CPU, target.loop_limit // 4)
 
 
 def choose_schedule(rows: int, count: int, target: Target, *, outer: bool = False) -> ReduceSchedule:
-    """Serial where there are rows enough or a row is short; else a workgroup per row."""
+    """Return SERIAL where there are rows enough or a row is short; else a workgroup per row."""
     walks = target.profile is Profile.CPU or (outer and rows >= PARTS_IN_FLIGHT)
     longest = _longest_walk(target) if walks else SERIAL_ON_GPU
     return ReduceSchedule.SERIAL if count <= longest else ReduceSchedule.TREE

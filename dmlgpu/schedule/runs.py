@@ -27,7 +27,7 @@ LONGEST_STEP = 1024
 
 
 def fixed_leaves(body: Body, axes: Sequence[int]) -> list[tuple[str, Tensor]]:
-    """The tensors in memory of a tree that are the same along all these dimensions, each with a name."""
+    """Return the tensors in memory of a tree that are the same along all these dimensions, each with a name."""
     found = dict.fromkeys(leaf for leaf in leaves(body) if all(_is_fixed(leaf, axis) for axis in axes))
     return [(f"fixed{number}", leaf) for number, leaf in enumerate(found)]
 
@@ -54,12 +54,13 @@ def find_runs(label: str, body: Body, output: Tensor, target: Target) -> Schedul
 
 
 def _pays(saved: int, count: int, step: int) -> bool:
-    """Whether runs that read ``saved`` of ``count`` tensors once win more than steps of so many bytes lose."""
+    """Return whether runs that read ``saved`` of ``count`` tensors once win more than steps of so many bytes lose."""
     return 2 * saved >= count if step <= LONGEST_STEP else 4 * saved >= 3 * count
 
 
 def _is_computed(body: Body) -> bool:
-    """Whether a tree is arithmetic on elements at equal coordinates, and on nothing that is moved or an index."""
+    """Return whether a tree is arithmetic on elements at equal coordinates, and on nothing that is moved or an
+    index."""
     plain = all(leaf.view is View.COMPUTE for leaf in leaves(body))
     return plain and isinstance(body, Apply) and is_elementwise(body)
 

@@ -3,7 +3,7 @@
 A line is short enough for one invocation or one workgroup, or it is cut into blocks of equal length. Then three kernels
 follow each other: what each block adds up to, what comes before each block (a scan of these totals, which may itself be
 long), and the blocks, each from its start on. Totals only read, and every element is written by the invocation that
-read it, so that the output may lie in the input's place.
+read it, so that the output may lie in the input's memory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def _scan(step: Scan, target: Target) -> Steps:
 
 @schedule_step.register
 def _compact(step: Compact, target: Target) -> Steps:
-    """A running count over all elements as one line, with an empty block after the last one, before which all are."""
+    """Return a running count over all elements as one line, with an empty block after the last one, before which all
+    are."""
     sizes, (strides,) = merge_dimensions(step.source.sizes, step.source.strides)
     line = replace(step.source, sizes=(1, *sizes), strides=(0, *strides))
     axes, last, ones = tuple(range(1, line.rank)), line.rank - 1, line.rank - 2
@@ -74,7 +75,8 @@ def _compact(step: Compact, target: Target) -> Steps:
 
 
 def canonical(source: Tensor, axis: int, output: Tensor) -> tuple[Tensor, Tensor]:
-    """The same lines with merged dimensions: those across lines, in the order of the output's memory, then the axis."""
+    """Return the same lines with merged dimensions: those across lines, in the order of the output's memory, then
+    the axis."""
     across = [dimension for dimension in range(source.rank) if dimension != axis]
     across.sort(key=lambda dimension: -output.strides[dimension])
     sizes, *strides = (
@@ -89,7 +91,7 @@ def canonical(source: Tensor, axis: int, output: Tensor) -> tuple[Tensor, Tensor
 
 
 def _pack(source: Tensor, output: Tensor, schedule: ScanSchedule) -> tuple[Tensor, Tensor, bool]:
-    """Both tensors in units along the lines, or else, for invocations that take whole blocks, across them."""
+    """Return both tensors in units along the lines, or else, for invocations that take whole blocks, across them."""
     axis = source.rank - 1
     dimensions = (axis, axis - 1) if schedule is ScanSchedule.SERIAL else (axis,)
     for dimension in dimensions if source.data_type.bits < 64 else ():
@@ -242,7 +244,7 @@ _ON_GPU = _Cut(enough=16384, in_flight=32768, shortest_line=256, shortest_block=
 
 
 def choose_schedule(source: Tensor, output: Tensor, target: Target) -> ScanSchedule:
-    """A workgroup per block for lines that run along memory, on GPUs; else an invocation per block."""
+    """Return a workgroup per block for lines that run along memory, on GPUs; else an invocation per block."""
     return _schedule(source.sizes[-1], max(source.strides[-1], output.strides[-1]) <= NEAR, target)
 
 
@@ -252,7 +254,7 @@ def _schedule(count: int, near: bool, target: Target) -> ScanSchedule:
 
 
 def block_length(lines: int, units: int, schedule: ScanSchedule, target: Target) -> int:
-    """Units of a block: a line as a whole, or less where lines are long or few."""
+    """Return units of a block: a line as a whole, or less where lines are long or few."""
     if schedule is ScanSchedule.TREE:
         return _tree_length(lines, units, target)
     cut = _ON_CPU if target.profile is Profile.CPU else _ON_GPU
@@ -263,7 +265,7 @@ def block_length(lines: int, units: int, schedule: ScanSchedule, target: Target)
 
 
 def _longest_walk(target: Target) -> int:
-    """A few such walks stay below the iterations at which an invocation is stopped."""
+    """Return a few such walks stay below the iterations at which an invocation is stopped."""
     return LONGEST_WALK if target.loop_limit is None else min(LONGEST_WALK, target.loop_limit // 4)
 
 
@@ -277,10 +279,10 @@ def _tree_length(lines: int, units: int, target: Target) -> int:
 
 
 def units_held(length: int) -> int:
-    """Units of a block of so many that each invocation of a workgroup holds at once."""
+    """Return units of a block of so many that each invocation of a workgroup holds at once."""
     return min(UNITS_HELD, -(-length // NARROWEST))
 
 
 def tree_launch(blocks: int, length: int, target: Target) -> Launch:
-    """One workgroup per block of so many units, no larger than a block needs."""
+    """Return one workgroup per block of so many units, no larger than a block needs."""
     return row_launch(blocks, -(-length // units_held(length)), target)

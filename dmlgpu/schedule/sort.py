@@ -121,7 +121,7 @@ def _launch(walk: Walk, schedule: SortSchedule, width: int, target: Target) -> L
 
 
 def lines(source: Tensor, axis: int) -> Tensor:
-    """The tensor with its axis last and the other dimensions merged where possible, in their order."""
+    """Return the tensor with its axis last and the other dimensions merged where possible, in their order."""
     others = [dimension for dimension in range(source.rank) if dimension != axis]
     sizes, (strides,) = merge_dimensions(
         [source.sizes[dimension] for dimension in others], [source.strides[dimension] for dimension in others]
@@ -130,13 +130,13 @@ def lines(source: Tensor, axis: int) -> Tensor:
 
 
 def _as_line(records: Tensor) -> Tensor:
-    """The runs of a line one after the other."""
+    """Return the runs of a line one after the other."""
     *before, runs, length = records.sizes
     return _resized(records, *before, runs * length)
 
 
 def _flat(records: Tensor) -> Tensor:
-    """All lines along one dimension."""
+    """Return all lines along one dimension."""
     *before, runs, length = records.sizes
     return _resized(records, math.prod(before), runs, length)
 
@@ -164,7 +164,7 @@ WORTH_IT = 2
 
 
 def choose_tile(length: int, data_type: DataType, target: Target) -> tuple[SortSchedule, int]:
-    """How the tiles of a line are sorted, and how many elements they have."""
+    """Return how the tiles of a line are sorted, and how many elements they have."""
     lanes = record_lanes(data_type)
     if target.profile is Profile.CPU or length * lanes <= REGISTERS:
         return SortSchedule.REGISTERS, min(length, REGISTERS // lanes)
@@ -173,7 +173,7 @@ def choose_tile(length: int, data_type: DataType, target: Target) -> tuple[SortS
 
 
 def choose_group(length: int, count: int, tile: int) -> int:
-    """Elements of a group; 1 where all elements are sorted at once.
+    """Return the elements of a group; 1 where all elements are sorted at once.
 
     Groups of g elements leave ``length / g`` records and then ``count * g`` to sort: few where both are about equal.
     """
@@ -183,7 +183,7 @@ def choose_group(length: int, count: int, tile: int) -> int:
 
 
 def _power_of_two(number: int) -> int:
-    """The largest power of two up to a number."""
+    """Return the largest power of two up to a number."""
     return 1 << (number.bit_length() - 1)
 
 
@@ -191,7 +191,8 @@ def _power_of_two(number: int) -> int:
 
 
 def network(width: int, kept: int) -> tuple[tuple[int, int], ...]:
-    """The pairs that Batcher's merge exchange puts in order, without those that the first ``kept`` places do not need.
+    """Return the pairs that Batcher's merge exchange puts in order, without those that the first ``kept`` places do not
+    need.
 
     Knuth, The Art of Computer Programming, volume 3, algorithm 5.2.2M.
     """
@@ -205,7 +206,7 @@ def network(width: int, kept: int) -> tuple[tuple[int, int], ...]:
 
 
 def _merge_exchange(width: int) -> Iterator[tuple[int, int]]:
-    """All pairs, for any width."""
+    """Return all pairs, for any width."""
     part = 1
     while part < width:
         distance = part

@@ -48,5 +48,5 @@ def _digits(tiles: dict[int, int], outer: int, inner: int) -> tuple[TileDigit, .
 
 
 def _largest_power_of_two(number: int, most: int) -> int:
-    """The largest power of two up to ``most`` that divides a number."""
+    """Return the largest power of two up to ``most`` that divides a number."""
     return min(number & -number, most)

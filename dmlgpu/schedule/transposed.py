@@ -1,8 +1,8 @@
 """Transposed convolutions as plain ones.
 
-The filter scatters: element p of the input reaches the elements q = p * stride + place * dilation - start of the
-output. Turned round, an element of the output sees the places for which p is whole. All elements of a *phase*, whose q
-leave the same remainder, see the same places, in steps of one element of the input: each phase is a plain convolution
+The filter scatters: element p of the input reaches the elements q = p * stride + tap * dilation - start of the
+output. Turned round, an element of the output sees the taps for which p is whole. All elements of a *phase*, whose q
+leave the same remainder, see the same taps, in steps of one element of the input: each phase is a plain convolution
 of the input with a part of the filter, reversed, into a strided part of the output. Strides of 1 have one phase only.
 
 With very many phases, each a kernel, the filter slides over the input spread out with zeros instead.
@@ -42,13 +42,13 @@ class Part:
     Attributes:
         first, stride: its first element of the output, and elements from one to the next.
         axis: how the part of the filter slides over the input; its size is 0 where nothing reaches the phase.
-        place, step: the place of the filter that comes first, and places from one to the next.
+        tap, step: the tap of the filter that comes first, and taps from one to the next.
     """
 
     first: int
     stride: int
     axis: Axis
-    place: int
+    tap: int
     step: int
 
 
@@ -70,7 +70,7 @@ class Phase:
 
 
 def phases(windows: Windows) -> Iterator[Phase]:
-    """The phases of a transposed convolution.
+    """Return the phases of a transposed convolution.
 
     Args:
         windows: how the filter slides over the *output*, whose elements these are: ``spatial`` is the output's size,
@@ -85,12 +85,12 @@ def _parts(axis: Axis) -> Iterator[Part]:
     step, dilation = axis.stride // common, axis.dilation // common
     for first in range(min(axis.stride, axis.spatial)):
         reached = first + axis.start
-        place = next((k for k in range(step) if (reached - k * axis.dilation) % axis.stride == 0), axis.size)
-        size = max(0, -((place - axis.size) // step))
-        nearest = (reached - place * axis.dilation) // axis.stride
+        tap = next((k for k in range(step) if (reached - k * axis.dilation) % axis.stride == 0), axis.size)
+        size = max(0, -((tap - axis.size) // step))
+        nearest = (reached - tap * axis.dilation) // axis.stride
         positions = -((first - axis.spatial) // axis.stride)
         window = Axis(axis.positions, positions, size, 1, dilation, (size - 1) * dilation - nearest)
-        yield Part(first, axis.stride, window, place + (size - 1) * step, -step)
+        yield Part(first, axis.stride, window, tap + (size - 1) * step, -step)
 
 
 # ---- steps
@@ -122,33 +122,33 @@ def _in_phases(step: Convolve, target: Target) -> Steps:
         target = replace(target, schedule="")
     found, empty = Steps(), Steps()
     for phase in phases(step.convolution.windows):
-        body, place = _part_of(step.epilogue, phase), _part_of(step.output, phase)
+        epilogue, output = _part_of(step.epilogue, phase), _part_of(step.output, phase)
         if phase.is_empty:
-            nothing = Map("nothing to sum", _without_sum(body), place, keeps_neighbours=True)
+            nothing = Map("nothing to sum", _without_sum(epilogue), output, keeps_neighbours=True)
             empty += schedule_step(nothing, target)
         else:
-            part = Convolve(step.label, _convolution(step.convolution, phase), body, place)
+            part = Convolve(step.label, _convolution(step.convolution, phase), epilogue, output)
             found += implicit_gemm(part, target, keeps_neighbours=True)
     return found + empty
 
 
 def _convolution(transposed: Convolution, phase: Phase) -> Convolution:
-    """One phase as a plain convolution."""
+    """Return one phase as a plain convolution."""
     sizes = transposed.filter.sizes[:3] + tuple(axis.size for axis in phase.windows)
-    start = (*LEAD, *(part.place for part in phase.parts))
+    start = (*LEAD, *(part.tap for part in phase.parts))
     filters = stepped(transposed.filter, sizes, start, (1, 1, 1, *(part.step for part in phase.parts)))
     return replace(transposed, filter=filters, windows=phase.windows)
 
 
 def _part_of(source: AnySource, phase: Phase) -> AnySource:
-    """What an epilogue, or the output, has of a phase."""
+    """Return what an epilogue, or the output, has of a phase."""
     sizes = source.sizes[:3] + tuple(axis.positions for axis in phase.windows)
     start = (*LEAD, *(part.first for part in phase.parts))
     return stepped(source, sizes, start, (1, 1, 1, *(part.stride for part in phase.parts)))
 
 
 def _without_sum(epilogue: Body) -> Body:
-    """An epilogue on sums of nothing."""
+    """Return an epilogue on sums of nothing."""
 
     def empty(node: Source) -> Source:
         return Element(ZERO, node.data_type, node.sizes) if isinstance(node, Held) else node
@@ -157,7 +157,7 @@ def _without_sum(epilogue: Body) -> Body:
 
 
 def _spread_out(transposed: Convolution) -> Convolution:
-    """A plain convolution of the input with zeros between its elements."""
+    """Return a plain convolution of the input with zeros between its elements."""
     source, windows = transposed.input, transposed.windows
     strides = tuple(axis.stride for axis in windows)
     spatial = tuple(axis.stride * (axis.positions - 1) + 1 for axis in windows)

@@ -49,7 +49,8 @@ def find_upsample(step: Map, target: Target) -> ScheduledUpsample | None:
 
 
 def find_pattern(axis: Axis, rounding: Rounding | None = None) -> Pattern | None:
-    """The pattern of an axis, if it repeats exactly for every input element and reaches to the next ones at most."""
+    """Return the pattern of an axis, if it repeats exactly for every input element and reaches to the next ones at
+    most."""
     factor = axis.count // axis.size
     if factor * axis.size != axis.count or factor > LARGEST_FACTOR or axis.count > LONGEST_AXIS:
         return None
@@ -58,7 +59,7 @@ def find_pattern(axis: Axis, rounding: Rounding | None = None) -> Pattern | None
     offsets = offsets if rounding is None else rounding.of(offsets)
     taps = tuple(Tap(int(low), float(share)) for low, share in zip(np.floor(offsets), offsets % 1, strict=True))
     pattern = Pattern(axis.dimension, axis.size, taps)
-    number, place = np.divmod(np.arange(axis.count), factor)
-    repeated = np.clip(number + offsets[place], 0, axis.size - 1)
+    number, tap = np.divmod(np.arange(axis.count), factor)
+    repeated = np.clip(number + offsets[tap], 0, axis.size - 1)
     is_near = pattern.neighbours[0] >= -1 and pattern.neighbours[-1] <= 1
     return pattern if is_near and np.array_equal(repeated, axis.places(rounding)) else None

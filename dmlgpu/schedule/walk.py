@@ -45,12 +45,13 @@ class Walk:
     keeps_neighbours: bool = False
 
     def items(self, output: Tensor) -> int:
-        """Work items of the walk over a tensor: words, or units."""
+        """Return the work items of the walk over a tensor: words, or units."""
         return -(-(self.first + self.count) * output.unit_bits // WORD_BITS) if self.by_words else self.count
 
 
 def choose_walk(output: Tensor, keeps_neighbours: bool = False) -> Walk:
-    """Units of whole words go in stride order without gaps; smaller ones by the words they lie in, if that is cheap.
+    """Return units of whole words go in stride order without gaps; smaller ones by the words they lie in, if that is
+    cheap.
 
     Args:
         output: what is walked over.
@@ -70,7 +71,7 @@ def choose_walk(output: Tensor, keeps_neighbours: bool = False) -> Walk:
 
 
 def _ordered(output: Tensor) -> tuple[list[int], tuple[Digit, ...]]:
-    """Dimensions by stride, largest first, and the digits of those of size 1."""
+    """Return the dimensions by stride, largest first, and the digits of those of size 1."""
     wide = [d for d in range(output.rank) if output.sizes[d] > 1]
     wide.sort(key=lambda d: -output.strides[d])
     return wide, tuple(Digit(d, 1, 0) for d in range(output.rank) if output.sizes[d] == 1)
@@ -86,7 +87,7 @@ def _dense(output: Tensor, exchange: bool = False) -> Walk:
 
 
 def _nested(output: Tensor) -> Walk | None:
-    """The walk over memory; None when a stride lies within the span of the smaller ones."""
+    """Return the walk over memory; None when a stride lies within the span of the smaller ones."""
     wide, digits = _ordered(output)
     found: list[Digit] = []
     reach, gaps = 1, False

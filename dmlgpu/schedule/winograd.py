@@ -88,9 +88,9 @@ TRANSFORMS = {
 
 
 def terms(row: Sequence[Fraction]) -> tuple[tuple[int, str], ...]:
-    """The terms of one row of a transform, each with the text of its factor, ``-`` or nothing for -1 and 1."""
+    """Return the terms of one row of a transform, each with the text of its factor, ``-`` or nothing for -1 and 1."""
     texts = {Fraction(1): "", Fraction(-1): "-"}
-    return tuple((place, texts.get(factor, f"{float(factor)!r} * ")) for place, factor in enumerate(row) if factor)
+    return tuple((column, texts.get(factor, f"{float(factor)!r} * ")) for column, factor in enumerate(row) if factor)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class _Sides:
 
 
 def winograd_fits(convolution: Convolution, target: Target, tile: int) -> bool:
-    """Whether the schedule can compute a convolution: of floats, with dense windows of 3 x 3 in steps of 1.
+    """Return whether the schedule can compute a convolution: of floats, with dense windows of 3 x 3 in steps of 1.
 
     Also the transformed tensors must be small enough to be bound.
     """
@@ -165,7 +165,7 @@ FEWEST_SHARED = 192
 
 
 def winograd_pays(convolution: Convolution, target: Target, tile: int) -> bool:
-    """Whether the schedule fits and promises to be faster than a product over the windows."""
+    """Return whether the schedule fits and promises to be faster than a product over the windows."""
     if not winograd_fits(convolution, target, tile):
         return False
     sides = _Sides.of(convolution, tile)
@@ -178,7 +178,7 @@ def _is_dense(axis: Axis) -> bool:
 
 
 def winograd_steps(convolution: Convolution, epilogue: Body, output: Tensor, target: Target, tile: int) -> Steps:
-    """The steps that compute a convolution that fits.
+    """Return the steps that compute a convolution that fits.
 
     Args:
         convolution: what is summed.

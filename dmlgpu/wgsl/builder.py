@@ -57,7 +57,7 @@ class Result:
         return len(self.sizes)
 
     def from_u32(self, text: str) -> Value:
-        """An unsigned expression converted to the tensor's type."""
+        """Return an unsigned expression converted to the tensor's type."""
         return Value(text, Scalar.U32, DataType.UINT32, self.target).to(self.data_type, self.portable)
 
 
@@ -80,8 +80,8 @@ class Builder:
             self.buffers.append(buffer)
         return self.buffers.index(buffer)
 
-    def _place(self, name: str, tensor: Tensor, a: Access, block: str) -> dict[str, Any]:
-        """Template values that say where the units of a tensor lie."""
+    def _address(self, name: str, tensor: Tensor, a: Access, block: str) -> dict[str, Any]:
+        """Return the template values that say where the units of a tensor lie."""
         terms = [
             (dimension, stride % MODULUS)
             for dimension, (size, stride) in enumerate(zip(tensor.sizes, tensor.strides, strict=True))
@@ -100,28 +100,28 @@ class Builder:
         }
 
     def load(self, name: str, tensor: Tensor, portable: bool = False) -> str:
-        """The accessor of an input: ``<name>_load``, or ``<name>_index`` for indices."""
+        """Return the accessor of an input: ``<name>_load``, or ``<name>_index`` for indices."""
         a = access(tensor, self.target, portable)
-        values = self._place(name, tensor, a, a.block)
+        values = self._address(name, tensor, a, a.block)
         if tensor.view is View.INDEX:
             index_type = tensor.data_type.name.lower().replace("uint", "u").replace("int", "i")
             return templates.render("access/index", index_type=index_type, **values)
         return templates.render("access/load", decoded=decode(a), **values)
 
     def store(self, tensor: Tensor, portable: bool = False, atomic: bool = False) -> tuple[str, dict[str, Any]]:
-        """The accessor of the output, and the template values that schedules need of it."""
+        """Return the accessor of the output, and the template values that schedules need of it."""
         a = access(tensor, self.target, portable)
-        values = self._place("output", tensor, a, f"atomic<{a.block}>" if atomic else a.block)
+        values = self._address("output", tensor, a, f"atomic<{a.block}>" if atomic else a.block)
         return templates.render("access/store", block=a.block, encoded=encode(a), **values), values
 
     # ---- virtual tensors
 
     def body(self, body: Body) -> str:
-        """Text that defines ``element`` for the tree's root, on the names of the output accessor."""
+        """Return text that defines ``element`` for the tree's root, on the names of the output accessor."""
         return self._defined(body, body.moves, body.portable)
 
     def _defined(self, source: Virtual, raw: bool, portable: bool) -> str:
-        """Text that defines ``element`` for a virtual tensor."""
+        """Return text that defines ``element`` for a virtual tensor."""
         if isinstance(source, Apply):
             return self._region(source, raw)
         return (
@@ -131,14 +131,14 @@ class Builder:
         )
 
     def finish(self, text: str) -> str:
-        """The whole shader: head, library, virtual tensors, and the given text."""
+        """Return the whole shader: head, library, virtual tensors, and the given text."""
         blocks, immediates = [buffer.block for buffer in self.buffers], self.target.has("immediates")
         head = templates.render("access/head", buffers=blocks, immediates=immediates)
         linked = link(head + "".join(self._functions) + text)
         return f"enable f16;\n{linked}" if _HALVES.search(linked) else linked
 
     def source(self, name: str, source: Source, raw: bool, portable: bool) -> str:
-        """The accessor of a source, in memory or virtual."""
+        """Return the accessor of a source, in memory or virtual."""
         if isinstance(source, Tensor):
             return self.load(name, source, portable)
         if isinstance(source, Held):
@@ -167,14 +167,14 @@ class Builder:
         return Scalar.U32 if raw else scalar_of(body.data_type, self.target, portable)
 
     def _namespace(self, key: object, letter: str) -> tuple[str, bool]:
-        """A prefix for a thing, and whether it is new."""
+        """Return a prefix for a thing, and whether it is new."""
         if key in self._namespaces:
             return self._namespaces[key], False
         self._namespaces[key] = f"{letter}{len(self._namespaces)}_"
         return self._namespaces[key], True
 
     def _virtual(self, body: Virtual, raw: bool, portable: bool) -> str:
-        """The namespace in which a virtual tensor's ``element`` stands; written once however often it is used.
+        """Return the namespace in which a virtual tensor's ``element`` stands; written once however often it is used.
 
         Element bodies hand on what they read, so they take 64-bit elements as whoever reads them does.
         """
@@ -193,19 +193,19 @@ class Builder:
         return namespace
 
     def _element(self, body: Body, raw: bool, portable: bool) -> str:
-        """An element body with the accessors of its inputs."""
+        """Return an element body with the accessors of its inputs."""
         accessors = [self.source(name, source, raw, portable) for name, source in body.inputs]
         values = {**dict(body.inputs), **dict(body.constants)}
         text = "".join(accessors) + templates.render(body.file, output=body, **values)
         return text + templates.render("access/placed") if isinstance(body, Lookup) else text
 
     def _view(self, view: AffineView, raw: bool, portable: bool) -> str:
-        """An affine view with the accessor of its source."""
+        """Return an affine view with the accessor of its source."""
         text = self.source("input", view.source, raw, portable)
         return text + templates.render(SLICE, start=view.affine.start, steps=view.affine.steps)
 
     def between(self, expression: str, given: Scalar, wanted: Scalar, lanes: int) -> str:
-        """A value from the adapter's own type for it to the one that every adapter has, or back."""
+        """Return a value from the adapter's own type for it to the one that every adapter has, or back."""
         if given is wanted:
             return expression
         if Scalar.F16 in (given, wanted):
@@ -220,7 +220,7 @@ class Builder:
     # ---- regions of element-wise bodies
 
     def _region(self, root: Body, raw: bool) -> str:
-        """Straight-line values, each computed once: nested calls would double with every level of sharing."""
+        """Return straight-line values, each computed once: nested calls would double with every level of sharing."""
         region = _Region(self, raw)
         result = region.value(root, root.portable, is_root=True)
         return "".join(region.accessors) + templates.render(
@@ -228,7 +228,7 @@ class Builder:
         )
 
     def epilogue(self, body: Body, held: DataType) -> str:
-        """Text that defines ``finish(at, product)``: an element-wise tree with a leaf ``Held`` of that type."""
+        """Return text that defines ``finish(at, product)``: an element-wise tree with a leaf ``Held`` of that type."""
         region = _Region(self, raw=False)
         result = region.value(body, body.portable, is_root=True)
         product = vector(scalar_of(held, self.target, portable=True), body.lanes)
@@ -236,8 +236,8 @@ class Builder:
         return "".join(region.accessors) + text
 
     def element_of(self, body: Body, given: Mapping[Tensor | Held, str]) -> str:
-        """Text that defines ``element(at, ...)`` for an element-wise tree, with more arguments: the units, in float32,
-        of some of its leaves, under these names."""
+        """Return text that defines ``element(at, ...)`` for an element-wise tree, with more arguments: the units, in
+        float32, of some of its leaves, under these names."""
         region = _Region(self, raw=False, given=given)
         result = region.value(body, body.portable, is_root=True)
         parameters = self._parameters(given, body.lanes)
@@ -245,7 +245,8 @@ class Builder:
         return "".join(region.accessors) + text
 
     def elements(self, bodies: Sequence[Body], given: Mapping[Tensor | Held, str]) -> str:
-        """Text that defines ``elements(at, ...)``: the same for several trees at once, with an array of their units."""
+        """Return text that defines ``elements(at, ...)``: the same for several trees at once, with an array of their
+        units."""
         region = _Region(self, raw=False, given=given)
         results = [region.value(body, body.portable, is_root=True) for body in bodies]
         parameters = self._parameters(given, bodies[0].lanes)
@@ -253,13 +254,14 @@ class Builder:
         return "".join(region.accessors) + text
 
     def _parameters(self, given: Mapping[Tensor | Held, str], lanes: int) -> list[tuple[str, str]]:
-        """The names and types of units, of so many lanes, that a region gets as arguments."""
+        """Return the names and types of units, of so many lanes, that a region gets as arguments."""
         return [
             (name, vector(scalar_of(leaf.data_type, self.target, portable=True), lanes)) for leaf, name in given.items()
         ]
 
     def apply_function(self, body: Body, kinds: Mapping[str, Scalar]) -> str:
-        """The name of the function that an ``apply`` body defines for these input types; equal texts share one."""
+        """Return the name of the function that an ``apply`` body defines for these input types; equal texts share
+        one."""
         data_types = {name: source.data_type for name, source in body.inputs}
         arguments = {name: Value(name, kind, data_types[name], self.target) for name, kind in kinds.items()}
         output = Result(body.data_type, self._kind(body, False, body.portable), body.portable, body.sizes, self.target)
@@ -272,7 +274,7 @@ class Builder:
         return f"{namespace}apply"
 
     def _literals(self, body: Body) -> dict[str, Any]:
-        """Template values of a body; floating-point numbers become typed literals."""
+        """Return the template values of a body; floating-point numbers become typed literals."""
         values = dict(body.constants)
         compute = values.get("compute")
         if not isinstance(compute, DataType):
@@ -294,7 +296,8 @@ class _Region:
         self._memo: dict[tuple[int, bool], str] = {}
 
     def value(self, source: Source, portable: bool, is_root: bool = False) -> str:
-        """The name of the variable that holds a source's unit, as a consumer with that choice of types sees it."""
+        """Return the name of the variable that holds a source's unit, as a consumer with that choice of types sees
+        it."""
         key = (id(source), portable)
         if key not in self._memo:
             if isinstance(source, Apply):
@@ -336,7 +339,7 @@ class _Region:
 
 
 def _raw_block(body: Virtual) -> str:
-    """The block of a virtual tensor that only moves bits."""
+    """Return the block of a virtual tensor that only moves bits."""
     return block_of(body.data_type.bits * body.lanes)
 
 

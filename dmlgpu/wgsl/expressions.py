@@ -56,11 +56,12 @@ class Value:
         return self._combine("/", other) if self.is_float else self._divide("quotient", other)
 
     def remainder(self, other: Operand) -> Value:
-        """What division leaves, with the sign of this value; all ones for integers divided by zero."""
+        """Return what division leaves, with the sign of this value; all ones for integers divided by zero."""
         return self._divide("fmod", other)
 
     def floor_remainder(self, other: Operand) -> Value:
-        """What division rounded down leaves, with the sign of the divisor; all ones for integers divided by zero."""
+        """Return what division rounded down leaves, with the sign of the divisor; all ones for integers divided by
+        zero."""
         return self._divide("floor_mod", other)
 
     def _divide(self, function: str, other: Operand) -> Value:
@@ -97,23 +98,23 @@ class Value:
     # ---- bits (the template language has no operators for them)
 
     def bits_and(self, other: Operand) -> Value:
-        """The bits that are 1 in both. WGSL's operators on bits are right for pairs of words as well."""
+        """Return the bits that are 1 in both. WGSL's operators on bits are right for pairs of words as well."""
         return self._with(f"({self} & {self._like(other)})")
 
     def bits_or(self, other: Operand) -> Value:
-        """The bits that are 1 in one of them."""
+        """Return the bits that are 1 in one of them."""
         return self._with(f"({self} | {self._like(other)})")
 
     def bits_xor(self, other: Operand) -> Value:
-        """The bits that differ."""
+        """Return the bits that differ."""
         return self._with(f"({self} ^ {self._like(other)})")
 
     def bits_inverted(self) -> Value:
-        """Every bit turned round."""
+        """Return every bit turned round."""
         return self._with(f"(~{self})")
 
     def bit_count(self) -> Value:
-        """How many bits are 1, as UINT32."""
+        """Return how many bits are 1, as UINT32."""
         return Value(f"bit_count_{self.kind}({self})", Scalar.U32, DataType.UINT32, self.target)
 
     # ---- comparison
@@ -131,25 +132,25 @@ class Value:
         return self._like(other)._compare("less_equal", "<=", self)
 
     def equals(self, other: Operand) -> Value:
-        """Whether two values are equal, as a truth value."""
+        """Return whether two values are equal, as a truth value."""
         if self.kind.is_words and self.kind is not Scalar.F64_WORDS:
             return self._truth(f"all({self} == {self._like(other)})")
         return self._compare("equal", "==", other)
 
     def test(self, function: str) -> Value:
-        """A library function that gives a truth value: ``is_nan`` becomes ``is_nan_f32``."""
+        """Return a library function that gives a truth value: ``is_nan`` becomes ``is_nan_f32``."""
         return self._truth(str(self._wide().call(function)))
 
     def negated(self) -> Value:
-        """The opposite of a truth value."""
+        """Return the opposite of a truth value."""
         return self._with(f"!({self})")
 
     def both(self, other: Value) -> Value:
-        """Whether two truth values hold."""
+        """Return whether two truth values hold."""
         return self._with(f"({self} && {other})")
 
     def either(self, other: Value) -> Value:
-        """Whether one of two truth values holds."""
+        """Return whether one of two truth values holds."""
         return self._with(f"({self} || {other})")
 
     def _compare(self, function: str, operator: str, other: Operand) -> Value:
@@ -165,12 +166,12 @@ class Value:
         return yes._with(f"select({no}, {yes}, {self})")
 
     def minimum(self, other: Operand) -> Value:
-        """The smaller of two values; NaN if there is one, -0 rather than 0."""
+        """Return the smaller of two values; NaN if there is one, -0 rather than 0."""
         right = self._like(other)
         return self.call("min", right) if self.is_float else (right < self).select(right, self)
 
     def maximum(self, other: Operand) -> Value:
-        """The larger of two values; NaN if there is one, 0 rather than -0."""
+        """Return the larger of two values; NaN if there is one, 0 rather than -0."""
         right = self._like(other)
         return self.call("max", right) if self.is_float else (self < right).select(right, self)
 
@@ -179,22 +180,24 @@ class Value:
         return self.call("clip", low, high) if self.is_float else self.minimum(high).maximum(low)
 
     def absolute(self) -> Value:
-        """The value without its sign; the smallest integer stays what it is."""
+        """Return the value without its sign; the smallest integer stays what it is."""
         return self.call("size_of") if self.is_float else (self < 0).select(-self, self)
 
     # ---- types
 
     def to(self, data_type: DataType, portable: bool = True) -> Value:
-        """The value converted as CAST converts (spec: truncate and saturate floats, wrap integers, NaN gives 0)."""
+        """Return the value converted as CAST converts (spec: truncate and saturate floats, wrap integers, NaN gives
+        0)."""
         kind = scalar_of(data_type, self.target, portable)
         return Value(convert(self, data_type, kind), kind, data_type, self.target)
 
     def constant(self, number: float) -> Value:
-        """A number of the same type."""
+        """Return a number of the same type."""
         return self._with(literal(number, self.kind))
 
     def call(self, function: str, *others: Operand) -> Value:
-        """A library function, chosen by the value's type: ``min`` becomes ``min_f32``. Native halves go through f32."""
+        """Return a library function, chosen by the value's type: ``min`` becomes ``min_f32``. Native halves go
+        through f32."""
         if self.kind is Scalar.F16:
             wide = self._wide().call(function, *(self._like(other)._wide() for other in others))
             return self._with(f"f16({wide})")
@@ -202,7 +205,7 @@ class Value:
         return self._with(f"{function}_{self.kind}({arguments})")
 
     def _wide(self) -> Value:
-        """A native half as f32, which is exact."""
+        """Return a native half as f32, which is exact."""
         return Value(f"f32({self})", Scalar.F32, self.data_type, self.target) if self.kind is Scalar.F16 else self
 
     def _like(self, other: Operand) -> Value:
@@ -233,7 +236,8 @@ def _is_narrow_integer(data_type: DataType) -> bool:
 
 
 def convert(value: Value, data_type: DataType, kind: Scalar) -> str:
-    """The text of a conversion; narrow integers still wrap at their store or edge, so only floats need clamping."""
+    """Return the text of a conversion; narrow integers still wrap at their store or edge, so only floats need
+    clamping."""
     source = value.kind
     if value.is_float and _is_narrow_integer(data_type):
         low, high = integer_range(data_type)
@@ -250,14 +254,14 @@ def convert(value: Value, data_type: DataType, kind: Scalar) -> str:
 
 
 def integer_range(data_type: DataType) -> tuple[int, int]:
-    """Smallest and largest number of an integer type."""
+    """Return the smallest and largest number of an integer type."""
     if data_type.is_signed:
         return -(1 << (data_type.bits - 1)), (1 << (data_type.bits - 1)) - 1
     return 0, (1 << data_type.bits) - 1
 
 
 def literal(number: float, kind: Scalar) -> str:
-    """A constant of a type; integers are taken modulo their width."""
+    """Return a constant of a type; integers are taken modulo their width."""
     if kind is Scalar.F32:
         return f32_literal(number)
     if kind is Scalar.F16:
@@ -275,14 +279,15 @@ def literal(number: float, kind: Scalar) -> str:
 
 
 def _half(number: float) -> float:
-    """A number that converts to a half as in IEEE 754: WGSL refuses constants beyond the largest half."""
+    """Return a number that converts to a half as in IEEE 754: WGSL refuses constants beyond the largest half."""
     with np.errstate(over="ignore"):
         rounded = np.float16(np.float32(number))
     return float(rounded) if abs(number) > _LARGEST_HALF else number
 
 
 def f32_literal(number: Any) -> str:
-    """A float32 constant, exact to the bit; infinities and NaN are hidden from the compiler, which rejects them."""
+    """Return a float32 constant, exact to the bit; infinities and NaN are hidden from the compiler, which rejects
+    them."""
     value = np.float32(number)
     (bits,) = struct.unpack("<I", struct.pack("<f", value))
     if not np.isfinite(value):

@@ -13,12 +13,12 @@ _COMMENT = re.compile(r"//[^\n]*")
 
 
 def declared(text: str) -> frozenset[str]:
-    """Names that a text declares at module level."""
+    """Return names that a text declares at module level."""
     return frozenset(_DECLARATION.findall(text))
 
 
 def prefix(text: str, namespace: str) -> str:
-    """The text with a prefix on every name it declares at module level."""
+    """Return the text with a prefix on every name it declares at module level."""
     if not namespace:
         return text
     names = declared(text)
@@ -27,7 +27,7 @@ def prefix(text: str, namespace: str) -> str:
 
 @functools.cache
 def library() -> dict[str, str]:
-    """Every declaration of ``shaders/lib``, by name."""
+    """Return every declaration of ``shaders/lib``, by name."""
     found: dict[str, str] = {}
     for file in templates.files("lib"):
         for chunk in re.split(r"^(?=(?:fn|const|struct|alias)\s)", templates.source(file), flags=re.MULTILINE):
@@ -39,7 +39,7 @@ def library() -> dict[str, str]:
 
 
 def _strip_trailing_comments(chunk: str) -> str:
-    """A declaration without the comment lines that belong to the next one."""
+    """Return a declaration without the comment lines that belong to the next one."""
     lines = chunk.rstrip().split("\n")
     while lines and (not lines[-1].strip() or lines[-1].startswith("//")):
         lines.pop()
@@ -48,7 +48,7 @@ def _strip_trailing_comments(chunk: str) -> str:
 
 @functools.cache
 def calls(name: str) -> tuple[str, ...]:
-    """Declarations of the library that one of its declarations uses."""
+    """Return the declarations of the library that one of its declarations uses."""
     return _used(library()[name], frozenset([name]))
 
 
@@ -58,7 +58,7 @@ def _used(text: str, known: frozenset[str]) -> tuple[str, ...]:
 
 
 def link(text: str) -> str:
-    """The text with every library declaration that it needs, directly or not, put in front of it once."""
+    """Return the text with every library declaration that it needs, directly or not, put in front of it once."""
     own = declared(text)
     needed: dict[str, None] = {}
     pending = list(_used(text, own))

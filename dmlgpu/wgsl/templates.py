@@ -18,19 +18,19 @@ SUFFIX = ".wgsl"
 
 @functools.cache
 def root() -> Traversable:
-    """The folder ``shaders/``: inside the package when installed, beside it in a checkout."""
+    """Return the folder ``shaders/``: inside the package when installed, beside it in a checkout."""
     packaged = resources.files("dmlgpu") / "shaders"
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "shaders"
 
 
 def exists(file: str) -> bool:
-    """Whether there is a shader file of that path (below ``shaders/``, without suffix)."""
+    """Return whether there is a shader file of that path (below ``shaders/``, without suffix)."""
     return root().joinpath(*f"{file}{SUFFIX}".split("/")).is_file()
 
 
 @functools.cache
 def original(file: str) -> str:
-    """The text of a shader file as it lies on the disk."""
+    """Return the text of a shader file as it lies on the disk."""
     return root().joinpath(*f"{file}{SUFFIX}".split("/")).read_text(encoding="utf-8")
 
 
@@ -38,7 +38,7 @@ _replaced: dict[str, str] = {}
 
 
 def source(file: str) -> str:
-    """The text of a shader file."""
+    """Return the text of a shader file."""
     return _replaced.get(file) or original(file)
 
 
@@ -54,14 +54,14 @@ def replaced(file: str, text: str) -> Iterator[None]:
 
 @functools.cache
 def files(folder: str) -> tuple[str, ...]:
-    """The shader files directly in a folder, by path without suffix."""
+    """Return the shader files directly in a folder, by path without suffix."""
     names = (entry.name for entry in root().joinpath(folder).iterdir())
     return tuple(sorted(f"{folder}/{name.removesuffix(SUFFIX)}" for name in names if name.endswith(SUFFIX)))
 
 
 @functools.cache
 def folders() -> tuple[str, ...]:
-    """The folders of shader files."""
+    """Return the folders of shader files."""
     return tuple(sorted(entry.name for entry in root().iterdir() if entry.is_dir()))
 
 
@@ -69,7 +69,7 @@ _HEADER = re.compile(r"\A(?://[^\n]*\n)+")
 
 
 def _load(name: str) -> tuple[str, None, Callable[[], bool]] | None:
-    """A template without its header comment, which describes the file, not the shader it becomes part of."""
+    """Return a template without its header comment, which describes the file, not the shader it becomes part of."""
     if not exists(name):
         return None
     text = source(name)
@@ -80,7 +80,7 @@ class _Environment(jinja2.Environment):
     """Jinja2's, faster for many small templates."""
 
     def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
-        """A plain dictionary: every rendering copies it, which takes long from Jinja2's chain of maps."""
+        """Return a plain dictionary: every rendering copies it, which takes long from Jinja2's chain of maps."""
         return {**self.globals, **(d or {})}
 
 
@@ -99,7 +99,7 @@ def _environment() -> jinja2.Environment:
 
 
 def render(file: str, **values: Any) -> str:
-    """A shader file's text for these values, under a line that names it.
+    """Return a shader file's text for these values, under a line that names it.
 
     Raises:
         jinja2.UndefinedError: when the file uses a value that is not given.
@@ -109,6 +109,6 @@ def render(file: str, **values: Any) -> str:
 
 
 def header(file: str) -> str:
-    """A shader file's header comment: name, formula, what is special."""
+    """Return a shader file's header comment: name, formula, what is special."""
     match = _HEADER.match(source(file))
     return "\n".join(line.removeprefix("//").strip() for line in match.group(0).splitlines()) if match else ""

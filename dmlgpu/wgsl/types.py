@@ -58,7 +58,7 @@ _WIDE = {
 
 
 def scalar_of(data_type: DataType, target: Target, portable: bool) -> Scalar:
-    """What a body sees of an element that it computes on.
+    """Return what a body sees of an element that it computes on.
 
     Args:
         data_type: type of the tensor.
@@ -86,7 +86,7 @@ _BLOCKS = {64: "vec2<u32>", 128: "vec4<u32>"}
 
 
 def block_of(bits: int) -> str:
-    """WGSL type of the block of words that holds a unit of so many bits."""
+    """Return the WGSL type of the block of words that holds a unit of so many bits."""
     return _BLOCKS.get(bits, "u32")
 
 
@@ -133,13 +133,13 @@ class Access:
 
 
 def access(tensor: Tensor, target: Target, portable: bool = False) -> Access:
-    """How a kernel for ``target`` accesses a tensor."""
+    """Return how a kernel for ``target`` accesses a tensor."""
     kind = Scalar.U32 if tensor.view is not View.COMPUTE else scalar_of(tensor.data_type, target, portable)
     return Access(tensor.data_type, tensor.view, kind, abs(tensor.lanes), tensor.lanes < 0, tensor.unit_bits)
 
 
 def vector(kind: Scalar, lanes: int) -> str:
-    """WGSL type of some lanes of a scalar."""
+    """Return the WGSL type of some lanes of a scalar."""
     return kind.wgsl if lanes == 1 else f"vec{lanes}<{kind.wgsl}>"
 
 
@@ -147,7 +147,7 @@ LANE_NAMES = "xyzw"
 
 
 def _word_of(lane: int, unit_bits: int, bits: int) -> tuple[str, str]:
-    """Which word of ``word`` a lane lies in, and the bit it starts at."""
+    """Return which word of ``word`` a lane lies in, and the bit it starts at."""
     position = lane * bits
     if unit_bits < 32:
         return "word", f"shift + {position}u" if position else "shift"
@@ -155,7 +155,7 @@ def _word_of(lane: int, unit_bits: int, bits: int) -> tuple[str, str]:
 
 
 def decode(a: Access) -> str:
-    """The expression that turns a loaded block into a unit; it reads ``word`` and, below 32 bits, ``shift``."""
+    """Return the expression that turns a loaded block into a unit; it reads ``word`` and, below 32 bits, ``shift``."""
     if a.view is View.RAW:
         return "word" if a.unit_bits >= 32 else f"extractBits(word, shift, {a.unit_bits}u)"
     if a.data_type.bits == 64:
@@ -180,7 +180,7 @@ def _decode_lane(a: Access, word: str, shift: str) -> str:
 
 
 def encode(a: Access) -> str:
-    """The expression that turns the unit ``value`` into a block (its low bits, below 32)."""
+    """Return the expression that turns the unit ``value`` into a block (its low bits, below 32)."""
     if a.view is View.RAW:
         return "value"
     if a.data_type.bits == 64:
@@ -207,7 +207,7 @@ def _encode_lane(a: Access, value: str) -> str:
 
 
 def edge(data_type: DataType, kind: Scalar, lanes: int, expression: str) -> str:
-    """A virtual tensor's value: rounded or wrapped to the tensor's type exactly as a store would."""
+    """Return a virtual tensor's value: rounded or wrapped to the tensor's type exactly as a store would."""
     if data_type.bits >= 32 or kind is Scalar.F16:
         return expression
     if data_type is DataType.FLOAT16:
@@ -216,7 +216,7 @@ def edge(data_type: DataType, kind: Scalar, lanes: int, expression: str) -> str:
 
 
 def raw_lane(unit: str, lane: int, bits: int, unit_bits: int) -> str:
-    """The bits of one element of a raw unit of 32 bits or more, as a block of its own."""
+    """Return the bits of one element of a raw unit of 32 bits or more, as a block of its own."""
     position = lane * bits
     if bits == 64:
         return f"{unit}.{LANE_NAMES[position // 32 :][:2]}" if unit_bits > 64 else unit
@@ -225,13 +225,13 @@ def raw_lane(unit: str, lane: int, bits: int, unit_bits: int) -> str:
 
 
 def raw_unit(lanes: list[str], bits: int) -> str:
-    """A raw unit of 32 bits or more put together from its elements' bits."""
+    """Return a raw unit of 32 bits or more put together from its elements' bits."""
     per_word = max(32 // bits, 1)
     words = []
     for first in range(0, len(lanes), per_word):
         parts = [
-            f"({lane} << {place * bits}u)" if place else lane
-            for place, lane in enumerate(lanes[first : first + per_word])
+            f"({lane} << {number * bits}u)" if number else lane
+            for number, lane in enumerate(lanes[first : first + per_word])
         ]
         words.append(" | ".join(parts))
     return words[0] if len(words) == 1 else f"{block_of(len(lanes) * bits)}({', '.join(words)})"

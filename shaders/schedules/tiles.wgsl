@@ -28,7 +28,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     # endfor
     let numbers = tile(first);
     var at = which;
-    # for place in step.places()
+    # for place in step.offsets()
     # set unit = loop.index0
     # for units in step.units
     # if units > 1

@@ -46,10 +46,10 @@ SCRIPT = """() => {
             const compute = {module: device.createShaderModule({code}), entryPoint: 'main'};
             pipelines.set(key, device.createComputePipeline({layout: layoutOf(bindings)[1], compute}));
         }),
-        create: ([id, size]) => {
+        create: ([id, size, destroyed]) => {
+            for (const each of destroyed) { buffers.get(each).destroy(); buffers.delete(each); }
             buffers.set(id, device.createBuffer({size: Math.max(size, 16), usage: STORAGE | COPY_SRC | COPY_DST}));
         },
-        destroy: id => { buffers.get(id).destroy(); buffers.delete(id); },
         write: ([id, offset, data]) => device.queue.writeBuffer(buffers.get(id), offset, decoded(data)),
         read: async ([id, offset, size]) => {
             const copy = device.createBuffer({size, usage: MAP_READ | COPY_DST});
@@ -122,6 +122,7 @@ class BrowserBackend:
         self.info = AdapterInfo(facts["name"], "WebGPU", "cpu", facts["name"], "")
         self.target = Target(facts["name"], profile, max_binding_size=facts["limits"]["maxStorageBufferBindingSize"])
         self._numbers, self._serial = itertools.count(1), 0
+        self._destroyed: list[int] = []
         self._pipelines: dict[tuple[str, int], int] = {}
         page.evaluate(SCRIPT)
 
@@ -146,11 +147,13 @@ class BrowserBackend:
 
     def create_buffer(self, size: int, label: str) -> PageBuffer:
         buffer = PageBuffer(next(self._numbers), size)
-        self._call("create", [buffer.number, size])
+        destroyed, self._destroyed = self._destroyed, []
+        self._call("create", [buffer.number, size, destroyed])
         return buffer
 
     def destroy_buffer(self, buffer: PageBuffer) -> None:
-        self._call("destroy", buffer.number)
+        """Give the memory back at the next allocation: a finalizer that calls this may interrupt a call of the page."""
+        self._destroyed.append(buffer.number)
 
     def write(self, buffer: PageBuffer, offset: int, data: NDArray[np.uint8]) -> None:
         self._call("write", [buffer.number, offset, base64.b64encode(data.tobytes()).decode()])

@@ -6,9 +6,8 @@ import zlib
 
 import pytest
 
-from dmlgpu.conformance.cases import case_by_name
-from dmlgpu.conformance.runner import run_case
-from dmlgpu.conformance.suites.operators import quick_names
+from dmlgpu.conformance.cases.registry import case_by_name, case_names
+from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.device.device import Device
 from dmlgpu.errors import NotSupported
 from tests.chromium.browser_backend import BrowserBackend
@@ -30,7 +29,7 @@ def device(page, facts, request):
 
 def test_cases_run_in_chromium(device, request):
     failures, passed = {}, 0
-    for name in quick_names():
+    for name in case_names("quick"):
         share = SHARE[any(word in name for word in ALIASING)]
         if request.config.getoption("--profile") != "full" and zlib.crc32(name.encode()) % share:
             continue

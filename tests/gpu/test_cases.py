@@ -1,9 +1,15 @@
-"""Every conformance case on every adapter, the numpy one included: ``pytest tests/gpu/test_cases.py -k NAME``."""
+"""The conformance cases on every adapter, the numpy one included: ``pytest tests/gpu/test_cases.py -k NAME``.
+
+Without ``--profile`` each adapter takes a sample, half by the schedules for processors, half by those for GPUs. With
+it, all cases of the profile run by both.
+"""
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given, settings
@@ -15,7 +21,8 @@ from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.device.adapters import adapters
 from dmlgpu.device.device import Device
 from dmlgpu.errors import NotSupported
-from dmlgpu.target import AdapterInfo
+from dmlgpu.gpu import GpuBackend
+from dmlgpu.target import AdapterInfo, Profile
 from tests.strategies import cases_of
 
 DRAWN_CASES = 1
@@ -34,32 +41,48 @@ SHARE = 3
 """The same on all other adapters."""
 
 
-def sample(names: Iterable[str], info: AdapterInfo) -> list[str]:
-    """Some of the names, as many as an adapter runs without ``--profile``: the same on every run."""
+SCHEDULES = (Profile.CPU, Profile.DISCRETE)
+
+
+def runs(names: Iterable[str], info: AdapterInfo, *, everything: bool) -> Iterator[tuple[Profile, str]]:
+    """What an adapter runs, by which schedules: without ``everything`` a sample, the same on every run."""
     share = next((share for word, share in SHARES.items() if word in f"{info.backend} {info.name}"), SHARE)
-    return [name for name in names if zlib.crc32(name.encode()) % share == 0]
+    for name in names:
+        number, rest = divmod(zlib.crc32(name.encode()), share)
+        if everything:
+            yield from ((schedules, name) for schedules in SCHEDULES)
+        elif rest == 0:
+            yield SCHEDULES[number % len(SCHEDULES)], name
+
+
+all_names = functools.cache(case_names)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     found, profile = adapters(), metafunc.config.getoption("--profile")
+    names = all_names(profile or "standard")
     if "deterministic_device" in metafunc.fixturenames:
         metafunc.parametrize("deterministic_device", found, ids=identifier, indirect=True, scope="module")
-        names = [name for name in case_names(profile or "standard") if "-duplicates-" in name]
-        metafunc.parametrize("duplicates_name", names)
+        metafunc.parametrize("duplicates_name", [name for name in names if "-duplicates-" in name])
         return
-    wanted = {"case_name": case_names(profile or "standard"), "stem": OPERATOR_CASES}
+    wanted = {"case_name": names, "stem": OPERATOR_CASES}
     argument = next(name for name in wanted if name in metafunc.fixturenames)
     pairs = [
-        (info, name) for info in found for name in (wanted[argument] if profile else sample(wanted[argument], info))
+        ((info, schedules), name)
+        for info in found
+        for schedules, name in sorted(runs(wanted[argument], info, everything=profile is not None))
     ]
-    ids = [f"{identifier(info)}-{name}" for info, name in pairs]
+    ids = [f"{identifier(info)}-{schedules}-{name}" for (info, schedules), name in pairs]
     metafunc.parametrize(("device", argument), pairs, ids=ids, indirect=["device"], scope="module")
 
 
 @pytest.fixture(scope="module")
 def device(request: pytest.FixtureRequest) -> Iterator[Device]:
-    """A device on each adapter."""
-    device = Device(request.param)
+    """A device on each adapter, with each of the schedules; the numpy adapter has none."""
+    info, schedules = request.param
+    device = Device(info)
+    if isinstance(device.backend, GpuBackend):
+        device.backend.target = replace(device.backend.target, profile=schedules)
     yield device
     device.remove()
 

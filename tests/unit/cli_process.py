@@ -1,15 +1,13 @@
-"""Running the command line as users do: in a process of its own, its output in pipes."""
+"""Running the command line: as users do, in a process of its own; or in this one, which takes no time to start."""
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
+from unittest import mock
 
-WITHOUT = """from dmlgpu.operators.lowering import _LOWERINGS
-from dmlgpu.reference.registry import _FUNCTIONS
-for registry in (_LOWERINGS, _FUNCTIONS):
-    registry.pop({!r}, None)
-"""
-"""Python that takes an operator's lowering and reference away, as if dmlgpu did not implement it."""
+from dmlgpu.cli.main import main
 
 START = "import sys; from dmlgpu.cli.main import main; sys.exit(main())"
 
@@ -26,3 +24,16 @@ def dmlgpu(*arguments, setup="", environment=None, directory=None):
         stdin=subprocess.DEVNULL,
         env=variables | (environment or {}),
     )
+
+
+def run_here(*arguments):
+    """What ``dmlgpu`` returns and prints, called in this process; its output is no terminal either."""
+    command = ["dmlgpu", *map(str, arguments)]
+    with (
+        mock.patch.dict(os.environ),
+        contextlib.redirect_stdout(io.StringIO()) as out,
+        contextlib.redirect_stderr(io.StringIO()) as errors,
+    ):
+        os.environ.pop("DMLGPU_ADAPTER", None)
+        code = main(command[1:])
+    return subprocess.CompletedProcess(command, code, out.getvalue(), errors.getvalue())

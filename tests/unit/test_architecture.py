@@ -7,6 +7,7 @@ import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,3 +147,17 @@ def test_every_kind_of_import_is_seen(tmp_path, statement):
     assert violations(root, allowed) == []
     allowed["high/"] = set()
     assert violations(root, allowed) == [f"house/high/rise.py:{line}: high/ may not import low.py"]
+
+
+def test_the_dispatch_that_is_followed_goes_as_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DMLGPU_ADAPTER", "numpy")
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, names)
+    (shown,) = re.findall(r"```wgsl\n(.*?)```", page, re.DOTALL)
+    text = names["program"].kernels[0].wgsl.splitlines()
+    assert [line for line in shown.splitlines() if line not in text] == []
+    body = (ROOT / "shaders/indexing/gather_nd1.wgsl").read_text(encoding="utf-8")
+    quoted = page.partition("**2.**")[0].partition("        ...\n")[2]
+    assert [line for line in quoted.splitlines() if line.strip() and line.removeprefix("    ") not in body] == []

@@ -5,17 +5,19 @@ import itertools
 import math
 import os
 import re
+import runpy
 import subprocess
 import sys
+import zlib
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, settings
 
 import dmlgpu
-from dmlgpu import descs, reference
+from dmlgpu import descs
 from dmlgpu.conformance.cases import registry
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.layouts import Layout
@@ -31,8 +33,12 @@ from dmlgpu.tensor import TensorDesc
 from dmlgpu.validation import validate
 from tests.strategies import cases_of
 
-STANDARD = case_names("standard")
-SAMPLE = STANDARD[::7]
+ROOT = Path(__file__).parents[2]
+each_operator = pytest.mark.parametrize("stem", OPERATOR_CASES)
+
+
+def names(stem, profile="standard"):
+    return OPERATOR_CASES[stem].names(profile)
 
 
 def parts(name):
@@ -43,83 +49,93 @@ def parts(name):
 
 
 def keyed(stem):
-    return [parts(name) for name in STANDARD if name.startswith(f"{stem}-") and "-example" not in name]
-
-
-def test_references_operators_and_cases_are_the_same_set():
-    from dmlgpu import operators
-
-    assert reference.implemented() == operators.implemented() == registry.implemented()
+    return [parts(name) for name in names(stem) if "-example" not in name]
 
 
 def test_every_implemented_operator_is_in_the_catalog():
     assert registry.implemented() <= set(loader.catalog())
 
 
-def test_names_are_unique_and_fit_pytest():
-    assert len(set(STANDARD)) == len(STANDARD)
-    assert all(re.fullmatch(r"[a-z0-9_.-]+", name) for name in STANDARD)
+@each_operator
+def test_names_are_unique_and_fit_pytest(stem):
+    assert len(set(names(stem))) == len(names(stem))
+    assert all(re.fullmatch(rf"{stem}-[a-z0-9_.-]+", name) for name in names(stem))
 
 
 def test_the_standard_profile_has_dozens_of_cases_per_operator():
-    assert 15 * len(OPERATOR_CASES) <= len(STANDARD) <= 45 * len(OPERATOR_CASES)
+    assert 15 * len(OPERATOR_CASES) <= len(case_names("standard")) <= 45 * len(OPERATOR_CASES)
 
 
-def test_the_full_profile_contains_the_quick_one():
-    full = case_names("full")
-    assert set(STANDARD) < set(full)
+@each_operator
+def test_the_standard_profile_contains_the_quick_one(stem):
+    assert set(names(stem, "quick")) <= set(names(stem))
+
+
+@pytest.mark.parametrize("stem", list(OPERATOR_CASES)[::5])
+def test_the_full_profile_contains_the_standard_one(stem):
+    assert set(names(stem)) < set(names(stem, "full"))
+
+
+def test_the_full_profile_has_more_invocations_than_one_row_of_workgroups():
+    full = names("element_wise_add", "full")
     assert any(math.prod(parts(name)[1]) > 65535 * 64 for name in full if "-example" not in name)
 
 
-@pytest.mark.parametrize("name", SAMPLE)
-def test_a_name_gives_the_same_case_again(name):
-    case, again = case_by_name(name), case_by_name(name)
-    assert case.name == name
-    assert case == again
-    for array, other in zip(case.inputs(), again.inputs(), strict=True):
-        assert (array is None) == (other is None)
-        assert array is None or array.tobytes() == other.tobytes()
+@each_operator
+def test_a_name_gives_the_same_case_again(stem):
+    """Of every seventh standard case."""
+    for name in names(stem)[::7]:
+        case, again = case_by_name(name), case_by_name(name)
+        assert case.name == name
+        assert case == again
+        for array, other in zip(case.inputs(), again.inputs(), strict=True):
+            assert (array is None) == (other is None)
+            assert array is None or array.tobytes() == other.tobytes()
+
+
+def digest():
+    """What all standard names are, and what every ninth stands for."""
+    found = case_names("standard")
+    return zlib.crc32(repr((found, [case_by_name(name).desc for name in found[::9]])).encode())
 
 
 def test_another_process_has_the_same_cases():
-    code = (
-        "import zlib; from dmlgpu.conformance.cases.registry import case_by_name, case_names;"
-        "names = case_names('standard');"
-        "print(zlib.crc32(repr((names, [case_by_name(name).desc for name in names[::9]])).encode()))"
+    code = "from tests.unit.test_cases import digest; print(digest())"
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    environment = os.environ | {"PYTHONHASHSEED": seed}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | {"PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    ]
-    assert runs[0] == runs[1]
+    assert int(done.stdout) == digest()
 
 
-def test_every_case_is_valid_and_its_reference_has_the_right_sizes():
-    for name in STANDARD:
+@each_operator
+def test_every_case_is_valid_and_its_reference_has_the_right_sizes(stem, pytestconfig):
+    """All standard descriptions; the reference's results of every fourth, with --profile of all."""
+    share = 1 if pytestconfig.getoption("--profile") else 4
+    for number, name in enumerate(names(stem)):
         case = case_by_name(name)
         validate(case.desc, FeatureLevel.LEVEL_6_4)
-        arrays = case.inputs()
-        for slot, array in zip(case.desc.inputs, arrays, strict=True):
-            assert (array is None) == (slot.tensor is None), name
-            if array is not None:
-                assert (array.shape, array.dtype) == (slot.tensor.sizes, slot.tensor.data_type.numpy), name
-        magnitudes = case.magnitudes(arrays)
-        for outcome, (slot, array, magnitude) in itertools.product(
-            case.outcomes(arrays), zip(case.desc.outputs, case.expected(arrays), magnitudes, strict=True)
-        ):
-            assert len(outcome) == len(case.desc.outputs)
-            if slot.tensor is not None:
-                assert (array.shape, array.dtype) == (slot.tensor.sizes, slot.tensor.data_type.numpy), name
-                assert compare(array, array, case.tolerance, magnitude).ok, name
+        if number % share == 0:
+            check_results(case)
 
 
-@pytest.mark.parametrize("stem", OPERATOR_CASES)
+def check_results(case):
+    """The sizes and types of a case's arrays are its description's, and its tolerance accepts the right results."""
+    arrays = case.inputs()
+    for slot, array in zip(case.desc.inputs, arrays, strict=True):
+        assert (array is None) == (slot.tensor is None), case.name
+        if array is not None:
+            assert (array.shape, array.dtype) == (slot.tensor.sizes, slot.tensor.data_type.numpy), case.name
+    magnitudes = case.magnitudes(arrays)
+    assert all(len(outcome) == len(case.desc.outputs) for outcome in case.outcomes(arrays))
+    for slot, array, magnitude in zip(case.desc.outputs, case.expected(arrays), magnitudes, strict=True):
+        if slot.tensor is not None:
+            assert (array.shape, array.dtype) == (slot.tensor.sizes, slot.tensor.data_type.numpy), case.name
+            assert compare(array, array, case.tolerance, magnitude).ok, case.name
+
+
+@each_operator
 def test_quick_cases_cover_types_layouts_variants_and_ranks(stem):
     found = keyed(stem)
     object_ = OPERATOR_CASES[stem]
@@ -160,12 +176,17 @@ def test_quick_casts_cover_every_pair_of_types():
     }
 
 
-@pytest.mark.parametrize("stem", OPERATOR_CASES)
-@given(data=st.data())
-def test_hypothesis_draws_valid_cases(stem, data):
-    case = data.draw(cases_of(OPERATOR_CASES[stem]))
-    validate(case.desc, FeatureLevel.LEVEL_6_4)
-    assert case_by_name(case.name) == case
+@each_operator
+def test_hypothesis_draws_valid_cases(stem, pytestconfig):
+    """Some of each operator, with --profile a hundred: the same in every run."""
+
+    @settings(max_examples=100 if pytestconfig.getoption("--profile") else 8)
+    @given(case=cases_of(OPERATOR_CASES[stem]))
+    def check(case):
+        validate(case.desc, FeatureLevel.LEVEL_6_4)
+        assert case_by_name(case.name) == case
+
+    check()
 
 
 def scatter(name):
@@ -174,29 +195,30 @@ def scatter(name):
     return case, inputs
 
 
-@pytest.mark.parametrize("name", [n for n in case_names("full") if n.startswith("scatter_elements")][::5])
-def test_scatter_targets_differ_or_meet_at_most_in_pairs(name):
-    case, (source, indices, _) = scatter(name)
-    if "example" in name or source.size > 1 << 16:
-        return
-    axis, extent = case.desc.axis, source.shape[case.desc.axis]
-    lines = np.moveaxis(indices, axis, -1).reshape(-1, indices.shape[axis])
-    most = 2 if "duplicates" in name else 1
-    for line in lines.tolist():
-        targets = [i + extent if i < 0 else i for i in line]
-        targets = [i for i in targets if 0 <= i < extent]
-        assert all(targets.count(target) <= most for target in targets)
+def test_scatter_targets_differ_or_meet_at_most_in_pairs():
+    """Of every fifth case, but for large ones."""
+    for name in names("scatter_elements", "full")[::5]:
+        case, (source, indices, _) = scatter(name)
+        if "example" in name or source.size > 1 << 16:
+            continue
+        axis, extent = case.desc.axis, source.shape[case.desc.axis]
+        lines = np.moveaxis(indices, axis, -1).reshape(-1, indices.shape[axis])
+        most = 2 if "duplicates" in name else 1
+        for line in lines.tolist():
+            targets = Counter(i + extent if i < 0 else i for i in line)
+            assert all(count <= most for target, count in targets.items() if 0 <= target < extent), name
 
 
 def test_a_scatter_with_duplicates_has_rivals():
-    name = next(n for n in STANDARD if n.startswith("scatter_elements") and "duplicates" in n)
+    name = next(name for name in names("scatter_elements") if "duplicates" in name)
     case, inputs = scatter(name)
     assert len(case.outcomes(inputs)) == 2
     assert len(case.outcomes(inputs, deterministic=True)) == 1
 
 
 def test_special_values_of_float32_have_a_flushed_outcome():
-    name = next(n for n in case_names("full") if n.startswith("element_wise_multiply-float32") and "special" in n)
+    found = names("element_wise_multiply", "full")
+    name = next(name for name in found if name.startswith("element_wise_multiply-float32") and "special" in name)
     case = case_by_name(name)
     assert len(case.outcomes(case.inputs())) == 2
 
@@ -267,7 +289,13 @@ def test_every_operator_has_quick_cases_and_every_quick_case_exists():
     assert not without, f"quick.txt lists no case of {without}: {again}"
     unknown = sorted(quick_names().keys() - OPERATOR_CASES.keys())
     assert not unknown, f"quick.txt or quick_faults.txt lists cases of {unknown}, which have no case object: {again}"
-    standard = frozenset(STANDARD)
+    standard = frozenset(case_names("standard"))
     gone = [name for name in listed if name not in standard]
     assert not gone, f"quick.txt or quick_faults.txt lists what the standard profile no longer has: {gone}: {again}"
     assert len(set(listed)) == len(listed), "a case is listed twice in quick.txt and quick_faults.txt"
+
+
+def test_the_numbers_of_cases_in_the_document_are_those_of_the_code():
+    script = runpy.run_path(str(ROOT / "scripts" / "conformance_counts.py"))
+    text = script["PAGE"].read_text(encoding="utf-8")
+    assert text == script["page"](text), "python scripts/conformance_counts.py writes docs/conformance.md anew"

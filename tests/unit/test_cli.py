@@ -11,6 +11,7 @@ from dmlgpu.cli import app as cli_app
 from dmlgpu.cli.main import main
 from dmlgpu.errors import DeviceRemoved, InvalidArgument, OperatorNotImplemented
 from tests.unit.cli_process import dmlgpu as command
+from tests.unit.cli_process import run_here
 
 VERBS = ("devices", "ops", "run", "demo")
 DECORATION = re.compile("[\x1b\u2500-\u259f]")
@@ -22,7 +23,7 @@ def test_version():
 
 
 def test_help_names_every_verb_and_the_exit_codes():
-    done = command("--help")
+    done = run_here("--help")
     assert done.returncode == 0
     for verb in VERBS:
         assert re.search(rf"^  {verb}  +\S", done.stdout, re.MULTILINE), verb
@@ -31,7 +32,7 @@ def test_help_names_every_verb_and_the_exit_codes():
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_of_a_verb_has_examples_and_is_plain_in_a_pipe(verb):
-    done = command(verb, "--help")
+    done = run_here(verb, "--help")
     assert done.returncode == 0
     assert f"  Examples:\n    dmlgpu {verb}" in done.stdout
     assert "--adapter" in done.stdout or verb == "ops"
@@ -56,19 +57,19 @@ def test_verbs_load_only_what_they_need():
     ],
 )
 def test_usage_errors_are_2(arguments, message):
-    done = command(*arguments)
+    done = run_here(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith(message)
 
 
 def test_no_verb_shows_the_help():
-    done = command()
+    done = run_here()
     assert done.returncode == 2
     assert "Usage: dmlgpu [OPTIONS] COMMAND [ARGS]..." in done.stdout + done.stderr
 
 
 def test_unknown_adapter_lists_all():
-    done = command("devices", "--adapter", "nonesuch")
+    done = run_here("devices", "--adapter", "nonesuch")
     assert (done.returncode, done.stdout) == (2, "")
     first, *listed = done.stderr.splitlines()
     assert first == "dmlgpu: no adapter matches 'nonesuch'; available adapters:"
@@ -113,7 +114,7 @@ def test_a_missing_extra_says_how_to_install_it(module, extra, arguments, tmp_pa
 
 def test_adapter_from_the_environment_and_the_option_wins(monkeypatch):
     taken = []
-    monkeypatch.setattr(cli_app, "_verb", lambda name: type("Verb", (), {"run": lambda *given: taken.append(given[2])}))
+    monkeypatch.setattr(cli_app, "verb", lambda name: type("Verb", (), {"run": lambda *given: taken.append(given[2])}))
     runner = CliRunner()
     runner.invoke(cli_app.app, ["run", "m.json"], env={"DMLGPU_ADAPTER": "numpy"})
     runner.invoke(cli_app.app, ["run", "m.json", "-a", "0"], env={"DMLGPU_ADAPTER": "numpy"})

@@ -8,19 +8,18 @@ import pytest
 
 from dmlgpu import operators
 from dmlgpu.cli import ops
-from tests.unit.cli_process import WITHOUT
-from tests.unit.cli_process import dmlgpu as command
+from tests.unit.cli_process import dmlgpu, run_here
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def listing():
-    return json.loads(command("ops", "--json").stdout)
+    return json.loads(run_here("ops", "--json").stdout)
 
 
 def test_the_whole_catalog_as_aligned_text():
-    done = command("ops")
+    done = dmlgpu("ops")
     heading, *rows = done.stdout.splitlines()
     assert len(rows) == 177
     columns = [heading.index(name) for name in ("operator", "level", "implemented", "family", "summary")]
@@ -40,7 +39,7 @@ def test_all_177_are_implemented(listing):
 
 
 def test_implemented_ones_only(listing):
-    shown = [row.split()[0] for row in command("ops", "--implemented").stdout.splitlines()[1:]]
+    shown = [row.split()[0] for row in run_here("ops", "--implemented").stdout.splitlines()[1:]]
     assert set(shown) == operators.implemented()
     assert [entry["name"] for entry in listing if entry["implemented"]] == shown
 
@@ -50,13 +49,14 @@ def test_an_older_operator_belongs_to_the_family_of_the_one_it_runs_as(listing):
     assert families["GATHER_ND"] == families["GATHER_ND1"] == "indexing"
 
 
-def test_what_is_not_implemented_belongs_to_no_family():
-    entries = json.loads(command("ops", "--json", setup=WITHOUT.format("SLICE1")).stdout)
+def test_what_is_not_implemented_belongs_to_no_family(unregister):
+    unregister("SLICE1")
+    entries = json.loads(run_here("ops", "--json").stdout)
     assert {entry["family"] for entry in entries if entry["name"] == "SLICE1"} == {"-"}
 
 
 def test_one_operator():
-    done = command("ops", "slice1")
+    done = run_here("ops", "slice1")
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[0].startswith("SLICE1: Copies a strided window out of the input")
@@ -76,14 +76,15 @@ def test_one_operator():
     assert any("from 2_1" in line for line in lines)
 
 
-def test_what_is_not_implemented_has_no_shader():
-    text = command("ops", "LSTM", setup=WITHOUT.format("LSTM")).stdout
+def test_what_is_not_implemented_has_no_shader(unregister):
+    unregister("LSTM")
+    text = run_here("ops", "LSTM").stdout
     assert "not implemented yet" in text
     assert "shaders/" not in text
 
 
 def test_json_of_one_operator():
-    entry = json.loads(command("ops", "SCATTER", "--json").stdout)
+    entry = json.loads(run_here("ops", "SCATTER", "--json").stdout)
     assert entry["name"] == "SCATTER_ELEMENTS"
     assert entry["aliases"] == ["SCATTER"]
     assert [field["name"] for field in entry["fields"]] == [
@@ -100,7 +101,7 @@ def test_json_of_one_operator():
 
 
 def test_unknown_names_suggest_near_ones():
-    done = command("ops", "gathernd1")
+    done = run_here("ops", "gathernd1")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "dmlgpu: DirectML has no operator 'gathernd1'; similar names: GATHER_ND1, GATHER_ND, GATHER\n"
 

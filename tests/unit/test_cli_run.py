@@ -6,8 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.unit.cli_process import WITHOUT
-from tests.unit.cli_process import dmlgpu as command
+from tests.unit.cli_process import dmlgpu, run_here
 
 MODEL = {
     "resources": {
@@ -50,7 +49,7 @@ def model(tmp_path):
 
 
 def test_prints_times_and_writes(model, tmp_path):
-    done = command("run", model(), "--output-dir", tmp_path, "--adapter", "numpy")
+    done = dmlgpu("run", model(), "--output-dir", tmp_path, "--adapter", "numpy")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     file = tmp_path / "out" / "reversed.npy"
@@ -62,19 +61,20 @@ def test_prints_times_and_writes(model, tmp_path):
 
 
 def test_a_missing_file_is_2():
-    done = command("run", "nonesuch.json")
+    done = run_here("run", "nonesuch.json")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "dmlgpu: nonesuch.json: there is no such model file\n"
 
 
 def test_a_malformed_model_is_2_and_names_the_key(model):
-    done = command("run", model(commands=[{"type": "print"}]), "--adapter", "numpy")
+    done = run_here("run", model(commands=[{"type": "print"}]), "--adapter", "numpy")
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(r"dmlgpu: \S*commands\[0\].*\n", done.stderr), done.stderr
 
 
-def test_an_operator_that_is_not_implemented_is_1_and_named(model):
-    done = command("run", model(), "--adapter", "numpy", setup=WITHOUT.format("SLICE1"))
+def test_an_operator_that_is_not_implemented_is_1_and_named(model, unregister):
+    unregister("SLICE1")
+    done = run_here("run", model(), "--adapter", "numpy")
     assert done.returncode == 1
     assert "SLICE1: dmlgpu does not implement this operator yet" in done.stderr
     assert "Traceback" not in done.stderr

@@ -14,7 +14,7 @@ from dmlgpu.demo import palette, workbench
 from dmlgpu.demo.palette import reduce_to_palette
 from dmlgpu.demo.picture import compose, load_photo
 from dmlgpu.demo.workbench import Workbench
-from tests.unit.cli_process import dmlgpu as command
+from tests.unit.cli_process import dmlgpu, run_here
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_large_photographs_are_painted_in_bands_with_the_same_result(device, pho
     assert sum(seen.operator == "ARGMIN" for seen in bench.observations) == 5 + 7
 
 
-@pytest.mark.parametrize("sizes", [(1, 1), (1, 40), (40, 1), (300, 130)])
+@pytest.mark.parametrize("sizes", [(1, 1), (1, 40), (40, 1), (150, 65)])
 def test_any_size_of_photograph(device, sizes):
     noise = np.random.default_rng(5).integers(0, 256, (*sizes, 3)).astype(np.uint8)
     result = reduce_to_palette(Workbench(device), noise, colors=4, iterations=2)
@@ -126,7 +126,7 @@ def picture(tmp_path):
 
 
 def test_the_command_writes_the_picture_and_tells_what_ran(picture):
-    done = command("demo", "--size", "32", "--colors", "4", "--iterations", "2", "-o", picture, "-a", "numpy")
+    done = dmlgpu("demo", "--size", "32", "--colors", "4", "--iterations", "2", "-o", picture, "-a", "numpy")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0].startswith("adapter: NumPy: numpy")
@@ -155,19 +155,19 @@ def test_a_wrong_dispatch_is_told_and_is_1(picture, monkeypatch, capsys):
 
 
 def test_a_missing_photograph_is_2(picture):
-    done = command("demo", "nonesuch.jpg", "-o", picture)
+    done = run_here("demo", "nonesuch.jpg", "-o", picture)
     assert (done.returncode, done.stderr) == (2, "dmlgpu: nonesuch.jpg: No such file or directory\n")
 
 
 def test_a_file_that_is_no_picture_is_2(picture, tmp_path):
     file = tmp_path / "notes.txt"
     file.write_text("words")
-    done = command("demo", file, "-o", picture)
+    done = run_here("demo", file, "-o", picture)
     assert (done.returncode, done.stderr) == (2, f"dmlgpu: cannot identify image file '{file}'\n")
     assert not picture.exists()
 
 
 def test_a_picture_that_cannot_be_written_is_2(tmp_path):
     target = tmp_path / "no" / "where.png"
-    done = command("demo", "--size", "16", "--colors", "2", "-i", "0", "-o", target, "-a", "numpy")
+    done = run_here("demo", "--size", "16", "--colors", "2", "-i", "0", "-o", target, "-a", "numpy")
     assert (done.returncode, done.stderr) == (2, f"dmlgpu: {target}: No such file or directory\n")

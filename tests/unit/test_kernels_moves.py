@@ -1,15 +1,14 @@
-"""Moves: affine maps, the steps that carry them out, and the views that stand in for the copies."""
+"""Moves: the views that stand in for the copies."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.moves import Affine, Move, copy, result_view, seen
-from dmlgpu.plan import Binding, Role, Tensor, View
+from dmlgpu.kernels.moves import Move, result_view
+from dmlgpu.plan import Affine, Binding, Role, Tensor, View
 from dmlgpu.tensor import element_offsets, packed_strides
 
 F32 = DataType.FLOAT32
@@ -22,44 +21,6 @@ def tensor(sizes, strides=None, offset=0, role=Role.INPUT):
 def places(view):
     """Where every element of a view lies in memory."""
     return view.offset + element_offsets(view.sizes, view.strides)
-
-
-def test_a_box_starts_somewhere_and_may_have_gaps():
-    assert Affine.box((1, 2)) == Affine((1, 2), ((1, 0), (0, 1)))
-    assert Affine.box((4, 0), (-2, 1)) == Affine((4, 0), ((-2, 0), (0, 1)))
-
-
-def test_digits_make_up_coordinates():
-    space = {"again": 3, "outer": 2, "inner": 5}
-    affine = Affine.digits(space, [("outer", "inner"), ()])
-    assert affine == Affine((0, 0), ((0, 5, 1), (0, 0, 0)))
-
-
-@pytest.mark.parametrize(
-    ("affine", "follows"),
-    [
-        pytest.param(Affine.box((1, 2)), (0, 1), id="box"),
-        pytest.param(Affine.box((0, 0), (-1, 2)), (None, None), id="steps other than 1"),
-        pytest.param(Affine((0,), ((0, 4, 1),)), (None, None, 0), id="digits"),
-        pytest.param(Affine((0, 0), ((1,), (1,))), (None,), id="a diagonal"),
-    ],
-)
-def test_a_dimension_follows_the_one_that_it_moves_one_to_one_with(affine, follows):
-    assert affine.follows == follows
-
-
-def test_a_view_has_the_strides_of_what_it_sees():
-    view = seen(tensor((4, 6), (10, 1), offset=3), (2, 3, 2), Affine((1, 0), ((2, 0, 0), (0, 2, 1))))
-    assert (view.sizes, view.strides, view.offset) == ((2, 3, 2), (20, 2, 1), 13)
-
-
-def test_a_copy_reads_through_one_view_and_writes_through_the_other():
-    move = Move((2, 3), Affine.box((0, 1)), Affine.box((2, 0)), input=5)
-    step = copy(move, tensor((2, 4)), tensor((4, 3), role=Role.OUTPUT), label="piece", keeps=True)
-    assert (step.label, step.keeps) == ("piece", True)
-    assert (step.body.file, step.body.start, step.body.steps) == ("layout/slice1", (0, 1), ((1, 0), (0, 1)))
-    assert step.body.follows == ((0, 1),)
-    assert (step.output.sizes, step.output.strides, step.output.offset) == ((2, 3), (3, 1), 6)
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(-3, 3).filter(bool)), min_size=1, max_size=3))

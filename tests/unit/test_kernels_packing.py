@@ -8,8 +8,8 @@ import pytest
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import pack
-from dmlgpu.kernels.sources import diagonal, identity
-from dmlgpu.plan import Binding, Body, Role, Tensor, View, apply, constants
+from dmlgpu.kernels.sources import identity
+from dmlgpu.plan import Affine, AffineView, Binding, Lookup, Role, Tensor, View, apply, constants
 from dmlgpu.tensor import packed_strides
 
 F32, F16, I8, U8, I64, F64 = (DataType[n] for n in ("FLOAT32", "FLOAT16", "INT8", "UINT8", "INT64", "FLOAT64"))
@@ -117,14 +117,9 @@ def test_casts_from_and_to_64_bits_do_not_pack(source, target):
 
 @pytest.mark.parametrize("middle", [I64, F64], ids=lambda t: t.name)
 def test_64_bit_values_between_narrow_tensors_do_not_pack(middle):
-    wide = apply("elementwise/cast", middle, (3, 8), words=True, input=tensor((3, 8)))
-    body = apply("elementwise/cast", I8, (3, 8), words=True, input=wide)
+    wide = apply("elementwise/cast", middle, (3, 8), portable=True, input=tensor((3, 8)))
+    body = apply("elementwise/cast", I8, (3, 8), portable=True, input=wide)
     assert lanes(body, output((3, 8), data_type=I8)) == 1
-
-
-def sliced(source, start, step, sizes):
-    follows = (tuple(axis if s == 1 else None for axis, s in enumerate(step)),)
-    return Body("layout/slice1", F32, sizes, (("input", source),), follows=follows, start=start, steps=diagonal(step))
 
 
 @pytest.mark.parametrize(
@@ -132,22 +127,22 @@ def sliced(source, start, step, sizes):
 )
 def test_a_slice_of_arithmetic_packs_where_it_starts_and_steps_in_units(start, step, expected):
     computed = subtract(tensor((3, 16)), tensor((3, 16), index=1))
-    packed, _ = pack(sliced(computed, start, step, (2, 8)), output((2, 8)))
+    body, _ = pack(identity(AffineView(computed, (2, 8), Affine.box(start, step))), output((2, 8)))
+    packed = body.inputs[0][1]
     assert packed.lanes == expected
-    assert packed.start == (start[0], start[1] // expected) and packed.steps == diagonal(step)
+    assert packed.affine == Affine.box((start[0], start[1] // expected), step)
 
 
 @pytest.mark.parametrize(("start", "step", "expected"), [(4, 8, 4), (4, 6, 2), (1, 8, 1)])
 def test_a_view_of_arithmetic_packs_where_it_steps_over_whole_units(start, step, expected):
     computed = subtract(tensor((24,)), tensor((24,), index=1))
-    inputs, follows = (("input", computed),), ((None, 0),)
-    view = Body("layout/slice1", F32, (2, 8), inputs, follows=follows, start=(start,), steps=((step, 1),))
-    packed, _ = pack(view, output((2, 8)))
-    assert (packed.lanes, packed.start, packed.steps) == (expected, (start // expected,), ((step // expected, 1),))
+    body, _ = pack(identity(AffineView(computed, (2, 8), Affine((start,), ((step, 1),)))), output((2, 8)))
+    packed = body.inputs[0][1]
+    assert (packed.lanes, packed.affine) == (expected, Affine((start // expected,), ((step // expected, 1),)))
 
 
 def gather(source, indices, sizes, follows):
-    return Body(
+    return Lookup(
         "indexing/gather_nd1",
         F32,
         sizes,

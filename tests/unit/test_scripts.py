@@ -99,7 +99,7 @@ def test_an_interpreter_is_found_that_is_new_enough():
 
 
 def test_scripts_are_valid_bash_and_executable():
-    for name in ("scripts/demo", "scripts/test", ".ci/run"):
+    for name in ("scripts/check", "scripts/demo", "scripts/test", ".ci/run"):
         assert (ROOT / name).stat().st_mode & 0o111, f"{name} has no run bit"
         subprocess.run(["bash", "-n", name], cwd=ROOT, check=True)
     assert subprocess.run(["bash", "-n", "scripts/lib/environment.sh"], cwd=ROOT, check=True).returncode == 0

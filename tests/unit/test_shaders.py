@@ -1,7 +1,7 @@
 """House rules of the shader files, checked on their text and on the kernels rendered from them.
 
 The kernels are those of the quick cases, of one description of each kind with each type, and of some fused plans;
-``--profile standard`` renders all standard cases.
+with ``--profile`` those of all standard cases.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def fused(body):
 @functools.cache
 def case_descriptions(stem, profile):
     """What an operator's cases describe: the quick ones, chosen to take every line of its shaders."""
-    return tuple(case_by_name(name).desc for name in OPERATOR_CASES[stem].names(profile or "quick"))
+    return tuple(case_by_name(name).desc for name in OPERATOR_CASES[stem].names(profile))
 
 
 @functools.cache
@@ -231,8 +231,8 @@ PARTS = ("typed", "fused", *OPERATOR_CASES)
 
 @pytest.fixture
 def profile(pytestconfig):
-    """The profile whose cases are rendered, where it is not the quick one."""
-    return pytestconfig.getoption("--profile")
+    """The profile whose cases are rendered."""
+    return "standard" if pytestconfig.getoption("--profile") else "quick"
 
 
 @pytest.fixture
@@ -287,7 +287,7 @@ def test_the_header_of_an_operators_shader_names_it(operator):
 def test_an_operator_has_a_shader_or_becomes_another_operator(operator):
     if operators.shader_files(operator):
         return
-    upgraded = {operators.upgrade(desc).operator for desc in case_descriptions(operator.lower(), None)}
+    upgraded = {operators.upgrade(desc).operator for desc in case_descriptions(operator.lower(), "quick")}
     assert upgraded and operator not in upgraded
     assert all(operators.shader_files(newer) for newer in upgraded)
 

@@ -19,9 +19,9 @@ PLAIN = Target("Plain GPU")
 WIDE = Target("Wide GPU", features=frozenset({"shader-int64", "shader-f64"}))
 
 
-def value(text, name, target=PLAIN, words=False):
+def value(text, name, target=PLAIN, portable=False):
     data_type = DataType[name]
-    return Value(text, scalar_of(data_type, target, words), data_type, target)
+    return Value(text, scalar_of(data_type, target, portable), data_type, target)
 
 
 @pytest.mark.parametrize("name", ["FLOAT32", "FLOAT16", "INT8", "UINT16", "INT32"])
@@ -56,7 +56,7 @@ def test_arithmetic_on_pairs_of_words_calls_functions(name):
 
 def test_doubles_in_words_are_refused():
     with pytest.raises(NotSupported) as caught:
-        value("a", "FLOAT64", words=True) * value("b", "FLOAT64", words=True)
+        value("a", "FLOAT64", portable=True) * value("b", "FLOAT64", portable=True)
     assert str(caught.value) == "FLOAT64 arithmetic (*) needs the adapter feature shader-f64, which 'Plain GPU' lacks"
 
 
@@ -93,11 +93,11 @@ def test_mixed_types_are_a_mistake_of_the_body():
 )
 @pytest.mark.parametrize("adapter", [PLAIN, WIDE], ids=lambda target: target.name)
 def test_conversions(source, target, text, adapter):
-    assert str(value("x", source, adapter, words=True).to(DataType[target])) == text
+    assert str(value("x", source, adapter, portable=True).to(DataType[target])) == text
 
 
 def test_a_converted_value_knows_its_type():
-    converted = value("x", "INT64", words=True).to(DataType.FLOAT16)
+    converted = value("x", "INT64", portable=True).to(DataType.FLOAT16)
     assert (converted.kind, converted.data_type) == (Scalar.F32, DataType.FLOAT16)
 
 

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
 
-from dmlgpu import wgsl
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.sources import identity
 from dmlgpu.plan import (
     Binding,
-    Body,
+    Lookup,
     Map,
     Plan,
     Reduce,
-    ReduceSchedule,
+    Reduction,
     Role,
     Tensor,
     View,
     apply,
     constants,
 )
-from dmlgpu.program import Slot
+from dmlgpu.program import Program, Slot
+from dmlgpu.schedule import schedule
+from dmlgpu.schedule.steps import ReduceSchedule
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
+from dmlgpu.wgsl import render
 
 F32, F16, I8, I64, F64 = (DataType[name] for name in ("FLOAT32", "FLOAT16", "INT8", "INT64", "FLOAT64"))
 ANY = Target("Any GPU")
@@ -46,8 +49,12 @@ def mapped(body, *, data_type=None, strides=None):
     return Plan("TEST", (Map("map", body, output),))
 
 
+def program_of(plan, target=ANY) -> Program:
+    return render(schedule(plan, target))
+
+
 def kernel_of(body, target=ANY, **fields):
-    (kernel,) = wgsl.render(mapped(body, **fields), target).kernels
+    (kernel,) = program_of(mapped(body, **fields), target).kernels
     return kernel
 
 
@@ -63,10 +70,10 @@ def test_slots_are_the_buffers_in_the_order_of_their_bindings():
 
 
 def test_parameters_are_immediates_where_the_adapter_has_them():
-    program = wgsl.render(mapped(identity(source(0, (3,)))), IMMEDIATES)
+    program = program_of(mapped(identity(source(0, (3,)))), IMMEDIATES)
     assert program.immediates and "var<immediate> params: Params;" in program.kernels[0].wgsl
     assert "uniform" not in program.kernels[0].wgsl
-    assert not wgsl.render(mapped(identity(source(0, (3,)))), ANY).immediates
+    assert not program_of(mapped(identity(source(0, (3,)))), ANY).immediates
 
 
 def test_one_tensor_read_twice_is_one_binding():
@@ -77,7 +84,7 @@ def test_one_tensor_read_twice_is_one_binding():
 def test_a_buffer_seen_in_blocks_of_two_widths_has_two_bindings():
     narrow = source(0, (2, 4), strides=(5, 1), view=View.RAW)
     wide = source(0, (2, 4), I64, strides=(4, 1))
-    body = apply("elementwise/cast", F32, (2, 4), words=True, input=wide)
+    body = apply("elementwise/cast", F32, (2, 4), portable=True, input=wide)
     kernel = kernel_of(subtract(narrow, body))
     assert [slot.role for slot in kernel.slots] == [Role.OUTPUT, Role.INPUT, Role.INPUT]
     assert [slot.size for slot in kernel.slots] == [32, 64, 64]
@@ -93,7 +100,7 @@ def test_a_buffer_seen_in_blocks_of_two_widths_has_two_bindings():
     ],
 )
 def test_a_slot_reaches_to_the_end_of_the_last_unit(view, size):
-    assert kernel_of(apply("elementwise/cast", I8, (3, 5), words=True, input=view)).slots[1].size == size
+    assert kernel_of(apply("elementwise/cast", I8, (3, 5), portable=True, input=view)).slots[1].size == size
 
 
 def test_packed_tensors_bind_as_many_bytes_as_scalar_ones():
@@ -140,7 +147,7 @@ def test_more_buffers_than_the_adapter_binds_are_refused():
     assert len(kernel_of(body, Target("Small GPU", max_storage_buffers=5)).slots) == 5
     with pytest.raises(NotSupported) as caught:
         kernel_of(body, Target("Small GPU", max_storage_buffers=4))
-    assert str(caught.value) == "TEST: 5 buffers in one kernel exceed what 'Small GPU' binds (4)"
+    assert str(caught.value) == "5 buffers in one kernel exceed what 'Small GPU' binds (4)"
 
 
 def test_a_binding_larger_than_the_adapters_limit_is_refused():
@@ -148,7 +155,7 @@ def test_a_binding_larger_than_the_adapters_limit_is_refused():
     assert kernel_of(body, Target("Small GPU", max_binding_size=1024 * 1025 * 4))
     with pytest.raises(NotSupported) as caught:
         kernel_of(body, Target("Small GPU", max_binding_size=1 << 20))
-    assert str(caught.value) == "TEST: output 0 takes 4,198,400 bytes, but 'Small GPU' binds at most 1,048,576 at once"
+    assert str(caught.value) == "output 0 takes 4,198,400 bytes, but 'Small GPU' binds at most 1,048,576 at once"
 
 
 def test_a_missing_feature_names_operator_and_adapter():
@@ -156,9 +163,7 @@ def test_a_missing_feature_names_operator_and_adapter():
     body = apply("elementwise/scale_bias", F64, (3,), values=values, input=source(0, (3,), F64))
     with pytest.raises(NotSupported) as caught:
         kernel_of(body, Target("Small GPU", features=frozenset({"shader-int64"})))
-    assert str(caught.value) == (
-        "TEST: FLOAT64 arithmetic needs the adapter feature shader-f64, which 'Small GPU' lacks"
-    )
+    assert str(caught.value) == ("FLOAT64 arithmetic needs the adapter feature shader-f64, which 'Small GPU' lacks")
 
 
 def test_64_bit_integers_are_words_without_the_feature_and_native_with_it():
@@ -175,27 +180,26 @@ def test_halves_are_native_only_with_the_feature():
     assert "f16" not in kernel_of(body).wgsl
 
 
-def test_temporaries_lie_at_multiples_of_256_bytes():
-    first, second = (tensor(Role.TEMPORARY, index, (10,)) for index in (0, 1))
-    steps = (
-        Map("first", identity(source(0, (10,))), first),
-        Map("second", identity(first), second),
-        Map("third", identity(second), tensor(Role.OUTPUT, 0, (10,))),
-    )
-    program = wgsl.render(Plan("TEST", steps, (300, 40)), ANY)
-    assert program.temporary_size == 512 + 256
+def test_temporaries_lie_at_multiples_of_256_bytes_where_none_that_lives_is():
+    sizes = (75,)
+    temporaries = (Tensor.temporary(label, F32, sizes) for label in "abc")
+    tensors = (source(0, sizes), *temporaries, tensor(Role.OUTPUT, 0, sizes))
+    steps = tuple(Map("step", identity(one), other) for one, other in itertools.pairwise(tensors))
+    program = program_of(Plan("TEST", steps))
+    assert program.temporary_size == 512 + 512
     assert [kernel.slots for kernel in program.kernels] == [
-        (Slot(Role.TEMPORARY, 0, 0, 40), Slot(Role.INPUT, 0, 0, 40)),
-        (Slot(Role.TEMPORARY, 0, 512, 40), Slot(Role.TEMPORARY, 0, 0, 40)),
-        (Slot(Role.OUTPUT, 0, 0, 40), Slot(Role.TEMPORARY, 0, 512, 40)),
+        (Slot(Role.TEMPORARY, 0, 0, 300), Slot(Role.INPUT, 0, 0, 300)),
+        (Slot(Role.TEMPORARY, 0, 512, 300), Slot(Role.TEMPORARY, 0, 0, 300)),
+        (Slot(Role.TEMPORARY, 0, 0, 300), Slot(Role.TEMPORARY, 0, 512, 300)),
+        (Slot(Role.OUTPUT, 0, 0, 300), Slot(Role.TEMPORARY, 0, 0, 300)),
     ]
 
 
-def test_rendering_is_a_pure_function():
-    body = subtract(subtract(source(0, (3, 5)), source(1, (3, 5))), source(0, (3, 5)))
-    again = subtract(subtract(source(0, (3, 5)), source(1, (3, 5))), source(0, (3, 5)))
-    assert wgsl.render(mapped(body), ANY) == wgsl.render(mapped(again), ANY)
-    assert hash(wgsl.render(mapped(body), ANY)) == hash(wgsl.render(mapped(again), ANY))
+def test_a_schedule_renders_to_one_program():
+    between = Tensor.temporary("between", F16, (3, 5))
+    first = Map("first", subtract(source(0, (3, 5), F16), source(1, (3, 5), F16)), between)
+    found = schedule(Plan("TEST", (first, *mapped(identity(between)).steps)), ANY)
+    assert render(found) == render(found)
 
 
 def test_equal_apply_bodies_share_one_function():
@@ -212,20 +216,26 @@ def test_edges_are_rounded_but_not_the_root():
     assert text.count("= round_to_half(") == 1
 
 
-@pytest.mark.parametrize("schedule", ReduceSchedule)
-def test_every_schedule_reads_virtual_sources(schedule):
-    virtual = subtract(source(0, (3, 40)), source(1, (3, 40)))
-    sizes = (3, 1, 4) if schedule is ReduceSchedule.PARTIAL else (3, 1)
-    output = tensor(Role.OUTPUT, 0, sizes)
-    step = Reduce("sum", "reduction/reduce_sum", F32, virtual, (1,), output, schedule)
-    (kernel,) = wgsl.render(Plan("TEST", (step,)), ANY).kernels
+@pytest.mark.parametrize(
+    ("name", "count", "target"),
+    [
+        (ReduceSchedule.SERIAL, 40, ANY),
+        (ReduceSchedule.TREE, 4096, Target("any", Profile.DISCRETE)),
+        (ReduceSchedule.PARTIAL, 1 << 16, ANY),
+    ],
+)
+def test_every_schedule_of_a_reduction_reads_virtual_sources(name, count, target):
+    virtual = subtract(source(0, (3, count)), source(1, (3, count)))
+    reduction = Reduction("reduction/reduce_sum", F32, 1, portable=True)
+    step = Reduce("sum", reduction, virtual, (1,), tensor(Role.OUTPUT, 0, (3, 1)))
+    kernel, *_ = program_of(Plan("TEST", (step,)), target).kernels
+    assert f"schedules/reduce_{name}.wgsl" in kernel.wgsl
     assert "element_wise_subtract.wgsl" in kernel.wgsl and len(kernel.slots) == 3
-    assert f"schedules/reduce_{schedule}.wgsl" in kernel.wgsl
 
 
 def test_movement_that_feeds_arithmetic_is_read_as_numbers():
     rows = source(1, (4, 1), I64, view=View.INDEX)
-    picked = Body(
+    picked = Lookup(
         "indexing/gather_nd1",
         F16,
         (4, 6),

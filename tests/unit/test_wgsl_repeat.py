@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dmlgpu import wgsl
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.sources import identity
-from dmlgpu.plan import Binding, Map, Plan, Repeat, Role, Tensor
-from dmlgpu.program import Slot
+from dmlgpu.plan import Allocation, Binding, Map, Plan, Repeat, Role, Step, Tensor
+from dmlgpu.program import Kernel, Slot
+from dmlgpu.schedule import schedule
 from dmlgpu.target import Target
+from dmlgpu.wgsl import render
 
 ANY = Target("Any GPU")
-INPUT, STATE = Binding(Role.INPUT, 0), Binding(Role.TEMPORARY, 1)
+MEMORY = Allocation("state")
+INPUT, STATE = Binding(Role.INPUT, 0), Binding(Role.TEMPORARY, MEMORY)
 
 
 def four(binding: Binding) -> Tensor:
@@ -21,13 +23,19 @@ def copy(source: Binding, output: Binding) -> Map:
     return Map("copy", identity(four(source)), four(output))
 
 
+def kernels_of(*steps: Step) -> tuple[Kernel, ...]:
+    return render(schedule(Plan("TEST", steps), ANY)).kernels
+
+
 def test_what_advances_moves_and_the_rest_stays() -> None:
-    before, after = Binding(Role.TEMPORARY, 1, 16), Binding(Role.TEMPORARY, 1, 64)
+    before, after = Binding(Role.TEMPORARY, MEMORY, 16), Binding(Role.TEMPORARY, MEMORY, 64)
     step = Repeat("steps", (copy(before, after), copy(INPUT, before)), 3, ((before, 48), (after, -16)))
-    kernels = wgsl.render(Plan("TEST", (copy(INPUT, STATE), step), (300, 400)), ANY).kernels
-    start = 512  # of the second temporary tensor
+    other = Binding(Role.TEMPORARY, Allocation("other"))
+    kernels = kernels_of(copy(INPUT, other), copy(other, STATE), step)
+    start = 256  # after the other one
     assert [kernel.slots for kernel in kernels] == [
-        (Slot(Role.TEMPORARY, 0, start, 16), Slot(Role.INPUT, 0, 0, 16)),
+        (Slot(Role.TEMPORARY, 0, 0, 16), Slot(Role.INPUT, 0, 0, 16)),
+        (Slot(Role.TEMPORARY, 0, start, 16), Slot(Role.TEMPORARY, 0, 0, 16)),
         *(
             slots
             for turn in range(3)
@@ -42,8 +50,17 @@ def test_what_advances_moves_and_the_rest_stays() -> None:
     ]
 
 
+def test_what_repeated_steps_write_is_kept_for_the_next_turn() -> None:
+    """The second tensor makes no room for the first one, though no step of a turn needs both."""
+    one, other = (Binding(Role.TEMPORARY, Allocation(label)) for label in ("one", "other"))
+    output = Binding(Role.OUTPUT, 0)
+    step = Repeat("steps", (copy(INPUT, one), copy(one, output), copy(INPUT, other), copy(other, output)), 2, ())
+    written = {kernel.slots[0] for kernel in kernels_of(step)}
+    assert {slot.offset for slot in written if slot.role is Role.TEMPORARY} == {0, 256}
+
+
 def test_all_turns_share_their_text() -> None:
     step = Repeat("steps", (copy(INPUT, STATE),), 1000, ((STATE, 16),))
-    kernels = wgsl.render(Plan("TEST", (step,), (16, 16000)), ANY).kernels
+    kernels = kernels_of(step)
     assert len(kernels) == 1000 and len({id(kernel.wgsl) for kernel in kernels}) == 1
     assert {kernel.label for kernel in kernels} == {"test copy x4"}

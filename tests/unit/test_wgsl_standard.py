@@ -1,15 +1,21 @@
-"""The rendered text is standard WGSL: literals that their types hold."""
+"""The rendered text is standard WGSL: literals that their types hold, no extension of naga without its feature."""
 
 from __future__ import annotations
 
 import re
 from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dmlgpu.compiler import compile_operator
+from dmlgpu.conformance.cases.registry import case_by_name
+from dmlgpu.target import Target
+from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.expressions import literal
 from dmlgpu.wgsl.types import Scalar
 from tests.quick_programs import PROFILES, quick_programs
@@ -26,9 +32,12 @@ def decimals(text: str) -> set[str]:
     return set(_DECIMAL.findall(_COMMENT.sub("", text)))
 
 
+def texts_of(programs) -> set[str]:
+    return {kernel.wgsl for made in programs for kernel in (*made.initialization, *made.kernels)}
+
+
 def texts(profile):
-    programs, _ = quick_programs(profile)
-    return {kernel.wgsl for made in programs.values() for kernel in (*made.initialization, *made.kernels)}
+    return texts_of(quick_programs(profile)[0].values())
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -59,3 +68,50 @@ def test_a_literal_never_exceeds_its_type(kind, number):
 def test_what_a_half_cannot_hold_is_rounded_beforehand(number, text):
     """A constant beyond the largest half is an error in WGSL, not an infinity."""
     assert literal(number, Scalar.F16) == text
+
+
+# ---- extensions of naga
+
+
+class Extension(NamedTuple):
+    """A row of the architecture's table."""
+
+    feature: str
+    words: tuple[str, ...]
+    files: tuple[str, ...]
+
+    def stands_in(self, text: str) -> bool:
+        """Whether a type, keyword or suffix of a literal is one of the extension's."""
+        return re.search(rf"(?:\b|(?<=\d))(?:{'|'.join(self.words)})\b", _COMMENT.sub("", text)) is not None
+
+
+def extensions() -> list[Extension]:
+    page = Path(__file__).parents[2].joinpath("docs/architecture.md").read_text(encoding="utf-8")
+    table = page.partition("| extension of naga |")[2].partition("\n\n")[0]
+    rows = [[re.findall(r"`([^`]+)`", cell) for cell in line.split("|")[1:4]] for line in table.splitlines()[2:]]
+    return [Extension(feature, tuple(words), tuple(files)) for words, (feature,), files in rows]
+
+
+EXTENSIONS = extensions()
+WIDE = Target("Wide", features=frozenset(extension.feature for extension in EXTENSIONS))
+
+
+def test_the_extensions_of_naga_are_known():
+    assert [extension.feature for extension in EXTENSIONS] == ["shader-int64", "shader-f64", "immediates"]
+
+
+@pytest.mark.parametrize("extension", EXTENSIONS, ids=lambda extension: extension.feature)
+class TestExtension:
+    @pytest.mark.parametrize("profile", PROFILES)
+    def test_it_is_not_used_without_its_feature(self, extension, profile):
+        assert not [text for text in texts(profile) if extension.stands_in(text)]
+
+    def test_it_is_used_where_there_is_the_feature(self, extension):
+        names = ("element_wise_identity-float64-7x11-near-scaled-s0", "element_wise_add-int64-2x3-packed-s0")
+        wide = texts_of(compile_operator(case_by_name(name).desc, WIDE) for name in names)
+        assert any(map(extension.stands_in, wide))
+
+    def test_its_words_stand_in_its_files_only(self, extension):
+        files = [file for folder in templates.folders() for file in templates.files(folder)]
+        found = {f"shaders/{file}.wgsl" for file in files if extension.stands_in(templates.source(file))}
+        assert found == set(extension.files)

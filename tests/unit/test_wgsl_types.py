@@ -15,9 +15,9 @@ WIDE = Target("Wide GPU", features=frozenset({"shader-int64", "shader-f64"}))
 HALF = Target("Half GPU", features=frozenset({"shader-f16"}))
 
 
-def accessed(name, lanes=1, view=View.COMPUTE, target=PLAIN, words=False):
+def accessed(name, lanes=1, view=View.COMPUTE, target=PLAIN, portable=False):
     tensor = Tensor(Binding(Role.INPUT, 0), DataType[name], (8,), (1,), view, lanes=lanes)
-    return access(tensor, target, words)
+    return access(tensor, target, portable)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_encoding(name, lanes, text):
 def test_native_64_bits(name, read, written, block):
     native = accessed(name, target=WIDE)
     assert (decode(native), encode(native), native.block, native.base_shift) == (read, written, block, 1)
-    pairs = accessed(name, target=WIDE, words=True)
+    pairs = accessed(name, target=WIDE, portable=True)
     assert (decode(pairs), encode(pairs), pairs.block, pairs.unit) == ("word", "value", "vec2<u32>", "vec2<u32>")
 
 
@@ -106,7 +106,7 @@ def test_native_halves_only_where_the_body_wants_them():
     assert decode(accessed("FLOAT16", target=HALF)) == "f16_of_half(extractBits(word, shift, 16u))"
     assert encode(accessed("FLOAT16", target=HALF)) == "half_of_f16(value)"
     assert accessed("FLOAT16", 4, target=HALF).unit == "vec4<f16>"
-    assert accessed("FLOAT16", 4, target=HALF, words=True).unit == "vec4<f32>"
+    assert accessed("FLOAT16", 4, target=HALF, portable=True).unit == "vec4<f32>"
 
 
 @pytest.mark.parametrize(
@@ -141,16 +141,16 @@ def test_raw_units_are_moved_as_they_are(name, lanes, block, shift, text):
     ],
 )
 def test_what_a_body_computes_with(name, plain, wide):
-    assert scalar_of(DataType[name], PLAIN, words=False) is plain
-    assert scalar_of(DataType[name], WIDE, words=False) is wide
-    assert scalar_of(DataType[name], WIDE, words=True) is plain
+    assert scalar_of(DataType[name], PLAIN, portable=False) is plain
+    assert scalar_of(DataType[name], WIDE, portable=False) is wide
+    assert scalar_of(DataType[name], WIDE, portable=True) is plain
 
 
 def test_doubles_are_words_only_where_the_body_wants_them():
-    assert scalar_of(DataType.FLOAT64, PLAIN, words=True) is Scalar.F64_WORDS
-    assert scalar_of(DataType.FLOAT64, WIDE, words=False) is Scalar.F64
+    assert scalar_of(DataType.FLOAT64, PLAIN, portable=True) is Scalar.F64_WORDS
+    assert scalar_of(DataType.FLOAT64, WIDE, portable=False) is Scalar.F64
     with pytest.raises(NotSupported) as caught:
-        scalar_of(DataType.FLOAT64, PLAIN, words=False)
+        scalar_of(DataType.FLOAT64, PLAIN, portable=False)
     assert str(caught.value) == "FLOAT64 arithmetic needs the adapter feature shader-f64, which 'Plain GPU' lacks"
 
 

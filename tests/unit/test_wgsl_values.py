@@ -14,9 +14,9 @@ PLAIN = Target("Plain GPU")
 WIDE = Target("Wide GPU", features=frozenset({"shader-int64", "shader-f64", "shader-f16"}))
 
 
-def value(text, name, target=PLAIN, words=False):
+def value(text, name, target=PLAIN, portable=False):
     data_type = DataType[name]
-    return Value(text, scalar_of(data_type, target, words), data_type, target)
+    return Value(text, scalar_of(data_type, target, portable), data_type, target)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def value(text, name, target=PLAIN, words=False):
         (value("a", "FLOAT16", WIDE).call("floor"), "f16(floor_f32(f32(a)))"),
         (value("a", "INT64").bits_inverted(), "(~a)"),
         (value("a", "UINT16").bits_xor(3), "(a ^ 3u)"),
-        (value("a", "UINT64", words=True).bit_count(), "bit_count_u64_words(a)"),
+        (value("a", "UINT64", portable=True).bit_count(), "bit_count_u64_words(a)"),
         (value("a", "FLOAT32").clipped(-1, 1), "clip_f32(a, -1.0f, 1.0f)"),
         (value("a", "UINT32").clipped(2, 5), "select(select(a, 5u, (5u < a)), 2u, (select(a, 5u, (5u < a)) < 2u))"),
         (value("a", "FLOAT32").absolute(), "size_of_f32(a)"),
@@ -61,12 +61,12 @@ def test_comparisons_are_truth_values():
 
 
 def test_counts_are_of_32_bits():
-    count = value("a", "UINT64", words=True).bit_count()
+    count = value("a", "UINT64", portable=True).bit_count()
     assert (count.kind, count.data_type) == (Scalar.U32, DataType.UINT32)
 
 
 @pytest.mark.parametrize(("operation", "what"), [(lambda a: a / 2, "arithmetic (/)"), (lambda a: a < 2, "comparison")])
 def test_doubles_in_words_are_refused(operation, what):
     with pytest.raises(NotSupported) as caught:
-        operation(value("a", "FLOAT64", words=True))
+        operation(value("a", "FLOAT64", portable=True))
     assert str(caught.value) == f"FLOAT64 {what} needs the adapter feature shader-f64, which 'Plain GPU' lacks"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import ClassVar
 
@@ -11,29 +10,18 @@ import numpy as np
 from dmlgpu.conformance.cases.contents import Array
 from dmlgpu.conformance.cases.keys import PLAIN, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
-from dmlgpu.enums import DataType, FeatureLevel
+from dmlgpu.enums import DataType
 
 NEGATIVE = "negative"
 OUTSIDE = "outside"
 
 
 class IndexingCases(OperatorCases):
-    """Data of any type, indices of four types.
-
-    Attributes:
-        type_fields: the tensors that a case's two types belong to.
-    """
+    """Data of any type, indices of four types."""
 
     type_fields: ClassVar[tuple[str, ...]] = ("InputTensor", "IndicesTensor")
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(*(table[field].types for field in self.type_fields)))
-
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, OUTSIDE, NEGATIVE) if types[1].is_signed else (PLAIN, OUTSIDE)
 
 

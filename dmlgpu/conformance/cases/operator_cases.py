@@ -28,7 +28,7 @@ from dmlgpu.conformance.cases.keys import INPLACE, OWNED, PLAIN, Combination, Ke
 from dmlgpu.conformance.cases.layouts import Layout, draw_sizes, draw_tensor
 from dmlgpu.conformance.cases.profiles import PROFILES, quick_names
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT
-from dmlgpu.enums import DataType, TensorFlags
+from dmlgpu.enums import DataType, FeatureLevel, TensorFlags
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.schema import loader
@@ -40,6 +40,7 @@ class OperatorCases(ABC):
 
     Attributes:
         desc_class: its description.
+        type_fields: the tensors that a case's types belong to; none stands for the operator's first one.
         standard_count: how many of its combinations the standard profile takes.
         candidates: among how many the next one that it takes is chosen. More cover everything with fewer keys.
         large_sizes: sizes that only the full profile runs, above 65,535 workgroups.
@@ -47,6 +48,7 @@ class OperatorCases(ABC):
     """
 
     desc_class: ClassVar[type[OperatorDesc]]
+    type_fields: ClassVar[tuple[str, ...]] = ()
     standard_count: ClassVar[int] = 60
     candidates: ClassVar[int] = 24
     large_sizes: ClassVar[SizesList] = ((65537, 129),)
@@ -58,9 +60,11 @@ class OperatorCases(ABC):
     # ---- What an operator says -------------------------------------------------------------------------------------
 
     @property
-    @abstractmethod
     def types(self) -> tuple[Types, ...]:
-        """All combinations of data types, in the order of the name."""
+        """All combinations of data types, in the order of the name: those that the newest feature level allows."""
+        table = self.schema.support_at(max(FeatureLevel))
+        fields = self.type_fields or (self.schema.tensor_fields[0].name,)
+        return tuple(itertools.product(*(table[field].types for field in fields)))
 
     def variants(self, types: Types) -> tuple[str, ...]:
         """What can be special about a case with these types, beside OWNED and INPLACE."""
@@ -89,6 +93,7 @@ class OperatorCases(ABC):
             common.append(INPLACE)
         return tuple(common)
 
+    @functools.cache  # noqa: B019 - one object per operator, for good
     def names(self, profile: str) -> tuple[str, ...]:
         """Names of the cases of a profile, one of PROFILES; building the cases can wait.
 

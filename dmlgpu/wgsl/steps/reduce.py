@@ -15,9 +15,9 @@ from dmlgpu.wgsl.types import scalar_of
 def _reduce(step: ScheduledReduce, builder: Builder) -> str:
     sizes, results = step.source.sizes, step.output.sizes[-1]
     together = step.together or results
-    store, place = builder.store(step.output, step.portable, atomic=step.walk.exchange)
+    store, values = builder.store(step.output, step.portable, atomic=step.walk.exchange)
     text = store + _items_of_row(builder, step) + _monoid(step, builder)
-    values = {
+    values |= {
         "count": sizes[-1] if step.of_partials else math.prod(sizes[axis] for axis in step.axes),
         "together": together,
         "runs": results // together,
@@ -25,8 +25,9 @@ def _reduce(step: ScheduledReduce, builder: Builder) -> str:
         "of_partials": step.of_partials,
         "lanes": step.lanes,
         "across": step.across is not None,
+        "walk": step.walk,
+        "launch": step.launch,
     }
-    place |= {"walk": step.walk, "launch": step.launch}
     if step.across is not None:
         values |= {
             "partial": step.schedule is ReduceSchedule.PARTIAL,
@@ -35,11 +36,11 @@ def _reduce(step: ScheduledReduce, builder: Builder) -> str:
             "size": sizes[step.across],
             "ragged": sizes[step.across] % step.width != 0,
         }
-        return text + templates.render("schedules/reduce_across", **values, **place)
+        return text + templates.render("schedules/reduce_across", **values)
     if step.schedule is ReduceSchedule.TREE:
-        return text + templates.render("schedules/reduce_tree", **values, **place)
+        return text + templates.render("schedules/reduce_tree", **values)
     text += templates.render(f"schedules/reduce_{step.schedule}", **values)
-    return text + templates.render("schedules/map", **place)
+    return text + templates.render("schedules/map", **values)
 
 
 def _items_of_row(builder: Builder, step: ScheduledReduce) -> str:

@@ -60,14 +60,14 @@ def _rows(step: ScheduledRows, builder: Builder) -> str:
 
 
 def _lanes(count: int, across: bool) -> list[_Lane]:
-    """The lanes of a unit; neighbouring rows have results of their own."""
+    """Return the lanes of a unit; neighbouring rows have results of their own."""
     if count == 1:
         return [_Lane(0, "", "")]
     return [_Lane(lane, f".{LANE_NAMES[lane]}", str(lane) if across else "") for lane in range(count)]
 
 
 def _stage_monoid(stage: Stage, target: Target, *, in_turn: bool) -> str:
-    """A stage's functions under its name; those of a run too, where an invocation takes numbers in turn."""
+    """Return a stage's functions under its name; those of a run too, where an invocation takes numbers in turn."""
     operands = monoid_operands(Scalar.F32, DataType.FLOAT32, target)
     result = Result(DataType.FLOAT32, Scalar.F32, True, (), target)
     files = (stage.file, stage.run) if in_turn else (stage.file,)
@@ -77,7 +77,8 @@ def _stage_monoid(stage: Stage, target: Target, *, in_turn: bool) -> str:
 
 
 def _stages(builder: Builder, step: ScheduledRows) -> list[dict[str, Any]]:
-    """What the schedules know of the stages: a name, a function, the results that it takes and those that it gives."""
+    """Return what the schedules know of the stages: a name, a function, the results that it takes and those that it
+    gives."""
     found: list[dict[str, Any]] = []
     before: list[str] = []
     for stage in step.stages:
@@ -89,7 +90,8 @@ def _stages(builder: Builder, step: ScheduledRows) -> list[dict[str, Any]]:
 
 
 def _prepare_function(builder: Builder, step: ScheduledRows, file: str, before: list[str]) -> str:
-    """The name of the function that computes what is reduced from an element and the results of earlier stages."""
+    """Return the name of the function that computes what is reduced from an element and the results of earlier
+    stages."""
     results = {name: replace(step.source, data_type=DataType.FLOAT32) for name in before}
     sources = {"input": step.source, **results}
     body = apply(file, DataType.FLOAT32, step.source.sizes, portable=True, values=(), **sources)

@@ -32,7 +32,7 @@ def _upsample(step: ScheduledUpsample, builder: Builder) -> str:
 
 
 def _units(pattern: Pattern, units: Tensor) -> list[str]:
-    """The units that lie between the elements of a unit and their neighbours."""
+    """Return the units that lie between the elements of a unit and their neighbours."""
     bits, is_raw = units.data_type.bits, units.view is View.RAW
     middle = [
         raw_lane("middle", n, bits, units.unit_bits) if is_raw else f"middle.{LANE_NAMES[n]}"
@@ -40,19 +40,20 @@ def _units(pattern: Pattern, units: Tensor) -> list[str]:
     ]
     names = ["left", *middle, "right"]
     numbers = (divmod(number, pattern.factor) for number in range(units.lanes * pattern.factor))
-    made = [_between(pattern.taps[place], names[element : element + 3]) for element, place in numbers]
+    made = [_between(pattern.taps[tap], names[element : element + 3]) for element, tap in numbers]
     runs = [made[first : first + units.lanes] for first in range(0, len(made), units.lanes)]
     return [raw_unit(run, bits) if is_raw else f"vec4<f32>({', '.join(run)})" for run in runs]
 
 
 def _rows(pattern: Pattern | None) -> list[str]:
-    """What becomes of a unit of every row that lies between a row and its neighbours."""
+    """Return what becomes of a unit of every row that lies between a row and its neighbours."""
     taps = (Tap(0, 0.0),) if pattern is None else pattern.taps
-    return [_between(tap, [f"row{place}[unit]" for place in range(3)]) for tap in taps]
+    return [_between(tap, [f"row{row}[unit]" for row in range(3)]) for tap in taps]
 
 
 def _between(tap: Tap, names: Sequence[str]) -> str:
-    """The expression of an output element; the names are those of the input element before, its own, the one behind."""
+    """Return the expression of an output element; the names are those of the input element before, its own, the one
+    behind."""
     low = names[1 + tap.low]
     if not tap.share:
         return low

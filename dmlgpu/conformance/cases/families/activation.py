@@ -22,7 +22,7 @@ from dmlgpu.conformance.cases.families.functions import SPECIAL, accuracy, withi
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp, flush
-from dmlgpu.enums import DataType, FeatureLevel
+from dmlgpu.enums import DataType
 
 Array = NDArray[Any]
 Wide = NDArray[np.float64]
@@ -44,14 +44,7 @@ class _ActivationCases(OperatorCases):
     interval: ClassVar[tuple[float, float]] = (-6.0, 6.0)
     ranges: ClassVar[Ranges] = {}
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in table["InputTensor"].types)
-
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, SPECIAL)
 
     def draw_attributes(self, rng: np.random.Generator) -> Attributes:
@@ -72,7 +65,6 @@ class _ActivationCases(OperatorCases):
         return None
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         data_type, sizes = key.types[0], key.sizes
         source, output = draw_tensors(key, rng, (data_type, sizes, False), (data_type, sizes, True))
         attributes = self.draw_attributes(rng)
@@ -203,7 +195,6 @@ class IdentityCases(_ActivationCases):
         return (PLAIN,)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         data_type = key.types[0]
         source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
         desc = descs.ActivationIdentity(input_tensor=source, output_tensor=output)
@@ -338,18 +329,10 @@ class _PairCases(OperatorCases):
     standard_count = 48
     fields: ClassVar[tuple[str, str, str]]
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in table["InputTensor"].types)
-
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         data_type, sizes = key.types[0], key.sizes
         places = [(data_type, sizes, is_output) for is_output in (False, False, True)]
         desc = self.desc_class(**dict(zip(self.fields, draw_tensors(key, rng, *places), strict=True)))

@@ -17,7 +17,7 @@ from dmlgpu.conformance.cases.contents import few, mixed, numbers, specials
 from dmlgpu.conformance.cases.keys import PLAIN, Combination, Key, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
-from dmlgpu.enums import DataType, FeatureLevel, RoundingMode
+from dmlgpu.enums import DataType, RoundingMode
 from dmlgpu.operator_desc import OperatorDesc, ScaleBias
 
 SPECIAL = "special"
@@ -54,14 +54,7 @@ class ElementWiseCases(VariedCases):
 
     tolerance_of_floats: ClassVar[Tolerance] = CORRECTLY_ROUNDED
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in next(iter(table.values())).types)
-
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         scalable = any(field.type == "SCALE_BIAS" for field in self.schema.python_fields)
         return (PLAIN, SPECIAL, SCALED) if scalable else (PLAIN, SPECIAL)
 
@@ -83,7 +76,6 @@ class ElementWiseCases(VariedCases):
         return tuple(field.python_name for field in self.schema.tensor_fields if field.kind == "input")
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         data_type = key.types[0]
         fields = [field.python_name for field in self.schema.tensor_fields]
         tensors = draw_tensors(
@@ -130,7 +122,6 @@ class Add1Cases(ElementWiseCases):
     )
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, SPECIAL, FUSED)
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
@@ -234,7 +225,6 @@ class _BoundedCases(ElementWiseCases):
     """Bounds given as float32, in range and far beyond it."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (*super().variants(types), CROSSED)
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:

@@ -196,11 +196,9 @@ class _AttentionCases(OperatorCases):
         return ((DataType.FLOAT32,), (DataType.FLOAT16,))
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, *STACKS, BIAS, PAST, ONLY_PAST, PRESENT, POSITION, *MASKS, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         newest = self.desc_class is descs.MultiheadAttention1
         drawn = _draw(key, rng, newest)
         tensors = {field: _place(key, rng, field, sizes) for field, sizes in _sizes(key, drawn).items()}

@@ -49,11 +49,9 @@ class BatchNormalizationCases(NormalizationCases):
     """BATCH_NORMALIZATION; each of its parameters broadcasts in its own way."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, CHANNELS, WHOLE, FUSED, SPECIAL, FAR)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         fields = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
         inputs = {"input_tensor": key.sizes} | {field: _sizes_of(key, rng) for field in fields}
         tensors = self.describe(key, rng, inputs, {"output_tensor": key.sizes})
@@ -84,11 +82,9 @@ class BatchNormalizationTrainingCases(NormalizationCases):
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (20011, 3), (40, 5, 321))
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, CHANNELS, WHOLE, SINGLE, FUSED, FAR)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         small = _sizes_of(key, rng)
         inputs = {"input_tensor": key.sizes, "scale_tensor": small, "bias_tensor": small}
         if rng.integers(2):
@@ -139,7 +135,6 @@ class _GradientCases(NormalizationCases):
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (20011, 3))
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, CHANNELS, WHOLE, SINGLE, FAR)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:

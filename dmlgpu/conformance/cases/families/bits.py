@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits
-from dmlgpu.conformance.cases.keys import Key, Types
+from dmlgpu.conformance.cases.keys import Key
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
-from dmlgpu.enums import FeatureLevel
 
 
 class _BitCases(OperatorCases):
@@ -19,18 +16,11 @@ class _BitCases(OperatorCases):
 
     standard_count = 44
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in next(iter(table.values())).types)
-
     def draw(self, key: Key, contents: np.random.Generator, count: int) -> Arrays:
         """Contents of so many inputs."""
         return tuple(any_bits(contents, key.types[0], key.sizes) for _ in range(count))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         fields = self.schema.tensor_fields
         tensors = draw_tensors(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
         desc = self.desc_class(**dict(zip((field.python_name for field in fields), tensors, strict=True)))
@@ -83,15 +73,9 @@ class BitCountCases(OperatorCases):
     """ELEMENT_WISE_BIT_COUNT: every type, and both types of the count."""
 
     standard_count = 40
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(table["InputTensor"].types, table["OutputTensor"].types))
+    type_fields = ("InputTensor", "OutputTensor")
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         source, output = draw_tensors(key, rng, *((t, key.sizes, i == 1) for i, t in enumerate(key.types)))
         desc = descs.ElementWiseBitCount(input_tensor=source, output_tensor=output)
         return Case(name, desc, lambda contents: (any_bits(contents, key.types[0], key.sizes),))

@@ -27,7 +27,6 @@ class _BlockCases(MovingCases):
     to_depth: ClassVar[bool]
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         batch, channels, height, width = key.sizes
         block = int(rng.integers(1, 5))
         space = (batch, channels, height * block, width * block)
@@ -46,7 +45,6 @@ class _OrderedBlockCases(_BlockCases):
     standard_count = 28
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return tuple(_ORDERS)
 
 

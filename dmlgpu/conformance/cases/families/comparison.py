@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -13,24 +12,18 @@ from dmlgpu.conformance.cases.contents import any_bits, few, numbers
 from dmlgpu.conformance.cases.families.arithmetic import SPECIAL, VariedCases, of_both_signs
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
-from dmlgpu.enums import DataType, FeatureLevel, IsInfinityMode
+from dmlgpu.enums import DataType, IsInfinityMode
 
 
 class _RelationCases(VariedCases):
     """Two tensors of one type, and truth values of another."""
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(table["ATensor"].types, table["OutputTensor"].types))
+    type_fields = ("ATensor", "OutputTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         data_type, truth = key.types
         a, b, output = draw_tensors(
             key, rng, (data_type, key.sizes, False), (data_type, key.sizes, False), (truth, key.sizes, True)
@@ -78,15 +71,9 @@ class _LogicalCases(OperatorCases):
     """Truth values of one type."""
 
     standard_count = 20
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in table["OutputTensor"].types)
+    type_fields = ("OutputTensor",)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         fields = self.schema.tensor_fields
         tensors = draw_tensors(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
         desc = self.desc_class(**dict(zip((field.python_name for field in fields), tensors, strict=True)))
@@ -120,14 +107,9 @@ class LogicalNotCases(_LogicalCases):
 class _ClassCases(VariedCases):
     """Floats, and whether they are of a kind."""
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(table["InputTensor"].types, table["OutputTensor"].types))
+    type_fields = ("InputTensor", "OutputTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, SPECIAL)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
@@ -135,7 +117,6 @@ class _ClassCases(VariedCases):
         return {}
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         data_type, truth = key.types
         source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (truth, key.sizes, True))
         draw = of_both_signs if key.variant == SPECIAL else any_bits
@@ -162,15 +143,9 @@ class IfCases(OperatorCases):
     """ELEMENT_WISE_IF: bits of every type."""
 
     standard_count = 40
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in table["ATensor"].types)
+    type_fields = ("ATensor",)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         data_type, sizes = key.types[0], key.sizes
         condition, a, b, output = draw_tensors(
             key,

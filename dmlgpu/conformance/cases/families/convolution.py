@@ -5,7 +5,6 @@ The error of a sum grows with the sum of the absolute values of its terms (``Acc
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_t
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Transformed, ulp
 from dmlgpu.conformance.cases.windows import Window
 from dmlgpu.conformance.cases.winograd import transformed_magnitude
-from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel
+from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType
 from dmlgpu.tensor import TensorDesc
 
 BACKWARD = "backward"
@@ -149,14 +148,7 @@ class ConvolutionCases(_ConvolutionCases):
     standard_count = 36
     ranks = (3, 4, 5)
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All types that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in table["InputTensor"].types)
-
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, BARE, FUSED, BACKWARD, GROUPED, DEPTHWISE, DENSE, SPECIAL)
 
     def standard_keys(self) -> Iterator[Key]:
@@ -168,7 +160,6 @@ class ConvolutionCases(_ConvolutionCases):
         )
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         drawn = _draw(key, rng)
         (data_type,), channels, outputs = key.types, key.sizes[1], drawn.groups * drawn.outputs
         backward = key.variant == BACKWARD
@@ -279,15 +270,9 @@ class _IntegerCases(_ConvolutionCases):
     ranks = (3, 4)
     single: ClassVar[tuple[str, ...]] = ("input_zero_point_tensor",)
     several: ClassVar[tuple[str, ...]] = ("filter_zero_point_tensor",)
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """Input and filter: all combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(table["InputTensor"].types, table["FilterTensor"].types))
+    type_fields: ClassVar[tuple[str, ...]] = ("InputTensor", "FilterTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, BARE, SINGLE, GROUPED, DEPTHWISE)
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
@@ -302,7 +287,6 @@ class _IntegerCases(_ConvolutionCases):
         }
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         drawn, types = _draw(key, rng), self.types_of(key)
         sizes = self._sizes(key, drawn, rng)
         drawn_tensors = draw_tensors(
@@ -354,15 +338,9 @@ class QuantizedLinearConvolutionCases(_IntegerCases):
     single = ("input_scale_tensor", "input_zero_point_tensor", "output_scale_tensor", "output_zero_point_tensor")
     several = ("filter_scale_tensor", "filter_zero_point_tensor")
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """Input, filter and output: all combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        names = ("InputTensor", "FilterTensor", "OutputTensor")
-        return tuple(itertools.product(*(table[name].types for name in names)))
+    type_fields = ("InputTensor", "FilterTensor", "OutputTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (*super().variants(types), TIES)
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:

@@ -10,7 +10,7 @@ from dmlgpu.conformance.cases.contents import any_bits, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
-from dmlgpu.enums import DataType, FeatureLevel
+from dmlgpu.enums import DataType
 from dmlgpu.operator_desc import ScaleBias
 
 SPECIAL = "special"
@@ -23,18 +23,10 @@ class IdentityCases(OperatorCases):
 
     large_sizes = ((16_700_001,), (65537, 129))
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in table["InputTensor"].types)
-
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, SCALED)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         data_type = key.types[0]
         source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
         if key.variant != SCALED:

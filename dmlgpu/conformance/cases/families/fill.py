@@ -15,17 +15,12 @@ from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
-from dmlgpu.enums import FeatureLevel
 
 
 class _FillCases(VariedCases):
     """A tensor and a few numbers of its type."""
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in table["OutputTensor"].types)
+    type_fields = ("OutputTensor",)
 
     def allowed_variants(self, types: Types, layout: Layout) -> tuple[str, ...]:
         """There is no input to hand over or to share."""
@@ -47,11 +42,9 @@ class FillValueConstantCases(_FillCases):
     """FILL_VALUE_CONSTANT."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         (output,) = draw_tensors(key, rng, (key.types[0], key.sizes, True))
         desc = descs.FillValueConstant(output_tensor=output, value_data_type=key.types[0], value=self.number(key, rng))
         return Case(name, desc, _no_inputs, EXACT)
@@ -62,7 +55,6 @@ class FillValueSequenceCases(_FillCases):
     """FILL_VALUE_SEQUENCE: places and products of floats are rounded, and the sum."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         (data_type,) = key.types
         (output,) = draw_tensors(key, rng, (data_type, key.sizes, True))
         start, delta = self.number(key, rng), self.number(key, rng)

@@ -34,7 +34,6 @@ class _FoldingCases(OperatorCases):
         return ((DataType.FLOAT32,), (DataType.FLOAT16,))
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, DILATED, PADDED)
 
     def windows(self, key: Key, rng: np.random.Generator) -> tuple[Windows, dict[str, Any]]:
@@ -71,7 +70,6 @@ class UnfoldCases(_FoldingCases):
     """UNFOLD: any bits."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         windows, fields = self.windows(key, rng)
         (data_type,) = key.types
         source, output = draw_tensors(
@@ -86,7 +84,6 @@ class FoldCases(_FoldingCases):
     """FOLD: sums of an element's shares."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         windows, fields = self.windows(key, rng)
         (data_type,) = key.types
         columns = self.columns(key, windows)

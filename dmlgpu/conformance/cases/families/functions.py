@@ -6,7 +6,6 @@ results come from float32, so at most the neighbour of the nearest number is rig
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +18,7 @@ from dmlgpu.conformance.cases.keys import INPLACE, PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Tolerance, Ulp
-from dmlgpu.enums import DataType, FeatureLevel
+from dmlgpu.enums import DataType
 from dmlgpu.operator_desc import ScaleBias
 
 SPECIAL = "special"
@@ -69,14 +68,7 @@ class _FunctionCases(OperatorCases):
     ulps: ClassVar[float] = 2
     interval: ClassVar[Interval] = (-4.0, 4.0)
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in table["InputTensor"].types)
-
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, SPECIAL, SCALED)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
@@ -84,7 +76,6 @@ class _FunctionCases(OperatorCases):
         return {}
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         data_type, sizes = key.types[0], key.sizes
         source, output = draw_tensors(key, rng, (data_type, sizes, False), (data_type, sizes, True))
         scaling = scale_bias(rng) if key.variant == SCALED else None
@@ -218,19 +209,12 @@ class AtanYxCases(OperatorCases):
     """ELEMENT_WISE_ATAN_YX: also where both are zeros, whose signs choose the angle."""
 
     standard_count = 16
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in table["ATensor"].types)
+    type_fields = ("ATensor",)
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         data_type, sizes = key.types[0], key.sizes
         places = [(data_type, sizes, is_output) for is_output in (False, False, True)]
         a, b, output = draw_tensors(key, rng, *places)
@@ -253,15 +237,9 @@ class PowCases(OperatorCases):
     """
 
     standard_count = 64
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All pairs of input and exponent that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(table["InputTensor"].types, table["ExponentTensor"].types))
+    type_fields = ("InputTensor", "ExponentTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, SPECIAL, SCALED)
 
     def allowed_variants(self, types: Types, layout: Layout) -> tuple[str, ...]:
@@ -270,7 +248,6 @@ class PowCases(OperatorCases):
         return found if types[0] is types[1] else tuple(variant for variant in found if variant != INPLACE)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         base, exponent = key.types
         source, power, output = draw_tensors(
             key, rng, (base, key.sizes, False), (exponent, key.sizes, False), (base, key.sizes, True)

@@ -29,7 +29,6 @@ class GatherNd1Cases(IndexingCases):
     large_sizes: ClassVar[SizesList] = ((65537, 65), (20011, 64, 3))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         rank, large = len(key.sizes), math.prod(key.sizes) > 1 << 20
         ones = next((i for i, size in enumerate(key.sizes) if size > 1), rank - 1)
         counted = int(rng.integers(rank - ones, rank + 1))
@@ -87,7 +86,6 @@ class GatherCases(IndexingCases):
     large_sizes: ClassVar[SizesList] = ((65537, 65), (20011, 64, 3))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         rank, large, rows = len(key.sizes), math.prod(key.sizes) > 1 << 20, key.sizes in self.long_sizes
         axis = 0 if rows else int(rng.integers(rank))
         ones = next((d for d in range(axis) if key.sizes[d] > 1), axis)
@@ -129,7 +127,6 @@ class GatherElementsCases(IndexingCases):
     large_sizes: ClassVar[SizesList] = ((65537, 65),)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         axis = int(rng.integers(len(key.sizes)))
         extent = key.sizes[axis]
         picked = (*key.sizes[:axis], int(rng.integers(1, extent + 4)), *key.sizes[axis + 1 :])
@@ -154,7 +151,6 @@ class ReverseSubsequencesCases(IndexingCases):
     standard_count = 40
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         axis = int(rng.integers(len(key.sizes)))
         extent = key.sizes[axis]
         lines = (*key.sizes[:axis], 1, *key.sizes[axis + 1 :])

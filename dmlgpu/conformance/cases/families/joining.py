@@ -20,7 +20,6 @@ class _PiecesCases(MovingCases):
     """Pieces along any axis, along the first one (whole rows), slim ones, a single one."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, ROWS, SLIM, ONE)
 
     def axis(self, key: Key, rng: np.random.Generator) -> int:
@@ -45,7 +44,6 @@ class SplitCases(_PiecesCases):
     """SPLIT."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         axis = self.axis(key, rng)
         pieces = _cut(key, rng, key.sizes[axis])
         source, outputs = self.tensors(key, rng, axis, pieces, True)
@@ -68,7 +66,6 @@ class JoinCases(_PiecesCases):
     """JOIN; the key has the sizes of its first input."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         axis = self.axis(key, rng)
         pieces = [key.sizes[axis]]
         if key.variant != ONE:

@@ -12,7 +12,6 @@ from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT
-from dmlgpu.enums import FeatureLevel
 from dmlgpu.operator_desc import OperatorDesc
 
 WHOLE = "whole"  # the whole input: a copy
@@ -26,12 +25,6 @@ class MovingCases(OperatorCases):
     """Random bits in every type, moved."""
 
     standard_count = 32
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in table[self.schema.tensor_fields[0].name].types)
 
     def tolerance(self, desc: OperatorDesc) -> Any:
         """Nothing is computed."""
@@ -50,7 +43,6 @@ class WindowCases(MovingCases):
     large_sizes: ClassVar[SizesList] = ((16_700_001,), (65537, 65))
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, WHOLE, ROWS, SHIFTED, MIRRORED)
 
 
@@ -86,7 +78,6 @@ class Slice1Cases(WindowCases):
     """SLICE1: strides of both signs; now and then the output leaves out the end of the window."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         windows = draw_window(key, rng)
         reach = draw_taken(key, rng, windows)
         source, output = draw_tensors(key, rng, (key.types[0], key.sizes, False), (key.types[0], reach, True))
@@ -108,11 +99,9 @@ class SliceCases(WindowCases):
     large_sizes: ClassVar[SizesList] = ()
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, WHOLE, ROWS, SHIFTED)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         windows = [(offset, 1 + (size - 1) // abs(step), abs(step)) for offset, size, step in draw_window(key, rng)]
         offsets, sizes, strides = zip(*windows, strict=True)
         source, output = draw_tensors(key, rng, (key.types[0], key.sizes, False), (key.types[0], sizes, True))
@@ -135,11 +124,9 @@ class TileCases(MovingCases):
     """TILE: a few dimensions repeated, or only whole rows, or only within them."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, ROWS, INNER)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         repeated = some_dimensions(key, rng)
         repeats = tuple(int(rng.integers(1, 5)) if axis in repeated else 1 for axis in range(len(key.sizes)))
         sizes = [size * count for size, count in zip(key.sizes, repeats, strict=True)]

@@ -29,11 +29,9 @@ class _LocalResponseCases(NormalizationCases):
     output: ClassVar[str]
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (CROSSED, WITHIN, WIDE)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         sizes = four(key.sizes)
         tensors = self.describe(key, rng, dict.fromkeys(self.inputs, sizes), {self.output: sizes})
         crossed = key.variant == CROSSED or (key.variant == WIDE and bool(rng.integers(2)))

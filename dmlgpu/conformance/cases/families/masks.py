@@ -15,7 +15,7 @@ from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT
-from dmlgpu.enums import DataType, FeatureLevel
+from dmlgpu.enums import DataType
 
 ABSENT = "absent"  # no input
 INVERTED = "inverted"  # the band begins where it ends, or after
@@ -30,7 +30,6 @@ class OneHotCases(IndexingCases):
     standard_count = 40
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         rank = len(key.sizes)
         axis = int(rng.integers(rank))
         lines = (*key.sizes[:axis], 1, *key.sizes[axis + 1 :])
@@ -53,12 +52,7 @@ class _MatrixCases(OperatorCases):
     """Matrices of any type, one or a stack of them."""
 
     standard_count = 40
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in table["OutputTensor"].types)
+    type_fields = ("OutputTensor",)
 
 
 def _matrix_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -84,11 +78,9 @@ class DiagonalMatrix1Cases(_MatrixCases):
     """DIAGONAL_MATRIX1."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, ABSENT, INVERTED, LIMITS)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         (data_type,), sizes = key.types, _matrix_sizes(key.sizes)
         source, output = draw_tensors(key, rng, (data_type, sizes, False), (data_type, sizes, True))
         bounds = sorted((_bound(rng, sizes, key.variant), _bound(rng, sizes, key.variant)))
@@ -113,7 +105,6 @@ class DiagonalMatrixCases(_MatrixCases):
     standard_count = 30
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, LIMITS)
 
     def allowed_variants(self, types: Types, layout: Layout) -> tuple[str, ...]:
@@ -121,7 +112,6 @@ class DiagonalMatrixCases(_MatrixCases):
         return self.variants(types)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         (data_type,), sizes = key.types, _matrix_sizes(key.sizes)
         (output,) = draw_tensors(key, rng, (data_type, sizes, True))
         desc = descs.DiagonalMatrix(

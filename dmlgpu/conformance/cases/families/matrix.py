@@ -6,7 +6,6 @@ adds its own, element by element, in the unit that magnitudes are counted in.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
@@ -19,7 +18,7 @@ from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, ulp
-from dmlgpu.enums import DataType, FeatureLevel, MatrixTransform
+from dmlgpu.enums import DataType, MatrixTransform
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc
 
@@ -78,18 +77,12 @@ def _matrix(array: Array, transform: MatrixTransform) -> Array:
 class GemmCases(_MatrixCases):
     """GEMM."""
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All types that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in table["ATensor"].types)
+    type_fields = ("ATensor",)
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, BARE, FUSED, SOFTMAX, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         (data_type,), (*batch, rows, inner), columns = key.types, key.sizes, columns_of(key, rng)
         trans_a, trans_b = (MatrixTransform(int(which)) for which in rng.integers(0, 2, 2))
         a, b, c, output = draw_tensors(
@@ -189,15 +182,9 @@ class _IntegerCases(_MatrixCases):
 
     of_rows: ClassVar[tuple[str, ...]] = ("a_zero_point_tensor",)
     of_columns: ClassVar[tuple[str, ...]] = ("b_zero_point_tensor",)
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """A and B: all combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(table["ATensor"].types, table["BTensor"].types))
+    type_fields: ClassVar[tuple[str, ...]] = ("ATensor", "BTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, BARE, SINGLE)
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
@@ -236,7 +223,6 @@ class _IntegerCases(_MatrixCases):
         return integers(rng, tensor.data_type, tensor.sizes)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         desc = self.desc_class(**self.fields(key, rng))
 
         def fill(contents: np.random.Generator) -> Arrays:
@@ -280,14 +266,9 @@ class QuantizedLinearMatrixMultiplyCases(_IntegerCases):
     of_rows = ("a_scale_tensor", "a_zero_point_tensor", "output_scale_tensor", "output_zero_point_tensor")
     of_columns = ("b_scale_tensor", "b_zero_point_tensor")
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """A, B and the output: all combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(*(table[field].types for field in ("ATensor", "BTensor", "OutputTensor"))))
+    type_fields = ("ATensor", "BTensor", "OutputTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, BARE, SINGLE, TIES)
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
@@ -308,12 +289,7 @@ class MatrixMultiplyIntegerToFloatCases(_IntegerCases):
 
     of_rows = ("a_scale_tensor", "a_zero_point_tensor")
     of_columns = ("b_scale_tensor", "b_zero_point_tensor")
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """Integers and floats: all combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(table["ATensor"].types, table["OutputTensor"].types))
+    type_fields = ("ATensor", "OutputTensor")
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
         """The type of each tensor."""

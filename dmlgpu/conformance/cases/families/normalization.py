@@ -19,7 +19,6 @@ from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Ulp
-from dmlgpu.enums import FeatureLevel
 from dmlgpu.operator_desc import OperatorDesc
 
 Wide = NDArray[np.float64]
@@ -88,12 +87,6 @@ class NormalizationCases(OperatorCases):
     random_count: ClassVar[int] = 60
     large_sizes: ClassVar[SizesList] = ((65537, 129),)
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All types that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in table["InputTensor"].types)
-
     def describe(
         self,
         key: Key,
@@ -128,7 +121,6 @@ class _RowCases(NormalizationCases):
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (2003, 3), (70, 4096), (2, 70001))
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, LAYER, BARE, FUSED, FAR, NAN)
 
     def row_sizes(self, key: Key) -> tuple[int, ...]:
@@ -142,7 +134,6 @@ class _RowCases(NormalizationCases):
         """How a case normalises, and the fields that say so."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         sizes = self.row_sizes(key)
         how, attributes = self.statistics(key, sizes, rng)
         present = self._parameters(key, rng)
@@ -259,11 +250,9 @@ class LpNormalizationCases(NormalizationCases):
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (2003, 3))
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, ZEROS, LARGE, TINY, NAN)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         tensors = self.describe(key, rng, {"input_tensor": key.sizes}, {"output_tensor": key.sizes})
         axis = int(np.argmax(key.sizes) if math.prod(key.sizes) > 20000 else rng.integers(len(key.sizes)))
         desc = self.desc_class(**tensors, axis=axis, p=int(rng.integers(1, 3)), epsilon=self.epsilon(rng))

@@ -32,7 +32,6 @@ class _PaddingCases(MovingCases):
     """Every mode; padding of whole rows, of rows by whole units, beyond the size of the input."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (*MODES, ROWS, INNER, FAR, UNITS)
 
     def mode(self, key: Key, rng: np.random.Generator) -> PaddingMode:
@@ -71,7 +70,6 @@ class Padding1Cases(_PaddingCases):
     standard_count = 40
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         data_type = key.types[0]
         value = any_bits(rng, data_type, ())
         if data_type.is_float and not np.isfinite(value):
@@ -88,7 +86,6 @@ class PaddingCases(_PaddingCases):
     standard_count = 24
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         numbers = [10.6, -10.6, 0.1, 1e30, -1e30, float("inf")]
         if not key.types[0].is_float:
             numbers.append(float("nan"))
@@ -101,7 +98,6 @@ class SliceGradCases(WindowCases):
     """SLICE_GRAD; the key has the sizes of the output gradient."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         windows = draw_window(key, rng)
         taken = draw_taken(key, rng, windows)
         data_type: DataType = key.types[0]

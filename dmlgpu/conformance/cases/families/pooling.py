@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -17,7 +16,7 @@ from dmlgpu.conformance.cases.layouts import draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Ulp
 from dmlgpu.conformance.cases.windows import Window, Windows, positions_of, sizes_of
-from dmlgpu.enums import DataType, FeatureLevel
+from dmlgpu.enums import DataType
 from dmlgpu.tensor import TensorDesc
 
 WHOLE = "whole"  # the window covers all of the input (global pooling)
@@ -42,14 +41,7 @@ class _WindowCases(OperatorCases):
     long_sizes: ClassVar[SizesList] = ((1, 2, 300, 301), (2, 1, 20, 31, 33))
     large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All types of the newest feature level."""
-        name = self.schema.tensor_fields[0].name
-        return tuple((data_type,) for data_type in self.schema.support_at(FeatureLevel.LEVEL_6_4)[name].types)
-
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         dilated = [DILATED] if any(field.name == "Dilations" for field in self.schema.fields) else []
         return (PLAIN, WHOLE, PADDED, *dilated)
 
@@ -104,7 +96,6 @@ class _AverageCases(_WindowCases):
     """Means of float numbers."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         windows, fields = self.windows(key, rng)
         source, output = draw_tensors(
             key, rng, (key.types[0], key.sizes, False), (key.types[0], _pooled(key, windows), True)
@@ -147,7 +138,6 @@ class _NormCases(_WindowCases):
     """Norms of p = 1 to 4."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         windows, fields = self.windows(key, rng)
         source, output = draw_tensors(
             key, rng, (key.types[0], key.sizes, False), (key.types[0], _pooled(key, windows), True)
@@ -174,11 +164,9 @@ class _MaximumCases(_WindowCases):
     """Maxima of all types, with ties, special values, rows of NaN and negative infinity."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (*super().variants(types), TIES, SPECIAL, *([NAN] if types[0].is_float else []))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         windows, fields = self.windows(key, rng)
         pooled = _pooled(key, windows)
         tensors = [(key.types[0], key.sizes, False), (key.types[0], pooled, True)]
@@ -194,11 +182,7 @@ class _MaximumCases(_WindowCases):
 class _NumberedMaximumCases(_MaximumCases):
     """Also the numbers of the maxima, or not."""
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All combinations of the newest feature level."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(table["InputTensor"].types, table["OutputIndicesTensor"].types))
+    type_fields = ("InputTensor", "OutputIndicesTensor")
 
 
 @cases(descs.MaxPooling2)
@@ -227,7 +211,6 @@ class AveragePoolingGradCases(_WindowCases):
     """AVERAGE_POOLING_GRAD; the key has the sizes of the output gradient."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         windows, fields = self.windows(key, rng)
         pooled = _pooled(key, windows)
         gradient, output = draw_tensors(key, rng, (key.types[0], pooled, False), (key.types[0], key.sizes, True))
@@ -246,11 +229,9 @@ class MaxPoolingGradCases(_WindowCases):
     """MAX_POOLING_GRAD; the key has the sizes of the input."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (*super().variants(types), TIES, NAN)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         windows, fields = self.windows(key, rng)
         pooled, data_type = _pooled(key, windows), key.types[0]
         source, gradient, output = draw_tensors(
@@ -277,19 +258,12 @@ class MaxUnpoolingCases(OperatorCases):
     standard_count = 40
     ranks = (4,)
     large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All combinations of the newest feature level."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(table["InputTensor"].types, table["IndicesTensor"].types))
+    type_fields = ("InputTensor", "IndicesTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, BEYOND)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         data_type, index_type = key.types
         sizes = tuple(size + int(extra) for size, extra in zip(key.sizes, rng.integers(0, 3, 4), strict=True))
         source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, sizes, True))
@@ -316,14 +290,9 @@ def _numbers(rng: np.random.Generator, key: Key, sizes: Sizes) -> Array:
 class QuantizedLinearAveragePoolingCases(_WindowCases):
     """QUANTIZED_LINEAR_AVERAGE_POOLING: parameters for all or per channel, zero points or none."""
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """Input and output, whose types need not agree."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(table["InputTensor"].types, table["OutputTensor"].types))
+    type_fields = ("InputTensor", "OutputTensor")
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         windows, fields = self.windows(key, rng)
         given, made = key.types
         source, output = draw_tensors(key, rng, (given, key.sizes, False), (made, _pooled(key, windows), True))

@@ -58,7 +58,6 @@ class _QuantizingCases(OperatorCases):
     """Integers are exact."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, BARE, TIES, SPECIAL)
 
 
@@ -84,7 +83,6 @@ class ElementWiseQuantizeLinearCases(_QuantizingCases):
         return tuple((*pair, output) for pair, output in itertools.product(pairs, table["OutputTensor"].types))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         input_type, scale_type, output_type = key.types
         sizes = key.sizes
         source, scale, zero, output = draw_tensors(
@@ -113,18 +111,12 @@ def _product_tolerance(quantized: DataType, real: DataType) -> Tolerance:
 class ElementWiseDequantizeLinearCases(OperatorCases):
     """ELEMENT_WISE_DEQUANTIZE_LINEAR."""
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """Input, output: all combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(table["InputTensor"].types, table["OutputTensor"].types))
+    type_fields = ("InputTensor", "OutputTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, BARE, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         quantized, real = key.types
         sizes = key.sizes
         source, scale, zero, output = draw_tensors(
@@ -154,11 +146,7 @@ def _blocks(rng: np.random.Generator, sizes: Sizes) -> Sizes:
 class _BlockCases(OperatorCases):
     """Scales by blocks."""
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """Input, output: all combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(table["InputTensor"].types, table["OutputTensor"].types))
+    type_fields = ("InputTensor", "OutputTensor")
 
     def tensors(
         self, key: Key, rng: np.random.Generator, real: DataType, quantized: DataType
@@ -190,11 +178,9 @@ class QuantizeCases(_BlockCases):
     """QUANTIZE."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, BARE, TIES, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         real, quantized = key.types
         fields, blocks = self.tensors(key, rng, real, quantized)
         scale = fields["quantization_tensors"][0]
@@ -213,11 +199,9 @@ class DequantizeCases(_BlockCases):
     """DEQUANTIZE."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, BARE, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         quantized, real = key.types
         fields, blocks = self.tensors(key, rng, real, quantized)
 
@@ -234,18 +218,12 @@ class QuantizedLinearAddCases(OperatorCases):
     """ELEMENT_WISE_QUANTIZED_LINEAR_ADD. Scales have few digits, so that products are exact whether or not an adapter
     fuses them with the addition."""
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """A, B, output: all combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(*(table[field].types for field in ("ATensor", "BTensor", "OutputTensor"))))
+    type_fields = ("ATensor", "BTensor", "OutputTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, BARE, TIES)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         one = (1,) * len(key.sizes)
         fields: dict[str, Any] = {}
         for operand, data_type in zip(("a", "b", "output"), key.types, strict=True):
@@ -276,19 +254,12 @@ class DynamicQuantizeLinearCases(OperatorCases):
 
     long_sizes = ((1_000_003,), (3, 20011), (260, 1030))
     large_sizes = ((16_700_001,),)
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """Input, output: all combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(table["InputTensor"].types, table["OutputTensor"].types))
+    type_fields = ("InputTensor", "OutputTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, ZERO, POSITIVE, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         real, quantized = key.types
         one = (1,) * len(key.sizes)
         source, output, scale, zero = draw_tensors(

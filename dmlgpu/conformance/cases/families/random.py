@@ -32,11 +32,9 @@ class RandomGeneratorCases(OperatorCases):
         return ((UINT32,),)
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, STATELESS, CARRY)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         states = (1,) * (len(key.sizes) - 1) + (6,)
         given, output, after = draw_tensors(
             key, rng, (UINT32, states, False), (UINT32, key.sizes, True), (UINT32, states, True)

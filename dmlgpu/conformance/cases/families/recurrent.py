@@ -17,7 +17,7 @@ from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
-from dmlgpu.enums import DataType, FeatureLevel, RecurrentNetworkDirection
+from dmlgpu.enums import DataType, RecurrentNetworkDirection
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc
 
@@ -69,13 +69,7 @@ class _RecurrentCases(OperatorCases):
     gates: ClassVar[int]
     pools: ClassVar[tuple[tuple[OperatorDesc, ...], ...]]
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """The one type of all tensors but the lengths."""
-        return tuple((data_type,) for data_type in self.schema.support_at(FeatureLevel.LEVEL_6_4)["InputTensor"].types)
-
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, BARE, WHOLE, UNLIKE)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
@@ -83,7 +77,6 @@ class _RecurrentCases(OperatorCases):
         return {}
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         direction = RecurrentNetworkDirection(int(rng.integers(3)))
         if key.variant == UNLIKE:
             direction = RecurrentNetworkDirection.BIDIRECTIONAL

@@ -53,19 +53,12 @@ class _PlaceCases(OperatorCases):
 
     long_sizes = LONG_SIZES
     large_sizes = ((16_700_001,), (4_300_000, 3), (3, 1_000_003))
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(table["InputTensor"].types, table["OutputTensor"].types))
+    type_fields = ("InputTensor", "OutputTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, INNER, OUTER, EVERY, TIES, *([NAN] if types[0].is_float else []))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         axes = _axes(key, rng)
         source, output = draw_tensors(
             key, rng, (key.types[0], key.sizes, False), (key.types[1], _reduced(key.sizes, axes), True)
@@ -151,7 +144,6 @@ class ReduceCases(OperatorCases):
         yield from (Key(types, (32, 60), Layout.PACKED, name) for name in self.variants(types) if SCALED in name)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         (data_type,) = key.types
         function_name, _, scaled = key.variant.partition("-")
         possible = self.functions(data_type)

@@ -71,11 +71,9 @@ class RoiPoolingCases(OperatorCases):
         return _table(self, "InputTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, TIES, NAN, BEYOND, OUTSIDE)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         (data_type,) = key.types
         regions, height, width = (int(n) for n in rng.integers(1, 8, 3))
         pooled = (regions, key.sizes[1], height, width)
@@ -127,7 +125,6 @@ class _AlignCases(OperatorCases):
         return _table(self, "ROITensor", "BatchIndicesTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         has_corners = any(field.name == "AlignRegionsToCorners" for field in self.schema.fields)
         return (PLAIN, NAN, BEYOND, ADAPTIVE, OUTSIDE, *([CORNERS] if has_corners else []))
 
@@ -208,7 +205,6 @@ class _ForwardCases(_AlignCases):
     """Means and maxima."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         names = ("input_tensor", "roi_tensor", "batch_indices_tensor", "output_tensor")
         tensors, _ = self.tensors(key, rng, *names)
         desc: Any = self.desc_class(**tensors, **self.fields(key, rng))
@@ -248,7 +244,6 @@ class RoiAlignGradCases(_AlignCases):
         return tuple(TIES if variant == NAN else variant for variant in super().variants(types))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         fields, exact = self._exact(key, self.fields(key, rng), rng)
         names = self._names(fields, rng)
         tensors, sampled = self.tensors(key, rng, *names, counts=exact)

@@ -70,7 +70,6 @@ class _ResamplingCases(OperatorCases):
         return tuple((data_type,) for data_type in self.schema.support_at(FeatureLevel.LEVEL_6_4)[name].types)
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, LINEAR, SHIFTED, ALIGNED, WHOLE, TIES, *([SPECIAL] if types[0].is_float else []))
 
     def has(self, name: str) -> bool:
@@ -167,7 +166,6 @@ class _ForwardCases(_ResamplingCases):
             yield Key(types, sizes, Layout.PACKED, WHOLE, seed)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         fields, counts = self.fields(key, rng)
         source, output = draw_tensors(key, rng, (key.types[0], key.sizes, False), (key.types[0], counts, True))
         if self.has("antialiased"):
@@ -185,7 +183,6 @@ class Resample3Cases(_ForwardCases):
     standard_count = 28
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (*super().variants(types), ANTIALIASED)
 
 
@@ -210,7 +207,6 @@ class ResampleCases(_ForwardCases):
     standard_count = 12
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, LINEAR, SHIFTED, WHOLE)
 
 
@@ -218,7 +214,6 @@ class _GradientCases(_ResamplingCases):
     """Sums of all that used an element."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         fields, counts = self.fields(key, rng)
         gradient, output = draw_tensors(key, rng, (key.types[0], counts, False), (key.types[0], key.sizes, True))
         desc = self.desc_class(input_gradient_tensor=gradient, output_gradient_tensor=output, **fields)
@@ -252,11 +247,9 @@ class Upsample2dCases(OperatorCases):
         return ((DataType.FLOAT32,), (DataType.FLOAT16,))
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, LINEAR, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         most = 4 if math.prod(key.sizes) <= MOST else 2
         width, height = (int(rng.integers(1, most + 1)) for _ in range(2))
         counts = (*key.sizes[:-2], key.sizes[-2] * height, key.sizes[-1] * width)

@@ -14,7 +14,7 @@ from dmlgpu.conformance.cases.contents import any_bits, few, numbers, specials
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Tolerance, Ulp
-from dmlgpu.enums import AxisDirection, DataType, FeatureLevel
+from dmlgpu.enums import AxisDirection, DataType
 
 INNER = "inner"  # the last axis
 OUTER = "outer"  # the first axis
@@ -34,12 +34,6 @@ class _TypeOfInput(OperatorCases):
 
     standard_count = 40
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All types that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in table["InputTensor"].types)
-
 
 class _CumulativeCases(_TypeOfInput):
     """Lines along any axis, in both directions, with and without the element itself.
@@ -55,11 +49,9 @@ class _CumulativeCases(_TypeOfInput):
     bound: ClassVar[Tolerance]
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, INNER, OUTER, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         axis = _axis(key, rng)
         data_type, decreasing, exclusive = key.types[0], bool(rng.integers(2)), bool(rng.integers(2))
         source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
@@ -145,7 +137,6 @@ class NonzeroCoordinatesCases(_TypeOfInput):
         return (PLAIN, NONE, EVERY, RARE, *([SPECIAL] if types[0].is_float else []))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         rank = len(key.sizes)
         fewest = rank - next((d for d, size in enumerate(key.sizes) if size > 1), rank)
         width = fewest if math.prod(key.sizes) > SHORT else int(rng.integers(max(fewest, 1), rank + 1))

@@ -25,7 +25,6 @@ class _ScatterCases(IndexingCases):
     """Scatters: besides, several updates of one place."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (*super().variants(types), DUPLICATES)
 
 
@@ -36,7 +35,6 @@ class ScatterElementsCases(_ScatterCases):
     large_sizes: ClassVar[SizesList] = ((65537, 65),)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         axis = int(rng.integers(len(key.sizes)))
         extent = key.sizes[axis]
         count = int(rng.integers(1, (2 if key.variant == DUPLICATES else 1) * extent + 1))
@@ -87,7 +85,6 @@ class ScatterNdCases(_ScatterCases):
     large_sizes: ClassVar[SizesList] = ((65537, 65), (20011, 64, 3))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         rank = len(key.sizes)
         ones = next((i for i, size in enumerate(key.sizes) if size > 1), rank - 1)
         counted = int(rng.integers(rank - ones, rank + 1))

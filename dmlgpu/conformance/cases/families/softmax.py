@@ -14,7 +14,6 @@ from dmlgpu.conformance.cases.contents import few, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Tolerance, Ulp
-from dmlgpu.enums import FeatureLevel
 from dmlgpu.operator_desc import OperatorDesc
 
 INNER = "inner"  # the last axis alone
@@ -82,18 +81,10 @@ class _RowCases(OperatorCases):
     large_sizes: ClassVar[SizesList] = ((4_200_000,), (65537, 129))
     example: ClassVar[Tolerance] = EXACT
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All types that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple((data_type,) for data_type in table["InputTensor"].types)
-
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, INNER, OUTER, EVERY, MASKED, SPECIAL, PEAKED, TIES, LARGE)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         axes = _axes(key, rng)
         return self.case_along(key, name, rng, key.sizes, axes, axes=axes)
 
@@ -185,7 +176,6 @@ class _HardmaxCases(_RowCases):
     """Places are exact."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, INNER, OUTER, EVERY, MASKED, SPECIAL, TIES)
 
     def tolerance_of(self, count: int) -> Tolerance:

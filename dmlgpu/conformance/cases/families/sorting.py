@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any, ClassVar
 
@@ -14,7 +13,7 @@ from dmlgpu.conformance.cases.contents import any_bits, few, numbers, specials
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, as_bits
-from dmlgpu.enums import AxisDirection, DataType, FeatureLevel
+from dmlgpu.enums import AxisDirection, DataType
 
 INNER = "inner"  # the last axis
 OUTER = "outer"  # the first axis
@@ -29,19 +28,12 @@ class _SortCases(OperatorCases):
 
     long_sizes: ClassVar[SizesList] = ((70001,), (3, 20011), (3000, 7), (2, 4099, 3))
     large_sizes: ClassVar[SizesList] = ((1 << 20,), (65537, 129), (3, 1_000_003))
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All combinations that the newest feature level allows."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(table["InputTensor"].types, table["OutputIndexTensor"].types))
+    type_fields = ("InputTensor", "OutputIndexTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, INNER, OUTER, WHOLE, FIRST, TIES, BITS)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         axis = _axis(key, rng)
         count = _count(key, key.sizes[axis], rng)
         sizes = tuple(count if dimension == axis else size for dimension, size in enumerate(key.sizes))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
 from dmlgpu import descs
@@ -12,7 +10,6 @@ from dmlgpu.conformance.cases.contents import numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
-from dmlgpu.enums import FeatureLevel
 from dmlgpu.tensor import TensorDesc
 
 LATE = "late"  # a large step, at which the bias is gone
@@ -24,19 +21,12 @@ class AdamOptimizerCases(OperatorCases):
     """ADAM_OPTIMIZER: early and late steps, of all types of a step; in place."""
 
     standard_count = 40
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """The type of the tensors and that of the step."""
-        table = self.schema.support_at(FeatureLevel.LEVEL_6_4)
-        return tuple(itertools.product(table["GradientTensor"].types, table["TrainingStepTensor"].types))
+    type_fields = ("GradientTensor", "TrainingStepTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """What can be special about a case."""
         return (PLAIN, LATE, EXTREME)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        """The case of a key."""
         data_type, step_type = key.types
         *given, x, m, v = draw_tensors(
             key, rng, *[(data_type, key.sizes, False)] * 4, *[(data_type, key.sizes, True)] * 3

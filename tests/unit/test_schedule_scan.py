@@ -10,16 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels import scan
-from dmlgpu.plan import Binding, Role, Tensor
-from dmlgpu.schedule.scan import STORE, TOTAL, Scanning, ScanSchedule, canonical, scan_steps, tree_launch, units_held
+from dmlgpu.plan import Binding, Role, Scan, Scanning, Tensor
+from dmlgpu.schedule import scan
+from dmlgpu.schedule.scan import TOTAL, canonical, tree_launch, units_held
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import ScanSchedule
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import element_offsets, packed_strides
 
 F32, F16, I64 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT64
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
 SERIAL, TREE = ScanSchedule.SERIAL, ScanSchedule.TREE
-SUMMING = Scanning("scanning/cumulative_summation_float", F32, 2, words=True)
+SUMMING = Scanning("scanning/cumulative_summation_float", F32, 2, portable=True)
 LONGEST_LOOP = 16384
 
 
@@ -30,7 +32,13 @@ def tensor(role, sizes, strides=None, data_type=F32):
 
 def steps_of(sizes, axis, target, data_type=F32, strides=None):
     source, output = (tensor(role, sizes, strides, data_type) for role in (Role.INPUT, Role.OUTPUT))
-    return scan_steps(SUMMING, source, axis, output, target)
+    return schedule_step(Scan("", SUMMING, source, axis, output), target).steps
+
+
+def memory_of(steps):
+    """Bytes of each temporary tensor that some step writes."""
+    outputs = (step.output for step in steps if step.output.binding.role is Role.TEMPORARY)
+    return tuple({output.binding: output.reach for output in outputs}.values())
 
 
 @st.composite
@@ -90,38 +98,31 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_what_is_chosen(name):
     sizes, axis, data_type, target, (schedule, lanes, across, blocks) = SHAPES[name]
-    steps, temporaries = steps_of(sizes, axis, target, data_type)
+    steps = steps_of(sizes, axis, target, data_type)
     last = steps[-1]
     assert (last.schedule, last.source.lanes, last.across, last.blocks) == (schedule, lanes, across, blocks)
-    assert last.output.lanes == lanes and last.advance == STORE
-    assert len(steps) == (1 if blocks == 1 else 3) and len(temporaries) == len(steps) // 2
+    assert last.output.lanes == lanes
+    assert len(steps) == (1 if blocks == 1 else 3) and len(memory_of(steps)) == len(steps) // 2
 
 
-@pytest.mark.parametrize("decreasing", [False, True])
-def test_long_lines_take_totals_their_scan_and_a_walk_from_there_on(decreasing):
-    scanning = Scanning(SUMMING.file, F32, 2, words=True, exclusive=False, decreasing=decreasing)
-    source, output = tensor(Role.INPUT, (3, 20000)), tensor(Role.OUTPUT, (3, 20000))
-    (first, second, last), (temporary,) = scan_steps(scanning, source, 1, output, CPU)
+def test_long_lines_take_totals_their_scan_and_a_walk_from_there_on():
+    first, second, last = steps_of((3, 20000), 1, CPU)
     assert [step.label for step in (first, second, last)] == ["totals serial", "serial of totals", "from serial"]
-    assert (first.advance, second.advance, last.advance) == (TOTAL, STORE, STORE)
-    assert first.source == last.source and last.output.binding.role is Role.OUTPUT
     totals = first.output
-    assert totals == second.source == second.output == last.starts
-    assert (totals.binding, totals.data_type, totals.lanes) == (Binding(Role.TEMPORARY, 0), F32, 2)
-    assert (totals.sizes, totals.strides, temporary) == ((3, 9), (1, 3), 3 * 9 * 8)
-    assert second.of_totals and second.scanning.exclusive and not second.scanning.decreasing
+    assert (totals.binding.role, totals.data_type, totals.lanes) == (Role.TEMPORARY, F32, 2)
+    assert (totals.sizes, totals.strides, totals.reach) == ((3, 9), (1, 3), 3 * 9 * 8)
     assert (first.length, first.blocks, second.blocks) == (556, 9, 1)
 
 
 def test_lines_across_have_totals_of_their_own():
-    (first, _, last), (temporary,) = steps_of((4096, 8), 0, CPU)
+    first, _, last = steps_of((4096, 8), 0, CPU)
     assert last.across and (last.lines, last.units) == (2, 4096)
-    assert (first.output.sizes, first.output.strides, temporary) == ((8, 8), (1, 8), 8 * 8 * 8)
+    assert (first.output.sizes, first.output.strides, first.output.reach) == ((8, 8), (1, 8), 8 * 8 * 8)
 
 
 def test_totals_of_totals(monkeypatch):
     monkeypatch.setattr(scan, "LONGEST_WALK", 8)
-    steps, temporaries = steps_of((70, 500), 1, CPU)
+    steps = steps_of((70, 500), 1, CPU)
     assert [step.label for step in steps] == [
         "totals serial",
         "totals serial of totals",
@@ -130,8 +131,7 @@ def test_totals_of_totals(monkeypatch):
         "from serial",
     ]
     assert [step.blocks for step in steps] == [16, 2, 1, 2, 16]
-    assert temporaries == (70 * 16 * 8, 70 * 2 * 8)
-    assert [step.starts is not None for step in steps] == [False, False, False, True, True]
+    assert memory_of(steps) == (70 * 16 * 8, 70 * 2 * 8)
 
 
 def longest_loop(step, target):
@@ -154,9 +154,9 @@ def test_no_invocation_walks_too_far_and_every_unit_has_one_block(along, target,
     longest = LONGEST_LOOP if target.loop_limit is None else target.loop_limit // 4
     for count in EDGES:
         sizes, axis = ((lines, count), 1) if along else ((count, lines), 0)
-        steps, temporaries = steps_of(sizes, axis, target)
+        steps = steps_of(sizes, axis, target)
         for step in steps:
             assert longest_loop(step, target) <= longest
             assert (step.blocks - 1) * step.length < step.units <= step.blocks * step.length
-        assert sum(temporaries) <= max(4 * lines * count // 8, 1 << 22)
+        assert sum(memory_of(steps)) <= max(4 * lines * count // 8, 1 << 22)
         assert math.prod(steps[-1].source.sizes) * steps[-1].source.lanes == lines * count

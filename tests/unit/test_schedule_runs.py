@@ -22,12 +22,12 @@ def tensor(role, index, sizes, strides=None):
 def added(sizes, strides):
     """A tensor plus one with other strides."""
     a, b = tensor(Role.INPUT, 0, sizes), tensor(Role.INPUT, 1, sizes, strides)
-    body = apply("elementwise/element_wise_add", F32, sizes, words=True, a=a, b=b)
+    body = apply("elementwise/element_wise_add", F32, sizes, portable=True, a=a, b=b)
     return body, tensor(Role.OUTPUT, 0, sizes)
 
 
 def test_a_run_lies_along_what_is_repeated():
-    runs = find_runs(*added((2000, 50), (1, 0)), CPU)
+    runs = find_runs("map", *added((2000, 50), (1, 0)), CPU)
     assert runs is not None and (runs.axis, runs.output.sizes) == (1, (2000, 50))
     assert [(name, leaf.binding.index) for name, leaf in fixed_leaves(runs.body, [runs.axis])] == [("fixed0", 1)]
 
@@ -42,41 +42,41 @@ def test_a_run_lies_along_what_is_repeated():
     ],
 )
 def test_other_maps_have_none(sizes, strides, target):
-    assert find_runs(*added(sizes, strides), target) is None
+    assert find_runs("map", *added(sizes, strides), target) is None
 
 
 def test_narrow_rows_are_run_down():
-    runs = find_runs(*added((1 << 14, LONGEST_STEP // 4), (0, 1)), CPU)
+    runs = find_runs("map", *added((1 << 14, LONGEST_STEP // 4), (0, 1)), CPU)
     assert runs is not None and runs.output.sizes[:-1] == (4, 4096)
 
 
 def test_wide_rows_are_run_down_where_nearly_all_is_repeated():
     sizes = (1 << 14, LONGEST_STEP)
     tensors = {name: tensor(Role.INPUT, n, sizes, (0, 1) if n else None) for n, name in enumerate("abcd")}
-    body = apply("elementwise/element_wise_mean", F32, sizes, words=True, **tensors)
-    runs = find_runs(body, tensor(Role.OUTPUT, 0, sizes), CPU)
+    body = apply("elementwise/element_wise_mean", F32, sizes, portable=True, **tensors)
+    runs = find_runs("map", body, tensor(Role.OUTPUT, 0, sizes), CPU)
     assert runs is not None and (runs.axis, runs.output.sizes) == (0, sizes)
 
 
 def test_halves_that_share_words_have_none():
     body, output = added((2000, 50), (1, 0))
-    assert find_runs(body, replace(output, data_type=DataType.FLOAT16), CPU) is None
+    assert find_runs("map", body, replace(output, data_type=DataType.FLOAT16), CPU) is None
 
 
 def test_few_runs_are_cut_until_they_fill_the_adapter():
-    runs = find_runs(*added((64, 3136), (1, 0)), CPU)
+    runs = find_runs("map", *added((64, 3136), (1, 0)), CPU)
     assert runs is not None and (runs.axis, runs.output.sizes) == (2, (64, 16, 196))
     assert RUNS_IN_FLIGHT <= 64 * 16
 
 
 def test_runs_of_prime_length_stay_whole_unless_a_loop_would_be_cut():
-    assert find_runs(*added((2, 65537), (1, 0)), CPU).output.sizes == (2, 65537)
-    assert find_runs(*added((2, 65537), (1, 0)), replace(CPU, loop_limit=65535)) is None
+    assert find_runs("map", *added((2, 65537), (1, 0)), CPU).output.sizes == (2, 65537)
+    assert find_runs("map", *added((2, 65537), (1, 0)), replace(CPU, loop_limit=65535)) is None
 
 
 def test_cut_runs_have_the_same_elements():
     body, output = added((64, 3136), (1, 0))
-    runs = find_runs(body, output, CPU)
+    runs = find_runs("map", body, output, CPU)
     for before, after in zip(body.inputs, runs.body.inputs, strict=True):
         offsets = [element_offsets(source.sizes, source.strides).ravel() for _, source in (before, after)]
         np.testing.assert_array_equal(*offsets)

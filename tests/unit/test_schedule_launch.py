@@ -66,5 +66,7 @@ def test_cpu_adapters_take_several_items_per_invocation_and_gpus_one():
     assert map_launch(1000, GPU).each == 1
 
 
-def test_workgroups_keep_to_a_small_adapters_limit():
-    assert group_launch(10, Target("any", max_workgroup_invocations=64)).workgroup == 64
+@pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
+@pytest.mark.parametrize("launch", LAUNCHES, ids=lambda launch: launch.__name__)
+def test_workgroups_keep_to_a_small_adapters_limit(launch, profile):
+    assert launch(1000, Target("any", profile, max_workgroup_invocations=64)).workgroup <= 64

@@ -11,7 +11,9 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.sources import identity
 from dmlgpu.plan import Binding, Role, Tensor, View, apply
 from dmlgpu.schedule.transpose import find_transpose
+from dmlgpu.target import Target
 
+CPU = Target("cpu")
 F32, U8, F64 = DataType.FLOAT32, DataType.UINT8, DataType.FLOAT64
 
 
@@ -31,18 +33,19 @@ def problem(sizes, source_strides, strides, data_type=F32):
 )
 @pytest.mark.parametrize("data_type", [U8, F32, F64], ids=lambda t: t.name)
 def test_tiles_cover_every_element_once(sizes, source_strides, strides, data_type):
-    transpose = find_transpose(*problem(sizes, source_strides, strides, data_type))
-    assert transpose.lanes == (2 if data_type is F64 else 4)
-    assert transpose.count == math.prod(sizes) // transpose.lanes**2
+    transpose = find_transpose("copy", *problem(sizes, source_strides, strides, data_type), CPU)
+    lanes = transpose.output.lanes
+    assert lanes == (2 if data_type is F64 else 4)
+    assert transpose.launch.total == math.prod(sizes) // lanes**2
     tiles = set()
-    for number in range(transpose.count):
+    for number in range(transpose.launch.total):
         at, rest = [0] * len(sizes), number
         for digit in transpose.digits:
             at[digit.dimension] += rest % digit.count * digit.scale
             rest //= digit.count
         tiles.add(tuple(at))
     sides = {transpose.source_dimension, transpose.output_dimension}
-    extents = [size // transpose.lanes if d in sides else size for d, size in enumerate(sizes)]
+    extents = [size // lanes if d in sides else size for d, size in enumerate(sizes)]
     assert tiles == set(itertools.product(*map(range, extents)))
     assert transpose.source.strides[transpose.source_dimension] == 1
     assert transpose.output.strides[transpose.output_dimension] == 1
@@ -61,11 +64,12 @@ def test_tiles_cover_every_element_once(sizes, source_strides, strides, data_typ
     ],
 )
 def test_other_copies_are_not_tiled(sizes, source_strides, strides):
-    assert find_transpose(*problem(sizes, source_strides, strides)) is None
+    assert find_transpose("copy", *problem(sizes, source_strides, strides), CPU) is None
 
 
 def test_only_plain_copies_are_tiled():
     body, output = problem((8, 8), (1, 8), (8, 1))
     source = body.inputs[0][1]
-    assert find_transpose(apply("elementwise/element_wise_subtract", F32, (8, 8), a=source, b=source), output) is None
-    assert find_transpose(identity(body), output) is None
+    difference = apply("elementwise/element_wise_subtract", F32, (8, 8), a=source, b=source)
+    assert find_transpose("copy", difference, output, CPU) is None
+    assert find_transpose("copy", identity(body), output, CPU) is None

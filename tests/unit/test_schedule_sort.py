@@ -7,16 +7,10 @@ import itertools
 import pytest
 
 from dmlgpu.enums import DataType
-from dmlgpu.plan import Binding, Role, Tensor
-from dmlgpu.schedule.sort import (
-    MOST_IN_GROUP,
-    SortSchedule,
-    choose_group,
-    choose_tile,
-    lines,
-    network,
-    sort_steps,
-)
+from dmlgpu.plan import Binding, Role, Sort, Tensor, View
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.sort import MOST_IN_GROUP, choose_group, choose_tile, lines, network
+from dmlgpu.schedule.steps import SortSchedule
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 
@@ -126,9 +120,7 @@ def test_lines_lie_along_the_last_dimension(sizes, strides, axis, expected):
 @pytest.mark.parametrize("target", [CPU, GPU])
 @pytest.mark.parametrize(("length", "count"), [(1, 1), (33, 33), (1000, 7), (70001, 70001), (1 << 24, 1)])
 def test_what_comes_out_is_one_run_of_what_was_asked_for(length, count, target):
-    steps, temporaries, places = sort_steps(source((3, length)), 1, count, True, target)
-    assert places.sizes == (3, count)
-    assert steps[-1].output.sizes == (3, 1, count)
-    assert places.binding == steps[-1].output.binding
-    for step in steps:
-        assert step.output.units * 8 <= temporaries[step.output.binding.index]
+    output = Tensor.temporary("sorted", DataType.UINT32, (3, count), view=View.RAW, lanes=2)
+    *before, last = schedule_step(Sort("", source((3, length)), 1, True, output), target).steps
+    assert (last.output.sizes, last.output.binding) == ((3, 1, count), output.binding)
+    assert all(step.output.binding != output.binding for step in before)

@@ -112,15 +112,15 @@ def test_by_words_units_lie_where_the_offset_says(dimensions, offset, data_type)
     if has_overlap(sizes, strides):
         return
     tensor = replace(output(sizes, strides, data_type), offset=offset)
-    walk = choose_walk(tensor, keeps=True)
+    walk = choose_walk(tensor, keeps_neighbours=True)
     if not walk.by_words:
         return
     per_word = 32 // data_type.bits
-    assert walk.keeps and walk.word * per_word + walk.first == offset
+    assert walk.keeps_neighbours and walk.word * per_word + walk.first == offset
     assert walk.items(tensor) == -(-(walk.first + walk.count) // per_word)
 
 
 @pytest.mark.parametrize(("data_type", "lanes"), [(F32, 1), (U8, 4)])
 def test_units_of_whole_words_have_nothing_to_keep(data_type, lanes):
-    walk = choose_walk(output((3, 5), (1000, 7), data_type, lanes), keeps=True)
-    assert (walk.by_words, walk.keeps) == (False, False)
+    walk = choose_walk(output((3, 5), (1000, 7), data_type, lanes), keeps_neighbours=True)
+    assert (walk.by_words, walk.keeps_neighbours) == (False, False)

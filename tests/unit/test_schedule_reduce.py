@@ -11,21 +11,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu.enums import DataType
-from dmlgpu.plan import Binding, ReduceSchedule, Role, Tensor, constants
+from dmlgpu.plan import Binding, Reduce, Reduction, Role, Tensor, constants
 from dmlgpu.schedule.launch import group_launch
-from dmlgpu.schedule.reduce import WORTH_SHARING, Reduction, canonical, reduce_steps
+from dmlgpu.schedule.reduce import WORTH_SHARING, canonical
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import ReduceSchedule
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import element_offsets, packed_strides
 
 F32, F16, U32 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT32
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
 LOOP_LIMIT = 65535
-REDUCTION = Reduction("reduction/argmin", U32, 2, words=True, constants=constants(order="ascending", decreasing=False))
+REDUCTION = Reduction(
+    "reduction/argmin", U32, 2, portable=True, constants=constants(order="ascending", decreasing=False), ordered=True
+)
 
 
 def tensor(role, sizes, strides=None, data_type=F32):
     strides = packed_strides(sizes) if strides is None else strides
     return Tensor(Binding(role, 0), data_type, tuple(sizes), tuple(strides))
+
+
+def scheduled(source, axes, output, target, reduction=REDUCTION):
+    return schedule_step(Reduce("", reduction, source, tuple(axes), output), target).steps
 
 
 @st.composite
@@ -86,7 +94,7 @@ def packing(sizes, axes, strides=None, *, data_type=F32, output_type=F32, output
     reduced_sizes = tuple(1 if axis in axes else size for axis, size in enumerate(sizes))
     source = tensor(Role.INPUT, sizes, strides, data_type)
     output = tensor(Role.OUTPUT, reduced_sizes, output_strides, output_type)
-    step = reduce_steps(REDUCTION, source, axes, output, CPU)[0][0]
+    step = scheduled(source, axes, output, CPU)[0]
     return step.lanes, step.across, step.output.lanes
 
 
@@ -121,7 +129,7 @@ def test_rows_are_packed_along_themselves_or_across(sizes, axes, strides, others
 def first_step(sizes, axes, target=CPU, data_type=F32, lanes=2):
     reduced_sizes = tuple(1 if axis in axes else size for axis, size in enumerate(sizes))
     source, output = tensor(Role.INPUT, sizes, data_type=data_type), tensor(Role.OUTPUT, reduced_sizes)
-    return reduce_steps(replace(REDUCTION, lanes=lanes), source, axes, output, target)[0][0]
+    return scheduled(source, axes, output, target, replace(REDUCTION, lanes=lanes))[0]
 
 
 @pytest.mark.parametrize(
@@ -156,10 +164,10 @@ def test_cpus_share_runs_and_gpus_whole_rows(sizes, axes, together):
 
 
 def test_partial_results_lie_as_they_are_computed():
-    along = reduce_steps(REDUCTION, tensor(Role.INPUT, (2, 1 << 20)), (1,), tensor(Role.OUTPUT, (2, 1)), CPU)[0][0]
+    along = scheduled(tensor(Role.INPUT, (2, 1 << 20)), (1,), tensor(Role.OUTPUT, (2, 1)), CPU)[0]
     parts = along.output.sizes[-1]
     assert (along.output.sizes, along.output.strides) == ((2, 1, parts), (parts, parts, 1))
-    across = reduce_steps(REDUCTION, tensor(Role.INPUT, (1 << 20, 8)), (0,), tensor(Role.OUTPUT, (1, 8)), CPU)[0][0]
+    across = scheduled(tensor(Role.INPUT, (1 << 20, 8)), (0,), tensor(Role.OUTPUT, (1, 8)), CPU)[0]
     assert (across.output.sizes[:2], across.output.strides) == ((8, 1), (1, 1, 8))
     assert (across.lanes, across.across) == (4, 0)
 
@@ -168,50 +176,44 @@ def test_partial_results_lie_as_they_are_computed():
 def test_gpus_walk_columns_side_by_side(rows, schedules):
     """A workgroup per column would read words that lie far apart."""
     source, output = tensor(Role.INPUT, (40_000, rows)), tensor(Role.OUTPUT, (1, rows))
-    steps, _ = reduce_steps(REDUCTION, source, (0,), output, GPU)
-    assert [step.schedule for step in steps] == schedules
+    assert [step.schedule for step in scheduled(source, (0,), output, GPU)] == schedules
 
 
 def test_a_small_reduction_takes_one_kernel():
-    assert [len(steps_of(rows, 2048 * 4 // rows, CPU)[0]) for rows in (1, 2, 8)] == [1, 1, 1]
-    assert [len(steps_of(rows, 4096 * 4 // rows, CPU)[0]) for rows in (1, 2, 8)] == [2, 2, 2]
+    assert [len(steps_of(rows, 2048 * 4 // rows, CPU)) for rows in (1, 2, 8)] == [1, 1, 1]
+    assert [len(steps_of(rows, 4096 * 4 // rows, CPU)) for rows in (1, 2, 8)] == [2, 2, 2]
 
 
 def steps_of(rows, count, target, data_type=F32):
     source = tensor(Role.INPUT, (rows, count), data_type=data_type)
-    return reduce_steps(REDUCTION, source, (1,), tensor(Role.OUTPUT, (rows, 1), data_type=data_type), target)
+    return scheduled(source, (1,), tensor(Role.OUTPUT, (rows, 1), data_type=data_type), target)
 
 
 @pytest.mark.parametrize("target", [CPU, GPU], ids=lambda target: target.profile)
 @pytest.mark.parametrize("rows", [64, 1000])
 @pytest.mark.parametrize("count", [1, 2, 32])
 def test_short_rows_take_one_serial_step(rows, count, target):
-    (step,), temporaries = steps_of(rows, count, target)
-    assert (step.schedule, step.label, step.of_partials, temporaries) == (ReduceSchedule.SERIAL, "serial", False, ())
+    assert [step.label for step in steps_of(rows, count, target)] == ["serial"]
 
 
 def test_gpus_take_a_workgroup_per_row_and_cpus_walk_it():
-    assert [step.schedule for step in steps_of(1000, 2048, GPU)[0]] == [ReduceSchedule.TREE]
-    assert [step.schedule for step in steps_of(1000, 2048, CPU)[0]] == [ReduceSchedule.SERIAL]
+    assert [step.schedule for step in steps_of(1000, 2048, GPU)] == [ReduceSchedule.TREE]
+    assert [step.schedule for step in steps_of(1000, 2048, CPU)] == [ReduceSchedule.SERIAL]
 
 
 def test_cpus_share_long_rows():
     """Invocations in step that each walked a row would leap from page to page."""
-    first, second = steps_of(1000, 4 * WORTH_SHARING, CPU)[0]
+    first, second = steps_of(1000, 4 * WORTH_SHARING, CPU)
     assert (first.schedule, first.together, first.output.sizes) == (ReduceSchedule.PARTIAL, 8, (1000, 1, 8))
     assert second.schedule == ReduceSchedule.SERIAL
 
 
 @pytest.mark.parametrize("target", [CPU, GPU], ids=lambda target: target.profile)
 def test_sixteen_million_elements_take_partial_results(target):
-    (first, second), (temporary,) = steps_of(1, 1 << 24, target)
-    parts = first.output.sizes[-1]
-    assert (first.schedule, first.of_partials, first.label) == (ReduceSchedule.PARTIAL, False, "partial")
-    assert second.of_partials and second.label == f"{second.schedule} of partials"
-    assert second.source == first.output and second.output.binding.role is Role.OUTPUT
-    assert (first.output.binding, first.output.data_type, first.output.lanes) == (Binding(Role.TEMPORARY, 0), U32, 2)
-    assert temporary == parts * 8
-    assert parts >= 512
+    first, second = steps_of(1, 1 << 24, target)
+    assert (first.label, second.label) == ("partial", f"{second.schedule} of partials")
+    assert (first.output.binding.role, first.output.data_type, first.output.lanes) == (Role.TEMPORARY, U32, 2)
+    assert first.output.sizes[-1] >= 512
 
 
 def longest_loop(step, target):
@@ -237,17 +239,22 @@ def test_no_invocation_loops_longer_than_any_driver_allows(rows, target, data_ty
     for count in (*EDGES, *range(1, 70), *random):
         columns = tensor(Role.INPUT, (count, rows), data_type=data_type)
         output = tensor(Role.OUTPUT, (1, rows), data_type=data_type)
-        by_columns = reduce_steps(REDUCTION, columns, (0,), output, target)[0]
-        for step in (*steps_of(rows, count, target, data_type)[0], *by_columns):
+        by_columns = scheduled(columns, (0,), output, target)
+        for step in (*steps_of(rows, count, target, data_type), *by_columns):
             assert longest_loop(step, target) <= LOOP_LIMIT, count
             assert step.schedule is not ReduceSchedule.PARTIAL or step.output.sizes[-1] <= count
 
 
-def test_steps_carry_what_the_shader_needs():
-    (step,), _ = steps_of(4, 8, CPU)
-    assert (step.file, step.element, step.words, step.constants) == (
-        "reduction/argmin",
-        F32,
-        True,
-        (("order", "ascending"), ("decreasing", False)),
-    )
+@pytest.mark.parametrize("rows", [1, 1000])
+def test_elements_that_loop_make_walks_shorter(rows):
+    target, iterations = replace(CPU, loop_limit=LOOP_LIMIT), 99
+    source, output = tensor(Role.INPUT, (rows, 1 << 14)), tensor(Role.OUTPUT, (rows, 1))
+    for step in schedule_step(Reduce("", REDUCTION, source, (1,), output, iterations), target).steps:
+        assert longest_loop(step, target) * (1 if step.of_partials else iterations + 1) <= LOOP_LIMIT
+
+
+@pytest.mark.parametrize("rows", [1, 1000])
+def test_sums_are_no_longer_than_rounding_errors_allow(rows):
+    source, output = tensor(Role.INPUT, (rows, 1 << 14)), tensor(Role.OUTPUT, (rows, 1))
+    steps = scheduled(source, (1,), output, CPU, replace(REDUCTION, longest=64))
+    assert all(longest_loop(step, CPU) < 64 for step in steps if step.schedule is not ReduceSchedule.TREE)

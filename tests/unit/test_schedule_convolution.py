@@ -12,14 +12,17 @@ import pytest
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.plan import Binding, Body, Plan, Role, Tensor
+from dmlgpu.plan import Binding, Body, Convolution, Convolve, Role, Tensor
 from dmlgpu.plan.windows import Axis, windows_over
-from dmlgpu.schedule.convolution import Convolution
-from dmlgpu.schedule.convolution_choice import NAMES, choose, convolution_steps
+from dmlgpu.program import Program
+from dmlgpu.schedule import Schedule
+from dmlgpu.schedule.convolution_choice import choose
 from dmlgpu.schedule.depthwise import depthwise_fits, depthwise_steps
-from dmlgpu.schedule.gemm import Contract, Form
+from dmlgpu.schedule.memory import aligned
 from dmlgpu.schedule.patches import Patch, packed_patch
-from dmlgpu.schedule.tiles import Tiles, tiles, unchanged
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import Form, ScheduledContract, ScheduledTiles, Steps
+from dmlgpu.schedule.tiles import tiles, unchanged
 from dmlgpu.schedule.winograd import TRANSFORMS, terms, winograd_fits, winograd_pays, winograd_steps
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
@@ -61,6 +64,16 @@ def operands(given: Convolution) -> tuple[Convolution, Body, Tensor]:
     return given, unchanged(given.accumulator, sizes), tensor(Role.OUTPUT, 0, sizes)
 
 
+def tiled(label: str, body: Body, tile: Sequence[int], output: Tensor) -> ScheduledTiles:
+    (step,) = tiles(label, body, tuple(tile), unchanged(F32, output.sizes), output, target=CPU).steps
+    assert isinstance(step, ScheduledTiles)
+    return step
+
+
+def program_of(found: Steps, target: Target) -> Program:
+    return render(Schedule("TEST", target, found.steps, found.initialization))
+
+
 # ---- patches
 
 
@@ -69,7 +82,7 @@ def operands(given: Convolution) -> tuple[Convolution, Body, Tensor]:
     ("stride", "dilation", "size", "start"), [(1, 1, 3, 1), (2, 3, 2, 5), (4, 1, 7, -2), (1, 2, 1, 0)]
 )
 def test_a_patch_reads_what_its_windows_see(lanes: int, stride: int, dilation: int, size: int, start: int) -> None:
-    """Every position and place finds, by name, the element of the input that it sees."""
+    """Every position and tap finds, by name, the element of the input that it sees."""
     axis = Axis(32, 8, size, stride, dilation, start)
     patch = Patch(axis, 4, lanes)
     image = np.arange(1, axis.spatial + 1)
@@ -80,10 +93,10 @@ def test_a_patch_reads_what_its_windows_see(lanes: int, stride: int, dilation: i
                 place = (first // 4 * patch.step + unit) * lanes + lane
                 name = f"seen{number}.{'xyzw'[lane]}" if lanes > 1 else f"seen{number}"
                 names[name] = image[place] if 0 <= place < axis.spatial else 0
-        for position, place in itertools.product(range(4), range(size)):
-            at = (first + position) * stride + place * dilation - start
+        for position, tap in itertools.product(range(4), range(size)):
+            at = (first + position) * stride + tap * dilation - start
             seen = image[at] if 0 <= at < axis.spatial else 0
-            assert names[patch.name(patch.element(position, place))] == seen
+            assert names[patch.name(patch.element(position, tap))] == seen
 
 
 def test_a_patch_knows_which_units_may_lie_beside_the_input() -> None:
@@ -114,13 +127,13 @@ def test_a_patch_is_packed_only_where_tiles_begin_at_units() -> None:
 
 def test_tiles_cover_every_element_once() -> None:
     output = tensor(Role.OUTPUT, 0, (2, 5, 9))
-    step = tiles("tiles", Body("", F32, output.sizes), (1, 2, 4), unchanged(F32, output.sizes), output)
+    step = tiled("tiles", Body("", F32, output.sizes), (1, 2, 4), output)
     assert step.edges == ((1, 5), (2, 9))
     assert step.walk.count == 2 * 3 * 3
     inside = []
     for which in itertools.product(range(2), range(3), range(3)):
-        for place in step.places():
-            at = tuple(w * units + p for w, units, p in zip(which, step.units, place, strict=True))
+        for offset in step.offsets():
+            at = tuple(w * units + o for w, units, o in zip(which, step.units, offset, strict=True))
             if all(at[dimension] < size for dimension, size in step.edges):
                 inside.append(at)
     assert sorted(inside) == list(itertools.product(range(2), range(5), range(9)))
@@ -128,10 +141,10 @@ def test_tiles_cover_every_element_once() -> None:
 
 def test_tiles_are_stored_in_units_where_memory_lets_them() -> None:
     output = tensor(Role.OUTPUT, 0, (2, 6, 8))
-    step = tiles("tiles", Body("", F32, output.sizes), (1, 2, 8), unchanged(F32, output.sizes), output)
+    step = tiled("tiles", Body("", F32, output.sizes), (1, 2, 8), output)
     assert (step.output.lanes, step.units, step.edges) == (4, (1, 2, 2), ())
     apart = replace(output, strides=(96, 16, 2))
-    assert tiles("tiles", step.body, (1, 2, 8), unchanged(F32, output.sizes), apart).output.lanes == 1
+    assert tiled("tiles", step.body, (1, 2, 8), apart).output.lanes == 1
 
 
 # ---- depth-wise
@@ -159,10 +172,11 @@ def test_depthwise_is_for_single_channels() -> None:
     ],
 )
 def test_depthwise_tiles(given: Convolution, target: Target, tile: tuple[int, ...]) -> None:
-    (step,) = depthwise_steps(*operands(given), target).steps
-    assert isinstance(step, Tiles)
+    found = depthwise_steps(*operands(given), target)
+    (step,) = found.steps
+    assert isinstance(step, ScheduledTiles)
     assert step.tile == tile
-    (kernel,) = render(Plan("TEST", (step,)), target).kernels
+    (kernel,) = program_of(found, target).kernels
     assert kernel.label.startswith("test depthwise")
 
 
@@ -212,18 +226,17 @@ def test_winograd_pays_where_there_is_much_to_sum() -> None:
 @pytest.mark.parametrize("owned", [False, True])
 def test_the_steps_of_winograd(owned: bool) -> None:
     given = convolution((9, 13), (3, 3), lead=(2, 3, 5), outputs=6, owned=owned)
-    found = winograd_steps(*operands(given), CPU, 4, temporary=1)
+    found = winograd_steps(*operands(given), CPU, 4)
     labels = ["winograd filters", "winograd patches", "register", "winograd results"]
     assert [step.label for step in (*found.initialization, *found.steps)] == labels
     assert len(found.initialization) == owned
     # 36 elements of 3 groups: 2 x 3 x 4 tiles; 6 outputs rounded up to 8
     patches, results, filters = 4 * 36 * 3 * 5 * 24, 4 * 36 * 3 * 8 * 24, 4 * 36 * 3 * 5 * 8
-    assert found.temporaries == ((patches, results) if owned else (patches, results, filters))
-    assert found.persistents == ((filters,) if owned else ())
-    (product,) = (step for step in found.steps if isinstance(step, Contract))
+    patches, results, filters = map(aligned, (patches, results, filters))
+    program, held = program_of(found, CPU), filters if owned else 0
+    assert (program.temporary_size, program.persistent_size) == (patches + results + filters - held, held)
+    (product,) = (step for step in found.steps if isinstance(step, ScheduledContract))
     assert (product.a.form, product.b.form, product.output.lanes) == (Form.ACROSS, Form.ACROSS, 4)
-    written = {step.output.binding for step in found.steps if isinstance(step, (Tiles, Contract))}
-    assert {binding.index for binding in written if binding.role is Role.TEMPORARY} == ({1, 2} if owned else {1, 2, 3})
 
 
 # ---- names
@@ -240,9 +253,17 @@ def test_schedules_are_chosen_and_refused_by_name() -> None:
         choose(many, replace(CPU, schedule="fast"))
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("small", "register", "shared"))])
-def test_every_named_schedule_plans(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("implicit-gemm", ["small"]),
+        ("register", ["register"]),
+        ("depthwise", ["depthwise"]),
+        ("winograd-2", ["winograd filters", "winograd patches", "small", "winograd results"]),
+        ("winograd-4", ["winograd filters", "winograd patches", "small", "winograd results"]),
+    ],
+)
+def test_a_named_schedule_is_taken(name: str, labels: list[str]) -> None:
     given = convolution((8, 8), (3, 3), lead=(1, 2, 1))
-    found = convolution_steps(*operands(given), replace(CPU, schedule=name))
-    assert found.steps
-    assert render(Plan("TEST", found.steps, found.temporaries), CPU).kernels
+    found = schedule_step(Convolve("", *operands(given)), replace(CPU, schedule=name))
+    assert [step.label for step in found.steps] == labels

@@ -18,7 +18,7 @@ AXES = st.builds(
 
 
 def scattered(axis):
-    """Elements of the output, of the input, places of the filter, as the definition has them."""
+    """Elements of the output, of the input, taps of the filter, as the definition has them."""
     return {
         (p * axis.stride + k * axis.dilation - axis.start, p, k)
         for p in range(axis.positions)
@@ -34,7 +34,7 @@ def gathered(part):
         for j in range(axis.size):
             p = m * axis.stride + j * axis.dilation - axis.start
             if 0 <= p < axis.spatial:
-                yield part.first + m * part.stride, p, part.place + j * part.step
+                yield part.first + m * part.stride, p, part.tap + j * part.step
 
 
 @given(AXES)

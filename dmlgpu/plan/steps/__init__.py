@@ -1,0 +1,1 @@
+"""The steps of a plan, all kinds of them: what each computes, and nothing of how."""

@@ -1,0 +1,64 @@
+"""What all steps share, maps, steps that repeat, and plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmlgpu.plan.sources import Body
+from dmlgpu.plan.tensors import Binding, Tensor
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that is computed; each kind is a subclass.
+
+    Attributes:
+        label: what it is for, where its kind does not say it; for profilers and messages.
+    """
+
+    label: str
+
+
+@dataclass(frozen=True)
+class Map(Step):
+    """Computes every element of the output by itself.
+
+    Attributes:
+        keeps_neighbours: the output is part of a tensor whose other elements belong to other steps: not a bit beside
+            its own elements changes.
+        costly: the body is long, or loops.
+    """
+
+    body: Body
+    output: Tensor
+    keeps_neighbours: bool = False
+    costly: bool = False
+
+
+@dataclass(frozen=True)
+class Repeat(Step):
+    """Executes steps in turn, again and again, on resources that move: all turns share the steps' kernels.
+
+    Attributes:
+        steps: of the first turn.
+        turns: how often they are executed.
+        advances: bytes, a multiple of 16, by which what is bound of a resource moves from turn to turn; those that are
+            not named stay.
+    """
+
+    steps: tuple[Step, ...]
+    turns: int
+    advances: tuple[tuple[Binding, int], ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an operator computes.
+
+    Attributes:
+        operator: DirectML's operator name, for labels and messages.
+        steps: in order.
+    """
+
+    operator: str
+    steps: tuple[Step, ...]

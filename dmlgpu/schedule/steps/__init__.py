@@ -1,0 +1,81 @@
+"""The steps of a schedule, all kinds of them: each is one kernel, with every choice that its text follows."""
+
+from dmlgpu.schedule.steps.base import (
+    AnyScheduled,
+    Schedule,
+    Scheduled,
+    ScheduledRepeat,
+    Steps,
+)
+from dmlgpu.schedule.steps.maps import (
+    Pattern,
+    ScheduledBlocks,
+    ScheduledMap,
+    ScheduledRuns,
+    ScheduledTranspose,
+    ScheduledUpsample,
+    Tap,
+    TileDigit,
+)
+from dmlgpu.schedule.steps.ordering import (
+    ScatterSchedule,
+    ScheduledCandidates,
+    ScheduledMerge,
+    ScheduledScatter,
+    ScheduledSort,
+    SortSchedule,
+)
+from dmlgpu.schedule.steps.products import (
+    AttentionTile,
+    Form,
+    Operand,
+    ProductSchedule,
+    ProductTile,
+    ScheduledAttend,
+    ScheduledContract,
+    ScheduledRecurrence,
+    ScheduledTiles,
+)
+from dmlgpu.schedule.steps.reductions import (
+    ReduceSchedule,
+    ScanSchedule,
+    ScheduledReduce,
+    ScheduledRows,
+    ScheduledScan,
+)
+
+__all__ = [
+    "AnyScheduled",
+    "AttentionTile",
+    "Form",
+    "Operand",
+    "Pattern",
+    "ProductSchedule",
+    "ProductTile",
+    "ReduceSchedule",
+    "ScanSchedule",
+    "ScatterSchedule",
+    "Schedule",
+    "Scheduled",
+    "ScheduledAttend",
+    "ScheduledBlocks",
+    "ScheduledCandidates",
+    "ScheduledContract",
+    "ScheduledMap",
+    "ScheduledMerge",
+    "ScheduledRecurrence",
+    "ScheduledReduce",
+    "ScheduledRepeat",
+    "ScheduledRows",
+    "ScheduledRuns",
+    "ScheduledScan",
+    "ScheduledScatter",
+    "ScheduledSort",
+    "ScheduledTiles",
+    "ScheduledTranspose",
+    "ScheduledUpsample",
+    "SortSchedule",
+    "Steps",
+    "Tap",
+    "TileDigit",
+]

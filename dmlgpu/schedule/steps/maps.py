@@ -1,0 +1,143 @@
+"""Maps, and what copies, gathers, long runs and upsampling become instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmlgpu.plan import Body, Tensor
+from dmlgpu.schedule.steps.base import Scheduled
+from dmlgpu.schedule.walk import Walk
+
+
+@dataclass(frozen=True)
+class ScheduledMap(Scheduled):
+    """Every unit of the output by itself.
+
+    Attributes:
+        body: packed as the output is.
+        walk: the order of the units.
+        costly: as for ``plan.Map``.
+    """
+
+    body: Body
+    walk: Walk
+    costly: bool = False
+
+
+@dataclass(frozen=True)
+class ScheduledBlocks(Scheduled):
+    """Blocks of units along a dimension that an invocation looks up once.
+
+    Attributes:
+        body: a ``Lookup``.
+        walk: over the blocks.
+        dimension: of the output, along which a block lies.
+        followed: the dimension of the input that moves with it one to one.
+    """
+
+    body: Body
+    walk: Walk
+    dimension: int
+    followed: int
+
+
+@dataclass(frozen=True)
+class ScheduledRuns(Scheduled):
+    """Runs of units along a dimension, of which an invocation reads once what is the same for all.
+
+    Attributes:
+        walk: over the runs.
+        axis: the dimension.
+    """
+
+    body: Body
+    walk: Walk
+    axis: int
+
+
+@dataclass(frozen=True)
+class TileDigit:
+    """Part of a coordinate that comes out of a running number: ``coordinate += number % count * scale``."""
+
+    dimension: int
+    count: int
+    scale: int
+
+
+@dataclass(frozen=True)
+class ScheduledTranspose(Scheduled):
+    """A copy by square tiles in registers.
+
+    Attributes:
+        source, output: in units along the dimension in which each lies in memory.
+        source_dimension, output_dimension: these dimensions.
+        digits: how the number of a tile gives its coordinates, fastest first.
+    """
+
+    source: Tensor
+    source_dimension: int
+    output_dimension: int
+    digits: tuple[TileDigit, ...]
+
+
+@dataclass(frozen=True)
+class Tap:
+    """Where one of the output elements of an input element lies.
+
+    Attributes:
+        low: the lower of its neighbours, relative to the input element.
+        share: the weight of the upper one.
+    """
+
+    low: int
+    share: float
+
+    @property
+    def neighbours(self) -> tuple[int, ...]:
+        """Those with a weight."""
+        return (self.low, self.low + 1) if self.share else (self.low,)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """The output elements of every input element along one axis, clamped at the edges.
+
+    Attributes:
+        dimension: of the tensors.
+        size: elements of the input.
+        taps: one per output element of an input element.
+    """
+
+    dimension: int
+    size: int
+    taps: tuple[Tap, ...]
+
+    @property
+    def factor(self) -> int:
+        """Output elements per input element."""
+        return len(self.taps)
+
+    @property
+    def neighbours(self) -> tuple[int, ...]:
+        """All that are read, relative to the input element."""
+        return tuple(sorted({each for tap in self.taps for each in tap.neighbours}))
+
+
+@dataclass(frozen=True)
+class ScheduledUpsample(Scheduled):
+    """Upsampling by whole factors along the dimension in which neighbours lie in memory, and perhaps along another: raw
+    tensors by moving bits, others by interpolation.
+
+    Attributes:
+        source: single elements of the input.
+        units: the same in units.
+        output: in units.
+        walk: over the units of the input.
+        columns, rows: how both dimensions are resampled; rows may be None.
+    """
+
+    source: Tensor
+    units: Tensor
+    walk: Walk
+    columns: Pattern
+    rows: Pattern | None

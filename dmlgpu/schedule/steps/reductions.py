@@ -1,0 +1,150 @@
+"""Reductions, rows and scans."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+
+from dmlgpu.enums import DataType
+from dmlgpu.plan import Body, Constants, Scanning, Source, Stage, Tensor
+from dmlgpu.schedule.steps.base import Scheduled
+from dmlgpu.schedule.walk import Walk
+
+
+class ReduceSchedule(enum.StrEnum):
+    """How the invocations share the work of a reduction."""
+
+    SERIAL = "serial"  # one invocation per output element
+    TREE = "tree"  # one workgroup per output element
+    PARTIAL = "partial"  # many invocations per output element, each leaving one accumulator in a temporary tensor
+
+
+@dataclass(frozen=True)
+class ScheduledReduce(Scheduled):
+    """A reduction of the rows of the source.
+
+    Attributes:
+        file: the shader with ``acc_t``, ``lift``, ``merge`` and ``finish``.
+        element: type of the reduced elements.
+        source: what is reduced, or (``of_partials``) a PARTIAL step's accumulators, along their last dimension.
+        axes: the reduced dimensions of the source, the last ones.
+        output: has size 1 along the axes; for a PARTIAL step the accumulators, one more dimension at the end.
+        walk: over the rows; over those that invocations walk side by side where ``across`` is given.
+        portable: as for ``Body``.
+        across: the kept dimension along which neighbours in memory lie (SERIAL and PARTIAL): an invocation walks
+            ``width`` rows of units side by side, and the lanes of a packed source belong to neighbouring rows; those
+            of the output too where it is packed alike. None: an invocation walks one row, to which all lanes belong.
+        together: PARTIAL: how many neighbouring invocations share a run of units, stepping side by side; 0: all of a
+            row's.
+    """
+
+    file: str
+    element: DataType
+    source: Source
+    axes: tuple[int, ...]
+    schedule: ReduceSchedule
+    walk: Walk
+    of_partials: bool = False
+    constants: Constants = ()
+    portable: bool = False
+    across: int | None = None
+    width: int = 1
+    together: int = 0
+
+    @property
+    def lanes(self) -> int:
+        return 1 if self.of_partials else self.source.lanes
+
+
+@dataclass(frozen=True)
+class ScheduledRows(Scheduled):
+    """Rows reduced in stages, and each of their elements computed, all in one kernel.
+
+    Attributes:
+        stages: the reductions, in order.
+        source: what is reduced; a row lies along ``axes``, its last dimensions.
+        body: computes an element.
+        output: its units are whole words.
+        schedule: SERIAL or TREE.
+        walk: over the rows.
+        across: the lanes of a unit belong to neighbouring rows, not to one (SERIAL only).
+        held: units of a row that each invocation of a workgroup keeps in registers; 0 where they are read again.
+    """
+
+    stages: tuple[Stage, ...]
+    source: Tensor
+    axes: tuple[int, ...]
+    body: Body
+    schedule: ReduceSchedule
+    walk: Walk
+    across: bool = False
+    held: int = 0
+
+    @property
+    def units(self) -> int:
+        """Units of a row."""
+        return math.prod(self.output.sizes[axis] for axis in self.axes)
+
+
+class ScanSchedule(enum.StrEnum):
+    """Who takes a block."""
+
+    SERIAL = "serial"  # one invocation, from one end to the other
+    TREE = "tree"  # one workgroup, tile by tile
+
+
+@dataclass(frozen=True)
+class ScheduledScan(Scheduled):
+    """A walk over the lines of the source, each in blocks, merging element after element (see shaders/scanning).
+
+    All tensors have one rank of at least 2. Lines lie along ``axes``, the last dimensions, in row-major order; blocks
+    have numbers in the order in which a line is walked.
+
+    Attributes:
+        scanning: what is merged.
+        element: type of the scanned elements.
+        source: what is scanned. Tensors may be packed, along lines or (``across``) over neighbouring ones.
+        axes: the dimensions along which a line lies.
+        output: of the source's sizes and packed alike; or (TOTAL) the accumulators of all blocks: all lines along
+            the first dimension, blocks along the last one; or what ``advance`` takes it for.
+        schedule: SERIAL or TREE.
+        walk: over the lines.
+        length: units of a block; the last one may be shorter or empty.
+        held: units of a block that each invocation of a workgroup holds at once.
+        blocks: how many blocks a line consists of.
+        advance: the file that says what is done with each unit.
+        starts: the accumulators of everything before each block; None where there is but one.
+        of_totals: the elements are accumulators already.
+        across: the lanes of a unit belong to neighbouring lines (SERIAL only).
+        constants: values for ``advance``.
+    """
+
+    scanning: Scanning
+    element: DataType
+    source: Source
+    axes: tuple[int, ...]
+    schedule: ScanSchedule
+    walk: Walk
+    length: int
+    held: int
+    blocks: int
+    advance: str
+    starts: Tensor | None = None
+    of_totals: bool = False
+    across: bool = False
+    constants: Constants = ()
+
+    @property
+    def lanes(self) -> int:
+        return 1 if self.of_totals else self.source.lanes
+
+    @property
+    def lines(self) -> int:
+        """How many lines there are; packed ones across count as one."""
+        return math.prod(size for axis, size in enumerate(self.source.sizes) if axis not in self.axes)
+
+    @property
+    def units(self) -> int:
+        """Units of a line."""
+        return math.prod(self.source.sizes[axis] for axis in self.axes)

@@ -1,0 +1,1 @@
+"""What ``scripts/check`` does: the parts of operators, what a file concerns, the checks themselves."""

@@ -1,0 +1,103 @@
+"""Arenas: what lives together lies apart, what is dead makes room, each at whole multiples of the alignment."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlgpu.plan import Allocation
+from dmlgpu.schedule.memory import Arena, Use, aligned, lay_out
+
+ALIGNMENT = 256
+A, B, C, D = (Allocation(label) for label in "abcd")
+
+_allocations = [Allocation(str(number)) for number in range(8)]
+_uses = st.lists(
+    st.builds(Use, st.integers(0, 9), st.sampled_from(_allocations), st.integers(1, 2000)), min_size=1, max_size=30
+).map(lambda uses: sorted(uses, key=lambda use: use.step))
+
+
+def sizes_of(uses: Sequence[Use]) -> dict[Allocation, int]:
+    """The bytes that the largest use of each allocation takes."""
+    return {use.allocation: max(other.size for other in uses if other.allocation is use.allocation) for use in uses}
+
+
+def lives_of(uses: Sequence[Use]) -> dict[Allocation, range]:
+    """The steps from the first use of each allocation to the last."""
+    steps = {use.allocation: [other.step for other in uses if other.allocation is use.allocation] for use in uses}
+    return {allocation: range(min(life), max(life) + 1) for allocation, life in steps.items()}
+
+
+def meet(arena: Arena, sizes: dict[Allocation, int], one: Allocation, other: Allocation) -> bool:
+    """Whether some byte belongs to both."""
+    begin, end = (arena.offsets[one], arena.offsets[other]), (sizes[one], sizes[other])
+    return begin[0] < begin[1] + end[1] and begin[1] < begin[0] + end[0]
+
+
+@given(_uses)
+def test_what_lives_together_lies_apart(uses: list[Use]) -> None:
+    arena, sizes, lives = lay_out(uses, reuse=True), sizes_of(uses), lives_of(uses)
+    assert arena.offsets.keys() == sizes.keys()
+    for one, other in itertools.combinations(sizes, 2):
+        together = not set(lives[one]).isdisjoint(lives[other])
+        assert not (together and meet(arena, sizes, one, other))
+
+
+@given(_uses)
+def test_nothing_makes_room_where_memory_stays(uses: list[Use]) -> None:
+    arena, sizes = lay_out(uses, reuse=False), sizes_of(uses)
+    assert not any(meet(arena, sizes, one, other) for one, other in itertools.combinations(sizes, 2))
+    assert arena.size == sum(map(aligned, sizes.values()))
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+@given(uses=_uses)
+def test_allocations_are_aligned_and_end_where_the_resource_does(uses: list[Use], reuse: bool) -> None:
+    arena, sizes = lay_out(uses, reuse=reuse), sizes_of(uses)
+    assert all(offset % ALIGNMENT == 0 for offset in arena.offsets.values())
+    assert arena.size == max(-(-(arena.offsets[each] + size) // ALIGNMENT) * ALIGNMENT for each, size in sizes.items())
+
+
+@given(_uses)
+def test_reuse_takes_no_more_than_what_lives_at_worst_and_no_less(uses: list[Use]) -> None:
+    sizes, lives = sizes_of(uses), lives_of(uses)
+    alive = [sum(aligned(sizes[each]) for each, life in lives.items() if step in life) for step in range(10)]
+    assert max(alive) <= lay_out(uses, reuse=True).size <= lay_out(uses, reuse=False).size
+
+
+@given(st.integers(1, 2000), st.integers(2, 12))
+def test_a_chain_takes_two_places_in_turn(size: int, length: int) -> None:
+    chain = [Allocation(str(number)) for number in range(length)]
+    uses = [Use(step, each, size) for step in range(length + 1) for each in chain[max(step - 1, 0) : step + 1]]
+    arena = lay_out(uses, reuse=True)
+    assert [arena.offsets[each] for each in chain] == [aligned(size) * (number % 2) for number in range(length)]
+
+
+def test_what_ends_with_a_step_makes_no_room_in_it() -> None:
+    """A kernel reads its input while it writes its output; a turn of repeated steps may read what another one wrote."""
+    assert lay_out([Use(0, A, 4), Use(1, A, 4), Use(1, B, 4)], reuse=True).size == 2 * ALIGNMENT
+    assert lay_out([Use(0, A, 4), Use(1, B, 4)], reuse=True).size == ALIGNMENT
+
+
+def test_memory_lives_from_its_first_use_to_its_last_and_has_the_largest_size() -> None:
+    uses = [Use(0, A, 300), Use(1, B, 4), Use(2, A, 600)]
+    assert lay_out(uses, reuse=True) == Arena({A: 0, B: 768}, 1024)
+
+
+def test_a_gap_is_filled_where_it_is_large_enough() -> None:
+    before = [Use(0, A, 512), Use(0, B, 256), Use(1, B, 256)]
+    assert lay_out([*before, Use(1, C, 256), Use(1, D, 256)], reuse=True).offsets == {A: 0, B: 512, C: 0, D: 256}
+    assert lay_out([*before, Use(1, C, 513)], reuse=True).offsets == {A: 0, B: 512, C: 768}
+
+
+def test_a_plan_without_memory_takes_none() -> None:
+    assert lay_out([], reuse=True) == Arena({}, 0)
+
+
+@pytest.mark.parametrize(("size", "rounded"), [(0, 0), (1, 256), (256, 256), (257, 512)])
+def test_sizes_are_rounded_up(size: int, rounded: int) -> None:
+    assert aligned(size) == rounded

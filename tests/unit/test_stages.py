@@ -1,0 +1,152 @@
+"""The stages over the quick cases: a plan knows nothing of schedules, rendering chooses nothing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+
+from dmlgpu import operators
+from dmlgpu.compiler import own_inputs
+from dmlgpu.conformance.cases.registry import case_by_name, case_names
+from dmlgpu.errors import NotSupported
+from dmlgpu.plan import Plan, Reduce, Sort, Source, Tensor
+from dmlgpu.schedule import schedule
+from dmlgpu.schedule.steps import Schedule, Scheduled, ScheduledRepeat
+from dmlgpu.target import Profile, Target
+from dmlgpu.wgsl import render
+from dmlgpu.wgsl.sharing import share_known
+from tests.quick_programs import PROFILES, STANDARD, quick_programs
+
+pytestmark = pytest.mark.xdist_group("rendered kernels")
+
+OTHER = Target(
+    "another browser",
+    Profile.INTEGRATED,
+    frozenset({"immediates", "shader-f16", "shader-int64", "shader-f64"}),
+    deterministic=True,
+    schedule="register",
+    max_storage_buffers=10,
+    max_workgroups_per_dimension=1000,
+    max_workgroup_invocations=1024,
+    max_workgroup_storage=32768,
+)
+"""Differs in everything but the loop limit and the largest binding, by which lowering cuts what it computes."""
+
+COMPATIBLE = Target("an old phone", Profile.DISCRETE, max_workgroup_invocations=128)
+"""The fewest invocations that WebGPU has, in its compatibility mode."""
+
+
+@functools.cache
+def plans() -> dict[str, Plan]:
+    return {name: operators.lower(case_by_name(name).desc, STANDARD[Profile.CPU]) for name in case_names("quick")}
+
+
+@functools.cache
+def schedules(target: Target) -> dict[str, Schedule]:
+    """By case; what the target lacks a limit for is left out."""
+    found = {}
+    for name, plan in plans().items():
+        try:
+            found[name] = schedule(plan, target)
+        except NotSupported:
+            continue
+    return found
+
+
+def kernels(found: Schedule) -> Iterator[Scheduled]:
+    for step in (*found.initialization, *found.steps):
+        yield from step.steps if isinstance(step, ScheduledRepeat) else (step,)
+
+
+def parts(plan: Plan) -> list[Any]:
+    """Every object in a plan once, what it holds before itself."""
+    found: dict[int, Any] = {}
+
+    def visit(value: object) -> None:
+        if isinstance(value, tuple):
+            for each in value:
+                visit(each)
+        elif is_dataclass(value) and id(value) not in found:
+            visit(tuple(getattr(value, field.name) for field in fields(value)))
+            found[id(value)] = value
+
+    visit(plan)
+    return list(found.values())
+
+
+def described(plan: Plan) -> list[Any]:
+    """A plan's parts with the numbers of others in their places, since no two plans have equal allocations."""
+    found = parts(plan)
+    numbers = {id(part): number for number, part in enumerate(found)}
+
+    def short(value: object) -> object:
+        if isinstance(value, tuple):
+            return tuple(map(short, value))
+        return ("part", numbers[id(value)]) if id(value) in numbers else value
+
+    return [(type(part), *(short(getattr(part, field.name)) for field in fields(part))) for part in found]
+
+
+# ---- lower
+
+
+def test_plans_hold_nothing_of_schedules():
+    rooms = {type(part).__module__.split(".")[1] for plan in plans().values() for part in parts(plan)}
+    assert rooms.isdisjoint({"schedule", "wgsl"})
+
+
+def test_plans_count_elements_but_where_a_result_is_several_numbers():
+    """Those of a reduction and the records of sorted elements; units are a schedule's."""
+    for name, plan in plans().items():
+        found = parts(plan)
+        several = {part.output.binding for part in found if isinstance(part, (Reduce, Sort))}
+        for part in found:
+            if isinstance(part, Source) and part.lanes != 1:
+                assert isinstance(part, Tensor) and part.binding in several and part.lanes > 1, name
+
+
+def test_plans_ask_a_target_for_nothing_but_how_long_loops_and_bindings_are():
+    for name, plan in plans().items():
+        assert described(operators.lower(case_by_name(name).desc, OTHER)) == described(plan), name
+
+
+# ---- schedule
+
+
+@pytest.mark.parametrize("target", [*STANDARD.values(), COMPATIBLE], ids=lambda target: target.name + target.profile)
+def test_every_plan_is_scheduled_within_the_limits_of_a_target(target):
+    assert schedules(target).keys() == plans().keys()
+    for name, found in schedules(target).items():
+        for kernel in kernels(found):
+            launch = kernel.launch
+            assert launch.workgroup <= target.max_workgroup_invocations, (name, kernel.label)
+            assert max(launch.grid) <= target.max_workgroups_per_dimension, (name, kernel.label)
+
+
+def test_what_exceeds_a_limit_is_refused_and_nothing_else_raises():
+    small = replace(STANDARD[Profile.CPU], max_workgroups_per_dimension=4)
+    found = schedules(small)
+    assert 0 < len(found) < len(plans())
+    assert all(max(kernel.launch.grid) <= 4 for each in found.values() for kernel in kernels(each))
+
+
+# ---- render
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_rendering_is_a_pure_function_of_a_schedule(profile):
+    """And looks at nothing of the target that only schedules may follow."""
+    target = STANDARD[profile]
+    programs, refusals = quick_programs(profile)
+    unlike = replace(OTHER, name=target.name, features=target.features, max_storage_buffers=target.max_storage_buffers)
+    for name, found in schedules(target).items():
+        try:
+            again = own_inputs(case_by_name(name).desc, render(replace(found, target=unlike)), target)
+        except NotSupported:
+            assert name in refusals
+        else:
+            assert share_known(again) == programs[name], name
