@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import wgsl
 from dmlgpu.backend import Range, Resources
 from dmlgpu.enums import DataType
 from dmlgpu.gpu import GpuBackend
-from dmlgpu.kernels.sources import diagonal
-from dmlgpu.plan import Body, BodyKind, Map, Plan, Role, Source, Tensor, View, apply, constants
+from dmlgpu.kernels import sources
+from dmlgpu.plan import Affine, AffineView, Body, Lookup, Map, Plan, Role, Source, Tensor, View, apply, constants
+from dmlgpu.program import Program
+from dmlgpu.schedule import schedule
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
+from dmlgpu.wgsl import render
 
 Array = NDArray[Any]
 
@@ -87,39 +89,27 @@ def scale_bias(a: Node, scale: float, bias: float) -> Node:
     """Only for numbers that stay exact in float32."""
     compute = DataType.FLOAT64 if a.data_type is DataType.FLOAT64 else DataType.FLOAT32
     values = constants(compute=compute, scale=scale, bias=bias)
-    words = compute is DataType.FLOAT32
-    body = apply("elementwise/scale_bias", a.data_type, a.value.shape, words=words, values=values, input=a.source)
+    portable = compute is DataType.FLOAT32
+    body = apply("elementwise/scale_bias", a.data_type, a.value.shape, portable=portable, values=values, input=a.source)
     return Node(body, (a.value.astype(np.float64) * scale + bias).astype(a.value.dtype))
 
 
 def cast(a: Node, data_type: DataType) -> Node:
     """CAST; floats that become integers must fit."""
-    body = apply("elementwise/cast", data_type, a.value.shape, words=True, input=a.source)
+    body = apply("elementwise/cast", data_type, a.value.shape, portable=True, input=a.source)
     with np.errstate(all="ignore"):
         return Node(body, a.value.astype(data_type.numpy))
 
 
 def identity(a: Node) -> Node:
-    follows = (tuple(range(a.value.ndim)),)
-    inputs = (("input", a.source),)
-    body = Body("elementwise/element_wise_identity", a.data_type, a.value.shape, inputs, follows=follows)
-    return Node(body, a.value)
+    return Node(sources.identity(a.source), a.value)
 
 
 def slice1(a: Node, start: Sequence[int], step: Sequence[int], sizes: Sequence[int]) -> Node:
     """The elements at start + step * coordinate."""
-    follows = tuple(axis if s == 1 else None for axis, s in enumerate(step))
-    body = Body(
-        "layout/slice1",
-        a.data_type,
-        tuple(sizes),
-        (("input", a.source),),
-        follows=(follows,),
-        start=tuple(start),
-        steps=diagonal(step),
-    )
+    view = AffineView(a.source, tuple(sizes), Affine.box(start, step))
     places = [first + s * np.arange(n) for first, s, n in zip(start, step, sizes, strict=True)]
-    return Node(body, a.value[np.ix_(*places)])
+    return Node(view, a.value[np.ix_(*places)])
 
 
 def gather(a: Node, indices: Node, batch: int = 0) -> Node:
@@ -131,17 +121,16 @@ def gather(a: Node, indices: Node, batch: int = 0) -> Node:
     return Node(gather_body(a, indices, batch), picked)
 
 
-def gather_body(a: Node, indices: Node, batch: int = 0) -> Body:
+def gather_body(a: Node, indices: Node, batch: int = 0) -> Lookup:
     *lead, length = indices.value.shape
     window = range(batch + length, a.value.ndim)
     sizes = (*lead, *(a.value.shape[dimension] for dimension in window))
-    return Body(
+    return Lookup(
         "indexing/gather_nd1",
         a.data_type,
         sizes,
         (("input", a.source), ("indices", indices.source)),
         constants(batch=batch, tuple=length, lead=len(lead)),
-        BodyKind.PLACE,
         follows=((None,) * len(lead) + tuple(window), (None,) * len(sizes)),
     )
 
@@ -149,8 +138,13 @@ def gather_body(a: Node, indices: Node, batch: int = 0) -> Body:
 def map_plan(node: Node, strides: Sequence[int] | None = None) -> tuple[Plan, TensorDesc]:
     """The plan that stores a tree, and the description of its output."""
     desc = TensorDesc(node.data_type, node.value.shape, None if strides is None else tuple(strides))
-    assert isinstance(node.source, Body)
-    return Plan("TEST", (Map("map", node.source, Tensor.of(Role.OUTPUT, 0, desc)),)), desc
+    body = node.source if isinstance(node.source, Body) else sources.identity(node.source)
+    return Plan("TEST", (Map("map", body, Tensor.of(Role.OUTPUT, 0, desc)),)), desc
+
+
+def compiled(plan: Plan, target: Target) -> Program:
+    """The plan's program."""
+    return render(schedule(plan, target))
 
 
 def run_map(
@@ -169,7 +163,7 @@ def run_plan(
     backend: GpuBackend, inputs: Inputs, plan: Plan, output: TensorDesc, target: Target | None = None
 ) -> Array:
     """What an adapter computes for a plan with one output. Asserts that no byte around any tensor changes."""
-    executable = backend.prepare(wgsl.render(plan, target or backend.target.exact))
+    executable = backend.prepare(compiled(plan, target or backend.target.exact))
     poison = np.full(output.byte_size, POISON, np.uint8)
     contents = [_placed(content, number) for number, content in enumerate([*inputs.contents, poison])]
     buffers = [backend.create_buffer(content.size, f"tensor {n}") for n, content in enumerate(contents)]

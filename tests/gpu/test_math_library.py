@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS, TINY, Function
-from dmlgpu.conformance.accuracy.inputs import Floats, every_exponent, halves, taken
+from dmlgpu.conformance.accuracy.inputs import Floats, every_exponent, halves, in_domain
 from dmlgpu.conformance.accuracy.measure import errors, evaluate, flushes, measure, true_values
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.wgsl import templates
@@ -307,7 +307,7 @@ def test_huge_angles(backend: GpuBackend, function: str, column: int, bound: flo
 
 @pytest.mark.parametrize("function", UNARY, ids=name)
 def test_float16_is_rounded_once_from_float32(backend: GpuBackend, function: Function) -> None:
-    given = taken(function, halves())
+    given = in_domain(function, halves())
     prelude = f"fn halved(x: f32) -> f32 {{ return bitcast<f32>(half_of_f32({function.name}(x))); }}\n"
     halved = evaluate(backend, "halved", given, prelude=prelude).view(np.uint32).astype(np.uint16).view(np.float16)
     single = evaluate(backend, function.name, given)

@@ -12,18 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import wgsl
 from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.layouts import strides as draw_strides
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported, ShaderError
 from dmlgpu.gpu import GpuBackend
-from dmlgpu.kernels.packing import pack
-from dmlgpu.kernels.sources import fold_views, settle_views
-from dmlgpu.plan import Binding, Body, Map, Plan, Reduce, ReduceSchedule, Role, Tensor, View, apply, constants
+from dmlgpu.plan import Map, Plan, Reduce, Reduction, Role, Tensor, View, apply, constants
+from dmlgpu.schedule import schedule
+from dmlgpu.schedule.steps import ReduceSchedule, ScheduledMap, ScheduledReduce
 from dmlgpu.schedule.walk import choose_walk
 from dmlgpu.target import AdapterInfo, Profile, Target
-from dmlgpu.tensor import TensorDesc, packed_strides
+from dmlgpu.tensor import TensorDesc
 from dmlgpu.wgsl import templates
 from tests.gpu.fusion import (
     POISON,
@@ -31,6 +30,7 @@ from tests.gpu.fusion import (
     Node,
     assert_same,
     cast,
+    compiled,
     gather,
     gather_body,
     identity,
@@ -143,8 +143,6 @@ def test_a_random_tree_gives_what_numpy_gives(either: GpuBackend, data_type: Dat
     rng = np.random.default_rng([seed, data_type])
     inputs = Inputs()
     node = random_tree(rng, inputs, data_type, int(rng.integers(1, 5)))
-    if not isinstance(node.source, Body):
-        node = identity(node)
     layout = (Layout.PACKED, Layout.PERMUTED, Layout.PADDED, Layout.ALIGNED, Layout.NEAR)[rng.integers(5)]
     profile = (Profile.CPU, Profile.DISCRETE)[rng.integers(2)]
     got = run_map(
@@ -159,7 +157,7 @@ def test_half_precision_rounds_every_operation_as_storing_it_would(backend: GpuB
     rng, inputs = np.random.default_rng([seed, 99]), Inputs()
     tree = random_tree(rng, inputs, F16, seed)
     node = subtract(tree, small(inputs, rng, F16, tree.value.shape))
-    (kernel,) = wgsl.render(map_plan(node)[0], backend.target).kernels
+    (kernel,) = compiled(map_plan(node)[0], backend.target).kernels
     assert ("enable f16;" in kernel.wgsl) == backend.target.has("shader-f16")
     assert_same(run_map(backend, inputs, node, target=backend.target), node.value)
 
@@ -170,7 +168,7 @@ def test_subtract_of_a_slice_reads_a_view(either: GpuBackend, data_type: DataTyp
     x, y = (inputs.add(numbers(rng, data_type, sizes)) for sizes in ((6, 16), (3, 8)))
     node = subtract(slice1(x, (4, 4), (-2, 1), (3, 8)), y)
     assert_same(run_map(either, inputs, node), node.value)
-    (kernel,) = wgsl.render(map_plan(node)[0], either.target).kernels
+    (kernel,) = compiled(map_plan(node)[0], either.target).kernels
     assert "slice1" not in kernel.wgsl
 
 
@@ -192,7 +190,7 @@ def test_a_gather_over_arithmetic_is_packed_along_its_window(backend: GpuBackend
     x, y = (inputs.add(numbers(rng, F32, (6, 8))) for _ in range(2))
     node = gather(subtract(x, y), add_indices(inputs, rng, (3,), (6,)))
     plan, _ = map_plan(node)
-    assert wgsl.render(plan, backend.target).kernels[0].label == "test map x4"
+    assert compiled(plan, backend.target).kernels[0].label == "test map x4"
     assert_same(run_map(backend, inputs, node), node.value)
 
 
@@ -204,7 +202,7 @@ def test_two_instances_of_one_body_keep_their_constants_apart(either: GpuBackend
     first, second = slice1(doubled, (1, 0), (1, 1), (4, 12)), slice1(halved, (8, 11), (-2, -1), (4, 12))
     node = subtract(first, second)
     assert_same(run_map(either, inputs, node), node.value)
-    (kernel,) = wgsl.render(map_plan(node)[0], either.target).kernels
+    (kernel,) = compiled(map_plan(node)[0], either.target).kernels
     assert kernel.wgsl.count("// ---- shaders/layout/slice1.wgsl") == 2
     assert kernel.wgsl.count("// ---- shaders/elementwise/scale_bias.wgsl") == 2
 
@@ -220,7 +218,7 @@ def diamond(depth: int, *, sliced: bool = False) -> tuple[Inputs, Node]:
 
 
 def text_length(depth: int, *, sliced: bool) -> int:
-    (kernel,) = wgsl.render(map_plan(diamond(depth, sliced=sliced)[1])[0], Target("any")).kernels
+    (kernel,) = compiled(map_plan(diamond(depth, sliced=sliced)[1])[0], Target("any")).kernels
     return len(kernel.wgsl)
 
 
@@ -278,7 +276,7 @@ def test_a_cast_of_scaled_doubles(backend: GpuBackend) -> None:
         with pytest.raises(NotSupported) as caught:
             run_map(backend, inputs, node)
         assert str(caught.value) == (
-            f"TEST: FLOAT64 arithmetic needs the adapter feature shader-f64, which {backend.info.name!r} lacks"
+            f"FLOAT64 arithmetic needs the adapter feature shader-f64, which {backend.info.name!r} lacks"
         )
         return
     assert_same(run_map(backend, inputs, node), node.value)
@@ -328,55 +326,62 @@ def test_casts_round_and_wrap_between_bodies(either: GpuBackend) -> None:
 # ---- reductions over virtual sources
 
 
-def reduce_plan(
-    file: str, source: Node, output: TensorDesc, accumulator: tuple[DataType, int], *, parts: int, **values: Any
-) -> Plan:
-    """The last dimension reduced in one step, or in two over ``parts`` partial results."""
-    words, element = file != "reduction/reduce_sum", source.data_type
-    axis = (source.value.ndim - 1,)
-    result = Tensor.of(Role.OUTPUT, 0, output)
+SERIAL, TREE, PARTIAL = ReduceSchedule.SERIAL, ReduceSchedule.TREE, ReduceSchedule.PARTIAL
 
-    def step(given: Any, target: Tensor, schedule: ReduceSchedule, of_partials: bool = False) -> Reduce:
-        return Reduce("reduce", file, element, given, axis, target, schedule, of_partials, constants(**values), words)
-
-    if parts == 1:
-        schedule = ReduceSchedule.TREE if source.value.shape[-1] > 32 else ReduceSchedule.SERIAL
-        return Plan("TEST", (step(source.source, result, schedule),))
-    sizes = (*output.sizes, parts)
-    data_type, lanes = accumulator
-    partials = Tensor(Binding(Role.TEMPORARY, 0), data_type, sizes, packed_strides(sizes), lanes=lanes)
-    steps = (step(source.source, partials, ReduceSchedule.PARTIAL), step(partials, result, ReduceSchedule.TREE, True))
-    return Plan("TEST", steps, (int(np.prod(sizes)) * partials.unit_bits // 8,))
+# elements of a row, profile, how many an invocation may walk -> schedules
+ROWS: dict[str, tuple[int, Profile, int | None, list[ReduceSchedule]]] = {
+    "one element": (1, Profile.CPU, None, [SERIAL]),
+    "by one invocation": (9, Profile.CPU, None, [SERIAL]),
+    "short parts": (31, Profile.CPU, 7, [PARTIAL, SERIAL]),
+    "by a workgroup": (300, Profile.DISCRETE, None, [TREE]),
+    "parts": (1000, Profile.CPU, 150, [PARTIAL, SERIAL]),
+}
 
 
-@pytest.mark.parametrize(("count", "parts"), [(1, 1), (31, 5), (300, 1), (300, 5)])
+def run_rows(
+    backend: GpuBackend, inputs: Inputs, reduction: Reduction, source: Node, output: TensorDesc, *, rows: str
+) -> Any:
+    """What comes of rows along the last dimension."""
+    _, profile, longest, expected = ROWS[rows]
+    limit = None if longest is None else 4 * longest
+    target = replace(backend.target.exact, profile=profile, loop_limit=limit)
+    axes = (source.value.ndim - 1,)
+    plan = Plan("TEST", (Reduce("", reduction, source.source, axes, Tensor.of(Role.OUTPUT, 0, output)),))
+    steps = schedule(plan, target).steps
+    assert [step.schedule for step in steps if isinstance(step, ScheduledReduce)] == expected
+    return run_plan(backend, inputs, plan, output, target)
+
+
+def summed(data_type: DataType) -> Reduction:
+    """A sum: of floats in two numbers, of integers as they are."""
+    if data_type.is_float:
+        return Reduction("reduction/reduce_sum_float", F32, 2, True)
+    return Reduction("reduction/reduce_sum", data_type, 1, False)
+
+
+@pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("data_type", [I8, F16, U64], ids=lambda t: t.name)
-def test_argmin_over_a_virtual_source(either: GpuBackend, data_type: DataType, count: int, parts: int) -> None:
-    rng, inputs = np.random.default_rng(11), Inputs()
+def test_argmin_over_a_virtual_source(either: GpuBackend, data_type: DataType, rows: str) -> None:
+    rng, inputs, count = np.random.default_rng(11), Inputs(), ROWS[rows][0]
     x, y = (add(inputs, rng, data_type, (3, 2 * count)) for _ in range(2))
     source = slice1(subtract(x, y), (2, 1), (-1, 2), (3, count))
-    wide = data_type.bits == 64
-    file = "reduction/argmin_wide" if wide else "reduction/argmin"
-    output = TensorDesc(I64, (3, 1))
-    plan = reduce_plan(file, source, output, (U32, 4 if wide else 2), parts=parts, order="ascending", decreasing=False)
-    assert_same(run_plan(either, inputs, plan, output), source.value.argmin(-1, keepdims=True))
+    file, lanes = ("reduction/argmin_wide", 4) if data_type.bits == 64 else ("reduction/argmin", 2)
+    values = constants(order="ascending", decreasing=False)
+    reduction = Reduction(file, U32, lanes, True, values, ordered=True)
+    got = run_rows(either, inputs, reduction, source, TensorDesc(I64, (3, 1)), rows=rows)
+    assert_same(got, source.value.argmin(-1, keepdims=True))
 
 
-@pytest.mark.parametrize(("count", "parts"), [(9, 1), (1000, 1), (1000, 7)])
+@pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("data_type", [I64, F32, F16], ids=lambda t: t.name)
-def test_a_sum_over_a_virtual_source(either: GpuBackend, data_type: DataType, count: int, parts: int) -> None:
-    rng, inputs = np.random.default_rng(12), Inputs()
+def test_a_sum_over_a_virtual_source(either: GpuBackend, data_type: DataType, rows: str) -> None:
+    rng, inputs, count = np.random.default_rng(12), Inputs(), ROWS[rows][0]
     x = add(inputs, rng, data_type, (5, count))
     y = small(inputs, rng, data_type, (5, count))
     source = gather(multiply(x, y), add_indices(inputs, rng, (4,), (5,)))
-    file, accumulator = "reduction/reduce_sum", (data_type, 1)
-    if data_type.is_float:
-        file, accumulator = "reduction/reduce_sum_float", (F32, 2)
-    output = TensorDesc(data_type, (4, 1))
     wide = np.float64 if data_type.is_float else data_type.numpy
     want = source.value.sum(-1, dtype=wide, keepdims=True).astype(data_type.numpy)
-    plan = reduce_plan(file, source, output, accumulator, parts=parts)
-    assert_same(run_plan(either, inputs, plan, output), want)
+    assert_same(run_rows(either, inputs, summed(data_type), source, TensorDesc(data_type, (4, 1)), rows=rows), want)
 
 
 # ---- the walk
@@ -448,24 +453,22 @@ def test_nibbles_are_moved_and_computed_on(
 def test_reductions_store_by_words_and_by_exchange(either: GpuBackend, data_type: DataType) -> None:
     rng = np.random.default_rng(14)
     for sizes, strides in (((5, 1), None), ((4, 3, 1), (3, 4, 1)), ((3, 1), (50, 1))):
-        for count in (6, 70):
+        for rows in ("short parts", "by a workgroup"):
             inputs = Inputs()
-            source = inputs.add(rng.integers(0, 2, (*sizes[:-1], count)).astype(data_type.numpy))
+            source = inputs.add(rng.integers(0, 2, (*sizes[:-1], ROWS[rows][0])).astype(data_type.numpy))
             source = subtract(source, small(inputs, rng, data_type, source.value.shape))
-            output = TensorDesc(data_type, sizes, strides)
-            file = "reduction/reduce_sum_float" if data_type.is_float else "reduction/reduce_sum"
-            plan = reduce_plan(file, source, output, (data_type, 1), parts=1)
             want = source.value.sum(-1, dtype=data_type.numpy, keepdims=True)
-            assert_same(run_plan(either, inputs, plan, output), want)
+            got = run_rows(either, inputs, summed(data_type), source, TensorDesc(data_type, sizes, strides), rows=rows)
+            assert_same(got, want)
 
 
 # ---- packing
 
 
 def lanes_of(node: Node, strides: tuple[int, ...] | None = None) -> int:
-    (step,) = map_plan(node, strides)[0].steps
-    assert isinstance(step, Map)
-    return pack(settle_views(fold_views(step.body)), step.output)[1].lanes
+    (step,) = schedule(map_plan(node, strides)[0], Target("any")).steps
+    assert isinstance(step, ScheduledMap)
+    return step.lanes
 
 
 NEAR_MISSES = (
@@ -535,7 +538,7 @@ def test_transposed_copies(backend: GpuBackend, name: str, data_type: DataType) 
     rng, inputs = np.random.default_rng(17), Inputs()
     node = identity(inputs.add(numbers(rng, data_type, sizes), source_strides, View.RAW))
     plan, _ = map_plan(node, strides)
-    (kernel,) = wgsl.render(plan, backend.target).kernels
+    (kernel,) = compiled(plan, backend.target).kernels
     if data_type.bits < 64:
         assert ("schedules/transpose.wgsl" in kernel.wgsl) == tiled
     assert_same(run_map(backend, inputs, node, strides), node.value)

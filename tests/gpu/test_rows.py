@@ -12,7 +12,8 @@ import scipy.special
 from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType, QuantizationType
 from dmlgpu.gpu import GpuBackend
-from dmlgpu.plan import Map, Reduce, ReduceSchedule, Rows
+from dmlgpu.schedule import schedule
+from dmlgpu.schedule.steps import ReduceSchedule, ScheduledMap, ScheduledReduce, ScheduledRows
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
@@ -64,14 +65,15 @@ def desc_of(desc_class: Any, data_type: DataType, sizes: tuple[int, ...], axes: 
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_schedule_is_the_expected_one(name: str) -> None:
     sizes, axes, data_type, profile, expected = SHAPES[name]
-    plan = operators.lower(desc_of(SOFTMAX, data_type, sizes, axes), Target("any", profile))
+    target = Target("any", profile)
+    steps = schedule(operators.lower(desc_of(SOFTMAX, data_type, sizes, axes), target), target).steps
     if expected is None:
-        *reductions, last = plan.steps
-        assert isinstance(last, Map) and len(reductions) >= 2
-        assert all(isinstance(step, Reduce) for step in reductions)
+        *reductions, last = steps
+        assert isinstance(last, ScheduledMap) and len(reductions) >= 2
+        assert all(isinstance(step, ScheduledReduce) for step in reductions)
         return
-    (step,) = plan.steps
-    assert isinstance(step, Rows)
+    (step,) = steps
+    assert isinstance(step, ScheduledRows)
     assert (step.schedule, step.output.lanes, step.across) == expected
 
 

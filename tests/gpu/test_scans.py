@@ -12,7 +12,7 @@ from dmlgpu import compiler, descs
 from dmlgpu.backend import Range, Resources
 from dmlgpu.enums import AxisDirection, DataType
 from dmlgpu.gpu import GpuBackend
-from dmlgpu.kernels import scan
+from dmlgpu.schedule import scan
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
