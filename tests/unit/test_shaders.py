@@ -18,6 +18,7 @@ from dmlgpu.enums import AxisDirection, ConvolutionDirection, ConvolutionMode, D
 from dmlgpu.errors import NotSupported
 from dmlgpu.operator_desc import ScaleBias
 from dmlgpu.plan import Affine, AffineView, Binding, Map, Plan, Role, Tensor, apply, constants
+from dmlgpu.schedule import schedule
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 from dmlgpu.wgsl import templates
@@ -218,7 +219,7 @@ def case_descriptions(stem, profile):
 def kernels(part, profile):
     """The different kernels of an operator's cases, of the typed descriptions or the fused plans, by their text."""
     if part == "fused":
-        programs = [wgsl.render(plan, TARGETS[0]) for plan in fused_plans()]
+        programs = [wgsl.render(schedule(plan, TARGETS[0])) for plan in fused_plans()]
     else:
         found = tuple(typed_descriptions()) if part == "typed" else case_descriptions(part, profile)
         pairs = [*itertools.product(found, TARGETS[:2]), *itertools.product(found[::3], TARGETS[2:])]
