@@ -67,7 +67,7 @@ def test_a_split_moves_a_box_to_each_output():
 
 def test_a_join_moves_each_input_to_a_box():
     moves = operators.moves(join((2, 1), (2, 5)))
-    assert [move.place.start for move in moves] == [(0, 0), (0, 1)]
+    assert [move.destination.start for move in moves] == [(0, 0), (0, 1)]
     output = Tensor.of(Role.OUTPUT, 0, TensorDesc(F32, (2, 6)))
     view = result_view(moves[1].reverse, output, (2, 5))
     assert (view.sizes, view.strides, view.offset) == ((2, 5), (6, 1), 1)

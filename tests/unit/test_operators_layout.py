@@ -131,7 +131,7 @@ def test_a_tile_is_a_copy_over_repetitions_and_places():
     assert move.sizes == (3, 2, 2, 4)
     source, output = (Tensor.of(Role.INPUT, 0, tensor) for tensor in (desc.input_tensor, desc.output_tensor))
     assert move.source.of(source, move.sizes).strides == (0, 4, 0, 1)
-    assert move.place.of(output, move.sizes).strides == (16, 8, 4, 1)
+    assert move.destination.of(output, move.sizes).strides == (16, 8, 4, 1)
 
 
 def test_whole_rows_that_repeat_are_copied_in_wide_units():
