@@ -25,7 +25,6 @@ STEMS = (
     "scatter_elements",
     "scatter_nd",
     "one_hot",
-    "reverse_subsequences",
     "diagonal_matrix1",
 )
 SOME = 6
