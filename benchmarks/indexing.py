@@ -83,6 +83,8 @@ def elements(adapter: str) -> Iterator[Result]:
     desc = descs.OneHot(indices_tensor=one_each, values_tensor=TensorDesc(FLOAT, (1, 2)), output_tensor=lines, axis=1)
     values = np.array([[0, 1]], np.float32)
     yield Result("ONE_HOT, [32768, 256] float32", ratio(copy, bench.operator(desc, picks[:, :1], values)))
+    desc = descs.ReverseSubsequences(input_tensor=lines, sequence_lengths_tensor=one_each, output_tensor=lines, axis=1)
+    yield Result("REVERSE_SUBSEQUENCES, [32768, 256] float32", ratio(copy, bench.operator(desc, table, picks[:, :1])))
 
 
 PARTS: dict[str, Part] = {"rows": rows, "elements": elements}

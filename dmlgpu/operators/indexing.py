@@ -12,6 +12,7 @@ from dmlgpu.operators.indices import (
     check_dimension_count,
     check_left_out,
     check_rank,
+    check_single_along_axis,
     check_sizes_beside_axis,
     check_tuples,
     last_dimensions,
@@ -207,6 +208,34 @@ class GatherElements(Lowering):
         axis, (indices, data, output) = merged_around_axis(desc.axis, indices, data, output_tensor(desc))
         body = _along_axis(cls.shaders[0], axis, output, data, ("indices", indices))
         return Plan(desc.operator, (Map("gather", body, output),))
+
+
+class ReverseSubsequences(Lowering):
+    """Reverses the beginning of each line along an axis, as far as a tensor of lengths says.
+
+    A length beyond the axis means the whole line.
+    """
+
+    desc = descs.ReverseSubsequences
+
+    @classmethod
+    def output_sizes(cls, desc: descs.ReverseSubsequences) -> Mapping[str, tuple[int, ...]]:
+        return {"output_tensor": desc.input_tensor.sizes}
+
+    @classmethod
+    def check(cls, desc: descs.ReverseSubsequences) -> None:
+        check_axis(desc, "input_tensor")
+        check_single_along_axis(desc, "sequence_lengths_tensor", "input_tensor")
+        check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
+
+    @classmethod
+    def lower(cls, desc: descs.ReverseSubsequences, target: Target) -> Plan:
+        """One map. Lengths are read as indices into the axis: those beyond it come out as the largest number."""
+        data = input_tensor(desc, "input_tensor", View.RAW)
+        lengths = input_tensor(desc, "sequence_lengths_tensor", View.INDEX)
+        axis, (data, lengths, output) = merged_around_axis(desc.axis, data, lengths, output_tensor(desc))
+        body = _along_axis(cls.shaders[0], axis, output, data, ("lengths", lengths))
+        return Plan(desc.operator, (Map("reverse", body, output),))
 
 
 def _along_axis(file: str, axis: int, output: Tensor, data: Tensor, lookup: tuple[str, Tensor]) -> Body:

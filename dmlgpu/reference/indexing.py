@@ -136,3 +136,13 @@ def one_hot(desc: descs.OneHot, indices_tensor: Array, values_tensor: Array) -> 
     places = np.arange(sizes[desc.axis]).reshape([-1 if d == desc.axis else 1 for d in range(len(sizes))])
     off, on = as_bits(values_tensor).ravel()[:2]
     return np.where((places == positions) & inside, on, off).view(values_tensor.dtype)
+
+
+@reference(descs.ReverseSubsequences)
+def reverse_subsequences(desc: descs.ReverseSubsequences, input_tensor: Array, sequence_lengths_tensor: Array) -> Array:
+    """The first elements of each line in reverse order, the rest as they are."""
+    size = input_tensor.shape[desc.axis]
+    lengths = np.minimum(sequence_lengths_tensor, sequence_lengths_tensor.dtype.type(size)).astype(np.int64)
+    places = np.arange(size).reshape([-1 if d == desc.axis else 1 for d in range(input_tensor.ndim)])
+    mirrored = np.where(places < lengths, lengths - 1 - places, places)
+    return np.take_along_axis(as_bits(input_tensor), mirrored, desc.axis).view(input_tensor.dtype)

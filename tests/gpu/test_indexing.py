@@ -25,6 +25,7 @@ STEMS = (
     "scatter_elements",
     "scatter_nd",
     "one_hot",
+    "reverse_subsequences",
     "diagonal_matrix1",
 )
 SOME = 6

@@ -82,6 +82,16 @@ def one_hot(indices: Array, size: int, axis: int, off: Any, on: Any) -> Array:
     return out
 
 
+def reverse_subsequences(source: Array, lengths: Array, axis: int) -> Array:
+    """The first elements of each line along an axis reversed."""
+    out = source.copy()
+    for place in np.ndindex(lengths.shape):
+        line = (*place[:axis], slice(None), *place[axis + 1 :])
+        length = min(int(lengths[place]), source.shape[axis])
+        out[line] = list(reversed(source[line][:length])) + list(source[line][length:])
+    return out
+
+
 def best_place(line: list[Any], *, largest: bool, last: bool) -> int:
     """Index of the best number of a line, NaN skipped; of the first or last of equals; all NaN: the first or last."""
     numbers = [(value, place) for place, value in enumerate(line) if not math.isnan(value)]

@@ -1,4 +1,4 @@
-"""The gathers against plain loops, ONNX's evaluator, onnxruntime and NumPy."""
+"""The gathers and REVERSE_SUBSEQUENCES against plain loops, ONNX's evaluator, onnxruntime and NumPy."""
 
 import numpy as np
 import pytest
@@ -216,3 +216,46 @@ def test_gather_elements_agrees_with_take_along_axis_and_moves_bits(data_type):
     indices = np.argsort(rng.random((6, 9)), axis=0)
     expected = np.take_along_axis(bits(source), indices, axis=0)
     np.testing.assert_array_equal(bits(gather_elements(source, indices, 0)), expected)
+
+
+def reverse(source, lengths, axis):
+    desc = descs.ReverseSubsequences(
+        input_tensor=tensor(source),
+        sequence_lengths_tensor=tensor(lengths),
+        output_tensor=tensor(source),
+        axis=axis,
+    )
+    return run(desc, source, lengths)
+
+
+@given(sizes(4, 5), st.integers(0, 3), st.sampled_from([np.uint32, np.uint64]), SEEDS)
+def test_reverse_subsequences_follows_the_formula(shape, axis, dtype, seed):
+    axis %= len(shape)
+    source = numbered(shape)
+    lengths = np.random.default_rng(seed).integers(0, shape[axis] + 3, (*shape[:axis], 1, *shape[axis + 1 :]))
+    expected = oracles.reverse_subsequences(source, lengths, axis)
+    np.testing.assert_array_equal(reverse(source, lengths.astype(dtype), axis), expected)
+
+
+@pytest.mark.parametrize("evaluate", [onnx_reference, onnx_runtime])
+@pytest.mark.parametrize(("time_axis", "batch_axis"), [(0, 1), (1, 0)])
+def test_reverse_subsequences_agrees_with_onnx(evaluate, time_axis, batch_axis):
+    source = np.random.default_rng(2).standard_normal((4, 4, 3)).astype(np.float32)
+    lengths = np.array([1, 4, 3, 2])
+    expected = evaluate("ReverseSequence", [source, lengths], time_axis=time_axis, batch_axis=batch_axis)
+    each = np.broadcast_to(lengths.reshape([4 if d == batch_axis else 1 for d in range(3)]), (4, 4, 3))
+    each = np.take(each, [0], axis=time_axis).astype(np.uint32)
+    np.testing.assert_array_equal(reverse(source, each, time_axis), expected)
+
+
+@pytest.mark.parametrize("length", [5, 2**31, 2**32 - 1, 2**32, 2**32 + 2, 2**64 - 1])
+def test_a_length_beyond_the_line_means_all_of_it(length):
+    lengths = np.array([[length], [2]], np.uint64 if length >= 2**32 else np.uint32)
+    np.testing.assert_array_equal(reverse(numbered((2, 4)), lengths, 1), [[4, 3, 2, 1], [6, 5, 7, 8]])
+
+
+@pytest.mark.parametrize("data_type", ALL_TYPES)
+def test_reverse_subsequences_moves_bits(data_type):
+    raw = np.random.default_rng(3).integers(0, 256, (64, data_type.bits // 8), np.uint8)
+    source = raw.view(data_type.numpy).reshape(64)
+    np.testing.assert_array_equal(bits(reverse(source, np.array([64], np.uint32), 0)), bits(source)[::-1])

@@ -1,4 +1,4 @@
-"""GATHER, GATHER_ELEMENTS, GATHER_ND, GATHER_ND1: what they refuse, output sizes, plans."""
+"""GATHER, GATHER_ELEMENTS, GATHER_ND, GATHER_ND1, REVERSE_SUBSEQUENCES: what they refuse, output sizes, plans."""
 
 from __future__ import annotations
 
@@ -66,6 +66,20 @@ def elements(**changes):
         "axis": 1,
     }
     return descs.GatherElements(**fields | changes)
+
+
+def lengths(*sizes, strides=None):
+    return TensorDesc(U32, sizes, strides)
+
+
+def reverse(**changes):
+    fields = {
+        "input_tensor": floats(4, 5, 6),
+        "sequence_lengths_tensor": lengths(4, 1, 6),
+        "output_tensor": floats(4, 5, 6),
+        "axis": 1,
+    }
+    return descs.ReverseSubsequences(**fields | changes)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +174,16 @@ def elements(**changes):
             elements(output_tensor=floats(4, 5, 6)),
             "GATHER_ELEMENTS: output_tensor.sizes must be [4, 3, 6] (indices_tensor.sizes), got [4, 5, 6]",
         ),
+        (reverse(axis=3), "REVERSE_SUBSEQUENCES: axis must be below input_tensor's dimension count (3), got 3"),
+        (
+            reverse(sequence_lengths_tensor=lengths(4, 5, 1)),
+            "REVERSE_SUBSEQUENCES: sequence_lengths_tensor.sizes must be [4, 1, 6] (input_tensor.sizes with 1 on axis"
+            " 1), got [4, 5, 1]",
+        ),
+        (
+            reverse(output_tensor=floats(4, 6, 5)),
+            "REVERSE_SUBSEQUENCES: output_tensor.sizes must be [4, 5, 6] (input_tensor.sizes), got [4, 6, 5]",
+        ),
     ],
 )
 def test_what_is_refused(desc, message):
@@ -189,6 +213,7 @@ def test_what_is_refused(desc, message):
         ),
         (rows(index_dimensions=2), (3, 4)),
         (elements(), (4, 3, 6)),
+        (reverse(), (4, 5, 6)),
     ],
 )
 def test_output_sizes(desc, sizes):
@@ -253,6 +278,10 @@ def test_gather_nd_is_gather_nd1_without_batches():
             4,
             id="elements that share an index",
         ),
+        pytest.param(
+            reverse(sequence_lengths_tensor=lengths(4, 1, 6, strides=(1, 0, 0))), (4, 5, 3), 2, id="lengths of rows"
+        ),
+        pytest.param(reverse(), (4, 5, 6), 1, id="a length for each element"),
     ],
 )
 def test_dimensions_are_merged_and_elements_packed(desc, sizes, lanes):

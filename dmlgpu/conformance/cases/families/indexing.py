@@ -10,7 +10,7 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits
-from dmlgpu.conformance.cases.indices import OUTSIDE, IndexingCases, draw_indices, draw_sizes_within
+from dmlgpu.conformance.cases.indices import OUTSIDE, IndexingCases, draw_indices, draw_outside, draw_sizes_within
 from dmlgpu.conformance.cases.keys import Key, SizesList
 from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors
 
@@ -140,4 +140,33 @@ class GatherElementsCases(IndexingCases):
             return any_bits(contents, data_type, key.sizes), found
 
         desc = descs.GatherElements(input_tensor=source, indices_tensor=indices, output_tensor=output, axis=axis)
+        return Case(name, desc, fill)
+
+
+@cases(descs.ReverseSubsequences)
+class ReverseSubsequencesCases(IndexingCases):
+    """REVERSE_SUBSEQUENCES: lengths from 0 to the whole line, or (OUTSIDE) beyond it."""
+
+    type_fields = ("InputTensor", "SequenceLengthsTensor")
+    standard_count = 40
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        axis = int(rng.integers(len(key.sizes)))
+        extent = key.sizes[axis]
+        lines = (*key.sizes[:axis], 1, *key.sizes[axis + 1 :])
+        data_type, length_type = key.types
+        source, lengths, output = draw_tensors(
+            key, rng, (data_type, key.sizes, False), (length_type, lines, False), (data_type, key.sizes, True)
+        )
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            drawn = contents.integers(0, extent + 1, lines).astype(length_type.numpy)
+            if key.variant == OUTSIDE:
+                beyond = draw_outside(contents, length_type, np.array(extent), lines)
+                drawn = np.where(contents.random(lines) < 0.5, beyond, drawn)
+            return any_bits(contents, data_type, key.sizes), drawn
+
+        desc = descs.ReverseSubsequences(
+            input_tensor=source, sequence_lengths_tensor=lengths, output_tensor=output, axis=axis
+        )
         return Case(name, desc, fill)
