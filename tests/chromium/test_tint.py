@@ -22,7 +22,7 @@ from tests.quick_programs import PROFILES, packed, quick_programs
 
 pytestmark = [pytest.mark.usefixtures("facts"), pytest.mark.xdist_group("chromium")]  # it is started once
 
-SHARE = 24
+SHARE = 48
 """Of how many kernels one becomes a pipeline too, which takes SwiftShader 0.2 s; all do with ``--profile full``."""
 
 MODULES = """texts => Promise.all(texts.map(async code => {

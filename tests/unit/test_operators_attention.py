@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from dmlgpu import TensorDesc, compiler, descs, operators, wgsl
+from dmlgpu import TensorDesc, compiler, descs, operators
 from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.enums import MultiheadAttentionMaskType as MaskType
 from dmlgpu.errors import DmlError
-from dmlgpu.plan import Map, Role, Scatter
-from dmlgpu.schedule.attention import Attend
-from dmlgpu.schedule.gemm import Form
+from dmlgpu.plan import Role
+from dmlgpu.schedule.steps import Form, ScheduledAttend, ScheduledScatter
 from dmlgpu.schema import operator
 from dmlgpu.target import Profile, Target
 from dmlgpu.validation import validate
+from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 
 F32, F16, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32
@@ -46,8 +46,8 @@ def attention(desc_class: Any = NEWEST, heads: tuple[int, int] = (4, 4), **field
     return desc_class(**tensors, **attributes | counts | fields)
 
 
-def attend(plan: Any) -> Attend:
-    return next(step for step in plan.steps if isinstance(step, Attend))
+def attend(desc: Any, target: Target) -> ScheduledAttend:
+    return next(step for step in steps_of(desc, target) if isinstance(step, ScheduledAttend))
 
 
 NO_KEYS: dict[str, Any] = {"key_tensor": None, "value_tensor": None}
@@ -190,9 +190,8 @@ def test_the_older_operator_has_as_many_heads_of_keys_as_of_queries() -> None:
 
 
 def test_plain_attention_reads_its_inputs_where_they_lie() -> None:
-    plan = operators.lower(attention(query_tensor=(2, 1, 32), output_tensor=(2, 1, 24)), CPU)
-    assert [step.label for step in plan.steps[-1:]] == ["attention"]
-    assert attend(plan).key.form is Form.SINGLE
+    *_, step = steps_of(attention(query_tensor=(2, 1, 32), output_tensor=(2, 1, 24)), CPU)
+    assert step.label == "attention" and step.key.form is Form.SINGLE
 
 
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["CPU", "GPU"])
@@ -211,18 +210,16 @@ def test_no_temporary_tensor_grows_with_queries_times_keys(target: Target) -> No
 def test_few_rows_take_the_keys_in_parts(target: Target) -> None:
     sizes = {"key_tensor": (1, 5000, 64), "value_tensor": (1, 5000, 64)}
     desc = attention(heads=(1, 1), query_tensor=(1, 1, 64), output_tensor=(1, 1, 64), **sizes)
-    plan = operators.lower(desc, target)
-    step = attend(plan)
+    step = attend(desc, target)
     assert step.parts > 1 and step.parts * step.share >= 5000 > (step.parts - 1) * step.share
-    assert isinstance(plan.steps[-1], Map) and plan.steps[-1].label == "merge of parts"
-    assert len(wgsl.render(plan, target).kernels) == len(plan.steps)
+    assert steps_of(desc, target)[-1].label == "merge of parts"
 
 
 def test_no_invocation_takes_more_iterations_than_the_driver_allows() -> None:
     sizes = {"key_tensor": (1, 300_000, 64), "value_tensor": (1, 300_000, 64)}
     desc = attention(heads=(1, 1), query_tensor=(1, 512, 64), output_tensor=(1, 512, 64), **sizes)
     limited = Target("Limited", loop_limit=65535)
-    step = attend(operators.lower(desc, limited))
+    step = attend(desc, limited)
     tile, blocks = step.tile, -(-step.share // step.tile.block)
     assert blocks * (1 + 64 + tile.block + 8 * tile.key_units + tile.across) <= 65535
 
@@ -237,20 +234,18 @@ def test_everything_at_once_binds_at_most_eight_buffers() -> None:
 
 
 def test_present_tensors_are_the_keys_and_values_that_are_read() -> None:
-    plan = operators.lower(attention(**PAST, **PRESENT), CPU)
-    written = [step.output.binding for step in plan.steps if isinstance(step, Map) and step.label == "keep rows"]
+    written = [step.output.binding for step in steps_of(attention(**PAST, **PRESENT), CPU) if step.label == "keep rows"]
     assert [(binding.role, binding.index) for binding in written] == [(Role.OUTPUT, 1)] * 2 + [(Role.OUTPUT, 2)] * 2
 
 
 def test_new_rows_of_a_cache_are_scattered_behind_the_past_ones() -> None:
     desc = attention(past_sequence_lengths_tensor=(2,), **PRESENT)
-    plan = operators.lower(desc, CPU)
-    scatters = [step for step in plan.steps if isinstance(step, Scatter)]
+    scatters = [step for step in steps_of(desc, CPU) if isinstance(step, ScheduledScatter)]
     assert [step.output.binding.index for step in scatters] == [1, 2]
-    assert attend(plan).visible is not None
+    assert attend(desc, CPU).visible is not None
 
 
 def test_a_gpu_has_many_invocations_to_a_tile() -> None:
     desc = attention(query_tensor=(2, 256, 32), output_tensor=(2, 256, 24))
-    assert attend(operators.lower(desc, CPU)).tile.workgroup == 8
-    assert attend(operators.lower(desc, GPU)).tile.workgroup == 128
+    assert attend(desc, CPU).tile.workgroup == 8
+    assert attend(desc, GPU).tile.workgroup == 128

@@ -75,7 +75,7 @@ def test_the_older_operators_put_the_channel_last():
 def test_blocks_and_places_are_digits(order, sizes, depth):
     (move,) = operators.moves(to_depth(descs.SpaceToDepth1, order=order))
     assert move.sizes == sizes
-    assert move.place.steps[1] == depth
+    assert move.destination.steps[1] == depth
     down, across = (1, 2) if order is DEPTH else (2, 3)
     assert [move.source.steps[2][down], move.source.steps[3][across]] == [1, 1]
     assert [move.source.steps[2][4], move.source.steps[3][5]] == [2, 2]
@@ -84,6 +84,6 @@ def test_blocks_and_places_are_digits(order, sizes, depth):
 def test_there_and_back_are_the_same_digits():
     (there,) = operators.moves(to_depth(descs.SpaceToDepth1, order=COLUMN))
     (back,) = operators.moves(to_space(descs.DepthToSpace1, order=COLUMN))
-    for side, other in ((there.source, back.place), (there.place, back.source)):
+    for side, other in ((there.source, back.destination), (there.destination, back.source)):
         columns = [sorted(zip(move.sizes, *one.steps, strict=True)) for move, one in ((there, side), (back, other))]
         assert columns[0] == columns[1]

@@ -10,10 +10,11 @@ import pytest
 from dmlgpu import TensorDesc, compiler, descs, operators
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel, TensorFlags
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.kernels.sources import leaves, nodes
-from dmlgpu.plan import Binding, Body, Map, Plan, Role, Tensor
-from dmlgpu.schedule.gemm import Contract, Form
+from dmlgpu.plan import Role
+from dmlgpu.program import Program
+from dmlgpu.schedule.steps import Form, ScheduledContract
 from dmlgpu.target import Profile, Target
+from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 
 F32, F16, U8, I8, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8, DataType.INT8, DataType.INT32
@@ -168,16 +169,17 @@ def test_zero_points_elsewhere_are_refused() -> None:
 # ---- plans
 
 
-def contract(plan: Plan) -> Contract:
-    (step,) = [step for step in plan.steps if isinstance(step, Contract)]
-    return step
+def contracts(desc: descs.Convolution, target: Target) -> list[ScheduledContract]:
+    return [step for step in steps_of(desc, target) if isinstance(step, ScheduledContract)]
 
 
-def files(plan: Plan) -> set[str]:
-    """The bodies of all operands, and of what is laid out before."""
-    step = contract(plan)
-    sources = [step.a.source, step.b.source, *(other.body for other in plan.steps if isinstance(other, Map))]
-    return {node.file for source in sources for node in nodes(source) if isinstance(node, Body)}
+def labels(program: Program) -> list[str]:
+    return [kernel.label.removeprefix("convolution ") for kernel in program.kernels]
+
+
+def holds(program: Program, file: str) -> bool:
+    """Whether some kernel's text has a shader file."""
+    return any(f"// ---- shaders/{file}.wgsl" in kernel.wgsl for kernel in program.kernels)
 
 
 def by(schedule: str, profile: Profile = Profile.CPU) -> Target:
@@ -189,93 +191,86 @@ def nhwc(sizes: tuple[int, int, int, int]) -> TensorDesc:
     return TensorDesc(F32, sizes, (channels * height * width, 1, channels * width, channels))
 
 
+NHWC = {"input_tensor": nhwc((2, 16, 8, 8)), "output_tensor": nhwc((2, 32, 8, 8))}
+
+
 @pytest.mark.parametrize(
-    "target", [by("small"), by("register"), by("shared", Profile.DISCRETE)], ids=lambda target: target.schedule
+    ("target", "expected"),
+    [
+        (by("small"), ["small"]),
+        (by("register"), ["lay out b", "register x4"]),
+        (by("shared", Profile.DISCRETE), ["shared x4"]),
+    ],
+    ids=["small", "register", "shared"],
 )
-def test_nhwc_is_read_where_it_lies(target: Target) -> None:
-    """In units along the channels, no copy of the input; only the filter is laid out anew, for tiles in registers."""
-    desc = convolution(input_tensor=nhwc((2, 16, 8, 8)), output_tensor=nhwc((2, 32, 8, 8)))
-    plan = operators.lower(desc, target)
-    step = contract(plan)
-    before = [leaf.binding for other in plan.steps if isinstance(other, Map) for leaf in leaves(other.body)]
-    assert before == ([Binding(Role.INPUT, 1)] if target.schedule == "register" else [])
-    assert step.space.inner == (3, 3, 16) and step.space.rows == (2, 8, 8)
-    if step.schedule == "shared":
-        assert step.a.form is Form.ALONG and step.output.lanes == 4
+def test_nhwc_is_read_where_it_lies(target: Target, expected: list[str]) -> None:
+    """No copy of the input; only the filter is laid out anew, for tiles in registers."""
+    assert labels(compiler.compile_operator(convolution(**NHWC), target)) == expected
+
+
+def test_nhwc_is_read_in_units_along_the_channels() -> None:
+    (step,) = contracts(convolution(**NHWC), by("shared", Profile.DISCRETE))
+    assert (step.space.rows, step.space.columns, step.space.inner) == ((2, 8, 8), (32,), (3, 3, 16))
+    assert step.a.form is Form.ALONG and step.output.lanes == 4
 
 
 def test_windows_are_columns_where_memory_runs_along_positions() -> None:
-    step = contract(operators.lower(convolution(), by("shared", Profile.DISCRETE)))
+    (step,) = contracts(convolution(), by("shared", Profile.DISCRETE))
     assert (step.space.rows, step.space.columns, step.space.inner) == ((32,), (2, 8, 8), (16, 3, 3))
 
 
 def test_a_window_of_one_place_is_a_view() -> None:
     stepped = pointwise(strides=(2, 3), output_tensor=TensorDesc(F32, (2, 32, 4, 3)))
     for desc in (pointwise(), stepped):
-        plan = operators.lower(desc, by("small"))
-        step = contract(plan)
-        assert isinstance(step.a.source, Tensor) and isinstance(step.b.source, Tensor)
-        assert "window/taken" not in files(plan)
-    source = contract(operators.lower(stepped, by("small"))).b.source
-    assert isinstance(source, Tensor) and source.strides[-2:] == (16, 3)
+        program = compiler.compile_operator(desc, by("small"))
+        assert labels(program) == ["small"] and not holds(program, "window/taken")
 
 
 def test_padding_makes_a_window_of_one_place_a_window() -> None:
     desc = pointwise(start_padding=(1, 0), output_tensor=TensorDesc(F32, (2, 32, 9, 8)))
-    assert "window/taken" in files(operators.lower(desc, by("small")))
+    assert holds(compiler.compile_operator(desc, by("small")), "window/taken")
 
 
-def test_an_owned_filter_is_laid_out_once() -> None:
-    desc = convolution(filter_tensor=TensorDesc(F32, (32, 16, 3, 3), flags=OWNED))
-    target = by("register")
-    plan = operators.lower(desc, target)
-    (step,) = plan.initialization
-    assert isinstance(step, Map) and step.output.binding.role is Role.PERSISTENT
-    assert plan.persistents == (4 * 32 * 16 * 9,)
-    slots = [slot for kernel in compiler.compile_operator(desc, target).kernels for slot in kernel.slots]
+@pytest.mark.parametrize(
+    ("desc", "expected"),
+    [
+        (convolution(filter_tensor=TensorDesc(F32, (32, 16, 3, 3), flags=OWNED)), 1),
+        (transposed(filter_tensor=TensorDesc(F32, (16, 32, 3, 3), flags=OWNED)), 4),
+    ],
+    ids=["plain", "in phases"],
+)
+def test_an_owned_filter_is_laid_out_once(desc: descs.Convolution, expected: int) -> None:
+    """Each phase of a transposed convolution has the places of the filter that it sees in a tensor of its own."""
+    program = compiler.compile_operator(desc, by("register"))
+    assert len(program.initialization) == expected
+    assert program.persistent_size == 4 * 32 * 16 * 9
+    slots = [slot for kernel in program.kernels for slot in kernel.slots]
     assert {slot.index for slot in slots if slot.role is Role.INPUT} == {0}
 
 
 def test_a_flipped_filter_is_a_view() -> None:
-    plain, flipped = (
-        operators.lower(convolution(mode=mode), by("small"))
-        for mode in (ConvolutionMode.CROSS_CORRELATION, ConvolutionMode.CONVOLUTION)
-    )
-    assert len(flipped.steps) == 1
-    (a, b) = (next(iter(leaves(contract(plan).a.source))) for plan in (plain, flipped))
-    assert b.strides[-2:] == (-a.strides[-2], -a.strides[-1]) and b.offset == a.offset + 8
+    assert labels(compiler.compile_operator(convolution(mode=ConvolutionMode.CONVOLUTION), by("small"))) == ["small"]
 
 
 def test_a_transposed_convolution_is_a_product_per_phase() -> None:
     """Of 3 x 3 places with strides of 2 they see 4, 2, 2 and 1."""
-    plan = operators.lower(transposed(), by("small"))
-    places = [math.prod(step.space.inner[1:]) for step in plan.steps if isinstance(step, Contract)]
-    assert sorted(places) == [1, 2, 2, 4] and plan.temporaries == ()
-    assert all(isinstance(step, Contract) and step.keeps for step in plan.steps)
-
-
-def test_phases_of_an_owned_filter_have_persistent_tensors_of_their_own() -> None:
-    desc = transposed(filter_tensor=TensorDesc(F32, (16, 32, 3, 3), flags=OWNED))
-    plan = operators.lower(desc, by("register"))
-    laid = [step.output.binding for step in plan.initialization if isinstance(step, Map)]
-    assert laid == [Binding(Role.PERSISTENT, number) for number in range(4)]
-    assert sum(plan.persistents) == 4 * 32 * 16 * 9
+    places = [math.prod(step.space.inner[1:]) for step in contracts(transposed(), by("shared", Profile.DISCRETE))]
+    assert sorted(places) == [1, 2, 2, 4]
+    assert compiler.compile_operator(transposed(), by("small")).temporary_size == 0
 
 
 def test_elements_that_nothing_reaches_are_computed_too() -> None:
     """1 x 1 with strides of 2: three of four phases have the bias alone."""
     fields = {"filter_tensor": TensorDesc(F32, (16, 32, 1, 1)), "start_padding": (0, 0), "end_padding": (0, 0)}
-    plan = operators.lower(transposed(**fields), by("small"))
-    assert [step.label for step in plan.steps] == ["small", *["nothing to sum"] * 3]
+    program = compiler.compile_operator(transposed(**fields), by("small"))
+    assert labels(program) == ["small", *["nothing to sum"] * 3]
 
 
 @pytest.mark.parametrize(("stride", "side", "is_spread"), [(1, 8, False), (4, 29, False), (5, 36, True)])
 def test_very_many_phases_become_a_spread_input(stride: int, side: int, is_spread: bool) -> None:
     output = TensorDesc(F32, (2, 32, side, side))
-    plan = operators.lower(transposed(strides=(stride, stride), output_tensor=output), by("small"))
-    sources = [step.b.source for step in plan.steps if isinstance(step, Contract)]
-    spread = [node for source in sources for node in nodes(source) if isinstance(node, Body) and "grad" in node.file]
-    assert bool(spread) is is_spread
+    desc = transposed(strides=(stride, stride), output_tensor=output)
+    assert holds(compiler.compile_operator(desc, by("small")), "layout/slice_grad") is is_spread
 
 
 def test_halves_are_summed_in_float32() -> None:
@@ -284,7 +279,8 @@ def test_halves_are_summed_in_float32() -> None:
         "filter_tensor": TensorDesc(F16, (32, 16, 3, 3)),
         "output_tensor": TensorDesc(F16, (2, 32, 8, 8)),
     }
-    assert contract(operators.lower(convolution(**tensors), CPU)).accumulator is F32
+    (step,) = contracts(convolution(**tensors), CPU)
+    assert step.accumulator is F32
 
 
 def test_a_quantised_convolution_binds_no_more_buffers_than_every_adapter_has() -> None:
@@ -314,4 +310,4 @@ def test_a_quantised_convolution_binds_no_more_buffers_than_every_adapter_has() 
 
 def test_an_unknown_schedule_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"convolutions have no schedule 'fast'; there are implicit-gemm, "):
-        operators.lower(convolution(), by("fast"))
+        compiler.compile_operator(convolution(), by("fast"))

@@ -1,79 +1,37 @@
-"""Element-wise operators and CAST as plans."""
+"""Element-wise operators that move or convert, as text."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from dmlgpu import descs, operators
+from dmlgpu import compiler, descs
 from dmlgpu.enums import DataType
-from dmlgpu.operator_desc import ScaleBias
-from dmlgpu.plan import Binding, BodyKind, Map, Role, Tensor, View
+from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 
-F32, F64, I64 = DataType.FLOAT32, DataType.FLOAT64, DataType.INT64
-ANY = Target("any")
+F16, F32, F64, I64 = DataType.FLOAT16, DataType.FLOAT32, DataType.FLOAT64, DataType.INT64
+WIDE = Target("Wide GPU", features=frozenset({"shader-int64", "shader-f64", "shader-f16"}))
 
 
-def step_of(desc):
-    plan = operators.lower(desc, ANY)
-    (step,) = plan.steps
-    assert plan.operator == desc.operator and plan.temporaries == () and isinstance(step, Map)
-    return step
+def text_of(desc: OperatorDesc, label: str) -> str:
+    """The text of the only kernel, which has this label."""
+    (kernel,) = compiler.compile_operator(desc, WIDE).kernels
+    assert kernel.label == f"{desc.operator.lower()} {label}"
+    return kernel.wgsl
 
 
-def identity(data_type=F32, **fields):
-    tensor = TensorDesc(data_type, (2, 4))
-    return descs.ElementWiseIdentity(input_tensor=tensor, output_tensor=tensor, **fields)
+@pytest.mark.parametrize(("data_type", "lanes"), [(F64, 2), (F32, 4), (F16, 8)])
+def test_what_stays_the_same_is_moved_bit_by_bit(data_type: DataType, lanes: int) -> None:
+    """No type of numbers touches the elements."""
+    tensor = TensorDesc(data_type, (2, 8))
+    for desc_class, label in ((descs.ElementWiseIdentity, "copy"), (descs.Cast, "copy")):
+        text = text_of(desc_class(input_tensor=tensor, output_tensor=tensor), f"{label} x{lanes}")
+        assert not re.search(r"\b(f16|f32|f64|i64|u64)\b", text)
 
 
-def test_identity_moves_bits():
-    step = step_of(identity(F64))
-    assert step.label == "copy" and step.body.moves
-    assert step.body.inputs == (("input", Tensor(Binding(Role.INPUT, 0), F64, (2, 4), (4, 1), View.RAW)),)
-
-
-@pytest.mark.parametrize(
-    ("data_type", "compute", "words"),
-    [(F32, F32, True), (DataType.INT8, F32, True), (I64, F32, True), (F64, F64, False)],
-    ids=lambda value: getattr(value, "name", None),
-)
-def test_a_scaled_identity_computes_in_floats(data_type, compute, words):
-    step = step_of(identity(data_type, scale_bias=ScaleBias(scale=2, bias=0.5)))
-    assert (step.label, step.body.file, step.body.words) == ("scale", "elementwise/scale_bias", words)
-    assert dict(step.body.constants) == {"compute": compute, "scale": 2.0, "bias": 0.5}
-    assert not step.body.moves
-
-
-@pytest.mark.parametrize(
-    ("desc_class", "file"),
-    [
-        (descs.ElementWiseSubtract, "elementwise/element_wise_subtract"),
-        (descs.ElementWiseMultiply, "elementwise/element_wise_multiply"),
-        (descs.ElementWiseDifferenceSquare, "elementwise/element_wise_difference_square"),
-    ],
-)
-def test_operators_on_two_tensors_take_them_in_order(desc_class, file):
-    a, b = TensorDesc(F32, (2, 4)), TensorDesc(F32, (2, 4), (0, 1))
-    body = step_of(desc_class(a_tensor=a, b_tensor=b, output_tensor=a)).body
-    assert (body.file, body.kind, body.words) == (file, BodyKind.APPLY, False)
-    assert [(name, source.binding.index, source.strides) for name, source in body.inputs] == [
-        ("a", 0, (4, 1)),
-        ("b", 1, (0, 1)),
-    ]
-
-
-def test_cast_converts_64_bits_as_words_on_every_adapter():
+def test_cast_converts_64_bits_as_words_on_every_adapter() -> None:
     desc = descs.Cast(input_tensor=TensorDesc(I64, (2, 4)), output_tensor=TensorDesc(F32, (2, 4)))
-    body = step_of(desc).body
-    assert (body.file, body.words, body.data_type, body.inputs[0][1].view) == (
-        "elementwise/cast",
-        True,
-        F32,
-        View.COMPUTE,
-    )
-
-
-def test_cast_to_the_same_type_moves_bits():
-    tensor = TensorDesc(F32, (2, 4))
-    assert step_of(descs.Cast(input_tensor=tensor, output_tensor=tensor)).body.moves
+    assert not re.search(r"\b(i64|u64)\b", text_of(desc, "map"))

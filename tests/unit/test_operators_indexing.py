@@ -7,9 +7,9 @@ import pytest
 from dmlgpu import descs, operators
 from dmlgpu.enums import DataType
 from dmlgpu.operators.lowering import lowering
-from dmlgpu.plan import BodyKind, Map, View
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
+from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 
 F32, I64, U32 = DataType.FLOAT32, DataType.INT64, DataType.UINT32
@@ -226,88 +226,64 @@ def test_gather_nd_is_gather_nd1_without_batches():
     assert operators.upgrade(older) == gather1(floats(5, 4), indices(3, 1), floats(3, 4), batch=0)
 
 
-def gather_step(desc):
-    (step,) = operators.lower(desc, ANY).steps
-    assert isinstance(step, Map) and step.label == "gather" and step.body.moves
-    inputs = dict(step.body.inputs)
-    assert inputs["indices"].view is View.INDEX
-    return step.body, inputs["input"], inputs["indices"], step.output
-
-
-def test_batches_tuples_and_windows_are_merged_among_themselves():
-    desc = gather1(floats(2, 3, 5, 4, 6), indices(2, 3, 7, 8, 1), floats(2, 3, 7, 8, 4, 6), batch=2)
-    body, data, index, output = gather_step(desc)
-    assert (data.sizes, data.strides) == ((6, 5, 24), (120, 24, 1))
-    assert (index.sizes, index.strides) == ((6, 56, 1), (56, 1, 1))
-    assert (output.sizes, output.strides) == ((6, 56, 24), (1344, 24, 1))
-    assert dict(body.constants) == {"batch": 1, "tuple": 1, "lead": 2}
-    assert body.follows == ((None, None, 2), (None, None, None))
-
-
-def test_a_gather_of_single_elements_has_no_window():
-    body, data, index, output = gather_step(gather1(floats(5, 4), indices(3, 2), floats(3)))
-    assert (data.sizes, index.sizes, output.sizes) == ((5, 4), (3, 2), (3,))
-    assert body.follows == ((None,), (None,))
-
-
-def test_a_single_element_gets_a_window_of_one():
-    body, data, index, output = gather_step(gather1(floats(5, 4), indices(2), floats(1)))
-    assert (data.sizes, index.sizes, output.sizes) == ((5, 4, 1), (2,), (1,))
-    assert dict(body.constants) == {"batch": 0, "tuple": 2, "lead": 0}
-
-
-def test_dimensions_that_the_counts_leave_out_are_dropped():
-    desc = gather1(floats(1, 1, 5, 4), indices(1, 3, 1), floats(1, 1, 3, 4), input_dimension_count=2)
-    _, data, index, output = gather_step(desc)
-    assert (data.sizes, output.sizes) == ((5, 4), (3, 4))
-    assert index.sizes == (3, 1)
-
-
-def test_a_gather_of_blocks_is_one_in_batches_with_the_same_indices_in_all():
-    desc = rows(
-        input_tensor=floats(2, 3, 5, 4, 6),
-        indices_tensor=indices(1, 1, 1, 1, 56),
-        output_tensor=floats(2, 3, 56, 4, 6),
-        axis=2,
-    )
-    body, data, index, output = gather_step(desc)
-    assert (data.sizes, data.strides) == ((6, 5, 24), (120, 24, 1))
-    assert (index.sizes, index.strides) == ((6, 56, 1), (0, 1, 0))
-    assert (output.sizes, output.strides) == ((6, 56, 24), (1344, 24, 1))
-    assert dict(body.constants) == {"batch": 1, "tuple": 1, "lead": 2}
-    assert body.kind is BodyKind.PLACE
-    assert body.follows == ((0, None, 2), (None, None, None))
-
-
-def test_a_gather_of_one_index_loses_the_axis():
-    desc = rows(index_dimensions=0, indices_tensor=indices(1, 1), output_tensor=floats(1, 4))
-    body, data, index, output = gather_step(desc)
-    assert (data.sizes, index.sizes, output.sizes) == ((5, 4), (1,), (4,))
-    assert dict(body.constants) == {"batch": 0, "tuple": 1, "lead": 0}
-
-
-def test_a_gather_of_elements_merges_before_and_after_its_axis():
-    desc = elements(
-        input_tensor=floats(2, 3, 5, 4, 6),
-        indices_tensor=indices(2, 3, 7, 4, 6),
-        output_tensor=floats(2, 3, 7, 4, 6),
-        axis=2,
-    )
-    body, data, index, output = gather_step(desc)
-    assert (data.sizes, index.sizes, output.sizes) == ((6, 5, 24), (6, 7, 24), (6, 7, 24))
-    assert dict(body.constants) == {"axis": 1}
-    assert body.follows == ((None, None, None), (None, None, None))
-
-
-def test_lookups_that_are_the_same_along_a_dimension_let_packing_through():
-    body, *_ = gather_step(elements(indices_tensor=indices(4, 3, 6, strides=(3, 1, 0))))
-    assert body.follows == ((None, None, 2), (None, None, None))
-    (step,) = operators.lower(reverse(sequence_lengths_tensor=lengths(4, 1, 6, strides=(1, 0, 0))), ANY).steps
-    assert step.label == "reverse" and step.body.follows == ((None, None, 2), (None, None, None))
-
-
-def test_lengths_are_read_as_indices():
-    (step,) = operators.lower(reverse(), ANY).steps
-    inputs = dict(step.body.inputs)
-    assert (inputs["input"].view, inputs["lengths"].view, inputs["lengths"].sizes) == (View.RAW, View.INDEX, (4, 1, 6))
-    assert step.body.moves and dict(step.body.constants) == {"axis": 1}
+@pytest.mark.parametrize(
+    ("desc", "sizes", "lanes"),
+    [
+        pytest.param(
+            gather1(floats(2, 3, 5, 4, 6), indices(2, 3, 7, 8, 1), floats(2, 3, 7, 8, 4, 6), batch=2),
+            (6, 56, 6),
+            4,
+            id="batches, tuples and windows",
+        ),
+        pytest.param(gather1(floats(5, 4), indices(3, 2), floats(3)), (3,), 1, id="single elements"),
+        pytest.param(gather1(floats(5, 4), indices(2), floats(1)), (1,), 1, id="a single element"),
+        pytest.param(
+            gather1(floats(1, 1, 5, 4), indices(1, 3, 1), floats(1, 1, 3, 4), input_dimension_count=2),
+            (3, 1),
+            4,
+            id="dimensions that the counts leave out",
+        ),
+        pytest.param(
+            rows(
+                input_tensor=floats(2, 3, 5, 4, 6),
+                indices_tensor=indices(1, 1, 1, 1, 56),
+                output_tensor=floats(2, 3, 56, 4, 6),
+                axis=2,
+            ),
+            (6, 56, 6),
+            4,
+            id="blocks, the same in all batches",
+        ),
+        pytest.param(
+            rows(index_dimensions=0, indices_tensor=indices(1, 1), output_tensor=floats(1, 4)), (1,), 4, id="one index"
+        ),
+        pytest.param(
+            elements(
+                input_tensor=floats(2, 3, 5, 4, 6),
+                indices_tensor=indices(2, 3, 7, 4, 6),
+                output_tensor=floats(2, 3, 7, 4, 6),
+                axis=2,
+            ),
+            (6, 7, 24),
+            1,
+            id="before and after an axis",
+        ),
+        pytest.param(
+            elements(
+                input_tensor=floats(4, 5, 8),
+                indices_tensor=indices(4, 3, 8, strides=(3, 1, 0)),
+                output_tensor=floats(4, 3, 8),
+            ),
+            (4, 3, 2),
+            4,
+            id="elements that share an index",
+        ),
+        pytest.param(
+            reverse(sequence_lengths_tensor=lengths(4, 1, 6, strides=(1, 0, 0))), (4, 5, 3), 2, id="lengths of rows"
+        ),
+        pytest.param(reverse(), (4, 5, 6), 1, id="a length for each element"),
+    ],
+)
+def test_dimensions_are_merged_and_elements_packed(desc, sizes, lanes):
+    (step,) = steps_of(desc, ANY)
+    assert (step.output.sizes, step.lanes) == (sizes, lanes)

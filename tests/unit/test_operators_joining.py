@@ -67,7 +67,7 @@ def test_a_split_moves_a_box_to_each_output():
 
 def test_a_join_moves_each_input_to_a_box():
     moves = operators.moves(join((2, 1), (2, 5)))
-    assert [move.place.start for move in moves] == [(0, 0), (0, 1)]
+    assert [move.destination.start for move in moves] == [(0, 0), (0, 1)]
     output = Tensor.of(Role.OUTPUT, 0, TensorDesc(F32, (2, 6)))
     view = result_view(moves[1].reverse, output, (2, 5))
     assert (view.sizes, view.strides, view.offset) == ((2, 5), (6, 1), 1)
@@ -81,9 +81,12 @@ def test_kernels_bind_two_buffers_however_many_pieces_there_are():
 
 
 def test_only_a_join_of_several_pieces_keeps_what_others_wrote():
-    assert [step.keeps for step in operators.lower(join((2, 1), (2, 5)), ANY).steps] == [True, True]
-    assert [step.keeps for step in operators.lower(join((2, 6)), ANY).steps] == [False]
-    assert [step.keeps for step in operators.lower(split((2, 1), (2, 5)), ANY).steps] == [False, False]
+    whole = TensorDesc(U8, (9,))
+    for desc in (
+        join((9,), axis=0, sizes=(9,), data_type=U8),
+        descs.Split(input_tensor=whole, output_tensors=(TensorDesc(U8, (5,)), TensorDesc(U8, (4,))), axis=0),
+    ):
+        assert not any("own" in kernel.wgsl for kernel in compiler.compile_operator(desc, ANY).kernels)
 
 
 @pytest.mark.parametrize(

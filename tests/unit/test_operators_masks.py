@@ -8,10 +8,11 @@ import pytest
 
 from dmlgpu import descs, operators
 from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.plan import Binding, Body, Map, Role, Tensor, View
+from dmlgpu.plan import Body
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 from dmlgpu.validation import validate
+from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 
 F32, F64, I8, I32, I64, U8, U32 = (
@@ -70,17 +71,7 @@ def test_what_is_refused(desc, message):
 
 def step_of(desc):
     (step,) = operators.lower(desc, ANY).steps
-    assert isinstance(step, Map) and not step.body.moves
     return step, dict(step.body.inputs)
-
-
-def test_one_hot_compares_places_along_the_axis_with_indices():
-    step, inputs = step_of(one_hot())
-    assert (step.label, step.output.data_type, step.output.sizes) == ("one hot", U32, (4, 8, 6))
-    assert dict(inputs["place"].constants) == {"steps": (0, 1, 0), "packed": 2}
-    assert dict(inputs["found"].constants) == {"size": 8, "packed": 2}
-    ((_, indices),) = inputs["found"].inputs
-    assert (indices.sizes, indices.strides, indices.view) == ((4, 8, 6), (6, 0, 1), View.INDEX)
 
 
 @pytest.mark.parametrize(
@@ -106,14 +97,14 @@ def test_one_hot_merges_before_and_after_its_axis():
         output_tensor=tensor(F32, 2, 3, 5, 4, 6),
         axis=2,
     )
-    step, _ = step_of(desc)
-    assert step.output.sizes == (6, 5, 24)
+    (step,) = steps_of(desc, ANY)
+    assert (step.output.sizes, step.lanes) == ((6, 5, 6), 4)
 
 
-def band(begin, end, **changes):
-    step, inputs = step_of(diagonal(begin, end, **changes))
-    filled = {name for name, source in inputs.items() if isinstance(source, Body) and source.file != "fill/place"}
-    return tuple(dict(step.body.constants).values()), filled, step, inputs
+def band(begin, end):
+    step, inputs = step_of(diagonal(begin, end))
+    (filled,) = (name for name, source in inputs.items() if isinstance(source, Body) and source.file != "fill/place")
+    return tuple(dict(step.body.constants).values()), filled
 
 
 @pytest.mark.parametrize(
@@ -131,28 +122,7 @@ def band(begin, end, **changes):
     ],
 )
 def test_bands_are_cut_to_the_matrix(begin, end, first, count, filled):
-    found, value, *_ = band(begin, end)
-    assert (found, value) == ((first, count), {filled})
-
-
-def test_places_count_columns_up_and_rows_down():
-    _, _, step, inputs = band(0, 1, sizes=(2, 3, 4, 5))
-    assert step.output.sizes == (6, 4, 5) and step.output.data_type is U32
-    assert dict(inputs["place"].constants) == {"steps": (0, -1, 1), "packed": 2}
-    assert isinstance(inputs["outside"], Tensor) and inputs["outside"].binding == Binding(Role.INPUT, 0)
-
-
-def test_without_input_the_rest_is_zero():
-    _, filled, _, inputs = band(0, 1, input_tensor=None)
-    assert filled == {"inside", "outside"}
-    assert dict(inputs["outside"].constants) == {"words": (0,)}
-    assert dict(inputs["inside"].constants) == {"words": (0x40E00000,)}
-
-
-def test_wide_types_are_pairs_of_words():
-    _, _, step, inputs = band(0, 1, data_type=I64, value=-2)
-    assert step.output.data_type is DataType.UINT64 and step.body.words
-    assert dict(inputs["inside"].constants) == {"words": (0xFFFFFFFE, 0xFFFFFFFF)}
+    assert band(begin, end) == ((first, count), filled)
 
 
 @pytest.mark.parametrize(

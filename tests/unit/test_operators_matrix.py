@@ -10,10 +10,12 @@ import pytest
 from dmlgpu import TensorDesc, compiler, descs, operators
 from dmlgpu.enums import DataType, FeatureLevel, MatrixTransform, TensorFlags
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.plan import Map, Role, Rows
-from dmlgpu.schedule.gemm import CHUNK, Contract, Form
-from dmlgpu.schedule.gemm_choice import NAMES, Schedule, Shape, choose
+from dmlgpu.plan import Role
+from dmlgpu.schedule.gemm import CHUNK
+from dmlgpu.schedule.gemm_choice import NAMES, Shape, choose
+from dmlgpu.schedule.steps import Form, ProductSchedule, ScheduledContract, ScheduledRows
 from dmlgpu.target import Profile, Target
+from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 
 F32, U8, I32 = DataType.FLOAT32, DataType.UINT8, DataType.INT32
@@ -102,11 +104,19 @@ def test_each_profile_has_its_schedule() -> None:
     assert (choose(shape, CPU).name, choose(shape, GPU).name) == ("register", "shared")
 
 
-def test_a_row_by_columns_that_lie_in_one_piece_needs_no_tiles() -> None:
-    row = {"trans_b": TRANSPOSE}
-    assert contract(gemm((1, 512), (512, 512), (1, 512), **row), CPU).schedule is Schedule.SMALL
-    assert contract(gemm((1, 512), (512, 512), (1, 512)), CPU).schedule is Schedule.REGISTER
-    assert contract(gemm((2, 512), (512, 512), (2, 512), **row), CPU).schedule is Schedule.REGISTER
+@pytest.mark.parametrize(
+    ("rows", "trans_b", "expected"),
+    [
+        (1, TRANSPOSE, ["small"]),
+        (1, NONE, ["register split", "sum of parts"]),
+        (2, TRANSPOSE, ["register split", "sum of parts"]),
+    ],
+)
+def test_a_row_by_columns_that_lie_in_one_piece_needs_no_tiles(
+    rows: int, trans_b: MatrixTransform, expected: list[str]
+) -> None:
+    desc = gemm((rows, 512), (512, 512), (rows, 512), trans_b=trans_b)
+    assert [step.label for step in steps_of(desc, CPU)] == expected
 
 
 def test_long_sums_of_few_outputs_are_split() -> None:
@@ -139,8 +149,8 @@ def test_an_unknown_name_is_refused() -> None:
 # ---- plans
 
 
-def contract(desc: Any, target: Target) -> Contract:
-    (step,) = [step for step in operators.lower(desc, target).steps if isinstance(step, Contract)]
+def contract(desc: Any, target: Target) -> ScheduledContract:
+    (step,) = [step for step in steps_of(desc, target) if isinstance(step, ScheduledContract)]
     return step
 
 
@@ -151,26 +161,23 @@ def test_operands_are_read_in_units_where_memory_lets_them() -> None:
     }
     for (trans_a, trans_b), expected in forms.items():
         step = contract(square(256, trans_a=trans_a, trans_b=trans_b), GPU)
-        assert (step.schedule, step.a.form, step.b.form) == (Schedule.SHARED, *expected)
+        assert (step.schedule, step.a.form, step.b.form) == (ProductSchedule.SHARED, *expected)
     odd = contract(square(255), GPU)
     assert (odd.a.form, odd.b.form, odd.output.lanes) == (Form.SINGLE, Form.SINGLE, 1)
 
 
 def test_an_owned_operand_is_laid_out_once() -> None:
-    owned = operators.lower(square(256, trans_b=TRANSPOSE, b_flags=TensorFlags.OWNED_BY_DML), CPU)
-    (step,) = owned.initialization
-    assert isinstance(step, Map) and step.output.binding.role is Role.PERSISTENT
-    assert owned.persistents == (4 * 256 * 256,)
     program = compiler.compile_operator(square(256, trans_b=TRANSPOSE, b_flags=TensorFlags.OWNED_BY_DML), CPU)
+    assert [kernel.label for kernel in program.initialization] == ["gemm lay out b x4"]
+    assert program.persistent_size == 4 * 256 * 256
     read = {slot.index for kernel in program.kernels for slot in kernel.slots if slot.role is Role.INPUT}
     assert read == {0}
 
 
 def test_operands_read_again_and_again_are_laid_out_in_panels_as_wide_as_tiles() -> None:
-    steps = operators.lower(square(512), CPU).steps
+    steps = steps_of(square(512), CPU)
     assert [step.label for step in steps] == ["lay out a", "lay out b", "register"]
     product = steps[-1]
-    assert isinstance(product, Contract)
     rows, columns = product.tile.down * product.tile.rows, product.tile.across * product.tile.units * 4
     assert product.a.own == (512 // rows, rows)
     assert product.b.own == (512 // columns, columns)
@@ -185,7 +192,7 @@ def test_operands_read_again_and_again_are_laid_out_in_panels_as_wide_as_tiles()
 
 def test_operands_that_panels_do_not_divide_or_that_are_read_few_times_stay() -> None:
     for desc in (gemm((512, 64), (64, 500), (512, 500)), gemm((128, 512), (512, 512), (128, 512))):
-        assert "lay out b" not in [step.label for step in operators.lower(desc, CPU).steps]
+        assert "lay out b" not in [step.label for step in steps_of(desc, CPU)]
 
 
 def test_long_sums_are_added_up_in_chunks() -> None:
@@ -195,15 +202,14 @@ def test_long_sums_are_added_up_in_chunks() -> None:
 
 
 def test_a_column_is_turned_round() -> None:
-    step = contract(gemm((4096, 512), (512, 1), (4096, 1)), CPU)
-    assert (step.space.rows, step.space.columns) == ((1,), (4096,))
+    (step,) = steps_of(gemm((4096, 512), (512, 1), (4096, 1)), CPU)
+    assert (step.label, step.output.sizes) == ("small", (1, 4096))
 
 
 def test_a_softmax_takes_its_rows_from_a_temporary() -> None:
-    plan = operators.lower(square(64, fused_activation=descs.ActivationSoftmax()), CPU)
-    *_, product, softmax = plan.steps
-    assert isinstance(product, Contract) and product.output.binding.role is Role.TEMPORARY
-    assert isinstance(softmax, Rows) and softmax.output.binding.role is Role.OUTPUT
+    *_, product, softmax = steps_of(square(64, fused_activation=descs.ActivationSoftmax()), CPU)
+    assert isinstance(product, ScheduledContract) and product.output.binding.role is Role.TEMPORARY
+    assert isinstance(softmax, ScheduledRows) and softmax.output.binding.role is Role.OUTPUT
 
 
 def test_a_beta_of_0_binds_no_c() -> None:

@@ -5,9 +5,10 @@ import pytest
 from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Map, Reduce, Rows
+from dmlgpu.schedule.steps import ScheduledMap, ScheduledReduce, ScheduledRows, ScheduledRuns
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
+from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16
@@ -179,28 +180,29 @@ def test_the_older_operators_upgrade_to_the_newest(crossed):
     assert operators.upgrade(desc) == want
 
 
-# ---- plans
+# ---- schedules
 
 
 def kinds(desc, target):
-    return [type(step) for step in operators.lower(desc, target).steps]
+    """The kinds of steps, with runs for the maps that they are."""
+    return [ScheduledMap if isinstance(step, ScheduledRuns) else type(step) for step in steps_of(desc, target)]
 
 
 def test_short_rows_take_one_kernel_and_long_ones_several():
     for target in (CPU, GPU):
-        assert kinds(rows((4096, 1024), (1,)), target) == [Rows]
-        assert kinds(rows((2, 1 << 20), (1,)), target) == [Reduce, Reduce, Map]
-        assert kinds(rows((3, 5), (1,), data_type=F16), target) == [Reduce, Map]
+        assert kinds(rows((4096, 1024), (1,)), target) == [ScheduledRows]
+        assert kinds(rows((2, 1 << 20), (1,)), target) == [ScheduledReduce, ScheduledReduce, ScheduledMap]
+        assert kinds(rows((3, 5), (1,), data_type=F16), target) == [ScheduledReduce, ScheduledMap]
 
 
 def test_without_mean_and_variance_no_row_is_reduced():
-    assert kinds(rows(use_mean=False, use_variance=False), CPU) == [Map]
+    assert kinds(rows(use_mean=False, use_variance=False), CPU) == [ScheduledMap]
 
 
 def test_batches_read_their_input_twice_at_most():
-    assert kinds(batch(), CPU) == [Map]
-    assert kinds(training((1, 3, 1, 1)), CPU) == [Reduce, Map, Map, Map]
-    assert kinds(training(BATCH), CPU) == [Reduce, Map, Map, Map]
+    assert kinds(batch(), CPU) == [ScheduledMap]
+    assert kinds(training((1, 3, 1, 1)), CPU) == [ScheduledReduce, ScheduledMap, ScheduledMap, ScheduledMap]
+    assert kinds(training(BATCH), CPU) == [ScheduledReduce, ScheduledMap, ScheduledMap, ScheduledMap]
 
 
 @pytest.mark.parametrize("desc_class", [descs.BatchNormalizationGrad, descs.BatchNormalizationTrainingGrad])
@@ -210,5 +212,5 @@ def test_gradients_need_few_buffers(desc_class):
 
 
 def test_regions_of_two_dimensions_are_summed_one_after_the_other():
-    assert kinds(local(5), CPU) == [Map]
-    assert kinds(local(5, crossed=False), CPU) == [Map, Map]
+    assert kinds(local(5), CPU) == [ScheduledMap]
+    assert kinds(local(5, crossed=False), CPU) == [ScheduledMap, ScheduledMap]

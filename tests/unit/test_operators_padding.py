@@ -8,7 +8,6 @@ from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType, PaddingMode
 from dmlgpu.kernels.moves import Affine, Move
 from dmlgpu.operators.lowering import lowering
-from dmlgpu.plan import mapping
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 from tests.unit.refusals import refusal
@@ -123,37 +122,6 @@ def test_padding_converts_its_constant(data_type, value, converted):
 
 
 @pytest.mark.parametrize(
-    ("data_type", "value", "words"),
-    [
-        (F32, 1.0, (0x3F800000, 0x3F800000)),
-        (F16, 1.0, (0x3C003C00, 0x3C003C00)),
-        (I8, -2, (0xFEFEFEFE, 0xFEFEFEFE)),
-        (F64, 1.0, (0, 0x3FF00000)),
-        (I64, -2, (0xFFFFFFFE, 0xFFFFFFFF)),
-    ],
-)
-def test_constants_are_words_of_bits(data_type, value, words):
-    (step,) = operators.lower(padding1(data_type=data_type, value=value), ANY).steps
-    border = mapping(step.body.inputs)["border"]
-    assert (border.file, mapping(border.constants)["words"]) == ("layout/constant", words)
-
-
-@pytest.mark.parametrize(
-    ("mode", "file"),
-    [
-        (PaddingMode.CONSTANT, "layout/slice_grad"),
-        (PaddingMode.EDGE, "layout/padding_edge"),
-        (PaddingMode.REFLECTION, "layout/padding_folded"),
-        (PaddingMode.SYMMETRIC, "layout/padding_folded"),
-        (PaddingMode.WRAP, "layout/padding_wrapped"),
-    ],
-)
-def test_each_mode_is_one_map_that_only_moves(mode, file):
-    (step,) = operators.lower(padding1(mode=mode), ANY).steps
-    assert (step.label, step.body.file, step.body.moves) == ("pad", file, True)
-
-
-@pytest.mark.parametrize(
     ("desc", "label"),
     [
         pytest.param(padding1((2, 8)), "padding1 pad x4", id="rows"),
@@ -165,6 +133,7 @@ def test_each_mode_is_one_map_that_only_moves(mode, file):
         pytest.param(padding1((2, 8), (0, 4), (0, 8), PaddingMode.WRAP), "padding1 pad x4", id="wrapped units"),
         pytest.param(padding1((2, 8), (0, 4), (0, 8), PaddingMode.EDGE), "padding1 pad", id="edges"),
         pytest.param(padding1((2, 8), (2, 0), (1, 0), PaddingMode.SYMMETRIC), "padding1 pad x4", id="mirrored rows"),
+        pytest.param(padding1((3, 8), (2, 0), (1, 0), PaddingMode.REFLECTION), "padding1 pad x4", id="reflected rows"),
         pytest.param(slice_grad(), "slice_grad pad x4", id="gradient of rows"),
         pytest.param(slice_grad(input_window_strides=(1, -1)), "slice_grad pad", id="gradient of mirrored rows"),
     ],

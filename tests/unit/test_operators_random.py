@@ -6,11 +6,10 @@ import pytest
 
 from dmlgpu import descs, operators
 from dmlgpu.enums import DataType, RandomGeneratorType
-from dmlgpu.kernels.packing import pack
 from dmlgpu.operators.lowering import lowering
-from dmlgpu.plan import Binding, Map, Role, Tensor
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
+from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 
 UINT32 = DataType.UINT32
@@ -46,38 +45,22 @@ def test_the_output_has_any_sizes():
 
 
 def test_one_kernel_without_a_next_state_two_with_one():
-    plans = [operators.lower(generator(after=after), ANY) for after in (None, (1, 6))]
-    assert [[step.label for step in plan.steps] for plan in plans] == [["generate"], ["generate", "next state"]]
-    step = plans[1].steps[1]
-    assert isinstance(step, Map) and dict(step.body.constants) == {"blocks": 8}
-    assert step.output.binding == Binding(Role.OUTPUT, 1)
-
-
-def body_of(desc):
-    step = operators.lower(desc, ANY).steps[0]
-    assert isinstance(step, Map)
-    return step.body, step.output
-
-
-def test_the_words_of_a_strided_state():
-    body, _ = body_of(generator(state=(1, 6), state_strides=(40, 3)))
-    expected = [Tensor(Binding(Role.INPUT, 0), UINT32, (32,), (0,), offset=3 * word) for word in range(6)]
-    assert [source for name, source in body.inputs if name != "place"] == expected
+    labels = [[step.label for step in steps_of(generator(after=after), ANY)] for after in (None, (1, 6))]
+    assert labels == [["generate"], ["generate", "next state"]]
 
 
 @pytest.mark.parametrize(
-    ("output", "strides", "lanes", "in_order"),
+    ("output", "strides", "lanes"),
     [
-        ((8, 4), None, 4, True),
-        ((8, 4), (20, 1), 4, True),
-        ((2, 3, 4), (12, 1, 3), 1, False),
-        ((8, 4), (1, 8), 4, False),
-        ((10,), None, 2, True),
-        ((3, 5), None, 1, True),
-        ((8, 4), (8, 2), 1, False),
+        ((8, 4), None, 4),
+        ((8, 4), (20, 1), 4),
+        ((2, 3, 4), (12, 1, 3), 1),
+        ((8, 4), (1, 8), 4),
+        ((10,), None, 2),
+        ((3, 5), None, 1),
+        ((8, 4), (8, 2), 1),
     ],
 )
-def test_a_unit_of_four_neighbours_is_a_block(output, strides, lanes, in_order):
-    body, tensor = pack(*body_of(generator(output=output, strides=strides)))
-    assert (body.lanes, tensor.lanes) == (lanes, lanes)
-    assert dict(body.constants) == {"in_order": in_order}
+def test_neighbours_are_written_together(output, strides, lanes):
+    (step,) = steps_of(generator(output=output, strides=strides), ANY)
+    assert step.lanes == lanes

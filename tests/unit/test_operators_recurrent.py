@@ -10,11 +10,12 @@ from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType, FeatureLevel, RecurrentNetworkDirection
 from dmlgpu.errors import InvalidDescription
 from dmlgpu.operators.unrolling import LARGEST
-from dmlgpu.plan import Map, Plan, Repeat
-from dmlgpu.schedule.recurrence import Recurrence
+from dmlgpu.plan import Role
+from dmlgpu.schedule.steps import ScheduledRecurrence, ScheduledRepeat
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 from dmlgpu.validation import fusable_activations, validate
+from tests import schedules
 from tests.networks import ACTIVATIONS, BACKWARD, BOTH, CLASSES, SIGMOID, TANH, network
 
 F32, F16, U32 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT32
@@ -34,22 +35,25 @@ def tensor(*sizes: int, data_type: DataType = F32) -> TensorDesc:
     return TensorDesc(data_type, sizes)
 
 
-def lowered(desc: Any, target: Target = CPU) -> Plan:
+def scheduled(desc: Any, target: Target = CPU) -> tuple[Any, ...]:
     operators.check(desc)
-    return operators.lower(desc, target)
+    return schedules.steps_of(desc, target)
 
 
-def steps_of(plan: Plan) -> list[Recurrence]:
+def repeats_of(desc: Any, target: Target = CPU) -> list[ScheduledRepeat]:
+    return [step for step in scheduled(desc, target) if isinstance(step, ScheduledRepeat)]
+
+
+def steps_of(desc: Any, target: Target = CPU) -> list[ScheduledRecurrence]:
     """The kernels of a step in time."""
-    repeats = [step for step in plan.steps if isinstance(step, Repeat)]
-    assert len(repeats) == 1
-    found = [step for step in repeats[0].steps if isinstance(step, Recurrence)]
-    assert len(found) == len(repeats[0].steps)
+    (repeat,) = repeats_of(desc, target)
+    found = [step for step in repeat.steps if isinstance(step, ScheduledRecurrence)]
+    assert len(found) == len(repeat.steps)
     return found
 
 
-def labels(plan: Plan) -> list[str]:
-    return [step.label for step in plan.steps]
+def labels(desc: Any) -> list[str]:
+    return [step.label for step in scheduled(desc) if not isinstance(step, ScheduledRepeat)]
 
 
 # ---- checks
@@ -138,50 +142,56 @@ def test_no_kernel_binds_more_than_eight_buffers(operator: str, target: Target, 
             assert max(len(kernel.slots) for kernel in program.kernels) <= 8
 
 
-def test_kernels_of_a_step() -> None:
-    assert [step.gates for step in steps_of(lowered(network("RNN")))] == [(0,)]
-    assert [step.gates for step in steps_of(lowered(network("LSTM")))] == [(0, 1, 2, 3)]
-    assert [step.gates for step in steps_of(lowered(network("LSTM", couple_input_forget=True)))] == [(0, 1, 3)]
-    assert [step.gates for step in steps_of(lowered(network("GRU")))] == [(0, 1), (2,)]
-    assert [step.gates for step in steps_of(lowered(network("GRU", linear_before_reset=True)))] == [(0, 1, 2)]
+@pytest.mark.parametrize(
+    ("desc", "gates"),
+    [
+        (network("RNN"), [(0,)]),
+        (network("LSTM"), [(0, 1, 2, 3)]),
+        (network("LSTM", couple_input_forget=True), [(0, 1, 3)]),
+        (network("GRU"), [(0, 1), (2,)]),
+        (network("GRU", linear_before_reset=True), [(0, 1, 2)]),
+    ],
+)
+def test_kernels_of_a_step(desc: Any, gates: list[tuple[int, ...]]) -> None:
+    assert [tuple(gate for gate, _ in step.sums) for step in steps_of(desc)] == gates
 
 
 def test_directions_share_kernels_where_their_activations_agree() -> None:
-    alike = steps_of(lowered(network("GRU", direction=BOTH)))
+    alike = steps_of(network("GRU", direction=BOTH))
     assert [step.output.sizes[1] for step in alike] == [2, 2]
     activations = (SIGMOID, TANH, SIGMOID, descs.ActivationRelu())
-    unlike = steps_of(lowered(network("GRU", direction=BOTH, activation_descs=activations)))
+    unlike = steps_of(network("GRU", direction=BOTH, activation_descs=activations))
     assert [step.output.sizes[1] for step in unlike] == [1, 1, 1, 1]
 
 
 def test_what_moves_from_step_to_step() -> None:
     """Blocks are 2 * 4 * 8 inputs, 2 * 2 * 8 states and 2 lengths, rounded up to 4, of 4 bytes."""
-    (repeat,) = [step for step in lowered(network("LSTM")).steps if isinstance(step, Repeat)]
+    (repeat,) = repeats_of(network("LSTM"))
     assert repeat.turns == 7
-    moves = {(binding.index, binding.offset): advance for binding, advance in repeat.advances}
-    assert moves == {(0, 0): 256, (1, 0): 128, (1, 128): 128, (3, 0): 16}
+    moves = sorted((binding.index.label, binding.offset, advance) for binding, advance in repeat.advances)
+    assert moves == [("inputs", 0, 256), ("sequences that last", 0, 16), ("states", 0, 128), ("states", 128, 128)]
 
 
 @ALL
 def test_outputs_that_are_absent_cost_nothing(operator: str) -> None:
-    assert "output sequence" in labels(lowered(network(operator)))
-    assert "output sequence" not in labels(lowered(network(operator, output_sequence_tensor=None)))
-    assert "output_single" not in labels(lowered(network(operator, output_single_tensor=None)))
+    assert "output sequence" in labels(network(operator))
+    assert "output sequence" not in labels(network(operator, output_sequence_tensor=None))
+    assert "output_single" not in labels(network(operator, output_single_tensor=None))
 
 
 def test_sequences_without_lengths_all_last() -> None:
-    assert "sequences that last" in labels(lowered(network("RNN", direction=BACKWARD)))
-    assert "sequences that last" not in labels(lowered(network("RNN", sequence_lengths_tensor=None)))
+    assert "sequences that last" in labels(network("RNN", direction=BACKWARD))
+    assert "sequences that last" not in labels(network("RNN", sequence_lengths_tensor=None))
 
 
 def test_weights_are_laid_out_anew_for_many_steps_only() -> None:
-    assert "lay out weights" in labels(lowered(network("LSTM", (4, 2, 3, 8))))
-    assert "lay out weights" not in labels(lowered(network("LSTM", (3, 2, 3, 8))))
+    assert "lay out weights" in labels(network("LSTM", (4, 2, 3, 8)))
+    assert "lay out weights" not in labels(network("LSTM", (3, 2, 3, 8)))
 
 
 def test_units_lie_along_elements_or_along_what_is_summed_up() -> None:
     def form(target: Target, *sizes: int) -> tuple[int, bool]:
-        (step,) = steps_of(lowered(network("LSTM", sizes), target))
+        (step,) = steps_of(network("LSTM", sizes), target)
         return step.weights.lanes, step.along
 
     assert form(CPU, 9, 2, 3, 8) == (4, False)
@@ -193,7 +203,7 @@ def test_units_lie_along_elements_or_along_what_is_summed_up() -> None:
 
 def test_an_invocation_takes_several_sequences_where_enough_are_left() -> None:
     def rows(sequences: int) -> int:
-        (step,) = steps_of(lowered(network("LSTM", (9, sequences, 3, 64))))
+        (step,) = steps_of(network("LSTM", (9, sequences, 3, 64)))
         return step.rows
 
     assert [rows(sequences) for sequences in (1, 4, 8, 16, 64)] == [1, 1, 2, 4, 8]
@@ -202,14 +212,12 @@ def test_an_invocation_takes_several_sequences_where_enough_are_left() -> None:
 def test_long_times_are_taken_in_parts() -> None:
     """A step of 256 sequences of 512 gates takes half a MiB: 127 steps, and the states before them, fit."""
     desc = network("LSTM", (300, 256, 3, 128))
-    plan = lowered(desc)
-    repeats = [step for step in plan.steps if isinstance(step, Repeat)]
-    assert [repeat.turns for repeat in repeats] == [100, 100, 100]
-    assert labels(plan).count("hand states on") == 2 and labels(plan).count("output sequence") == 3
-    assert all(size <= LARGEST for size in plan.temporaries)
-    sequence = [step for step in plan.steps if isinstance(step, Map) and step.label == "output sequence"]
-    assert [step.output.offset for step in sequence] == [first * 256 * 128 for first in (0, 100, 200)]
-    assert all(step.keeps for step in sequence)
+    assert [repeat.turns for repeat in repeats_of(desc)] == [100, 100, 100]
+    assert labels(desc).count("hand states on") == 2
+    made = [step for step in scheduled(desc) if not isinstance(step, ScheduledRepeat)]
+    assert all(step.output.reach <= LARGEST for step in made if step.output.binding.role is Role.TEMPORARY)
+    sequence = [step.output for step in made if step.label == "output sequence"]
+    assert [output.offset * output.lanes for output in sequence] == [first * 256 * 128 for first in (0, 100, 200)]
 
 
 @ALL

@@ -2,14 +2,15 @@
 
 import pytest
 
-from dmlgpu import descs, operators, wgsl
+from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType, InterpolationMode, ReduceFunction
 from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.regions import Sampling, Shares
 from dmlgpu.operator_desc import Size2D
-from dmlgpu.plan import Map, Reduce
+from dmlgpu.schedule.steps import ScheduledMap, ScheduledReduce
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
+from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 
 ANY = 2**32 - 1
@@ -165,38 +166,38 @@ def test_the_older_operator_upgrades_to_pixels_at_their_centres():
     assert refusal(older) == "ROI_ALIGN: reduction_function must be AVERAGE or MAX, got L1"
 
 
-# ---- plans
+# ---- schedules
 
 
 def labels(desc, target=TARGET):
     operators.check(desc)
-    return [(type(step), step.label) for step in operators.lower(desc, target).steps]
+    return [(type(step), step.label) for step in steps_of(desc, target)]
 
 
 @pytest.mark.parametrize("function", [ReduceFunction.AVERAGE, ReduceFunction.MAX])
 def test_sampling_is_one_map(function):
-    assert labels(align(reduction_function=function)) == [(Map, "share 0")]
+    assert labels(align(reduction_function=function)) == [(ScheduledMap, "share 0")]
 
 
 def test_pooling_finds_places_and_takes_what_is_there():
-    assert labels(pooling()) == [(Map, "share 0"), (Map, "take")]
+    assert labels(pooling()) == [(ScheduledMap, "share 0"), (ScheduledMap, "take")]
 
 
 def test_gradients_are_gathered():
-    tables = [(Map, "map")] * 4
+    tables = [(ScheduledMap, "map")] * 4
     found = labels(gradient())
     assert found[:4] == tables
-    assert {kind for kind, _ in found[4:]} == {Reduce}
+    assert {kind for kind, _ in found[4:]} == {ScheduledReduce}
     largest = labels(gradient(reduction_function=ReduceFunction.MAX))
-    assert largest.count((Map, "share 0")) == 1
+    assert largest.count((ScheduledMap, "share 0")) == 1
     nearest = gradient(interpolation_mode=InterpolationMode.NEAREST_NEIGHBOR, output_gradient_tensor=None)
-    assert labels(nearest) == [(Map, "zeros")]
+    assert labels(nearest) == [(ScheduledMap, "zeros")]
 
 
 @pytest.mark.parametrize("function", [ReduceFunction.AVERAGE, ReduceFunction.MAX])
 @pytest.mark.parametrize("make", [align, gradient])
 def test_no_kernel_has_more_than_eight_buffers(make, function):
-    program = wgsl.render(operators.lower(make(reduction_function=function), TARGET), TARGET)
+    program = compiler.compile_operator(make(reduction_function=function), TARGET)
     assert max(len(kernel.slots) for kernel in program.kernels) <= 8
 
 
@@ -230,8 +231,8 @@ def test_large_inputs_take_several_maps_where_loops_are_cut_short():
     large = {"input_tensor": tensor(1, 1, 100, 100), "output_tensor": tensor(5, 1, 1, 1)}
     found = labels(align(**large), LIMITED)
     assert len(found) > 1
-    assert found == [(Map, f"share {number}") for number in range(len(found))]
-    assert labels(align(**large)) == [(Map, "share 0")]
+    assert found == [(ScheduledMap, f"share {number}") for number in range(len(found))]
+    assert labels(align(**large)) == [(ScheduledMap, "share 0")]
     large["pooled_size"] = Size2D(1, 1)
     assert len(labels(pooling(**large), LIMITED)) > 2
 

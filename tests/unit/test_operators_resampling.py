@@ -9,11 +9,12 @@ from dmlgpu.errors import DmlError
 from dmlgpu.kernels import resampling
 from dmlgpu.kernels.resampling import Axis, Rounding
 from dmlgpu.operator_desc import Size2D
-from dmlgpu.plan import Map, Reduce
-from dmlgpu.schedule.upsample import Tap, Upsample, find_pattern
+from dmlgpu.schedule.steps import ScheduledMap, ScheduledReduce, ScheduledUpsample, Tap
+from dmlgpu.schedule.upsample import find_pattern
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 from dmlgpu.validation import validate
+from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 
 FLOAT, BYTE = DataType.FLOAT32, DataType.UINT8
@@ -62,7 +63,7 @@ def upsample(scale, sizes=(1, 2, 3, 4), counts=None, mode=LINEAR):
 
 def steps(desc):
     operators.check(desc)
-    return operators.lower(desc, TARGET).steps
+    return steps_of(desc, TARGET)
 
 
 # ---- what is refused
@@ -167,38 +168,32 @@ def test_older_gradients_round_halves_up(mode, offset):
     assert operators.upgrade(desc) == newest
 
 
-# ---- plans
+# ---- schedules
 
 
 def test_nothing_but_a_copy_where_nothing_is_resampled():
     for mode in (LINEAR, NEAREST):
         (step,) = steps(resample3((1, 2, 6, 8), interpolation_mode=mode))
-        assert step.body.file == "elementwise/element_wise_identity"
+        assert step.body.moves and step.output.sizes == (24,)
     (step,) = steps(upsample(Size2D(1, 1)))
-    assert step.body.file == "elementwise/element_wise_identity"
+    assert step.body.moves
 
 
 def test_only_dimensions_along_which_elements_move_are_resampled():
     (step,) = steps(resample3((1, 2, 4, 8), interpolation_mode=NEAREST))
     assert [axis.dimension for axis in dict(step.body.constants)["axes"]] == [2]
-    assert step.body.follows == ((0, 1, None, 3),)
+    assert step.lanes == 4
 
 
 def test_interpolation_goes_along_two_axes_at_a_time():
     made = steps(resample3((3, 5, 7, 11)))
-    assert [type(step) for step in made] == [Map, Map]
+    assert [type(step) for step in made] == [ScheduledMap, ScheduledMap]
     assert [[axis.dimension for axis in dict(step.body.constants)["axes"]] for step in made] == [[2, 3], [1, 0]]
-
-
-def test_integers_are_rounded_behind_the_last_pass():
-    for antialiased in (False, True):
-        *_, last = steps(resample3((1, 2, 3, 5), data_type=BYTE, antialiased=antialiased))
-        assert last.body.file == "resampling/rounded" and last.output.data_type is BYTE
 
 
 def test_antialiasing_adds_up_along_one_axis_after_the_other():
     made = steps(resample3((1, 2, 3, 2), antialiased=True))
-    assert [type(step) for step in made] == [Reduce, Reduce]
+    assert [type(step) for step in made] == [ScheduledReduce, ScheduledReduce]
     assert [step.source.sizes[-1] for step in made] == [7, 6]
     assert (
         steps(resample3((1, 2, 3, 2), antialiased=True, interpolation_mode=NEAREST))[0].body.file == resampling.NEAREST
@@ -212,12 +207,12 @@ def test_long_sums_take_two_steps():
 
 def test_whole_factors_are_written_in_whole_units():
     (step,) = steps(resample3((1, 2, 12, 16)))
-    assert isinstance(step, Upsample) and (step.columns.factor, step.rows.factor) == (2, 2)
+    assert isinstance(step, ScheduledUpsample) and (step.columns.factor, step.rows.factor) == (2, 2)
     for mode in (LINEAR, NEAREST):
         (step,) = steps(upsample(Size2D(width=2, height=1), mode=mode))
-        assert isinstance(step, Upsample) and step.rows is None
+        assert isinstance(step, ScheduledUpsample) and step.rows is None
     for other in (resample3((1, 2, 9, 16)), resample3((1, 2, 12, 14), sizes=(1, 2, 6, 7)), resample3((1, 2, 12, 8))):
-        assert [type(step) for step in steps(other)] == [Map]
+        assert [type(step) for step in steps(other)] == [ScheduledMap]
 
 
 # ---- axes

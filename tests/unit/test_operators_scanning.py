@@ -8,10 +8,12 @@ from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import AxisDirection, DataType, FeatureLevel
 from dmlgpu.errors import NotSupported
 from dmlgpu.operators.lowering import lowering
-from dmlgpu.plan import Binding, Map, Role, View
-from dmlgpu.schedule.scan import TOTAL, Scan, ScanSchedule
+from dmlgpu.schedule.memory import aligned
+from dmlgpu.schedule.scan import TOTAL
+from dmlgpu.schedule.steps import ScanSchedule, ScheduledScan
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
+from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 
 F32, F16, I32, U32, I64, U64 = (DataType[name] for name in ("FLOAT32", "FLOAT16", "INT32", "UINT32", "INT64", "UINT64"))
@@ -105,32 +107,6 @@ def test_output_sizes():
     }
 
 
-@pytest.mark.parametrize(
-    ("desc_class", "data_type", "expected"),
-    [
-        (SUM, F32, ("scanning/cumulative_summation_float", F32, 2, True)),
-        (SUM, F16, ("scanning/cumulative_summation_float", F32, 2, True)),
-        (SUM, I32, ("scanning/cumulative_summation", I32, 1, False)),
-        (SUM, U64, ("scanning/cumulative_summation", U64, 1, False)),
-        (PRODUCT, F16, ("scanning/cumulative_product_float", F32, 4, True)),
-        (PRODUCT, U32, ("scanning/cumulative_product", U32, 1, False)),
-        (PRODUCT, I64, ("scanning/cumulative_product", I64, 1, False)),
-    ],
-)
-def test_what_is_merged(desc_class, data_type, expected):
-    (step,) = operators.lower(cumulative(desc_class, data_type), ANY).steps
-    scanning = step.scanning
-    assert (scanning.file, scanning.accumulator, scanning.lanes, scanning.words) == expected
-
-
-@pytest.mark.parametrize("desc_class", [SUM, PRODUCT])
-@pytest.mark.parametrize("direction", AxisDirection)
-@pytest.mark.parametrize("exclusive", [False, True])
-def test_which_way_lines_are_walked(desc_class, direction, exclusive):
-    (step,) = operators.lower(cumulative(desc_class, direction=direction, exclusive=exclusive), ANY).steps
-    assert (step.scanning.exclusive, step.scanning.decreasing) == (exclusive, direction is AxisDirection.DECREASING)
-
-
 @pytest.mark.parametrize("desc_class", [SUM, PRODUCT])
 @pytest.mark.parametrize("data_type", [I64, U64])
 def test_64_bit_integers_need_no_feature(desc_class, data_type):
@@ -139,23 +115,19 @@ def test_64_bit_integers_need_no_feature(desc_class, data_type):
 
 
 def test_coordinates_take_counts_per_block_and_the_total_behind_an_empty_one():
-    plan = operators.lower(nonzero((1, 300, 100), (30000, 3), (1, 1)), ANY)
-    totals, starts, rows, count = plan.steps
+    desc = nonzero((1, 300, 100), (30000, 3), (1, 1))
+    totals, starts, rows, count = steps_of(desc, ANY)
     assert (totals.advance, rows.advance) == (TOTAL, "scanning/nonzero_coordinates")
     assert starts.of_totals and starts.output == rows.starts == totals.output
     assert totals.source.lanes == 4 and totals.source.file == "scanning/is_nonzero"
     assert totals.units == 7500 and (totals.blocks - 1) * totals.length >= 7500
-    assert dict(rows.constants) == {"digits": ((1, 30000), (300, 100), (100, 1))}
-    assert rows.output.binding == Binding(Role.OUTPUT, 1)
-    assert isinstance(count, Map) and count.output.binding == Binding(Role.OUTPUT, 0)
-    ((_, last),) = count.body.inputs
-    assert (last.binding, last.offset, last.view) == (Binding(Role.TEMPORARY, 0), totals.blocks - 1, View.RAW)
-    assert plan.temporaries == (4 * totals.blocks,)
+    assert count.label == "count"
+    assert compiler.compile_operator(desc, ANY).temporary_size == aligned(4 * totals.blocks)
 
 
 def test_coordinates_on_a_gpu_are_found_by_workgroups():
-    steps = operators.lower(nonzero((4096, 4096), (1 << 24, 2), (1,)), GPU).steps
-    scans = [step for step in steps if isinstance(step, Scan)]
+    steps = steps_of(nonzero((4096, 4096), (1 << 24, 2), (1,)), GPU)
+    scans = [step for step in steps if isinstance(step, ScheduledScan)]
     assert scans[0].schedule is scans[-1].schedule is ScanSchedule.TREE
 
 

@@ -11,6 +11,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.plan import Role
 from dmlgpu.target import Target
 from tests.optimizers import adam
+from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 
 
@@ -34,6 +35,5 @@ def test_refusals(changes, message):
 
 
 def test_no_output_is_written_before_all_inputs_were_read():
-    plan = operators.lower(adam(1e-8), Target("any"))
-    roles = [step.output.binding.role for step in plan.steps]
+    roles = [step.output.binding.role for step in steps_of(adam(1e-8), Target("any"))]
     assert roles == [Role.TEMPORARY, Role.TEMPORARY, Role.OUTPUT, Role.OUTPUT, Role.OUTPUT]

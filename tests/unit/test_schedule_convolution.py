@@ -260,10 +260,16 @@ def test_schedules_are_chosen_and_refused_by_name() -> None:
         ("register", ["register"]),
         ("depthwise", ["depthwise"]),
         ("winograd-2", ["winograd filters", "winograd patches", "small", "winograd results"]),
-        ("winograd-4", ["winograd filters", "winograd patches", "small", "winograd results"]),
     ],
 )
 def test_a_named_schedule_is_taken(name: str, labels: list[str]) -> None:
     given = convolution((8, 8), (3, 3), lead=(1, 2, 1))
     found = schedule_step(Convolve("", *operands(given)), replace(CPU, schedule=name))
     assert [step.label for step in found.steps] == labels
+
+
+@pytest.mark.parametrize("tile", TRANSFORMS)
+def test_winograd_has_the_tiles_of_its_name(tile: int) -> None:
+    given = convolution((8, 8), (3, 3), lead=(1, 2, 1))
+    *_, last = schedule_step(Convolve("", *operands(given)), replace(CPU, schedule=f"winograd-{tile}")).steps
+    assert isinstance(last, ScheduledTiles) and last.tile == (1, 1, 1, tile, tile)
