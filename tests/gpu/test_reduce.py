@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import scipy.special
 
-from dmlgpu import compiler, descs, operators
+from dmlgpu import compiler, descs
 from dmlgpu.conformance.cases.tolerance import ulp_distance
 from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.gpu import GpuBackend
-from dmlgpu.schedule import schedule
 from dmlgpu.schedule.steps import ReduceSchedule, ScheduledReduce
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc, packed_strides
 from tests.gpu.descriptions import run_desc
+from tests.schedules import steps_of
 
 F32, F16, I64, U8 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT64, DataType.UINT8
 CPU, GPU = Profile.CPU, Profile.DISCRETE
@@ -91,8 +91,7 @@ def reduced(
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_schedule_is_the_expected_one(name: str) -> None:
     sizes, axes, data_type, profile, (schedules, lanes, across) = SHAPES[name]
-    target = Target("any", profile)
-    found = schedule(operators.lower(reduce_desc("SUM", sizes, axes, data_type), target), target).steps
+    found = steps_of(reduce_desc("SUM", sizes, axes, data_type), Target("any", profile))
     steps = [step for step in found if isinstance(step, ScheduledReduce)]
     assert [step.schedule for step in steps] == schedules
     assert (steps[0].lanes, steps[0].across is not None) == (lanes, across)
