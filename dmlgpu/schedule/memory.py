@@ -50,11 +50,13 @@ def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
         sizes[use.allocation] = max(sizes.get(use.allocation, 0), use.size)
         lives.setdefault(use.allocation, []).append(use.step)
     offsets: dict[Allocation, int] = {}
-    for allocation, life in lives.items():
+    # The largest ones first: small ones then find room beside them, where else they would stand in the way.
+    for allocation in sorted(lives, key=lambda each: -sizes[each]) if reuse else lives:
+        life = lives[allocation]
         others = [
             (offset, offset + aligned(sizes[other]))
             for other, offset in offsets.items()
-            if not reuse or lives[other][-1] >= life[0]  # it began before, in the order of uses
+            if not reuse or (lives[other][0] <= life[-1] and life[0] <= lives[other][-1])
         ]
         offsets[allocation] = _first_gap(sorted(others), aligned(sizes[allocation]))
     return Arena(offsets, max((offset + aligned(sizes[each]) for each, offset in offsets.items()), default=0))
@@ -66,7 +68,7 @@ def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
     for begin, end in taken:
         if begin - offset >= size:
             return offset
-        offset = end
+        offset = max(offset, end)
     return offset
 
 

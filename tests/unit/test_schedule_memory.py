@@ -91,7 +91,7 @@ def test_memory_lives_from_its_first_use_to_its_last_and_has_the_largest_size() 
 def test_a_gap_is_filled_where_it_is_large_enough() -> None:
     before = [Use(0, A, 512), Use(0, B, 256), Use(1, B, 256)]
     assert lay_out([*before, Use(1, C, 256), Use(1, D, 256)], reuse=True).offsets == {A: 0, B: 512, C: 0, D: 256}
-    assert lay_out([*before, Use(1, C, 513)], reuse=True).offsets == {A: 0, B: 512, C: 768}
+    assert lay_out([*before, Use(1, C, 513)], reuse=True).offsets == {A: 0, B: 768, C: 0}
 
 
 def test_a_plan_without_memory_takes_none() -> None:
