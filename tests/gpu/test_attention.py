@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import Device, compiler, descs, operators
+from dmlgpu import Device, compiler, descs
 from dmlgpu.device.binding import BufferBinding
 from dmlgpu.enums import DataType
 from dmlgpu.enums import MultiheadAttentionMaskType as MaskType
 from dmlgpu.gpu import GpuBackend
-from dmlgpu.schedule.attention import Attend
+from dmlgpu.schedule.steps import ScheduledAttend
 from dmlgpu.schema import operator
 from dmlgpu.target import AdapterInfo, Profile, Target
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
+from tests.schedules import steps_of
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16
 PROFILES = [Profile.CPU, Profile.DISCRETE]
@@ -81,9 +82,8 @@ def test_attention_by_every_tile(backend: GpuBackend, name: str, profile: Profil
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_one_query_takes_its_keys_in_parts(profile: Profile) -> None:
-    plan = operators.lower(attention(*SHAPES["one query"]), Target("any", profile))
-    (step,) = (step for step in plan.steps if isinstance(step, Attend))
-    assert step.parts > 1
+    steps = steps_of(attention(*SHAPES["one query"]), Target("any", profile))
+    assert [step.parts > 1 for step in steps if isinstance(step, ScheduledAttend)] == [True]
 
 
 def test_many_keys_stay_below_the_limit_on_iterations(backend: GpuBackend) -> None:
