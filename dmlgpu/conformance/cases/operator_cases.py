@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -232,6 +233,21 @@ def cases(desc_class: type[OperatorDesc]) -> Callable[[Cases], Cases]:
         return cls
 
     return register
+
+
+def draw_axes(key: Key, rng: np.random.Generator) -> tuple[int, ...]:
+    """Return a set of axes, in any order: those that the variant names, the longest of a large tensor, or random."""
+    rank = len(key.sizes)
+    match key.variant:
+        case "inner":
+            return (rank - 1,)
+        case "outer":
+            return (0,)
+        case "every":
+            return tuple(range(rank))
+    if len(key.sizes) <= 3 and math.prod(key.sizes) > 20000:
+        return (int(np.argmax(key.sizes)),)
+    return tuple(int(axis) for axis in rng.permutation(rank)[: rng.integers(1, rank + 1)])
 
 
 def draw_tensors(

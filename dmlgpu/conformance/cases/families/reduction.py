@@ -15,7 +15,7 @@ from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import few, mixed, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_axes, draw_tensors
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp
 from dmlgpu.enums import AxisDirection, DataType, FeatureLevel, ReduceFunction
 from dmlgpu.schema import SupportTable
@@ -27,21 +27,6 @@ TIES = "ties"
 NAN = "nan"
 
 LONG_SIZES = ((70001,), (3, 20011), (20011, 3), (257, 130), (2, 4099, 3))
-
-
-def _axes(key: Key, rng: np.random.Generator) -> tuple[int, ...]:
-    """A set of axes, in any order."""
-    rank = len(key.sizes)
-    match key.variant:
-        case "inner":
-            return (rank - 1,)
-        case "outer":
-            return (0,)
-        case "every":
-            return tuple(range(rank))
-    if len(key.sizes) <= 3 and math.prod(key.sizes) > 20000:
-        return (int(np.argmax(key.sizes)),)
-    return tuple(int(axis) for axis in rng.permutation(rank)[: rng.integers(1, rank + 1)])
 
 
 def _reduced(sizes: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -59,7 +44,7 @@ class _PlaceCases(OperatorCases):
         return (PLAIN, INNER, OUTER, EVERY, TIES, *([NAN] if types[0].is_float else []))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        axes = _axes(key, rng)
+        axes = draw_axes(key, rng)
         source, output = draw_tensors(
             key, rng, (key.types[0], key.sizes, False), (key.types[1], _reduced(key.sizes, axes), True)
         )
@@ -150,7 +135,7 @@ class ReduceCases(OperatorCases):
         by_chance = possible[rng.integers(len(possible))]
         function = ReduceFunction.__members__.get(function_name.upper(), by_chance)
         ways = [INNER, OUTER] if scaled else [PLAIN, PLAIN, INNER, OUTER, EVERY]  # scales differ from row to row
-        axes = _axes(replace(key, variant=str(rng.choice(ways))), rng)
+        axes = draw_axes(replace(key, variant=str(rng.choice(ways))), rng)
         given = self._table(function)["OutputTensor"].types
         result = data_type if data_type in given else given[rng.integers(len(given))]
         source, output = draw_tensors(

@@ -12,7 +12,7 @@ from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import few, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_axes, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Tolerance, Ulp
 from dmlgpu.operator_desc import OperatorDesc
 
@@ -27,21 +27,6 @@ LARGE = "large"  # numbers whose powers would overflow
 
 REFERENCE_ERROR = 2.0**-50 / 2.0**-24
 """An error of float64 near 1, in the unit that magnitudes are counted in."""
-
-
-def _axes(key: Key, rng: np.random.Generator) -> tuple[int, ...]:
-    """A set of axes, in any order."""
-    rank = len(key.sizes)
-    match key.variant:
-        case "inner":
-            return (rank - 1,)
-        case "outer":
-            return (0,)
-        case "every":
-            return tuple(range(rank))
-    if math.prod(key.sizes) > 20000:
-        return (int(np.argmax(key.sizes)),)
-    return tuple(int(axis) for axis in rng.permutation(rank)[: rng.integers(1, rank + 1)])
 
 
 def _contents(rng: np.random.Generator, key: Key, sizes: tuple[int, ...]) -> Array:
@@ -85,7 +70,7 @@ class _RowCases(OperatorCases):
         return (PLAIN, INNER, OUTER, EVERY, MASKED, SPECIAL, PEAKED, TIES, LARGE)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        axes = _axes(key, rng)
+        axes = draw_axes(key, rng)
         return self.case_along(key, name, rng, key.sizes, axes, axes=axes)
 
     def case_along(
