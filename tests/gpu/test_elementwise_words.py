@@ -27,9 +27,9 @@ PER_OPERATOR = 6
 
 def _names() -> Iterator[str]:
     for stem in STEMS:
-        keys = OPERATOR_CASES[stem].combinations()
-        wide = [key for key in keys if key.types[0].bits == 64 and not key.types[0].is_float]
-        yield from (f"{stem}-{key}" for key in wide[:: max(len(wide) // PER_OPERATOR, 1)])
+        cases = OPERATOR_CASES[stem]
+        wide = [one for one in cases.combinations() if one.types[0].bits == 64 and not one.types[0].is_float]
+        yield from (f"{stem}-{cases.key_of(one)}" for one in wide[:: max(len(wide) // PER_OPERATOR, 1)])
 
 
 CAPABLE = [info for info in adapters() if "shader-int64" in info.features]
