@@ -32,9 +32,11 @@ class BufferBinding:
     def __post_init__(self) -> None:
         if self.buffer is not None and not isinstance(self.buffer, Buffer):
             raise InvalidArgument(f"BufferBinding: buffer must be a Buffer or None, got {type(self.buffer).__name__}")
-        object.__setattr__(self, "offset", natural("BufferBinding", "offset", self.offset))
-        if self.size is not None:
-            object.__setattr__(self, "size", natural("BufferBinding", "size", self.size))
+        for name in ("offset",) if self.size is None else ("offset", "size"):
+            given = getattr(self, name)
+            found = natural("BufferBinding", name, given)
+            if found is not given:
+                object.__setattr__(self, name, found)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dmlgpu.device.state import DeviceState
 
 FENCE_VALUE = kinds.between(0, kinds.UINT64_MAX)
-_TIMEOUT = kinds.optional(kinds.real)
 
 
 @dataclass(eq=False, slots=True)
@@ -304,8 +303,8 @@ class Fence(DeviceChild):
         """
         self._state.check()
         value = kinds.argument(self.description, "value", FENCE_VALUE, value)
-        timeout = kinds.argument(self.description, "timeout", _TIMEOUT, timeout)
-        timeout = None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
+        if timeout is not None:
+            timeout = min(kinds.argument(self.description, "timeout", kinds.real, timeout), threading.TIMEOUT_MAX)
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._signalled:
             if value > self._last and timeout is None:

@@ -32,12 +32,12 @@ from tests.unit.device_objects import raises
 from tests.wrong_arguments import HUGE, Hostile, HostileKey, HostileSequence, check_refusal, public_calls, wrong_fields
 
 DESCRIPTIONS = {
+    "AdapterInfo": dict.fromkeys(("name", "backend", "kind", "vendor", "driver"), "text"),
     "ScaleBias": {"scale": 1.0, "bias": 0.0},
     "Size2D": {"width": 1, "height": 1},
     "TensorDesc": {"data_type": DataType.FLOAT32, "sizes": (2, 3), "strides": (3, 1), "flags": TensorFlags.NONE},
 }
 ANSWERS = {
-    "AdapterInfo",
     "BindingProperties",
     "FeatureLevels",
     "OperatorSupport",
