@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.backend import WORD_BYTES
-from dmlgpu.device.child import DeviceChild
+from dmlgpu.device.child import DeviceChild, DmlObject
 from dmlgpu.errors import InvalidArgument, InvalidState, shown
 from dmlgpu.kinds import UINT64_MAX, as_index
 
@@ -52,7 +52,7 @@ class Buffer(DeviceChild):
             InvalidArgument: no wgpu buffer, another device's, or a missing usage.
         """
         wrap = getattr(device, "wrap_buffer", None)
-        if wrap is None:
+        if wrap is None or not isinstance(device, DmlObject):
             raise InvalidArgument(f"Buffer.from_wgpu: device must be a Device, got {type(device).__name__}")
         buffer: Buffer = wrap(wgpu_buffer, name)
         return buffer

@@ -58,6 +58,8 @@ def test_what_comes_from_wgpu(backend):
             Buffer.from_wgpu(device, wrong)
     for wrong in (1, "\udc80", b"x", Hostile()):
         check_refusal("Buffer.from_wgpu", "name", device.wrap_buffer, {"wgpu_buffer": None, "name": wrong})
+    with raises(InvalidArgument, "Buffer.from_wgpu: device must be a Device, got GpuBackend"):
+        Buffer.from_wgpu(backend, None)
     with raises(InvalidArgument, "Device.from_wgpu: wgpu_device must be a GPUDevice, got Device"):
         Device.from_wgpu(device)
     over = Device.from_wgpu(backend.wgpu_device, memory_budget=np.int64(256), disabled_features={"shader-f16"})
