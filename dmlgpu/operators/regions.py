@@ -20,6 +20,11 @@ from dmlgpu.tensor import packed_strides
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
 
+MOST_SAMPLES = 256
+"""Samples of one output element along an axis that a description may ask for whatever the size of the region: of more
+than its input has elements, most lie between the same neighbours. (Those that a region's size asks for are looked at
+only where they lie on the input, which bounds them.)"""
+
 INCLUDED = ("regions/sampling", "regions/samples", "regions/interpolated")
 """What the shaders of ROI align share."""
 
@@ -40,6 +45,8 @@ def check_sampling(desc: Any) -> int:
     for field in ("spatial_scale_x", "spatial_scale_y", "input_pixel_offset", "output_pixel_offset"):
         check_finite(desc, field)
     fewest, most = desc.minimum_samples_per_output, desc.maximum_samples_per_output
+    if fewest > MOST_SAMPLES:
+        raise invalid(desc, "minimum_samples_per_output", f"must be at most {MOST_SAMPLES}, got {fewest}")
     if most < 1:
         raise invalid(desc, "maximum_samples_per_output", f"must be at least 1, got {most}")
     if fewest > most:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dmlgpu.enums import DataType
+from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.sources import CONVERT, identity
 from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.lowering import input_tensor, output_tensor
@@ -54,6 +55,9 @@ LASTS = "recurrent/lasts"
 
 LARGEST = 64 << 20
 """Bytes of a temporary tensor with something of every step beyond which time is taken in parts."""
+
+MOST_PARTS = 64
+"""Parts of the time: each has kernels of its own, which take time to make."""
 
 LEAST_REUSE = 4
 """Steps from which on it pays to lay recurrent weights out anew, those of neighbouring elements side by side."""
@@ -108,9 +112,18 @@ class _Unrolled:
     # ---- temporary tensors
 
     def _part(self, *blocks: Sizes) -> int:
-        """Return the steps of a part of the time, split as evenly as can be."""
+        """Return the steps of a part of the time, split as evenly as can be.
+
+        Raises:
+            NotSupported: when there would be too many parts.
+        """
         room = min(LARGEST, self.target.max_binding_size) // (4 * max(math.prod(sizes) for sizes in blocks))
         parts = -(-self.layer.steps // max(1, room - 1))
+        if parts > MOST_PARTS:
+            raise NotSupported(
+                f"the states of {self.layer.steps} steps in time take {parts} temporary tensors of {LARGEST:,} bytes or"
+                f" what {self.target.name!r} binds at once, one after the other, beyond {MOST_PARTS}"
+            )
         return -(-self.layer.steps // parts)
 
     def _lasts(self) -> Series | None:

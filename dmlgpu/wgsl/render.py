@@ -15,15 +15,22 @@ from dmlgpu.wgsl.builder import Builder
 from dmlgpu.wgsl.steps import render_step
 
 
+MOST_KERNELS = 1 << 13
+"""Kernels of one execution: each is bound by itself, which takes about a tenth of a millisecond."""
+
+
 def render(schedule: Schedule) -> Program:
     """Return a schedule's kernels as text, with their bindings and grids.
 
     Raises:
-        NotSupported: when the adapter lacks a feature or a limit that they need.
+        NotSupported: when the adapter lacks a feature or a limit that they need, or they are too many.
     """
     target = schedule.target
     initialization = [_turns(schedule.operator, step, target) for step in schedule.initialization]
     executed = [_turns(schedule.operator, step, target) for step in schedule.steps]
+    count = sum(turns.count * len(turns.kernels_of_turn) for turns in executed)
+    if count > MOST_KERNELS:
+        raise NotSupported(f"{count} kernels one after the other, as for so many steps in time, exceed {MOST_KERNELS}")
     arenas = {
         Role.TEMPORARY: lay_out(_uses(executed, Role.TEMPORARY), reuse=True),
         Role.PERSISTENT: lay_out(_uses([*initialization, *executed], Role.PERSISTENT), reuse=False),

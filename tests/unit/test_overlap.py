@@ -1,4 +1,4 @@
-"""Whether elements share a place: every answer against all offsets listed, and huge layouts in little time and memory."""
+"""Whether elements share a place: answers against all offsets listed; huge layouts in little time and memory."""
 
 import itertools
 import time
