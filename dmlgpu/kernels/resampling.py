@@ -202,8 +202,8 @@ def _tapped(file: str, source: Source, axis: Axis, made: Sizes, values: Constant
     size, taps = made
     if size * taps > max(MOST_PAIRS, 8 * (axis.size + axis.count)):
         raise NotSupported(
-            f"scales[{axis.dimension}] ({axis.scale:g}) and its pixel offsets make {size} elements look at {taps} others"
-            f" each, beyond {MOST_PAIRS} pairs in all"
+            f"scales[{axis.dimension}] ({axis.scale:g}) and its pixel offsets make {size} elements look at {taps}"
+            f" others each, beyond {MOST_PAIRS} pairs in all"
         )
     sizes = tuple(size if dimension == axis.dimension else n for dimension, n in enumerate(source.sizes))
     follows = ((*_follows(len(sizes), [axis]), None),)
@@ -237,7 +237,7 @@ class Line:
 
 
 def _slope(axis: Axis) -> Fraction | None:
-    """Return a ratio near the scale, of numbers with which a line stays in 32-bit integers; None where there is none."""
+    """Return a ratio near the scale, of numbers with which a line stays in 32-bit integers, or None."""
     most = int(min(4096, (1 << 29) / max(axis.count, axis.size * axis.scale, 1.0)))
     return Fraction(axis.scale).limit_denominator(most) if most >= 1 else None
 

@@ -74,7 +74,9 @@ class Pooling(Lowering):
         windows = cls.windows(desc)
         for number, axis in enumerate(windows):
             _check_axis(desc, cls.whole, number, axis.positions, axis.reach)
-        check_padded(desc, [axis.spatial + axis.start + end for axis, end in zip(windows, desc.end_padding, strict=True)])
+        check_padded(
+            desc, [axis.spatial + axis.start + end for axis, end in zip(windows, desc.end_padding, strict=True)]
+        )
         _check_places(desc, cls.whole, whole.sizes[LEAD:])
         expected = whole.sizes[:LEAD] + positions_of(windows)
         check_sizes(desc, cls.pooled, expected, f"what {cls.whole}, window_size, strides and padding give")

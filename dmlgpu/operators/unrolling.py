@@ -34,6 +34,7 @@ from dmlgpu.operators.timestep import (
     total,
 )
 from dmlgpu.plan import (
+    MOST_KERNELS,
     Body,
     Contract,
     Held,
@@ -115,10 +116,14 @@ class _Unrolled:
         """Return the steps of a part of the time, split as evenly as can be.
 
         Raises:
-            NotSupported: when there would be too many parts.
+            NotSupported: when there are too many steps, or would be too many parts.
         """
         room = min(LARGEST, self.target.max_binding_size) // (4 * max(math.prod(sizes) for sizes in blocks))
         parts = -(-self.layer.steps // max(1, room - 1))
+        if self.layer.steps > MOST_KERNELS:
+            raise NotSupported(
+                f"{self.layer.steps} steps in time exceed the {MOST_KERNELS} that one execution may have"
+            )
         if parts > MOST_PARTS:
             raise NotSupported(
                 f"the states of {self.layer.steps} steps in time take {parts} temporary tensors of {LARGEST:,} bytes or"

@@ -6,17 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Allocation, Binding, Role
+from dmlgpu.plan import MOST_KERNELS, Allocation, Binding, Role
 from dmlgpu.program import Kernel, Program, Slot
 from dmlgpu.schedule.memory import Arena, Use, lay_out
 from dmlgpu.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
 from dmlgpu.target import Target
 from dmlgpu.wgsl.builder import Builder
 from dmlgpu.wgsl.steps import render_step
-
-
-MOST_KERNELS = 1 << 13
-"""Kernels of one execution: each is bound by itself, which takes about a tenth of a millisecond."""
 
 
 def render(schedule: Schedule) -> Program:
@@ -30,7 +26,7 @@ def render(schedule: Schedule) -> Program:
     executed = [_turns(schedule.operator, step, target) for step in schedule.steps]
     count = sum(turns.count * len(turns.kernels_of_turn) for turns in executed)
     if count > MOST_KERNELS:
-        raise NotSupported(f"{count} kernels one after the other, as for so many steps in time, exceed {MOST_KERNELS}")
+        raise NotSupported(f"{count} kernels one after the other exceed the {MOST_KERNELS} that one execution may have")
     arenas = {
         Role.TEMPORARY: lay_out(_uses(executed, Role.TEMPORARY), reuse=True),
         Role.PERSISTENT: lay_out(_uses([*initialization, *executed], Role.PERSISTENT), reuse=False),
