@@ -51,7 +51,8 @@ def _windows(desc: Any, spatial: Sizes) -> Windows:
 
 class Pooling(Lowering):
     """What all share. Tensors are {N, C, spatial..}; every position of the window must see at least one element of the
-    input, as onnxruntime demands too (the pages are silent).
+    input, as onnxruntime demands too (the pages are silent). A window of more than 2^20 elements must not have more
+    than the input has in its spatial dimensions.
 
     Class attributes:
         whole, pooled: the fields of the tensors before and after pooling.

@@ -140,6 +140,8 @@ class RoiAlign1(Lowering):
     if there is no such batch, or if its corners are not finite. A NaN makes the mean and the maximum NaN. (ONNX's MAX
     is another function: it takes the largest of the weighted neighbours.)
 
+    A MinimumSamplesPerOutput above 256 is refused: it would ask for work without end on a few elements.
+
     All is computed in float32 and rounded once to the output's type; sums keep their rounding errors.
     """
 

@@ -126,8 +126,8 @@ class _Unrolled:
             )
         if parts > MOST_PARTS:
             raise NotSupported(
-                f"the states of {self.layer.steps} steps in time take {parts} temporary tensors of {LARGEST:,} bytes or"
-                f" what {self.target.name!r} binds at once, one after the other, beyond {MOST_PARTS}"
+                f"{self.layer.steps} steps in time fit into temporary tensors only in {parts} parts,"
+                f" more than the {MOST_PARTS} that one execution may have"
             )
         return -(-self.layer.steps // parts)
 
