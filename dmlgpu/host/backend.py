@@ -49,17 +49,23 @@ class NumPyExecutable(Executable):
             for index, source in enumerate(resources.inputs)
         ]
 
-        reference.check_memory(self._desc, self._room())
+        reference.check_memory(self._desc, self._left())
 
         def execute() -> None:
             keeps = reference.keeps_outputs(self._desc.operator)
             before = _decoded(self._outputs, resources.outputs) if keeps else None
-            results = reference.evaluate(self._desc, _decoded(self._inputs, sources), before, self._room())
+            results = reference.evaluate(self._desc, _decoded(self._inputs, sources), before, self._left())
             for tensor, target, result in zip(self._outputs, resources.outputs, results, strict=True):
                 if tensor is not None and target is not None:
                     _view(target)[: tensor.byte_size] = tensor.encode(result)
 
         return (execute,)
+
+    def _left(self) -> int | None:
+        """Return the bytes to compute in, less those in which results are laid out as their tensors lie."""
+        room = self._room()
+        copies = sum(tensor.byte_size for tensor in self._outputs if tensor is not None)
+        return None if room is None else max(0, room - copies)
 
     def bind_initialization(self, resources: Resources) -> Sequence[Work]:
         def copy(index: int) -> None:

@@ -29,8 +29,7 @@ def _windows(desc: Any, sizes: tuple[int, ...]) -> Array:
     """Return the flat numbers within {spatial..} that each position sees: {positions.., places}; -1 is padding."""
     spatial, places = sizes[2:], math.prod(desc.window_size)
     pooled = getattr(desc, "input_gradient_tensor", None) or desc.output_tensor
-    claim("places of windows", math.prod(pooled.sizes[2:]), places, each=48)
-    claim("what windows see", math.prod(pooled.sizes), places, each=32)
+    claim("what windows see", math.prod(pooled.sizes) + math.prod(pooled.sizes[2:]), places, each=160)
     number = np.zeros((1,) * (2 * len(spatial)), np.int64)
     inside = np.ones_like(number, bool)
     for axis, size in enumerate(spatial):

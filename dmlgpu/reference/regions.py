@@ -141,13 +141,13 @@ class _Region:
     @property
     def inside(self) -> Array:
         """Which samples lie on the input."""
-        claim("samples of a region", self.y.inside.size, self.x.inside.size, each=64)
+        claim("samples of a region", self.y.inside.size, self.x.inside.size, each=256)
         return np.logical_and.outer(self.y.inside, self.x.inside)
 
     def values(self, image: Array, outside: float) -> Array:
         """{channels, rows, samples, columns, samples} of {batch, channels, height, width}."""
         plane = image[self.batch].astype(np.float64)
-        claim("samples of a region", len(plane), self.y.inside.size, self.x.inside.size, each=64)
+        claim("samples of a region", len(plane), self.y.inside.size, self.x.inside.size, each=128)
         total = sum(plane[:, row, column] * weight for row, column, weight in self.corners)
         return np.where(self.inside, total, outside)
 

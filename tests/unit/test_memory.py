@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tracemalloc
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import dmlgpu
 from dmlgpu import Device, TensorDesc, descs, memory, reference
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.enums import DataType, InterpolationMode, MultiheadAttentionMaskType, ReduceFunction
 from dmlgpu.errors import InvalidArgument, OutOfMemory
 from dmlgpu.frontends.dxdispatch.node import Node
@@ -17,6 +19,8 @@ from dmlgpu.memory import BUDGET_VARIABLE, host_budget, host_memory
 
 FLOAT = DataType.FLOAT32
 MEBI = 1 << 20
+SMALL = 50_000
+"""Bytes that Python takes for small objects."""
 
 
 def tensor(*sizes: int, data_type: DataType = FLOAT) -> TensorDesc:
@@ -76,6 +80,39 @@ def test_the_budget_is_the_environments_where_none_is_given(monkeypatch):
         reference.evaluate(identity(100), [np.zeros(100, np.float32)])
 
 
+@pytest.mark.parametrize(
+    "stem",
+    [
+        "activation_gelu",
+        "average_pooling_grad",
+        "max_pooling",
+        "multihead_attention1",
+        "padding1",
+        "roi_align_grad",
+        "split",
+    ],
+)
+def test_an_operator_takes_no_more_than_it_may(stem):
+    """With a budget a little below what it took, it is refused."""
+    cases = OPERATOR_CASES[stem]
+    found = 0
+    for name in list(cases.names("standard"))[::9]:
+        case = cases.case(name)
+        elements = sum(one.element_count for _, _, one in (*case.desc.inputs, *case.desc.outputs) if one is not None)
+        if not 2500 <= elements <= 100_000:
+            continue
+        inputs = case.inputs()
+        tracemalloc.start()
+        reference.evaluate(case.desc, inputs)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        if peak > 2 * SMALL:
+            found += 1
+            with pytest.raises(OutOfMemory):
+                reference.evaluate(case.desc, inputs, budget=peak - SMALL)
+    assert found
+
+
 def align(**changes):
     given = {
         "input_tensor": tensor(1, 1, 4, 4),
@@ -110,7 +147,7 @@ def test_padding_and_windows_count():
         **(window | {"start_padding": (0, 4000)}),
     )
     one = [np.ones((1, 1, 1, 1), np.float32)]
-    assert "bytes for places of windows" in refusal(lambda: reference.evaluate(pooling, one, budget=MEBI))
+    assert "bytes for what windows see" in refusal(lambda: reference.evaluate(pooling, one, budget=MEBI))
     convolution = descs.Unfold(
         input_tensor=tensor(1, 1, 1, 1),
         output_tensor=tensor(1, 1, 1),
@@ -147,6 +184,15 @@ def test_buffers_and_what_is_computed_share_the_devices_budget():
         dmlgpu.evaluate(identity(7000), [array], device=device)
     held.release()
     dmlgpu.evaluate(identity(7000), [array], device=device)
+
+
+def test_gaps_between_an_outputs_elements_count():
+    gaps = TensorDesc(FLOAT, (2,), (200_000,))
+    desc = descs.ElementWiseIdentity(input_tensor=tensor(2), output_tensor=gaps)
+    for budget, enough in ((2 * gaps.byte_size, False), (2 * gaps.byte_size + 1000, True)):
+        device = Device("numpy", memory_budget=budget)
+        with contextlib.nullcontext() if enough else pytest.raises(OutOfMemory, match="may take 0"):
+            dmlgpu.evaluate(desc, [np.ones(2, np.float32)], device=device)
 
 
 def test_a_models_initial_values_stay_within_the_budget(monkeypatch, tmp_path):
