@@ -195,6 +195,19 @@ def test_gaps_between_an_outputs_elements_count():
             dmlgpu.evaluate(desc, [np.ones(2, np.float32)], device=device)
 
 
+@pytest.mark.parametrize("name", ["values.bin", "values.npy"])
+def test_a_file_that_does_not_fit_into_memory_is_not_read(monkeypatch, tmp_path, name):
+    monkeypatch.setenv(BUDGET_VARIABLE, str(MEBI))
+    path = tmp_path / name
+    with path.open("wb") as stream:
+        stream.truncate(1 << 40)
+    node = Node({"initialValuesDataType": "FLOAT32", "initialValues": {"sourcePath": name}}, "$.resources.X")
+    assert refusal(lambda: parse_resource("X", node, tmp_path)) == (
+        f"$.resources.X.initialValues.sourcePath: 2,199,023,255,552 bytes to read {str(path)!r} exceed the 1,048,576"
+        " that may be used of the host's memory"
+    )
+
+
 def test_a_models_initial_values_stay_within_the_budget(monkeypatch, tmp_path):
     monkeypatch.setenv(BUDGET_VARIABLE, str(MEBI))
     values = {"valueCount": 10**9, "valueStart": 0, "valueDelta": 1}

@@ -242,9 +242,20 @@ def _from_file(source: Node, data_type: DataType, folder: Path) -> InitialValues
     if suffix in IMAGE_SUFFIXES:
         raise source.error(f"images are not offered; give the pixels of {path.name!r} as a .npy file")
     try:
+        _check_room(source, path)
         return _from_npy(source, path, data_type) if suffix == ".npy" else _from_raw(source, path, data_type)
     except OSError as error:
         raise source.error(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+
+
+def _check_room(source: Node, path: Path) -> None:
+    """Raise OutOfMemory where reading a file would take more than ``memory.host_budget``: sparse files take no disk."""
+    needed, budget = 2 * path.stat().st_size, host_budget()
+    if budget is not None and needed > budget:
+        raise OutOfMemory(
+            f"{source.path}: {needed:,} bytes to read {str(path)!r} exceed the {budget:,} that may be used of the host's"
+            " memory"
+        )
 
 
 def _find(source: Node, folder: Path) -> Path:
