@@ -253,8 +253,8 @@ def _check_room(source: Node, path: Path) -> None:
     needed, budget = 2 * path.stat().st_size, host_budget()
     if budget is not None and needed > budget:
         raise OutOfMemory(
-            f"{source.path}: {needed:,} bytes to read {str(path)!r} exceed the {budget:,} that may be used of the host's"
-            " memory"
+            f"{source.path}: {needed:,} bytes to read {str(path)!r} exceed the {budget:,}"
+            " that may be used of the host's memory"
         )
 
 
