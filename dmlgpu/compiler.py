@@ -27,7 +27,11 @@ def compile_operator(desc: OperatorDesc, target: Target) -> Program:
         OperatorNotImplemented: when dmlgpu does not implement the operator yet.
         NotSupported: when the adapter lacks a feature or a limit that it needs.
     """
-    return share_known(own_inputs(desc, _compiled(operators.lower(desc, target), target), target))
+    try:
+        plan = operators.lower(desc, target)
+    except NotSupported as error:
+        raise NotSupported(f"{desc.operator}: {error}") from None
+    return share_known(own_inputs(desc, _compiled(plan, target), target))
 
 
 def _compiled(plan: Plan, target: Target) -> Program:

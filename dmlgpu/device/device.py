@@ -45,7 +45,10 @@ class Device(DmlObject):
         adapter: which adapter: an ``AdapterInfo``, an index, a part of its text, or None (see ``adapters.choose``).
         feature_level: behave as this level: operators, types and ranks of later levels are refused.
         deterministic: results do not depend on the order in which a GPU runs its invocations.
-        memory_budget: most bytes of buffers at a time; None leaves it to the adapter.
+        memory_budget: most bytes of buffers at a time, on the ``numpy`` adapter of what operators need to compute too.
+            None means no bound on adapters with memory of their own, which refuse by themselves. For ``numpy`` and
+            software adapters it means what the environment variable DMLGPU_MEMORY_BUDGET says, in bytes, else half of
+            the host's memory.
         disabled_features: adapter features to leave unused, under WebGPU's names (``"shader-int64"``).
 
     Raises:

@@ -8,7 +8,7 @@ import wgpu
 
 from dmlgpu.errors import InvalidArgument, InvalidState, OutOfMemory
 from dmlgpu.gpu.context import Context
-from dmlgpu.gpu.memory import host_memory
+from dmlgpu.memory import host_budget
 
 _USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 _USAGE_NAMES = (
@@ -22,7 +22,6 @@ _USAGE_NAMES = (
     "INDIRECT",
     "QUERY_RESOLVE",
 )
-_HOST_SHARE = 2  # NumPy's copies of the same data live in the other half
 
 
 class GpuBuffer:
@@ -71,8 +70,8 @@ class Allocator:
 
     Args:
         context: the device.
-        budget: most bytes to hand out at a time; None means half of the host's memory for software adapters, whose
-            drivers promise more than there is, and no bound for others, which refuse by themselves.
+        budget: most bytes to hand out at a time; None means ``memory.host_budget`` for software adapters, whose drivers
+            promise more than there is, and no bound for others, which refuse by themselves.
 
     Attributes:
         allocated: bytes handed out now.
@@ -81,8 +80,7 @@ class Allocator:
 
     def __init__(self, context: Context, budget: int | None = None):
         self._context = context
-        host = host_memory() if context.info.is_software else None
-        self.budget = host // _HOST_SHARE if budget is None and host else budget
+        self.budget = host_budget() if budget is None and context.info.is_software else budget
         self.allocated = 0
         self.epoch = 0
         # In host-visible memory a discrete card would be slow.

@@ -13,6 +13,7 @@ from dmlgpu import reference
 from dmlgpu.backend import Backend, Executable, Range, Resources
 from dmlgpu.errors import OperatorNotImplemented, OutOfMemory
 from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.memory import host_budget
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import PERSISTENT_ALIGNMENT, TensorDesc
@@ -22,12 +23,17 @@ Work: TypeAlias = Callable[[], None]
 
 
 class NumPyExecutable(Executable):
-    """One operator, computed by the reference; owned inputs lie in the persistent resource as they were given."""
+    """One operator, computed by the reference; owned inputs lie in the persistent resource as they were given.
+
+    Args:
+        desc: the operator.
+        room: says how many bytes of the memory budget are left to compute in.
+    """
 
     temporary_size = 0
 
-    def __init__(self, desc: OperatorDesc):
-        self._desc = desc
+    def __init__(self, desc: OperatorDesc, room: Callable[[], int | None]):
+        self._desc, self._room = desc, room
         self._inputs = tuple(tensor for _, _, tensor in desc.inputs)
         self._outputs = tuple(tensor for _, _, tensor in desc.outputs)
         self._owned: dict[int, Range[None]] = {}
@@ -43,15 +49,23 @@ class NumPyExecutable(Executable):
             for index, source in enumerate(resources.inputs)
         ]
 
+        reference.check_memory(self._desc, self._left())
+
         def execute() -> None:
             keeps = reference.keeps_outputs(self._desc.operator)
             before = _decoded(self._outputs, resources.outputs) if keeps else None
-            results = reference.evaluate(self._desc, _decoded(self._inputs, sources), before)
+            results = reference.evaluate(self._desc, _decoded(self._inputs, sources), before, self._left())
             for tensor, target, result in zip(self._outputs, resources.outputs, results, strict=True):
                 if tensor is not None and target is not None:
                     _view(target)[: tensor.byte_size] = tensor.encode(result)
 
         return (execute,)
+
+    def _left(self) -> int | None:
+        """Return the bytes to compute in, less those in which results are laid out as their tensors lie."""
+        room = self._room()
+        copies = sum(tensor.byte_size for tensor in self._outputs if tensor is not None)
+        return None if room is None else max(0, room - copies)
 
     def bind_initialization(self, resources: Resources) -> Sequence[Work]:
         def copy(index: int) -> None:
@@ -69,12 +83,17 @@ class NumPyExecutable(Executable):
 
 
 class NumPyBackend(Backend):
-    """An executor on host memory. Work is done by the time ``submit`` returns."""
+    """An executor on host memory. Work is done by the time ``submit`` returns.
+
+    Attributes:
+        memory_budget: most bytes of buffers, and of what operators need to compute, at a time; None where unknown.
+    """
 
     def __init__(self, deterministic: bool = False, memory_budget: int | None = None):
         self.info = NUMPY_ADAPTER
         self.target = Target(name=self.info.name, profile=Profile.CPU, deterministic=deterministic)
-        self._budget, self._allocated = memory_budget, 0
+        self.memory_budget = host_budget() if memory_budget is None else memory_budget
+        self._allocated = 0
         self._serial = 0
 
     def check(self, desc: OperatorDesc) -> None:
@@ -84,7 +103,11 @@ class NumPyBackend(Backend):
 
     def compile(self, desc: OperatorDesc, half_precision: bool = False) -> NumPyExecutable:
         """Make an operator ready; half precision is never used."""
-        return NumPyExecutable(desc)
+        return NumPyExecutable(desc, self._room)
+
+    def _room(self) -> int | None:
+        """Return the bytes of the memory budget that no buffer takes; None where there is no budget."""
+        return None if self.memory_budget is None else max(0, self.memory_budget - self._allocated)
 
     def create_buffer(self, size: int, label: str) -> Memory:
         """Allocate zeroed memory, aligned for every data type.
@@ -92,9 +115,9 @@ class NumPyBackend(Backend):
         Raises:
             OutOfMemory: beyond the memory budget, or when the host has no more.
         """
-        if self._budget is not None and self._allocated + size > self._budget:
+        if self.memory_budget is not None and self._allocated + size > self.memory_budget:
             raise OutOfMemory(
-                f"buffer {label!r}: {size:,} bytes exceed the memory budget of {self._budget:,} bytes,"
+                f"buffer {label!r}: {size:,} bytes exceed the memory budget of {self.memory_budget:,} bytes,"
                 f" of which {self._allocated:,} are in use"
             )
         try:

@@ -14,7 +14,7 @@ from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.windows import covering, taken
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, check_padded, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.parameters import DIFFERENCE, check_per_channel, difference, no_zero_point, per_channel
 from dmlgpu.operators.quantization import limits
 from dmlgpu.plan import Body, Element, Map, Plan, Reduce, Reduction, Source, Tensor, apply, constants, element
@@ -24,6 +24,10 @@ from dmlgpu.target import Target
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
 LEAD = 2
 """Batch and channel come before the spatial dimensions."""
+
+MOST_PLACES = 1 << 20
+"""Elements that a window may have although the input has fewer: beyond them a description asks for work without end
+on nothing but padding."""
 
 AVERAGE = "pooling/average"
 SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
@@ -47,7 +51,8 @@ def _windows(desc: Any, spatial: Sizes) -> Windows:
 
 class Pooling(Lowering):
     """What all share. Tensors are {N, C, spatial..}; every position of the window must see at least one element of the
-    input, as onnxruntime demands too (the pages are silent).
+    input, as onnxruntime demands too (the pages are silent). A window of more than 2^20 elements must not have more
+    than the input has in its spatial dimensions.
 
     Class attributes:
         whole, pooled: the fields of the tensors before and after pooling.
@@ -70,14 +75,17 @@ class Pooling(Lowering):
         windows = cls.windows(desc)
         for number, axis in enumerate(windows):
             _check_axis(desc, cls.whole, number, axis.positions, axis.reach)
+        check_padded(
+            desc, [axis.spatial + axis.start + end for axis, end in zip(windows, desc.end_padding, strict=True)]
+        )
+        _check_places(desc, cls.whole, whole.sizes[LEAD:])
         expected = whole.sizes[:LEAD] + positions_of(windows)
         check_sizes(desc, cls.pooled, expected, f"what {cls.whole}, window_size, strides and padding give")
         for number, axis in enumerate(windows):
-            empty = next((position for position in range(axis.positions) if not axis.inside(position)), None)
-            if empty is not None:
+            if axis.first_empty is not None:
                 where = f"start_padding[{number}], end_padding[{number}]"
-                reason = f"must leave every window an element of the input, but at position {empty} there is none"
-                raise invalid(desc, where, reason)
+                reason = "must leave every window an element of the input, but at position"
+                raise invalid(desc, where, f"{reason} {axis.first_empty} there is none")
 
 
 def _check_attribute(desc: Any, field: str, count: int, whole: str) -> None:
@@ -99,6 +107,14 @@ def _check_axis(desc: Any, whole: str, number: int, positions: int, reach: int) 
         padded = size + desc.start_padding[number] + desc.end_padding[number]
         reason = f"must reach no further than the padded input ({padded}), but it reaches over {reach}"
         raise invalid(desc, f"window_size[{number}]", reason)
+
+
+def _check_places(desc: Any, whole: str, spatial: Sizes) -> None:
+    """Raise InvalidDescription for a window that is large for its padding alone, all of which is walked through."""
+    places, most = math.prod(desc.window_size), max(MOST_PLACES, math.prod(spatial))
+    if places > most:
+        reason = f"must have at most {most} elements, {MOST_PLACES} or as many as {whole} has in space, got {places}"
+        raise invalid(desc, "window_size", reason)
 
 
 class Undilated(Lowering):

@@ -173,7 +173,8 @@ class Resample3(Lowering):
       element of the input lies under the triangle, the nearest edge does. NEAREST_NEIGHBOR ignores it.
     - Linear interpolation adds up in float32. Integers are rounded half to even.
     - Elements of weight 0 add nothing, even if they are infinite or NaN.
-    - Scales must be positive. NEAREST_NEIGHBOR moves elements bit by bit.
+    - Scales must be positive. Scales and offsets with which each of many elements takes up very many others are refused
+      (2^30 pairs along an axis). NEAREST_NEIGHBOR moves elements bit by bit.
     """
 
     desc = descs.Resample3
@@ -270,7 +271,8 @@ class Upsample2d(Lowering):
 
 class ResampleGrad1(Lowering):
     """Every element adds up what the output elements that used it in RESAMPLE2 had of it: along one axis after the
-    other, in float32. Coordinates, rounding and clamping are those of RESAMPLE2."""
+    other, in float32. Coordinates, rounding and clamping are those of RESAMPLE2. Scales and offsets with which each of
+    many elements meets very many others are refused (2^30 pairs along an axis)."""
 
     desc = descs.ResampleGrad1
     shaders = (GRADIENT,)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import descs
+from dmlgpu.reference.memory import claim
 from dmlgpu.reference.registry import reference
 
 Array = NDArray[Any]
@@ -25,7 +27,9 @@ def _axis(desc: Any, axis: int, spatial: int) -> Array:
 
 def _windows(desc: Any, sizes: tuple[int, ...]) -> Array:
     """Return the flat numbers within {spatial..} that each position sees: {positions.., places}; -1 is padding."""
-    spatial = sizes[2:]
+    spatial, places = sizes[2:], math.prod(desc.window_size)
+    pooled = getattr(desc, "input_gradient_tensor", None) or desc.output_tensor
+    claim("what windows see", math.prod(pooled.sizes) + math.prod(pooled.sizes[2:]), places, each=160)
     number = np.zeros((1,) * (2 * len(spatial)), np.int64)
     inside = np.ones_like(number, bool)
     for axis, size in enumerate(spatial):

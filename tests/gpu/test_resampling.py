@@ -8,6 +8,7 @@ import pytest
 from dmlgpu import compiler, descs, reference
 from dmlgpu.enums import AxisDirection, DataType, InterpolationMode
 from dmlgpu.gpu import GpuBackend
+from dmlgpu.kernels.resampling import LONGEST_LISTED
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
 
@@ -92,3 +93,23 @@ def test_antialiasing_over_a_long_input(backend: GpuBackend) -> None:
     (expected,) = reference.evaluate(desc, (x,))
     (got,) = run_desc(backend, desc, [x], backend.target.exact)
     np.testing.assert_allclose(got, expected, 1e-5)
+
+
+@pytest.mark.parametrize("mode", [LINEAR, NEAREST])
+def test_gradients_of_axes_too_long_to_list(backend: GpuBackend, mode: InterpolationMode) -> None:
+    """Every element meets all output elements that used it, though where these begin is only estimated."""
+    size, count = 1 << 17, 3 << 16
+    desc = descs.ResampleGrad1(
+        input_gradient_tensor=TensorDesc(FLOAT, (count,)),
+        output_gradient_tensor=TensorDesc(FLOAT, (size,)),
+        interpolation_mode=mode,
+        rounding_direction=AxisDirection.DECREASING,
+        scales=(1.5,),
+        input_pixel_offsets=(0.5,),
+        output_pixel_offsets=(-0.5,),
+    )
+    assert size + count > LONGEST_LISTED
+    gradient = np.random.default_rng(5).integers(-50, 50, count).astype(np.float32)
+    (got,) = run_desc(backend, desc, [gradient], backend.target.exact)
+    (expected,) = reference.evaluate(desc, [gradient])
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-2 if mode is LINEAR else 0)

@@ -32,8 +32,9 @@ from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT
 from dmlgpu.enums import DataType, FeatureLevel, TensorFlags
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.overlap import has_overlap
 from dmlgpu.schema import loader
-from dmlgpu.tensor import MAX_DIMENSIONS, TensorDesc, has_overlap
+from dmlgpu.tensor import MAX_DIMENSIONS, TensorDesc
 
 
 class OperatorCases(ABC):

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument, ModelError
+from dmlgpu.errors import InvalidArgument, ModelError, OutOfMemory
 from dmlgpu.frontends.dxdispatch.node import UINT64_MAX, Node
 from dmlgpu.frontends.dxdispatch.values import optional, parse_array, parse_data_type, parse_scalar
+from dmlgpu.memory import host_budget
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg"})
 """File names that DxDispatch takes for images, which dmlgpu does not read or write."""
@@ -52,6 +53,11 @@ class InitialValues:
     def byte_count(self) -> int:
         """Bytes that the elements take."""
         return -(-self.count * (self.data_type.bits or 8) // 8)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that making the elements takes, and packing those of 4 bits."""
+        return max(2, 32 // (self.data_type.bits or 8)) * self.byte_count
 
     def to_bytes(self) -> NDArray[np.uint8]:
         """Return the elements as they lie in memory; 4-bit integers are packed, low nibble first."""
@@ -102,7 +108,17 @@ class Resource:
         return self.extent * 8 // (self.data_type.bits or 8)
 
     def to_bytes(self) -> NDArray[np.uint8]:
-        """Return the whole allocation at the start, zero where no initial value lies."""
+        """Return the whole allocation at the start, zero where no initial value lies.
+
+        Raises:
+            OutOfMemory: when that takes more than ``memory.host_budget``.
+        """
+        needed, budget = self.allocated_size + self.values.memory, host_budget()
+        if budget is not None and needed > budget:
+            raise OutOfMemory(
+                f"resource {self.name!r}: {needed:,} bytes to make its initial values exceed the {budget:,} that may be"
+                " used of the host's memory"
+            )
         raw = np.zeros(self.allocated_size, np.uint8)
         raw[self.offset : self.extent] = self.values.to_bytes()
         return raw
@@ -226,9 +242,20 @@ def _from_file(source: Node, data_type: DataType, folder: Path) -> InitialValues
     if suffix in IMAGE_SUFFIXES:
         raise source.error(f"images are not offered; give the pixels of {path.name!r} as a .npy file")
     try:
+        _check_room(source, path)
         return _from_npy(source, path, data_type) if suffix == ".npy" else _from_raw(source, path, data_type)
     except OSError as error:
         raise source.error(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+
+
+def _check_room(source: Node, path: Path) -> None:
+    """Raise OutOfMemory where reading a file would take more than ``memory.host_budget``: sparse files take no disk."""
+    needed, budget = 2 * path.stat().st_size, host_budget()
+    if budget is not None and needed > budget:
+        raise OutOfMemory(
+            f"{source.path}: {needed:,} bytes to read {str(path)!r} exceed the {budget:,}"
+            " that may be used of the host's memory"
+        )
 
 
 def _find(source: Node, folder: Path) -> Path:
