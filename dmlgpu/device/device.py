@@ -47,6 +47,7 @@ class Device(DmlObject):
         AdapterNotFound: no adapter matches; all are listed.
         InvalidArgument: an unknown feature level.
         NotSupported: the driver gives no device.
+        InvalidState: a GPU is asked for in a process that was forked after its parent had used one.
     """
 
     _kind = "device"
@@ -248,7 +249,13 @@ class Device(DmlObject):
         return CommandList(self, self._state)
 
     def create_fence(self, initial_value: int = 0) -> Fence:
-        """Make a fence that has reached ``initial_value``."""
+        """Make a fence that has reached ``initial_value``.
+
+        Raises:
+            InvalidArgument: no integer.
+        """
+        if not is_integer(initial_value):
+            raise InvalidArgument(f"create_fence: initial_value must be an integer, got {initial_value!r}")
         return Fence(self, self._state, initial_value)
 
     def create_buffer(self, size: int, name: str | None = None) -> Buffer:
