@@ -47,7 +47,7 @@ class Device(DmlObject):
         AdapterNotFound: no adapter matches; all are listed.
         InvalidArgument: an unknown feature level.
         NotSupported: the driver gives no device.
-        InvalidState: a GPU is asked for in a process that was forked after its parent had used one.
+        InvalidState: a GPU is asked for in a process forked from one that had used one or looked for adapters.
     """
 
     _kind = "device"

@@ -45,7 +45,7 @@ class GpuBackend:
     Raises:
         AdapterNotFound: when the adapter is not this machine's.
         NotSupported: when the driver gives no device.
-        InvalidState: in a process forked from one that had used a GPU.
+        InvalidState: in a process forked from one that had used a GPU or looked for adapters.
     """
 
     lost_by_fork: str | None = forks.MADE_BEFORE_FORK

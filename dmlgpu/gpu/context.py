@@ -45,9 +45,9 @@ class Context:
         Raises:
             AdapterNotFound: when the adapter is not this machine's.
             NotSupported: when the driver gives no device.
-            InvalidState: in a process forked from one that had used a GPU.
+            InvalidState: in a process forked from one that had loaded drivers.
         """
-        forks.check_process(f"{info}")
+        forks.use_drivers(str(info))
         target = target_of(info, deterministic=deterministic, disabled_features=disabled_features)
         adapter = wgpu_adapter(info)
         try:
@@ -62,9 +62,9 @@ class Context:
         """Return a device that somebody else made, with whatever features and limits it has.
 
         Raises:
-            InvalidState: in a process forked from one that had used a GPU.
+            InvalidState: in a process forked from one that had loaded drivers.
         """
-        forks.check_process("a wgpu device")
+        forks.use_drivers("a wgpu device")
         info = describe(device.adapter.info, device.features, device.limits)
         target = target_of(info, deterministic=deterministic, disabled_features=disabled_features)
         return cls(device, info, target, owned=False)

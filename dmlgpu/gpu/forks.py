@@ -32,20 +32,24 @@ _used = False
 _forked = False
 
 
-def abandon_in_children(one: Inherited) -> None:
-    """Have an object abandoned in every child that is forked from now on."""
+def use_drivers(what: str) -> None:
+    """Note that drivers are loaded from now on: looking for adapters is enough, since some start threads then.
+
+    Raises:
+        InvalidState: in a process forked from one that had loaded them.
+    """
     global _used  # noqa: PLW0603 - a fact about the process
-    _used = True
-    _open.add(one)
-
-
-def check_process(what: str) -> None:
-    """Raise InvalidState in a process that was forked after its parent had used a GPU."""
     if _forked:
         raise InvalidState(
-            f"{what}: this process was forked from one that had used a GPU, which drivers do not bear; start processes"
-            " with multiprocessing's 'spawn', or use the adapter 'numpy'"
+            f"{what}: this process was forked from one that had used a GPU or looked for adapters, which drivers do not"
+            " bear; start processes with multiprocessing's 'spawn', or use the adapter 'numpy'"
         )
+    _used = True
+
+
+def abandon_in_children(one: Inherited) -> None:
+    """Have an object abandoned in every child that is forked from now on."""
+    _open.add(one)
 
 
 def _after_fork() -> None:
