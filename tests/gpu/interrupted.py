@@ -103,9 +103,10 @@ class Exponentials:
 
 
 def storm(adapter: str, rounds: int) -> None:
-    """Interrupt at random times; a worker thread goes on meanwhile."""
+    """Interrupt at random times, with reads of both kinds; a worker thread goes on meanwhile."""
     device, interrupts = dmlgpu.Device(adapter), Interrupts()
-    mine, workers = Exponentials(device), Exponentials(device)
+    staging = dmlgpu.Device(adapter, disabled_features=["mappable-primary-buffers"])
+    mine, staged, workers = Exponentials(device), Exponentials(staging), Exponentials(device)
     times = []
     for turn in range(20):
         start = time.perf_counter()
@@ -126,9 +127,10 @@ def storm(adapter: str, rounds: int) -> None:
     worker = threading.Thread(target=work)
     worker.start()
     interrupted = 0
-    for _ in range(rounds):
-        interrupted += interrupts.exposed(lambda: mine.compute(0.5), longest)
-        mine.check(interrupts.random.random())
+    for number in range(rounds):
+        one = staged if number % 2 else mine
+        interrupted += interrupts.exposed(lambda: one.compute(0.5), longest)  # noqa: B023 - called at once
+        one.check(interrupts.random.random())
     over.set()
     worker.join()
     assert failures == []
@@ -137,6 +139,7 @@ def storm(adapter: str, rounds: int) -> None:
     assert device.backend.allocated == 4 * 4 * COUNT  # type: ignore[attr-defined]
     assert len(native._expected) < rounds
     device.remove()
+    staging.remove()
     print(interrupted, "of", rounds, "interrupted, a computation takes", longest, "s", file=sys.stderr)
 
 
