@@ -71,10 +71,15 @@ class Executable(Protocol):
 
 
 class Backend(Protocol):
-    """One adapter's executor."""
+    """One adapter's executor.
+
+    Attributes:
+        lost_by_fork: why a forked child cannot use it; None where it can.
+    """
 
     info: AdapterInfo
     target: Target
+    lost_by_fork: str | None = None
 
     def check(self, desc: Any) -> None:
         """Find out without touching the device whether ``compile`` can succeed: lower and render, compile nothing.

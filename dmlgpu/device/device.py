@@ -55,6 +55,7 @@ class Device(DmlObject):
         AdapterNotFound: no adapter matches; all are listed.
         InvalidArgument: an unknown feature level, or an argument of the wrong kind.
         NotSupported: the driver gives no device.
+        InvalidState: a GPU is asked for in a process forked from one that had used one or looked for adapters.
     """
 
     _kind = "device"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dmlgpu import compiler
 from dmlgpu.backend import Range, Resources
 from dmlgpu.errors import InvalidArgument
+from dmlgpu.gpu import forks
 from dmlgpu.gpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.gpu.context import Context
 from dmlgpu.gpu.executable import Binder, GpuExecutable
@@ -39,11 +40,15 @@ class GpuBackend:
     Attributes:
         info: facts about the adapter.
         target: what lowering may know about it.
+        lost_by_fork: why a forked child cannot use it.
 
     Raises:
         AdapterNotFound: when the adapter is not this machine's.
         NotSupported: when the driver gives no device.
+        InvalidState: in a process forked from one that had used a GPU or looked for adapters.
     """
+
+    lost_by_fork: str | None = forks.MADE_BEFORE_FORK
 
     def __init__(
         self,
