@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -99,6 +100,31 @@ def mapped_bytes(buffer: wgpu.GPUBuffer, offset: int, size: int) -> NDArray[np.u
 def unmap(buffer: wgpu.GPUBuffer) -> None:
     """End a mapping."""
     libf.wgpuBufferUnmap(buffer._internal)
+
+
+def without_cycle(device: wgpu.GPUDevice) -> wgpu.GPUDevice:
+    """Return a new device to which neither itself nor its queue refers, as wgpu-py has it.
+
+    Else one that is dropped would keep its memory until the next collection of garbage, which may be long.
+    """
+    device._device = device.queue._device = weakref.proxy(device)
+    return device
+
+
+def release(thing: wgpu.GPUObjectBase) -> None:
+    """Give an object back before its last reference is gone: nothing may be done with it any more."""
+    thing._release()
+
+
+def on_release(thing: wgpu.GPUObjectBase, action: Callable[[Callable[[], None]], None]) -> None:
+    """When wgpu-py would give an object back, call ``action`` with the function that does so, in any thread."""
+    function, handles = type(thing)._release_function, [thing._internal]
+
+    def give_back() -> None:
+        if handles:  # wgpu-py may ask twice
+            function(handles.pop())
+
+    thing._release = lambda: action(give_back)
 
 
 def timestamp_period(queue: wgpu.GPUQueue) -> float:

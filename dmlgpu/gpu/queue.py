@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -62,6 +64,8 @@ class Queue:
         self._completion = native.Completion(context.queue)
         self._completion_lock = threading.Lock()
         self._indices: dict[int, Any] = {}
+        # Work that nobody waits for must not keep a device alive that is dropped.
+        self._weak = weakref.ref(self)
         self.has_writes = False
 
     @property
@@ -103,7 +107,7 @@ class Queue:
         self.has_writes = False
         self._submitted = serial = self._submitted + 1
         self._indices[serial] = index
-        self._completion.after(lambda _success: self._complete(serial))
+        self._completion.after(functools.partial(_completed, self._weak, serial))
         return serial
 
     def flush(self) -> int:
@@ -177,6 +181,13 @@ class Queue:
             except wgpu.GPUError as own:
                 return self._context.translate(own, item.label)
         return failure
+
+
+def _completed(queue: weakref.ref[Queue], serial: int, _success: bool) -> None:
+    """Note that a submission is done, unless its queue is gone."""
+    found = queue()
+    if found is not None:
+        found._complete(serial)
 
 
 def record(encoder: wgpu.GPUCommandEncoder, work: Sequence[Work]) -> None:
