@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -100,7 +101,7 @@ class Target:
         """Return whether a feature is in use."""
         return feature in self.features
 
-    @property
+    @functools.cached_property
     def exact(self) -> Target:
         """The same without native 16-bit arithmetic: what operators are lowered for unless they allow it."""
         return replace(self, features=self.features - {"shader-f16"})

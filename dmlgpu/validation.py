@@ -69,7 +69,7 @@ def supported_types(operator_name: str, level: FeatureLevel) -> Mapping[str, fro
     return {schema.field(name).python_name: frozenset(support.types) for name, support in table.items()}
 
 
-@functools.cache
+@functools.cache  # bounded by the catalog and the levels
 def fusable_activations(host: str, level: FeatureLevel) -> tuple[str, ...]:
     """Return the operators that may serve as activation inside ``host`` at a feature level."""
     found = []

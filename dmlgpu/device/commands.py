@@ -7,6 +7,7 @@ import math
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -216,9 +217,30 @@ class CommandRecorder(DeviceChild):
 
 
 class Queue(DeviceChild):
-    """Runs command lists in the order in which they are executed. Thread-safe."""
+    """Runs command lists in the order in which they are executed. Thread-safe.
+
+    It does not keep its device alive: both would live until the next collection of garbage, which does not know how
+    much memory the device holds.
+    """
 
     _kind = "queue"
+
+    def __init__(self, device: Device, state: DeviceState):
+        super().__init__(device, state)
+        del self._device
+        self._owner = weakref.ref(device)
+
+    @property
+    def device(self) -> Device:
+        """The device whose queue it is.
+
+        Raises:
+            InvalidState: when nothing refers to the device any more.
+        """
+        device = self._owner()
+        if device is None:
+            raise InvalidState(f"queue of {self._state.label}: its device was dropped")
+        return device
 
     def execute(self, command_lists: Sequence[CommandList]) -> None:
         """Submit closed command lists as one piece of work (ID3D12CommandQueue::ExecuteCommandLists). Does not wait.

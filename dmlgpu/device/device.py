@@ -8,6 +8,7 @@ from typing import Any, Self, overload
 
 from dmlgpu import kinds, operators, validation
 from dmlgpu.backend import WORD_BYTES, Backend
+from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.device import support
 from dmlgpu.device.adapters import Choice, choose, open_executor, wrap_executor
 from dmlgpu.device.buffer import Buffer
@@ -113,6 +114,8 @@ class Device(DmlObject):
         self._feature_level = feature_level
         self._state = DeviceState(backend)
         self._queue = Queue(self, self._state)
+        cache = getattr(backend, "pipeline_cache", None)
+        self._pipeline_cache: Cache[Any, Any] = Cache(CacheLimits(0, 0)) if cache is None else cache
 
     # ---- the device itself ------------------------------------------------------------------------------------------
 
@@ -140,6 +143,17 @@ class Device(DmlObject):
     def queue(self) -> Queue:
         """The device's only queue."""
         return self._queue
+
+    @property
+    def pipeline_cache(self) -> Cache[Any, Any]:
+        """The compiled pipelines that are kept for when equal kernels are compiled again.
+
+        ``limits`` says how much is kept and can be set (``CacheLimits(entries=1024, size=256 << 20)`` at first, in
+        bytes as estimated from the text), ``info`` what is there and how it was used, ``clear`` empties it. Compiled
+        operators keep their own pipelines alive besides, which are found again as well. Empty on adapters that compile
+        nothing.
+        """
+        return self._pipeline_cache
 
     @property
     def description(self) -> str:

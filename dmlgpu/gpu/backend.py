@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dmlgpu import compiler
 from dmlgpu.backend import Range, Resources
+from dmlgpu.cache import Cache
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.gpu import forks
 from dmlgpu.gpu.buffers import Allocator, GpuBuffer, Guard
@@ -101,6 +102,11 @@ class GpuBackend:
     def allocated(self) -> int:
         """Bytes of buffers handed out now."""
         return self._allocator.allocated
+
+    @property
+    def pipeline_cache(self) -> Cache[Any, Any]:
+        """The compiled pipelines that are kept for when they are asked for again (see ``Device.pipeline_cache``)."""
+        return self._pipelines.cache
 
     @property
     def memory_budget(self) -> int | None:
@@ -215,5 +221,10 @@ class GpuBackend:
         return self._timestamps.time(work, parts)
 
     def close(self) -> None:
-        """Wait for all work, then destroy the device (not one from ``from_wgpu``). Closing twice does nothing."""
-        self._context.close(lambda: self._queue.wait(self._queue.submitted))
+        """Wait for all work, then destroy the device (not one from ``from_wgpu``) and give all pipelines back, those of
+        executables too. Closing twice does nothing."""
+        try:
+            self._context.close(lambda: self._queue.wait(self._queue.submitted))
+        finally:
+            self._pipelines.close()
+            self._binder.close()

@@ -55,7 +55,7 @@ class Context:
             device = adapter.request_device_sync(label="dmlgpu", required_features=sorted(target.features))
         except RuntimeError as error:
             raise NotSupported(f"{info}: the driver gives no device: {error}") from error
-        return cls(device, info, target, owned=True)
+        return cls(native.without_cycle(device), info, target, owned=True)
 
     @classmethod
     def wrap(cls, device: wgpu.GPUDevice, deterministic: bool, disabled_features: Collection[str]) -> Context:

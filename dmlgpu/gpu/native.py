@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,8 @@ class Reply:
         self._function = ffi.callback(_STATUS, self.statuses.append)
         self._info = ffi.new(f"{kind}Info *")
         self._info.mode, self._info.callback = lib.WGPUCallbackMode_AllowProcessEvents, ffi.cast(kind, self._function)
+        # C calls once: those that came and were never cleared belonged to a device that is gone.
+        _expected.difference_update([reply for reply in tuple(_expected) if reply.statuses])
 
     def expected(self) -> Any:
         """Return what C takes, and live for as long as C may call."""
@@ -132,6 +136,31 @@ def mapped_bytes(buffer: wgpu.GPUBuffer, offset: int, size: int) -> NDArray[np.u
 def unmap(buffer: wgpu.GPUBuffer) -> None:
     """End a mapping, also one under way. Raises GPUValidationError where there is none."""
     libf.wgpuBufferUnmap(buffer._internal)
+
+
+def without_cycle(device: wgpu.GPUDevice) -> wgpu.GPUDevice:
+    """Return a new device to which neither itself nor its queue refers, as wgpu-py has it.
+
+    Else one that is dropped would keep its memory until the next collection of garbage, which may be long.
+    """
+    device._device = device.queue._device = weakref.proxy(device)
+    return device
+
+
+def release(thing: wgpu.GPUObjectBase) -> None:
+    """Give an object back before its last reference is gone: nothing may be done with it any more."""
+    thing._release()
+
+
+def on_release(thing: wgpu.GPUObjectBase, action: Callable[[Callable[[], None]], None]) -> None:
+    """When wgpu-py would give an object back, call ``action`` with the function that does so, in any thread."""
+    function, handles = type(thing)._release_function, [thing._internal]
+
+    def give_back() -> None:
+        if handles:  # wgpu-py may ask twice
+            function(handles.pop())
+
+    thing._release = lambda: action(give_back)
 
 
 def timestamp_period(queue: wgpu.GPUQueue) -> float:

@@ -95,7 +95,7 @@ class OperatorCases(ABC):
             common.append(INPLACE)
         return tuple(common)
 
-    @functools.cache  # noqa: B019 - one object per operator, for good
+    @functools.cache  # noqa: B019 - bounded by the catalog: one object per operator, for good
     def names(self, profile: str) -> tuple[str, ...]:
         """Names of the cases of a profile, one of PROFILES; building the cases can wait.
 
