@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -47,11 +48,34 @@ def test_byte_order_mark_is_skipped(tmp_path: Path) -> None:
         ('// c\n{"a": NaN}', 'line 2, column 7: malformed JSON: NaN is not a JSON value, write "nan"'),
         ('{"a": -Infinity}', 'line 1, column 7: malformed JSON: -Infinity is not a JSON value, write "-inf"'),
         ("[" * 100_000, "malformed JSON: nested too deeply"),
+        ('{"a": "b', "line 1, column 7: malformed JSON: Unterminated string starting at"),
+        ('{"a": "b\\', "line 1, column 7: malformed JSON: Unterminated string starting at"),
+        ('{"a": ' + "9" * 5000 + "}", "malformed JSON: an integer has more than 4,300 digits"),
     ],
 )
 def test_malformed_json_is_located(tmp_path: Path, text: str, reason: str) -> None:
     file = write(tmp_path, text)
     assert complaint(file) == f"{file}: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"a": "' + '\\"' * 100_000, "line 1, column 7: malformed JSON: Unterminated string starting at"),
+        ('"\\' * 100_000, "line 1, column 1: malformed JSON: Unterminated string starting at"),
+        ("[1" + ("," + " " * 100) * 2000, "line 1, column 104: malformed JSON: Expecting value"),
+        (
+            '{"resources": {' + ",".join(f'"k{number // 2}": 1' for number in range(40_000)) + "}}",
+            "$.resources.k0: this key is given more than once",
+        ),
+    ],
+    ids=["escapes", "quotes", "commas", "keys"],
+)
+def test_reading_takes_time_in_proportion_to_the_text(tmp_path: Path, text: str, reason: str) -> None:
+    file = write(tmp_path, text)
+    start = time.process_time()
+    assert complaint(file).endswith(reason)
+    assert time.process_time() - start < 5  # quadratic time would take minutes
 
 
 def test_other_encodings_are_refused(tmp_path: Path) -> None:
