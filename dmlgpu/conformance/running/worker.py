@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TextIO
 
-import numpy as np
-
 from dmlgpu.conformance.drivers.outputs import OutputSuite, as_output_suite
 from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_stdout
 from dmlgpu.conformance.running.outcome import Outcome, Status
@@ -25,6 +23,7 @@ from dmlgpu.conformance.running.runner import digest
 from dmlgpu.conformance.suites.registry import suite_by_name
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DeviceRemoved, DmlError, NotSupported
+from dmlgpu.files import whole_file, write_array
 
 
 class RunsCases(Protocol):
@@ -47,7 +46,8 @@ class OutputWriter:
         start = time.perf_counter()
         outputs = self.suite.outputs(name, device, self.poison)
         for number, array in enumerate(outputs):
-            np.save(self.folder / f"{number}.npy", array)
+            with whole_file(self.folder / f"{number}.npy") as stream:
+                write_array(stream, array)
         # Where several results are right, two runs may differ, which makes no case flaky.
         found = digest(outputs) if self.suite.allowance(name).is_unique else ""
         count, seconds = sum(array.size for array in outputs), time.perf_counter() - start
