@@ -104,18 +104,24 @@ def ops(
 def run(
     model: Annotated[Path, typer.Argument(help="A model in DxDispatch's JSON format.", metavar="MODEL.json")],
     output_dir: Annotated[
-        Path | None, typer.Option("--output-dir", "-o", metavar="DIR", help="Where files with relative paths go.")
+        Path | None, typer.Option("--output-dir", "-o", metavar="DIR", help="Where files are written.")
     ] = None,
     adapter: Adapter = None,
+    allow_paths: Annotated[
+        bool,
+        typer.Option("--allow-paths", help="Let the model read and write files anywhere; only for models you trust."),
+    ] = False,
 ) -> None:
     """Run a DxDispatch model: initialise, dispatch, print, write files.
+
+    A model reads files of its own folder and writes into the output directory, unless --allow-paths is given.
 
     \b
     Examples:
       dmlgpu run model.json
       dmlgpu run model.json --output-dir results --adapter numpy
     """
-    verb("run").run(model, output_dir, adapter)
+    verb("run").run(model, output_dir, adapter, allow_paths=allow_paths)
 
 
 @app.command()

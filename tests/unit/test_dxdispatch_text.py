@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,6 +77,37 @@ def test_reading_takes_time_in_proportion_to_the_text(tmp_path: Path, text: str,
     start = time.process_time()
     assert complaint(file).endswith(reason)
     assert time.process_time() - start < 5  # quadratic time would take minutes
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            '{"resources": {"\\ud800": 1}}',
+            "$.resources: keys must be Unicode text, without lone surrogates, got '\\ud800'",
+        ),
+        (
+            '{"resources": {}, "dispatchables": {"x": {"type": "\\udfff"}}}',
+            "$.dispatchables.x.type: must be Unicode text, without lone surrogates, got '\\udfff'",
+        ),
+        (
+            '{"resources": {}, "dispatchables": {}, "commands": [{"type": "print", "resource": "\\ud83d"}]}',
+            "$.commands[0].resource: must be Unicode text, without lone surrogates, got '\\ud83d'",
+        ),
+    ],
+)
+def test_lone_surrogates_are_refused(tmp_path: Path, text: str, reason: str) -> None:
+    assert complaint(write(tmp_path, text)) == reason
+
+
+@pytest.mark.parametrize("where", [["resources"], ["resources", "A", "initialValues", 0], ["commands", 0, "type"]])
+def test_integers_that_python_does_not_write_are_refused(where: list[Any]) -> None:
+    model: Any = subtraction()
+    place = model
+    for key in where[:-1]:
+        place = place[key]
+    place[where[-1]] = 10**5000
+    assert complaint(model).endswith(", got an integer of 16610 bits")
 
 
 def test_other_encodings_are_refused(tmp_path: Path) -> None:

@@ -35,14 +35,28 @@ def child_path(path: str, key: str) -> str:
     return f"{path}.{key}" if _IDENTIFIER.match(key) else f"{path}[{json.dumps(key)}]"
 
 
+def _is_unicode(text: str) -> bool:
+    """Whether UTF-8 can say a text: lone surrogates, which JSON can escape, are none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _kind(value: Any) -> str:
-    """Return what a value is in JSON's words, with the value itself where it is short."""
+    """Return what a value is in JSON's words, with the value itself where it is short.
+
+    Python refuses to write integers of more than 4,300 digits: long ones come as their number of bits.
+    """
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, list | tuple):
         return f"an array of {len(value)}"
     if value is None or isinstance(value, bool):
         return json.dumps(value)
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
     if isinstance(value, int | float | str):
         text = repr(value)
         return text if len(text) <= 60 else f"{text[:57]}..."
@@ -79,7 +93,9 @@ class Node:
             raise Node(None, child_path(self.path, key)).error("this key is given more than once")
         for key in self.value:
             if not isinstance(key, str):
-                raise self.error(f"keys must be strings, got {key!r}")
+                raise self.error(f"keys must be strings, got {_kind(key)}")
+            if not _is_unicode(key):
+                raise self.error(f"keys must be Unicode text, without lone surrogates, got {_kind(key)}")
         return self.value
 
     def allow(self, keys: Collection[str], what: str) -> None:
@@ -118,9 +134,11 @@ class Node:
         return self.value
 
     def string(self) -> str:
-        """Return the value as a string."""
+        """Return the value as a string, of Unicode text without lone surrogates."""
         if not isinstance(self.value, str):
             raise self.expected("a string")
+        if not _is_unicode(self.value):
+            raise self.expected("Unicode text, without lone surrogates")
         return self.value
 
     def boolean(self) -> bool:
