@@ -47,7 +47,8 @@ def test_a_killed_worker_costs_nothing(local, many, tmp_path, capsys):
     with local.workers(*map(numpy, ("1.0", "1.0", "2.0"))) as workers:
         killer = threading.Thread(target=local.kill_one_at_work, args=(workers[:2],))
         killer.start()
-        assert main(["test", "--scheduler", local.address, "--suite", "many", "-o", str(path)]) == 1
+        command = ["test", "--scheduler", local.address, "-a", "numpy", "--suite", "many", "-o", str(path)]
+        assert main(command) == 1
         killer.join()
         assert sum(worker.process.poll() is not None for worker in workers) == 1
     local.wait_until(lambda: not local.client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -14,12 +15,21 @@ from dmlgpu.errors import ModelError
 UINT32_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
 
+_LONGEST = 64
+"""Characters of a name that mistyped ones are compared with."""
+
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
 
 
 def nearest(word: str, candidates: Collection[str]) -> str:
-    """``"; did you mean 'Axis'?"`` for the candidate most like ``word``, or nothing where none is."""
-    by_folded = {candidate.casefold(): candidate for candidate in candidates}
+    """``"; did you mean 'Axis'?"`` for the candidate most like ``word``, or nothing where none is.
+
+    Long words and what lies beyond the first thousand candidates are left out: comparing takes quadratic time.
+    """
+    if len(word) > _LONGEST:
+        return ""
+    short = (candidate for candidate in candidates if len(candidate) <= _LONGEST)
+    by_folded = {candidate.casefold(): candidate for candidate in itertools.islice(short, 1000)}
     match = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
     return f"; did you mean {by_folded[match[0]]!r}?" if match else ""
 
