@@ -13,7 +13,7 @@ from dmlgpu.cli.main import main
 from dmlgpu.cli.test import reproduce
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import read_comparisons, read_runs
+from dmlgpu.conformance.running.reading import read_comparisons, read_runs
 from dmlgpu.device.adapters import adapters
 from dmlgpu.errors import AdapterNotFound
 from dmlgpu.host.adapter import NUMPY_ADAPTER

@@ -54,7 +54,7 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _kind(value: Any) -> str:
+def shown(value: Any) -> str:
     """Return what a value is in JSON's words, with the value itself where it is short.
 
     Python refuses to write integers of more than 4,300 digits: long ones come as their number of bits.
@@ -91,7 +91,7 @@ class Node:
 
     def expected(self, what: str) -> ModelError:
         """Return the complaint that this value is not ``what``."""
-        return self.error(f"must be {what}, got {_kind(self.value)}")
+        return self.error(f"must be {what}, got {shown(self.value)}")
 
     # -- objects ----------------------------------------------------------------------------------------------------
 
@@ -103,9 +103,9 @@ class Node:
             raise Node(None, child_path(self.path, key)).error("this key is given more than once")
         for key in self.value:
             if not isinstance(key, str):
-                raise self.error(f"keys must be strings, got {_kind(key)}")
+                raise self.error(f"keys must be strings, got {shown(key)}")
             if not _is_unicode(key):
-                raise self.error(f"keys must be Unicode text, without lone surrogates, got {_kind(key)}")
+                raise self.error(f"keys must be Unicode text, without lone surrogates, got {shown(key)}")
         return self.value
 
     def allow(self, keys: Collection[str], what: str) -> None:
