@@ -84,7 +84,8 @@ class Request:
 
     def job(self, adapter: LocatedAdapter) -> Job:
         """What children run on an adapter."""
-        return Job(self.suite, adapter.number, self.time_limit, self.repeat, dict(adapter.environment))
+        environment = dict(adapter.environment)
+        return Job(self.suite, adapter.number, self.time_limit, self.repeat, environment, str(adapter.info))
 
     def opened(self) -> contextlib.AbstractContextManager[TextIO | None]:
         """The output, if one is wanted; it lies in ``NAME.part`` until the run ends.
