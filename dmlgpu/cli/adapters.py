@@ -34,7 +34,13 @@ def choose_adapters(wanted: Sequence[str], drivers: Sequence[str] = ()) -> tuple
     known = process_adapters()
     if list(wanted) == [ALL]:
         return known
-    return tuple(known[adapters().index(choose_adapter(one))] for one in wanted or (None,))
+    return tuple(known[adapters().index(_choose(one))] for one in wanted or (None,))
+
+
+def _choose(wanted: str | None) -> AdapterInfo:
+    """The adapter; the reference in place of a GPU is not announced, since it is refused in a sentence of its own."""
+    info = choose_adapter(wanted, announce=False)
+    return info if info == NUMPY_ADAPTER else choose_adapter(wanted)
 
 
 def refuse_reference_alone(chosen: Iterable[AdapterInfo], wanted: Sequence[str]) -> None:
