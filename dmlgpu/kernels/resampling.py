@@ -135,16 +135,16 @@ def _follows(rank: int, axes: Sequence[Axis]) -> tuple[int | None, ...]:
 def antialiased(source: Source, axis: Axis) -> Body:
     """Return what each of the elements under a triangle adds along one axis: {output sizes.., taps}.
 
-    The triangle is as wide as an output element, at least as two elements of the input; its weights on the input are
-    normalised. Where there are none, the nearest edge has all of it.
+    The triangle is as wide as an output element, at least as two elements of the input. Its weights are normalised;
+    those of positions beyond an edge go to the edge's element, as without antialiasing.
     """
     scale = np.float32(axis.scale)
     reach, slope = np.maximum(np.float32(1) / scale, np.float32(1)), np.minimum(scale, np.float32(1))
-    beyond = reach - np.float32(0.5)
-    lowest, highest = -beyond, np.float32(axis.size - 1) + beyond
+    edge = np.float32(axis.size - 1)
+    lowest, highest = -reach, edge + reach
     x = np.clip(axis.coordinates(), lowest, highest)
-    first = np.maximum(np.floor(x - reach), 0)
-    last = np.minimum(np.ceil(x + reach), axis.size - 1)
+    first = np.clip(np.floor(x - reach), 0, edge)
+    last = np.clip(np.ceil(x + reach), 0, edge)
     values = constants(
         axes=(axis,),
         reach_bits=bits_of_float(reach),
