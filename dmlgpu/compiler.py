@@ -8,6 +8,7 @@ from dataclasses import replace
 from dmlgpu import operators
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
+from dmlgpu.kernels.padding import preserve_padding
 from dmlgpu.kernels.sources import identity
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Binding, Map, Plan, Role, Tensor, View
@@ -27,7 +28,10 @@ def compile_operator(desc: OperatorDesc, target: Target) -> Program:
         OperatorNotImplemented: when dmlgpu does not implement the operator yet.
         NotSupported: when the adapter lacks a feature or a limit that it needs.
     """
-    return share_known(own_inputs(desc, _compiled(operators.lower(desc, target), target), target))
+    plan = operators.lower(desc, target)
+    if target.preserves_padding:
+        plan = preserve_padding(plan, [slot.tensor for slot in desc.outputs])
+    return share_known(own_inputs(desc, _compiled(plan, target), target))
 
 
 def _compiled(plan: Plan, target: Target) -> Program:
