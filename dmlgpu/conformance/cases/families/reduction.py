@@ -154,7 +154,7 @@ class ReduceCases(OperatorCases):
 
 
 @dataclass(frozen=True)
-class _LogarithmOfSum(Ulp):
+class LogarithmOfSum(Ulp):
     """So many ULP, or what is lost of a sum that keeps the rounding errors of its additions, themselves rounded: near
     1, where the logarithm is that small, the sum's own error is all that remains.
 
@@ -194,7 +194,7 @@ def _tolerance(function: ReduceFunction, data_type: DataType) -> Tolerance:
         case "SUM" | "L1" | "SUM_SQUARE" | "AVERAGE" | "LOG_SUM_EXP":
             return Accumulated(1)
         case "LOG_SUM":
-            return _LogarithmOfSum(2)
+            return LogarithmOfSum(2)
         case "L2" | "MULTIPLY":
             return Ulp(2)
     return EXACT
