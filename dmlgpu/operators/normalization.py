@@ -190,8 +190,7 @@ class LpNormalization(Lowering):
     desc = descs.LpNormalization
     shaders = (
         "normalization/lp_normalization",
-        "normalization/scaled_sum",
-        "normalization/wide_sum",
+        "normalization/absolute_sum",
         "normalization/root_of_squares",
         "reduction/reduce_l1_float",
         "reduction/reduce_l2",
@@ -227,7 +226,7 @@ class LpNormalization(Lowering):
     @classmethod
     def _norm(cls, desc: descs.LpNormalization) -> tuple[Stage, str, int]:
         """Return the reduction, the form in which the body gets its result, and the exponent of the unit."""
-        _, scaled, wide, squares, absolute_halves, square_halves = cls.shaders
+        _, absolute, squares, absolute_halves, square_halves = cls.shaders
         if desc.input_tensor.data_type is DataType.FLOAT16:  # no norm of halves comes near the limits of float32
             return (Stage("norm", absolute_halves, 2) if desc.p == 1 else Stage("norm", square_halves, 4)), "plain", 0
         if desc.p == 2:
@@ -236,8 +235,8 @@ class LpNormalization(Lowering):
         # What a sum loses of numbers that are subnormal in this unit is below 2^(2 exponent - 127): nothing beside such
         # an epsilon.
         if desc.epsilon >= math.ldexp(1, 2 * exponent - 100):
-            return Stage("norm", scaled, 2, constants=constants(exponent=exponent)), "scaled", exponent
-        return Stage("norm", wide, 4, constants=constants(absolute=True)), "signed", 64
+            return Stage("norm", absolute, 2, constants=constants(exponent=exponent)), "scaled", exponent
+        return Stage("norm", absolute, 4, constants=constants(exponent=0, absolute=True)), "signed", 64
 
 
 class ValueScale2d(Lowering):
