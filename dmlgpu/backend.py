@@ -92,8 +92,14 @@ class Backend(Protocol):
                 operator, the type and the missing feature or limit.
         """
 
-    def compile(self, desc: Any, half_precision: bool = False) -> Executable:
-        """Make a checked and upgraded operator description ready to run."""
+    def compile(self, desc: Any, half_precision: bool = False, preserve_padding: bool = False) -> Executable:
+        """Make a checked and upgraded operator description ready to run.
+
+        Args:
+            desc: the description.
+            half_precision: native 16-bit arithmetic is allowed.
+            preserve_padding: executions change no bit of the outputs but those of their elements.
+        """
 
     def create_buffer(self, size: int, label: str) -> Any:
         """Allocate ``size`` bytes (a multiple of 4), zeroed. Raises OutOfMemory."""

@@ -10,6 +10,7 @@ from dmlgpu import operators
 from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
+from dmlgpu.kernels.padding import preserve_padding
 from dmlgpu.kernels.sources import identity
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Binding, Map, Plan, Role, Tensor, View
@@ -42,6 +43,8 @@ def _program(desc: OperatorDesc, target: Target) -> Program:
         plan = operators.lower(desc, target)
     except NotSupported as error:
         raise NotSupported(f"{desc.operator}: {error}") from None
+    if target.preserves_padding:
+        plan = preserve_padding(plan, [slot.tensor for slot in desc.outputs])
     return share_known(own_inputs(desc, _compiled(plan, target), target))
 
 

@@ -80,6 +80,7 @@ class Target:
         features: features in use, under WebGPU's names: ``shader-int64``, ``shader-f64``, ``immediates`` ...
         deterministic: whether results must not depend on the order in which invocations run.
         loop_limit: iterations after which the driver silently stops an invocation, or None.
+        preserves_padding: whether operators change no bit of their outputs but those of the elements.
         schedule: the name of the schedule that operators with several shall take in place of the one they would choose
             (matrix products: see ``kernels.gemm_schedules``); for tests and benchmarks. Empty: they choose.
         max_*: the adapter's limits: buffers per kernel, workgroups per axis, invocations, bytes.
@@ -89,6 +90,7 @@ class Target:
     profile: Profile = Profile.CPU
     features: frozenset[str] = frozenset()
     deterministic: bool = False
+    preserves_padding: bool = False
     loop_limit: int | None = None
     schedule: str = ""
     max_storage_buffers: int = 8

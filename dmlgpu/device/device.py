@@ -226,12 +226,21 @@ class Device(DmlObject):
             operators.check(desc, self._feature_level)
         self._state.backend.check(desc)
 
-    def compile_operator(self, operator: Operator, flags: ExecutionFlags = ExecutionFlags.NONE) -> CompiledOperator:
+    def compile_operator(
+        self,
+        operator: Operator,
+        flags: ExecutionFlags = ExecutionFlags.NONE,
+        *,
+        preserve_padding: bool = False,
+    ) -> CompiledOperator:
         """Make an operator executable (IDMLDevice::CompileOperator).
 
         Args:
             operator: one of this device.
             flags: DISABLE_META_COMMANDS is always so here; the others as documented by DirectML.
+            preserve_padding: executions change no bit of the outputs but those of their elements. Else what lies in the
+                words of 32 bits around and between elements of fewer bits may be overwritten, as DirectML allows. Where
+                an output has such padding, this takes another kernel and a copy of the output, for some operators.
 
         Raises:
             InvalidArgument: another device's operator, or no flags.
@@ -248,7 +257,7 @@ class Device(DmlObject):
             title=desc.operator,
             inputs=ports(desc.inputs, "input"),
             outputs=ports(desc.outputs, "output"),
-            executable=self._state.call(backend.compile, desc, half),
+            executable=self._state.call(backend.compile, desc, half, bool(preserve_padding)),
             flags=flags,
             in_place=loader.operator(desc.operator).in_place,
         )

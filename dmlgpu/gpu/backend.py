@@ -124,15 +124,18 @@ class GpuBackend:
         """
         self._binder.check(self._program(desc, half_precision=False))
 
-    def compile(self, desc: Any, half_precision: bool = False) -> GpuExecutable:
-        """Make an operator description ready to run; ``half_precision`` allows native 16-bit arithmetic.
+    def compile(self, desc: Any, half_precision: bool = False, preserve_padding: bool = False) -> GpuExecutable:
+        """Make an operator description ready to run (see ``Backend.compile``).
 
         Raises: as ``check`` and ``prepare``.
         """
-        return self.prepare(self._program(desc, half_precision))
+        return self.prepare(self._program(desc, half_precision, preserve_padding))
 
-    def _program(self, desc: Any, half_precision: bool) -> Program:
-        return compiler.compile_operator(desc, self.target if half_precision else self.target.exact)
+    def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
+        target = self.target if half_precision else self.target.exact
+        if preserve_padding:
+            target = dataclasses.replace(target, preserves_padding=True)
+        return compiler.compile_operator(desc, target)
 
     def prepare(self, program: Program) -> GpuExecutable:
         """Make a rendered program ready to run.

@@ -32,8 +32,8 @@ class NumPyExecutable(Executable):
 
     temporary_size = 0
 
-    def __init__(self, desc: OperatorDesc, room: Callable[[], int | None]):
-        self._desc, self._room = desc, room
+    def __init__(self, desc: OperatorDesc, room: Callable[[], int | None], preserve_padding: bool = False):
+        self._desc, self._room, self._preserve_padding = desc, room, preserve_padding
         self._inputs = tuple(tensor for _, _, tensor in desc.inputs)
         self._outputs = tuple(tensor for _, _, tensor in desc.outputs)
         self._owned: dict[int, Range[None]] = {}
@@ -57,9 +57,15 @@ class NumPyExecutable(Executable):
             results = reference.evaluate(self._desc, _decoded(self._inputs, sources), before, self._left())
             for tensor, target, result in zip(self._outputs, resources.outputs, results, strict=True):
                 if tensor is not None and target is not None:
-                    _view(target)[: tensor.byte_size] = tensor.encode(result)
+                    self._store(tensor, _view(target)[: tensor.byte_size], result)
 
         return (execute,)
+
+    def _store(self, tensor: TensorDesc, memory: Memory, result: NDArray[Any]) -> None:
+        content = tensor.encode(result)
+        if self._preserve_padding:
+            content |= memory & _padding(tensor)
+        memory[:] = content
 
     def _left(self) -> int | None:
         """Return the bytes to compute in, less those in which results are laid out as their tensors lie."""
@@ -101,9 +107,11 @@ class NumPyBackend(Backend):
         if desc.operator not in reference.implemented():
             raise OperatorNotImplemented(desc.operator)
 
-    def compile(self, desc: OperatorDesc, half_precision: bool = False) -> NumPyExecutable:
+    def compile(
+        self, desc: OperatorDesc, half_precision: bool = False, preserve_padding: bool = False
+    ) -> NumPyExecutable:
         """Make an operator ready; half precision is never used."""
-        return NumPyExecutable(desc, self._room)
+        return NumPyExecutable(desc, self._room, preserve_padding)
 
     def _room(self) -> int | None:
         """Return the bytes of the memory budget that no buffer takes; None where there is no budget."""
@@ -164,6 +172,12 @@ def _decoded(tensors: Sequence[TensorDesc | None], ranges: Sequence[Range[Memory
         None if tensor is None or one is None else tensor.decode(_view(one))
         for tensor, one in zip(tensors, ranges, strict=True)
     ]
+
+
+def _padding(tensor: TensorDesc) -> Memory:
+    """Return a tensor's bytes with the bits set that belong to no element."""
+    element = np.full(max(tensor.data_type.bits // 8, 1), 0xFF, np.uint8).view(tensor.data_type.numpy)
+    return ~tensor.encode(element[0])
 
 
 def _view(source: Range[Memory]) -> Memory:

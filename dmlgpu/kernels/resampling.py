@@ -150,13 +150,12 @@ def _follows(rank: int, axes: Sequence[Axis]) -> tuple[int | None, ...]:
 def antialiased(source: Source, axis: Axis) -> Body:
     """Return what each of the elements under a triangle adds along one axis: {output sizes.., taps}.
 
-    The triangle is as wide as an output element, at least as two elements of the input; its weights on the input are
-    normalised. Where there are none, the nearest edge has all of it.
+    The triangle is as wide as an output element, at least as two elements of the input. Its weights are normalised;
+    those of positions beyond an edge go to the edge's element, as without antialiasing.
     """
     scale = np.float32(axis.scale)
     reach, slope = np.maximum(np.float32(1) / scale, np.float32(1)), np.minimum(scale, np.float32(1))
-    beyond = reach - np.float32(0.5)
-    lowest, highest = -beyond, np.float32(axis.size - 1) + beyond
+    lowest, highest = -reach, np.float32(axis.size - 1) + reach
     values = constants(
         axes=(axis,),
         reach_bits=bits_of_float(reach),

@@ -22,6 +22,8 @@ from dmlgpu.plan.windows import Sizes, Windows, positions_of, sizes_of, windows_
 from dmlgpu.target import Target
 
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
+SAFE_POWER_OF_HALVES = 5
+"""The 5th powers of all halves, and their sums, are normal numbers of float32."""
 LEAD = 2
 """Batch and channel come before the spatial dimensions."""
 
@@ -212,11 +214,21 @@ class LpPooling1(Pooling):
     """(sum of |x|^p)^(1/p), in float32. Padding adds 0. The absolute value is taken for odd p too, as onnxruntime does
     (the page prints none). A p of 0 is refused.
 
-    Norms of p = 1 and 2 neither overflow nor underflow before their result does; powers of higher ones may.
+    No norm overflows or underflows before its result does: squares are taken in units that fit, and for p from 3 on
+    elements are divided by the largest one of their window first, but for halves up to the 5th power, which float32
+    holds.
     """
 
     desc = descs.LpPooling1
-    shaders = ("pooling/power", "pooling/root", "reduction/reduce_l1_float", "reduction/reduce_l2", "window/taken")
+    shaders = (
+        "pooling/power",
+        "pooling/root",
+        "elementwise/element_wise_abs",
+        "reduction/reduce_max",
+        "reduction/reduce_l1_float",
+        "reduction/reduce_l2",
+        "window/taken",
+    )
 
     norms: ClassVar[Mapping[int, Reduction]] = {
         1: Reduction("reduction/reduce_l1_float", FLOAT32, 2, portable=True),
@@ -231,16 +243,27 @@ class LpPooling1(Pooling):
 
     @classmethod
     def lower(cls, desc: descs.LpPooling1, target: Target) -> Plan:
-        """One reduction for p = 1 and 2; else sums of powers, and a map that takes the root."""
+        """One reduction for p = 1 and 2; else the largest elements where needed, sums of powers, and their roots."""
         windows, output = cls.windows(desc), output_tensor(desc)
         seen, axes = taken(input_tensor(desc, "input_tensor"), windows), len(windows)
         if desc.p in cls.norms:
             return Plan(desc.operator, (reduced(cls.norms[desc.p], seen, output, axes),))
-        values = constants(p=desc.p)
-        powers = apply(cls.shaders[0], FLOAT32, seen.sizes, portable=True, values=values, input=seen)
+        power, root, size, maximum, *_ = cls.shaders
+        is_safe = output.data_type is DataType.FLOAT16 and desc.p <= SAFE_POWER_OF_HALVES
+        values, steps = constants(p=desc.p, scaled=not is_safe), []
+        scale: dict[str, Tensor] = {}
+        repeated_scale: dict[str, Tensor] = {}
+        if not is_safe:
+            largest = temporary(seen, FLOAT32, axes)
+            sizes = apply(size, FLOAT32, seen.sizes, portable=True, input=seen)
+            steps.append(reduced(Reduction(maximum, FLOAT32, 1, portable=True), sizes, largest, axes))
+            scale = {"largest": largest}
+            strides = largest.strides + (0,) * axes
+            repeated_scale = {"largest": replace(largest, sizes=seen.sizes, strides=strides)}
+        powers = apply(power, FLOAT32, seen.sizes, portable=True, values=values, input=seen, **repeated_scale)
         sums = temporary(seen, FLOAT32, axes)
-        root = apply(cls.shaders[1], output.data_type, output.sizes, portable=True, values=values, input=sums)
-        return Plan(desc.operator, (reduced(SUM, powers, sums, axes), Map("root", root, output)))
+        roots = apply(root, output.data_type, output.sizes, portable=True, values=values, input=sums, **scale)
+        return Plan(desc.operator, (*steps, reduced(SUM, powers, sums, axes), Map("root", roots, output)))
 
 
 class LpPooling(Undilated):
@@ -258,8 +281,8 @@ class QuantizedLinearAveragePooling(Pooling):
 
     The sum of the elements less their zero point is exact, in INT32; average and quotient are computed in float32, one
     step after the other, rounded to an integer once, halves to even, and the zero point added in integers (the page is
-    silent).
-    A missing zero point is 0. Scales and zero points come one for all or one per channel.
+    silent). So a product of average and scale beyond float32 is infinite and saturates; NaN counts as 0, as in all
+    quantization. A missing zero point is 0. Scales and zero points come one for all or one per channel.
     """
 
     desc = descs.QuantizedLinearAveragePooling

@@ -173,15 +173,14 @@ def quantized_linear_average_pooling(
     output_scale_tensor: Array,
     output_zero_point_tensor: Array | None,
 ) -> Array:
-    """Integer sums, then float32 for the quotient, as onnxruntime computes it."""
+    """Integer sums; the average, times a scale, by a scale: float32, rounded at every step. NaN counts as 0."""
     rank = input_tensor.ndim
     windows = _windows(desc, input_tensor.shape)
     values = input_tensor.astype(np.int64) - _per_channel(input_zero_point_tensor, rank).astype(np.int64)
-    sums = _seen(values, windows, 0).sum(-1).astype(np.float32)
-    real = sums * _per_channel(input_scale_tensor, rank)
-    divisor = _divisors(desc, windows).astype(np.float32) * _per_channel(output_scale_tensor, rank)
+    average = _seen(values, windows, 0).sum(-1).astype(np.float32) / _divisors(desc, windows).astype(np.float32)
     with np.errstate(all="ignore"):
-        quotient = np.rint(real / divisor)
+        real = average * _per_channel(input_scale_tensor, rank)
+        quotient = np.rint(real / _per_channel(output_scale_tensor, rank))
     whole = np.clip(np.nan_to_num(quotient, nan=0), -(2.0**31), 2.0**31).astype(np.int64)
     zero = _per_channel(output_zero_point_tensor, rank).astype(np.int64)
     limits = np.iinfo(desc.output_tensor.data_type.numpy)

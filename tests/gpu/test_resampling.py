@@ -113,3 +113,14 @@ def test_gradients_of_axes_too_long_to_list(backend: GpuBackend, mode: Interpola
     (got,) = run_desc(backend, desc, [gradient], backend.target.exact)
     (expected,) = reference.evaluate(desc, [gradient])
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-2 if mode is LINEAR else 0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_antialiasing_of_fewer_elements_than_the_triangle_holds(backend: GpuBackend, size: int) -> None:
+    """Coordinates from far before the input to far behind it: the edges weigh for all positions beyond them."""
+    tensors = TensorDesc(FLOAT, (size,)), TensorDesc(FLOAT, (9,))
+    desc = resample3(tensors, (0.3,), LINEAR, (14.5, -0.5), antialiased=True)
+    x = np.random.default_rng(size).random(size, np.float32)
+    (expected,) = reference.evaluate(desc, (x,))
+    (got,) = run_desc(backend, desc, [x], backend.target.exact)
+    np.testing.assert_allclose(got, expected, 1e-5)
