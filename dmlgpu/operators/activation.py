@@ -146,7 +146,10 @@ class ActivationSigmoid(Activation):
 
 
 class ActivationSoftplus(Activation):
-    """Softplus with a steepness, which overflows nowhere. A steepness of 0 gives infinity, as log(2) / 0."""
+    """Softplus with a steepness, which overflows nowhere. A steepness of 0 gives infinity, as log(2) / 0.
+
+    Where steepness * x is infinite the result is x, also for an infinite steepness, as for large ones.
+    """
 
     desc = descs.ActivationSoftplus
 

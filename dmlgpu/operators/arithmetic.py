@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from dmlgpu import descs
 from dmlgpu.enums import DataType, RoundingMode
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators.elementwise import Binary, ElementWise
+from dmlgpu.operators.elementwise import Binary, ElementWise, scaled
 from dmlgpu.operators.fused import activated
 from dmlgpu.operators.lowering import Lowering, input_tensor, output_tensor
 from dmlgpu.operators.scalars import converted
@@ -185,9 +185,10 @@ class ElementWiseClip(_BoundedByFloats):
 
     @classmethod
     def fused(cls, desc: descs.ElementWiseClip, source: Source) -> Body:
-        """Return the elements of a source clipped, for operators that take CLIP as activation."""
+        """Return the elements of a source clipped after its ScaleBias, for operators that take CLIP as activation."""
         values = _bounds(desc, source.data_type)
-        return apply(ElementWiseClip1.shaders[0], source.data_type, source.sizes, values=values, input=source)
+        given = source if desc.scale_bias is None else scaled(source, desc.scale_bias)
+        return apply(ElementWiseClip1.shaders[0], source.data_type, source.sizes, values=values, input=given)
 
 
 class ElementWiseClipGrad1(_Bounded):

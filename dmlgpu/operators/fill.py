@@ -15,6 +15,8 @@ from dmlgpu.plan import Body, Element, Map, Plan, Tensor, apply, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
 
+FLOAT32 = DataType.FLOAT32
+
 FILL = "fill/fill_value_constant"
 PLACE = "fill/place"
 
@@ -33,7 +35,7 @@ class FillValueConstant(Lowering):
     @classmethod
     def lower(cls, desc: descs.FillValueConstant, target: Target) -> Plan:
         output = as_bits(output_tensor(desc))
-        values = constants(words=words_of(desc.value, desc.value_data_type))
+        values = constants(words=words_of(desc.value, desc.value_data_type), hidden=False)
         body = apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values)
         return Plan(desc.operator, (Map("fill", body, output),))
 
@@ -53,9 +55,8 @@ class FillValueSequence(Lowering):
         output = replace(output, sizes=sizes, strides=strides)
         if not output.data_type.is_float:
             output = as_bits(output)
-        numbers = constants(
-            start=_number(desc.value_start, desc.value_data_type), delta=_number(desc.value_delta, desc.value_data_type)
-        )
+        start, delta = (_number(number, desc.value_data_type) for number in (desc.value_start, desc.value_delta))
+        numbers = constants(compute=FLOAT32, start=start, delta=delta)
         body = apply(
             cls.shaders[0], output.data_type, sizes, portable=True, values=numbers, place=places(output, steps)
         )

@@ -17,6 +17,9 @@ from dmlgpu.operators.scalars import converted, words_of
 from dmlgpu.plan import Body, Map, Plan, Source, Tensor, View, apply, constants, element
 from dmlgpu.target import Target
 
+MINUS_ONE = 0xBF800000
+"""The word of the float32 number -1."""
+
 
 class OneHot(Lowering):
     """Fills lines along an axis with an off value and puts the on value where an index says.
@@ -123,8 +126,12 @@ class DiagonalMatrix1(Lowering):
 
 
 def _constant(words: tuple[int, ...], output: Tensor) -> Body:
-    """Return a virtual tensor that has the same bits everywhere."""
-    return apply(FILL, output.data_type, output.sizes, portable=True, values=constants(words=words))
+    """Return a virtual tensor that has the same bits everywhere, for a choice between it and another one.
+
+    Mesa takes a choice between the words of -1.0 and 0.0 for the negative of a truth value, which is -0.0 and not 0.0.
+    """
+    values = constants(words=words, hidden=MINUS_ONE in words)
+    return apply(FILL, output.data_type, output.sizes, portable=True, values=values)
 
 
 class DiagonalMatrix(Lowering):

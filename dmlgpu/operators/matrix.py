@@ -102,8 +102,9 @@ class Gemm(_MatrixProduct):
     """alpha * (A x B) + beta * C, then an activation, all in the kernel that multiplies; softmax in one of its own.
 
     Sums and everything up to the activation are float32, also of halves. The result is rounded to the output's type
-    before the activation, as if that were an operator of its own. A beta of 0 drops C, whatever it holds, as BLAS and
-    onnxruntime do (the page is silent). C has the output's sizes; strides of 0 broadcast it. A softmax after GEMM takes
+    before the activation, as if that were an operator of its own. A beta that is 0 in float32 drops C, whatever it
+    holds, as BLAS and onnxruntime do; an alpha of 0 multiplies like any other, so that NaN and infinite products give
+    NaN (the page is silent on both). C has the output's sizes; strides of 0 broadcast it. A softmax after GEMM takes
     its axes, or the last one, of the output; the older SOFTMAX's limit to two dimensions larger than 1 holds as well.
     """
 
@@ -143,7 +144,7 @@ class Gemm(_MatrixProduct):
     @classmethod
     def _epilogue(cls, desc: descs.Gemm, output: Tensor) -> Body:
         held = Held.product(FLOAT32, output.sizes)
-        if desc.c_tensor is None or desc.beta == 0:
+        if desc.c_tensor is None or np.float32(desc.beta) == 0:
             values = constants(compute=FLOAT32, alpha=desc.alpha)
             return apply(cls.shaders[1], output.data_type, output.sizes, portable=True, values=values, product=held)
         values = constants(compute=FLOAT32, alpha=desc.alpha, beta=desc.beta)

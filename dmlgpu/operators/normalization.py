@@ -35,9 +35,14 @@ MOMENTS = Stage(
 """The mean, what its float32 lacks, and the variance."""
 
 
-def number(value: float, sizes: tuple[int, ...]) -> Body:
-    """Return a virtual tensor of one number."""
-    return apply(NUMBER, FLOAT32, sizes, portable=True, values=constants(compute=FLOAT32, value=float(value)))
+def number(value: int, sizes: tuple[int, ...]) -> Body:
+    """Return a virtual tensor of one whole number that compilers know: they leave out what it does not change."""
+    return apply(NUMBER, FLOAT32, sizes, portable=True, values=constants(value=f"{value}.0f"))
+
+
+def _attribute(value: float, sizes: tuple[int, ...]) -> Body:
+    """Return a virtual tensor of a number of the description."""
+    return apply(NUMBER, FLOAT32, sizes, portable=True, values=constants(compute=FLOAT32, value=value))
 
 
 def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source]) -> Body:
@@ -50,7 +55,7 @@ def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source
     given, sizes = sources["input"], sources["input"].sizes
     neutral = {"mean": 0, "lack": 0, "variance": 1, "scale": 1, "bias": 0}
     inputs = {name: sources.get(name) or number(value, sizes) for name, value in neutral.items()}
-    values = constants(compute=FLOAT32, epsilon=float(epsilon) if "variance" in sources else 0.0)
+    values = constants(compute=FLOAT32, epsilon=float(epsilon) if "variance" in sources else "0.0f")
     return apply(NORMALIZE, data_type, sizes, portable=True, values=values, input=given, **inputs)
 
 
@@ -261,7 +266,7 @@ class ValueScale2d(Lowering):
     def lower(cls, desc: descs.ValueScale2d, target: Target) -> Plan:
         file, of_channel, _ = cls.shaders
         output = output_tensor(desc)
-        biases = tuple((f"channel{c}", number(bias, output.sizes)) for c, bias in enumerate(desc.bias))
+        biases = tuple((f"channel{c}", _attribute(bias, output.sizes)) for c, bias in enumerate(desc.bias))
         along = (0, None, 2, 3)
         bias = Element(
             of_channel,

@@ -56,8 +56,8 @@ class AdamOptimizer(Lowering):
 
     @classmethod
     def _parameters(cls, desc: descs.AdamOptimizer, moments: list[Tensor], data_type: DataType) -> Body:
-        with np.errstate(divide="ignore"):
-            logarithms = [float(np.log(np.float64(np.float32(beta)))) for beta in (desc.beta1, desc.beta2)]
+        with np.errstate(divide="ignore"):  # -0 for a beta of 1, so that 1 - beta^step is 0 rather than -0
+            logarithms = [-abs(float(np.log(np.float64(np.float32(beta))))) for beta in (desc.beta1, desc.beta2)]
         values = constants(
             compute=FLOAT32,
             learning_rate=desc.learning_rate,

@@ -52,8 +52,13 @@ def _elu(x: Wide, alpha: float) -> Wide:
     return np.where(x >= 0, x, alpha * np.expm1(x))
 
 
+def _positive(x: Wide) -> Wide:
+    """``max(0, x)``: 0 for -0, for which NumPy's maximum gives either; NaN stays."""
+    return np.where(x <= 0, 0.0, x)
+
+
 def _celu(x: Wide, alpha: float) -> Wide:
-    return np.maximum(0, x) + np.minimum(0, alpha * np.expm1(x / alpha))
+    return _positive(x) + np.minimum(0, alpha * np.expm1(x / alpha))
 
 
 def _scaled_elu(x: Wide, alpha: float, gamma: float) -> Wide:
@@ -61,7 +66,12 @@ def _scaled_elu(x: Wide, alpha: float, gamma: float) -> Wide:
 
 
 def _hard_sigmoid(x: Wide, alpha: float, beta: float) -> Wide:
-    return np.maximum(0, np.minimum(alpha * x + beta, 1))
+    return _positive(np.minimum(alpha * x + beta, 1))
+
+
+def _steep_softplus(x: Wide, steepness: float) -> Wide:
+    power = steepness * x
+    return np.where(power == np.inf, x, softplus(power) / steepness)
 
 
 activation_elu = _function(descs.ActivationElu, _elu, "alpha")
@@ -80,9 +90,7 @@ activation_scaled_tanh = _function(
     descs.ActivationScaledTanh, lambda x, alpha, beta: alpha * np.tanh(beta * x), "alpha", "beta"
 )
 activation_sigmoid = _function(descs.ActivationSigmoid, sigmoid)
-activation_softplus = _function(
-    descs.ActivationSoftplus, lambda x, steepness: softplus(steepness * x) / steepness, "steepness"
-)
+activation_softplus = _function(descs.ActivationSoftplus, _steep_softplus, "steepness")
 activation_softsign = _function(descs.ActivationSoftsign, lambda x: x / (1 + np.abs(x)))
 activation_swish = _function(descs.ActivationSwish, lambda x, scale: x * sigmoid(scale * x), "sigmoid_input_scale")
 activation_tanh = _function(descs.ActivationTanh, np.tanh)

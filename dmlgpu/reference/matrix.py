@@ -28,11 +28,11 @@ def _transformed(matrix: Array, transform: MatrixTransform) -> Array:
 
 @reference(descs.Gemm)
 def gemm(desc: descs.Gemm, a_tensor: Array, b_tensor: Array, c_tensor: Optional) -> Array:
-    """``activation(alpha * A' @ B' + beta * C)``, rounded before the activation; a beta of 0 drops C."""
+    """``activation(alpha * A' @ B' + beta * C)``, rounded before the activation; a beta of 0, as float32, drops C."""
     a = _transformed(a_tensor.astype(np.float64), desc.trans_a)
     b = _transformed(b_tensor.astype(np.float64), desc.trans_b)
     total = attribute(desc.alpha) * (a @ b)
-    if c_tensor is not None and desc.beta != 0:
+    if c_tensor is not None and attribute(desc.beta) != 0:
         total = total + attribute(desc.beta) * c_tensor.astype(np.float64)
     rounded = total.astype(desc.output_tensor.data_type.numpy)
     return activated(rounded, desc.fused_activation, desc.output_tensor)

@@ -210,7 +210,7 @@ def local_response_normalization(desc: descs.LocalResponseNormalization, input_t
     """``x / s**beta`` with ``s = bias + alpha / local_size * sum(x**2)``, the sum running over the region."""
     (x,) = _wide(input_tensor)
     s = attribute(desc.bias) + _share(desc) * _region_sum(desc, x * x)
-    return (x / s ** attribute(desc.beta)).astype(input_tensor.dtype)
+    return (x / np.float_power(s, attribute(desc.beta))).astype(input_tensor.dtype)
 
 
 @reference(descs.LocalResponseNormalizationGrad)
@@ -222,5 +222,5 @@ def local_response_normalization_grad(
     x, g = _wide(input_tensor, input_gradient_tensor)
     beta = attribute(desc.beta)
     s = attribute(desc.bias) + _share(desc) * _region_sum(desc, x * x)
-    sums = _region_sum(desc, g * x * s ** (-beta - 1), mirrored=True)
-    return (g * s**-beta - 2 * beta * _share(desc) * x * sums).astype(input_tensor.dtype)
+    sums = _region_sum(desc, g * x * np.float_power(s, -beta - 1), mirrored=True)
+    return (g * np.float_power(s, -beta) - 2 * beta * _share(desc) * x * sums).astype(input_tensor.dtype)

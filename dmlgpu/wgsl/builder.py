@@ -12,7 +12,7 @@ from dmlgpu.errors import NotSupported
 from dmlgpu.plan import AffineView, Apply, Binding, Body, Held, Lookup, Source, Tensor, View, Virtual
 from dmlgpu.target import Target
 from dmlgpu.wgsl import templates
-from dmlgpu.wgsl.expressions import Value, f32_literal
+from dmlgpu.wgsl.expressions import Value
 from dmlgpu.wgsl.linker import link, prefix
 from dmlgpu.wgsl.types import LANE_NAMES, Access, Scalar, access, block_of, decode, edge, encode, scalar_of, vector
 
@@ -279,11 +279,8 @@ class Builder:
         compute = values.get("compute")
         if not isinstance(compute, DataType):
             return dict(values)
-        kind = scalar_of(compute, self.target, portable=False)
-        return {
-            name: Value(_float(value, kind), kind, compute, self.target) if isinstance(value, float) else value
-            for name, value in values.items()
-        }
+        floats = {name: value for name, value in values.items() if isinstance(value, float)}
+        return values | {name: Value.attribute(number, compute, self.target) for name, number in floats.items()}
 
 
 class _Region:
@@ -341,7 +338,3 @@ class _Region:
 def _raw_block(body: Virtual) -> str:
     """Return the block of a virtual tensor that only moves bits."""
     return block_of(body.data_type.bits * body.lanes)
-
-
-def _float(number: float, kind: Scalar) -> str:
-    return f"f64({f32_literal(number)})" if kind is Scalar.F64 else f32_literal(number)

@@ -9,7 +9,6 @@ which looks at bits, so that NaN compares as false and subnormals as themselves 
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -26,12 +25,24 @@ _WORD_FUNCTIONS = {"+": "add_words", "-": "subtract_words", "*": "multiply_words
 
 @dataclass(frozen=True)
 class Value:
-    """A WGSL expression, the scalar it evaluates to, and the tensor type it stands for."""
+    """A WGSL expression, the scalar it evaluates to, and the tensor type it stands for.
+
+    ``is_hidden`` holds for an attribute that compilers must not know. What it is multiplied with, or divided, is hidden
+    as well: of that they may know that it is 0, and 0 times infinity or NaN is not.
+    """
 
     text: str
     kind: Scalar
     data_type: DataType
     target: Target
+    is_hidden: bool = False
+
+    @classmethod
+    def attribute(cls, number: float, data_type: DataType, target: Target) -> Value:
+        """Return an attribute, as a number of the type that a body computes in."""
+        kind = scalar_of(data_type, target, portable=False)
+        text = attribute_literal(number, kind)
+        return cls(text, kind, data_type, target, is_hidden="params" in text)
 
     def __str__(self) -> str:
         return self.text
@@ -90,7 +101,10 @@ class Value:
     def _combine(self, operator: str, other: Operand) -> Value:
         right = self._like(other)
         if not self.kind.is_words:
-            return self._with(f"({self} {operator} {right})")
+            left = self
+            if operator in "*/" and self.kind is Scalar.F32 and self.is_hidden != right.is_hidden:
+                left, right = (one if one.is_hidden else one._with(f"opaque({one})") for one in (left, right))
+            return self._with(f"({left} {operator} {right})")
         if operator not in _WORD_FUNCTIONS or self.kind is Scalar.F64_WORDS:
             raise self._lacks(f"arithmetic ({operator})")
         return self._with(f"{_WORD_FUNCTIONS[operator]}({self}, {right})")
@@ -285,13 +299,35 @@ def _half(number: float) -> float:
     return float(rounded) if abs(number) > _LARGEST_HALF else number
 
 
+def attribute_literal(number: float, kind: Scalar) -> str:
+    """Return an attribute as a float, with what compilers fold wrongly hidden from them.
+
+    Of a constant 0, some take ``x * 0`` for 0 and ``x + 0`` for x, whatever x is, and ``x / 0`` for undefined; a
+    constant subnormal may be flushed to such a 0.
+    """
+    with np.errstate(over="ignore"):
+        value = np.float32(number)
+    ordinary = abs(value) >= np.finfo(np.float32).smallest_normal
+    text = f32_literal(value) if ordinary else _hidden(value)
+    return f"f64({text})" if kind is Scalar.F64 else text
+
+
 def f32_literal(number: Any) -> str:
     """Return a float32 constant, exact to the bit; infinities and NaN are hidden from the compiler, which rejects
     them."""
     value = np.float32(number)
-    (bits,) = struct.unpack("<I", struct.pack("<f", value))
     if not np.isfinite(value):
-        return f"bitcast<f32>({bits:#010x}u | params.zero)"
-    if "e" in repr(float(value)) or (value == 0 and bits):
-        return f"bitcast<f32>({bits:#010x}u)"
+        return _hidden(value)
+    if "e" in repr(float(value)) or (value == 0 and np.signbit(value)):
+        return f"bitcast<f32>({_bits(value):#010x}u)"
     return f"{float(value)!r}f"
+
+
+def _hidden(value: np.float32) -> str:
+    """Return a float32 number that no compiler knows: its bits, combined with a zero that comes with each dispatch."""
+    bits = _bits(value)
+    return f"bitcast<f32>({bits:#010x}u | params.zero)" if bits else "bitcast<f32>(params.zero)"
+
+
+def _bits(value: np.float32) -> int:
+    return int(value.view(np.uint32))

@@ -2,9 +2,10 @@
 // has none.
 // Of equal elements the first; NaN only where there is nothing else. A share of the bin at a time: `previous` is what the shares before
 // found.
+{% import "regions/scale" as scale %}
 struct Span { first: i32, count: u32 } // of a region along an axis: elements of the input
 fn corner_of(number: f32) -> i32 {
-    return clamp(f32_to_i32(round_half_away_f32(number * bitcast<f32>({{ scale_bits }}u))), -0x3fffffff, 0x3fffffff);
+    return clamp(f32_to_i32(round_half_away_f32(number * bitcast<f32>({{ scale.word(scale_bits) }}))), -0x3fffffff, 0x3fffffff);
 }
 fn span(region: u32, entry: u32) -> Span {
     let near = corner_of(roi_load(roi_at(region, entry)));

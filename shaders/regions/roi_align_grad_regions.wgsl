@@ -1,6 +1,7 @@
 // ROI_ALIGN_GRAD, output_roi_gradient: what reaches a number of a region from an output element (of MEAN: from a share of its
 // samples): its gradient times the slope of the input at each sample and the sample's distance from the opposite end.
 {% import "regions/samples" as samples with context %}
+{% import "regions/scale" as scale %}
 {% include "regions/sampling" %}
 {% include "regions/fractions" %}
 {% if maximum %}
@@ -24,7 +25,7 @@ fn element(at: output_at) -> output_t {
     let far = at[1] >= 2u;
     let batch = batch_index(batch_at(at[0]), {{ input.sizes[0] }}u);
     if (batch == OUTSIDE) { return 0.0; }
-    let gradient = gradient_load(gradient_at(at[0], at[2], at[3], at[4])) * bitcast<f32>(select({{ axes[0].scale_bits }}u, {{ axes[1].scale_bits }}u, along_x));
+    let gradient = gradient_load(gradient_at(at[0], at[2], at[3], at[4])) * bitcast<f32>(select({{ scale.word(axes[0].scale_bits) }}, {{ scale.word(axes[1].scale_bits) }}, along_x));
     # if maximum
     let winner = winner_load(winner_at(at[0], at[2], at[3], at[4]));
     if (!has_winner(winner)) { return 0.0; }

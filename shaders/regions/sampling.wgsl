@@ -1,5 +1,6 @@
 // Where the samples of a region lie, per axis: ROI_ALIGN1's coordinates, each step rounded to f32, by all adapters alike.
 // Both ends of a region in elements of the input, from one sample to the next, samples per output element.
+{% import "regions/scale" as scale %}
 struct Extent { near: f32, far: f32, step: f32, samples: u32 }
 struct Place { low: u32, high: u32, rest: f32 } // neighbouring elements, and how much of the higher one counts
 fn is_between(low: f32, coordinate: f32, high: f32) -> bool {
@@ -10,8 +11,8 @@ fn intervals_{{ axis.name }}(samples: u32) -> f32 {
     return {{ axis.outputs }}.0 * u32_to_f32(samples){{ " - 1.0" if aligned }};
 }
 fn extent_{{ axis.name }}(region: u32) -> Extent {
-    let near = opaque(roi_load(roi_at(region, {{ axis.entry }}u)) * bitcast<f32>({{ axis.scale_bits }}u));
-    let far = opaque(roi_load(roi_at(region, {{ axis.entry + 2 }}u)) * bitcast<f32>({{ axis.scale_bits }}u));
+    let near = opaque(roi_load(roi_at(region, {{ axis.entry }}u)) * bitcast<f32>({{ scale.word(axis.scale_bits) }}));
+    let far = opaque(roi_load(roi_at(region, {{ axis.entry + 2 }}u)) * bitcast<f32>({{ scale.word(axis.scale_bits) }}));
     let size = far - near;
     if (is_not_finite(size)) { return Extent(nan_f32(), nan_f32(), 0.0, {{ fewest }}u); }
     let samples = clamp(f32_to_u32(ceil_f32(divide_f32(size, {{ axis.outputs }}.0))), {{ fewest }}u, {{ most }}u);

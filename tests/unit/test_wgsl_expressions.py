@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
 from dmlgpu.target import Target
-from dmlgpu.wgsl.expressions import Value, f32_literal
+from dmlgpu.wgsl.expressions import Value, attribute_literal, f32_literal
 from dmlgpu.wgsl.types import Scalar, scalar_of
 
 PLAIN = Target("Plain GPU")
@@ -131,3 +131,39 @@ def test_literals_are_exact_to_the_bit(number):
         assert re.fullmatch(r"-?\d+\.\d+f", text)
         bits = int(np.float32(text[:-1]).view(np.uint32))
     assert bits == int(np.float32(number).view(np.uint32))
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.0, "bitcast<f32>(params.zero)"),
+        (1e-300, "bitcast<f32>(params.zero)"),
+        (-0.0, "bitcast<f32>(0x80000000u | params.zero)"),
+        (1e-40, "bitcast<f32>(0x000116c2u | params.zero)"),
+        (float("inf"), "bitcast<f32>(0x7f800000u | params.zero)"),
+        (1e300, "bitcast<f32>(0x7f800000u | params.zero)"),
+        (float("nan"), "bitcast<f32>(0x7fc00000u | params.zero)"),
+    ],
+)
+def test_attributes_that_compilers_would_fold_are_hidden(number, text):
+    assert attribute_literal(number, Scalar.F32) == text
+    assert attribute_literal(number, Scalar.F64) == f"f64({text})"
+
+
+@pytest.mark.parametrize("number", [1.0, -1.0, 0.1, 1e30, float(np.finfo(np.float32).smallest_normal)])
+def test_ordinary_attributes_are_literals(number):
+    assert attribute_literal(number, Scalar.F32) == f32_literal(number)
+    assert "params" not in f32_literal(number)
+
+
+@pytest.mark.parametrize(
+    ("number", "product", "quotient"),
+    [
+        (2.0, "(2.0f * x)", "(x / 2.0f)"),
+        (0.0, "(bitcast<f32>(params.zero) * opaque(x))", "(opaque(x) / bitcast<f32>(params.zero))"),
+    ],
+)
+def test_what_meets_a_hidden_attribute_is_hidden_too(number, product, quotient):
+    attribute, x = Value.attribute(number, DataType.FLOAT32, Target("any")), value("x", "FLOAT32")
+    assert (str(attribute * x), str(x / attribute)) == (product, quotient)
+    assert str(x + attribute) == f"(x + {attribute})"

@@ -10,6 +10,7 @@ from dmlgpu.conformance.drivers.outputs import OutputSuite, SuiteWithCases, as_o
 from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.suites.accuracy import AccuracySuite
+from dmlgpu.conformance.suites.attributes import AttributeSuite
 from dmlgpu.conformance.suites.chains import ChainSuite
 from dmlgpu.conformance.suites.halves import HalvesSuite
 from dmlgpu.conformance.suites.hazards import HazardSuite
@@ -32,6 +33,7 @@ class CombinedSuite:
         return (
             OperatorSuite(),
             SpecialValueSuite(),
+            AttributeSuite(),
             HalvesSuite(),
             ChainSuite(),
             HazardSuite(),

@@ -28,6 +28,7 @@ BUILT_IN = tuple(
         (DEFAULT, "combined:CombinedSuite"),
         ("operators", "operators:OperatorSuite"),
         ("values", "special_values:SpecialValueSuite"),
+        ("attributes", "attributes:AttributeSuite"),
         ("halves", "halves:HalvesSuite"),
         ("chains", "chains:ChainSuite"),
         ("hazards", "hazards:HazardSuite"),
