@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dmlgpu.conformance.running.child_process import describe_exit
-from tests.fuzz.child import SEED_LIMIT, SEED_LIMIT_VARIABLE
+from tests.fuzz.child import CALL_LIMIT, CALL_LIMIT_VARIABLE
 from tests.fuzz.monitor import PACKAGE, Finding
 
-GRACE = 30.0
-"""Seconds beyond a seed's limit after which a silent child is killed, start-up and exit included."""
+CALLS_OF_SILENCE = 10
+"""A child that reports nothing for so many times a call's limit is killed, should it hang where it cannot see it."""
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line \d+ in (?P<function>\S+)')
 
@@ -67,7 +67,7 @@ def run_seeds(
     count: int,
     *,
     seconds: float = float("inf"),
-    seed_limit: float = SEED_LIMIT,
+    call_limit: float = CALL_LIMIT,
     on_finding: Callable[[Finding], None] = lambda finding: None,
 ) -> Tally:
     """Run seeds of a target in child processes, a new one after each loss.
@@ -76,14 +76,14 @@ def run_seeds(
         target, adapter: what is tried on what.
         first, count: the seeds.
         seconds: after which no further seed is begun.
-        seed_limit: seconds for one seed.
+        call_limit: seconds for one call.
         on_finding: is told of each finding.
     """
     tally = Tally(next_seed=first)
     end = time.monotonic() + seconds
     while tally.next_seed < first + count and (remaining := end - time.monotonic()) > 0:
         seeds = range(tally.next_seed, first + count)
-        child = _Child([target, adapter, str(seeds.start), str(len(seeds)), str(remaining)], seed_limit)
+        child = _Child([target, adapter, str(seeds.start), str(len(seeds)), str(remaining)], call_limit)
         begun = tally.next_seed
         for record in child.records():
             if "seed" in record:
@@ -113,11 +113,11 @@ class _Child:
         loss: kind, place and detail of what ended it, None where it came to its end.
     """
 
-    def __init__(self, arguments: Sequence[str], seed_limit: float):
+    def __init__(self, arguments: Sequence[str], call_limit: float):
         self.loss: tuple[str, str, str] | None = None
-        self._limit = seed_limit
+        self._limit = call_limit
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed in records)
-        environment = {**os.environ, "PYTHONHASHSEED": "0", SEED_LIMIT_VARIABLE: str(seed_limit)}
+        environment = {**os.environ, "PYTHONHASHSEED": "0", CALL_LIMIT_VARIABLE: str(call_limit)}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.fuzz.child", *arguments],
             stdout=subprocess.PIPE,
@@ -156,7 +156,7 @@ class _Child:
             silent.set()
             self._process.send_signal(signal.SIGABRT)  # faulthandler says where it hangs
 
-        timer = threading.Timer(self._limit + GRACE, kill)
+        timer = threading.Timer(CALLS_OF_SILENCE * self._limit, kill)
         timer.daemon = True
         timer.start()
         return timer

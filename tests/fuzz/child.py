@@ -24,10 +24,10 @@ from tests.fuzz.targets import load
 ADDRESS_SPACE = 6 << 30
 """Most bytes that a child may map: drivers map two gigabytes before they do anything."""
 
-SEED_LIMIT = 60.0
-"""Seconds for one seed; then the child prints where its threads are, and ends."""
+CALL_LIMIT = 60.0
+"""Seconds for one call; then the child prints where its threads are, and ends."""
 
-SEED_LIMIT_VARIABLE = "DMLGPU_FUZZ_SEED_LIMIT"
+CALL_LIMIT_VARIABLE = "DMLGPU_FUZZ_CALL_LIMIT"
 """Environment variable with another limit."""
 
 
@@ -42,8 +42,9 @@ def serve(target: str, adapter: str, seeds: range, seconds: float, output: TextI
     monitor = Monitor(target, adapter)
     _watch_other_exceptions(monitor)
     target_run = load(target).run
+    limit = float(os.environ.get(CALL_LIMIT_VARIABLE, CALL_LIMIT))
+    monitor.before_call = lambda: faulthandler.dump_traceback_later(limit, exit=True)
     end = time.monotonic() + seconds
-    limit = float(os.environ.get(SEED_LIMIT_VARIABLE, SEED_LIMIT))
     for seed in seeds:
         if time.monotonic() > end:
             break
@@ -51,7 +52,7 @@ def serve(target: str, adapter: str, seeds: range, seconds: float, output: TextI
         monitor.seed, monitor.calls, monitor.refused = seed, 0, 0
         monitor.subject = str
         monitor.findings.clear()
-        faulthandler.dump_traceback_later(limit, exit=True)
+        monitor.before_call()
         try:
             target_run(seed, monitor)
         except Exception as error:  # a target that fails says something, too

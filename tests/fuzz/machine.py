@@ -11,12 +11,13 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import rule, run_state_machine_as_test
+from hypothesis.stateful import run_state_machine_as_test
 
 from dmlgpu import BufferArrayBinding, BufferBinding, ExecutionFlags
 from tests.fuzz.memory import OFFSETS, SKIPPED, Memory, real_of
 from tests.fuzz.monitor import Monitor, Refused
 from tests.fuzz.operators import DESCS
+from tests.fuzz.picks import any_of, one_of, rule_of
 from tests.fuzz.shadow import (
     Bound,
     Copied,
@@ -36,14 +37,11 @@ EXAMPLES, STEPS = 10, 50
 class LifeCycle(Memory):
     """Objects of up to three devices; arguments are of the right kinds, but else of any."""
 
-    devices, buffers, compiled = Memory.devices, Memory.buffers, Memory.compiled
-    initializers, tables, lists, fences = Memory.initializers, Memory.tables, Memory.lists, Memory.fences
-
     # ---- operators --------------------------------------------------------------------------------------------------
 
-    @rule(
-        target=compiled,
-        device=devices,
+    @rule_of(
+        "compiled",
+        device=one_of("devices"),
         number=st.integers(0, len(DESCS) - 1),
         flags=st.sampled_from((ExecutionFlags.NONE, ExecutionFlags.NONE, ExecutionFlags.DESCRIPTORS_VOLATILE)),
     )
@@ -53,51 +51,55 @@ class LifeCycle(Memory):
         volatile = bool(flags & ExecutionFlags.DESCRIPTORS_VOLATILE)
         return self.wrapped(OperatorShadow, real, device, desc=DESCS[number], volatile=volatile)
 
-    @rule(target=initializers, device=devices, operators=st.lists(compiled, max_size=3))
+    @rule_of("initializers", device=one_of("devices"), operators=any_of("compiled", most=3))
     def create_initializer(self, device: Any, operators: Any) -> Any:
         real = self.on(device, "create_operator_initializer", [real_of(one) for one in operators])
         return self.wrapped(InitializerShadow, real, device, operators=tuple(operators))
 
-    @rule(initializer=initializers, operators=st.lists(compiled, max_size=2))
+    @rule_of(initializer=one_of("initializers"), operators=any_of("compiled", most=2))
     def reset_initializer(self, initializer: Any, operators: Any) -> None:
         if not isinstance(self.on(initializer, "reset", [real_of(one) for one in operators]), Refused):
             initializer.operators = tuple(operators)
 
     # ---- tables -----------------------------------------------------------------------------------------------------
 
-    @rule(target=tables, device=devices, to=compiled | initializers | st.none())
+    @rule_of("tables", device=one_of("devices"), to=one_of("compiled", "initializers") | st.none())
     def create_table(self, device: Any, to: Any) -> Any:
         real = self.on(device, "create_binding_table", real_of(to))
         return self.wrapped(TableShadow, real, device, bound=Bound.to(to))
 
-    @rule(table=tables, to=compiled | initializers | st.none())
+    @rule_of(table=one_of("tables"), to=one_of("compiled", "initializers") | st.none())
     def reset_table(self, table: Any, to: Any) -> None:
         if not isinstance(self.on(table, "reset", real_of(to)), Refused):
             table.bound = Bound.to(to)
 
-    @rule(table=tables, given=st.data())
+    @rule_of(table=one_of("tables"), given=st.data())
     def bind(self, table: Any, given: Any) -> None:
         """Bind what a table's target needs, to buffers that are there: some are too small, or another device's."""
         target = None if table is None else table.bound.target
-        made = [buffer for device in self.opened for buffer in device.buffers]
+        made = [buffer for device in self.pools["devices"] for buffer in device.buffers]
         if target is None or not made:
             return
-        place = st.builds(Place, st.sampled_from(made), st.sampled_from(OFFSETS))
+        # Other devices' buffers are seldom wanted, and so are those that have been used up.
+        place = st.builds(Place, st.sampled_from(8 * table.device.buffers + made), st.sampled_from(OFFSETS))
         if isinstance(target, OperatorShadow):
             inputs = [None if _is_owned(slot) else given.draw(place) for slot in target.desc.inputs]
             outputs = [given.draw(place) for _ in target.desc.outputs]
             self.bind_places(table, "inputs", inputs)
             self.bind_places(table, "outputs", outputs)
-            for what in ("temporary", "persistent"):
-                if getattr(target.properties, f"{what}_resource_size"):
-                    self.bind_resource(table, what, given.draw(place))
+            if target.properties.temporary_resource_size:
+                self.bind_resource(table, "temporary", given.draw(place))
+            if target.properties.persistent_resource_size:
+                kept = target.kept or given.draw(place)
+                self.bind_resource(table, "persistent", given.draw(st.sampled_from((kept, kept)) | place))
         else:
             owned = [_owned_places(one.desc, given.draw(place)) for one in table.bound.operators]
             arrays = [None if one is None else self.array(one) for one in owned]
             if not isinstance(self.on(table, "bind_inputs", arrays), Refused):
                 table.bound.inputs = owned
-            sizes = [one.properties.persistent_resource_size for one in table.bound.operators]
-            self.bind_places(table, "outputs", [given.draw(place) if size else None for size in sizes])
+            for one in table.bound.operators:
+                one.kept = given.draw(place) if one.properties.persistent_resource_size else None
+            self.bind_places(table, "outputs", [one.kept for one in table.bound.operators])
 
     def bind_places(self, table: Any, what: str, places: list[Any]) -> None:
         """Bind inputs or outputs."""
@@ -123,11 +125,11 @@ class LifeCycle(Memory):
 
     # ---- work -------------------------------------------------------------------------------------------------------
 
-    @rule(target=lists, device=devices)
+    @rule_of("lists", device=one_of("devices"))
     def create_list(self, device: Any) -> Any:
         return self.wrapped(ListShadow, self.on(device, "create_command_list"), device)
 
-    @rule(commands=lists, table=tables)
+    @rule_of(commands=one_of("lists"), table=one_of("tables"))
     def record(self, commands: Any, table: Any) -> None:
         if commands is None or commands.device.real is None or table is None:
             return
@@ -140,22 +142,27 @@ class LifeCycle(Memory):
             volatile = isinstance(target, OperatorShadow) and target.volatile
             commands.work.append(Dispatched(table.bound if volatile else table.bound.copy()))
 
-    @rule(commands=lists, source=buffers, destination=buffers, size=st.sampled_from((0, 4, 16, 64, 3)))
+    @rule_of(
+        commands=one_of("lists"),
+        source=one_of("buffers"),
+        destination=one_of("buffers"),
+        size=st.sampled_from((0, 4, 16, 64, 3)),
+    )
     def copy(self, commands: Any, source: Any, destination: Any, size: int) -> None:
         done = self.on(commands, "copy_buffer", real_of(destination), 4, real_of(source), 0, size)
         if not isinstance(done, Refused):
             commands.work.append(Copied(Place(source), Place(destination, 4), size))
 
-    @rule(commands=lists)
+    @rule_of(commands=one_of("lists"))
     def close(self, commands: Any) -> None:
         self.on(commands, "close")
 
-    @rule(commands=lists)
+    @rule_of(commands=one_of("lists"))
     def reset_list(self, commands: Any) -> None:
         if not isinstance(self.on(commands, "reset"), Refused):
             commands.work = []
 
-    @rule(device=devices, commands=st.lists(lists, min_size=1, max_size=3))
+    @rule_of(device=one_of("devices"), commands=any_of("lists", most=3))
     def execute(self, device: Any, commands: Any) -> None:
         if device is None:
             return
@@ -164,7 +171,7 @@ class LifeCycle(Memory):
             for work in [work for one in commands for work in one.work]:
                 work.run()
 
-    @rule(device=devices, number=st.integers(0, len(DESCS) - 1), given=st.data())
+    @rule_of(device=one_of("devices"), number=st.integers(0, len(DESCS) - 1), given=st.data())
     def run_operator(self, device: Any, number: int, given: Any) -> None:
         """All that it takes to run an operator, which single rules seldom come to."""
         operator = self.compile(device, number, ExecutionFlags.NONE)
@@ -182,7 +189,7 @@ class LifeCycle(Memory):
         self.close(commands)
         self.execute(device, [commands])
 
-    @rule(device=devices, words=st.integers(0, 16), given=st.data())
+    @rule_of(device=one_of("devices"), words=st.integers(0, 16), given=st.data())
     def run_copy(self, device: Any, words: int, given: Any) -> None:
         """All that it takes to copy."""
         if device is None or not device.buffers:
@@ -195,22 +202,22 @@ class LifeCycle(Memory):
 
     # ---- fences -----------------------------------------------------------------------------------------------------
 
-    @rule(target=fences, device=devices, value=st.integers(0, 3))
+    @rule_of("fences", device=one_of("devices"), value=st.integers(0, 3))
     def create_fence(self, device: Any, value: int) -> Any:
         return self.wrapped(FenceShadow, self.on(device, "create_fence", value), device, last=value)
 
-    @rule(device=devices, fence=fences, value=st.integers(0, 9))
+    @rule_of(device=one_of("devices"), fence=one_of("fences"), value=st.integers(0, 9))
     def signal(self, device: Any, fence: Any, value: int) -> None:
         if device is not None and not isinstance(self.call(device.real.queue.signal, real_of(fence), value), Refused):
             fence.last = value
 
-    @rule(fence=fences, value=st.integers(0, 9), timeout=st.sampled_from((None, 0, 0.01, -1.0)))
+    @rule_of(fence=one_of("fences"), value=st.integers(0, 9), timeout=st.sampled_from((None, 0, 0.01, -1.0)))
     def wait(self, fence: Any, value: int, timeout: Any) -> None:
         reached = self.on(fence, "wait", value, timeout)
         if self.knows and not isinstance(reached, Refused) and (timeout is None or value > fence.last):
             self.monitor.check(reached is (value <= fence.last), "wrong result", "Fence.wait", f"{value}: {reached}")
 
-    @rule(fence=fences)
+    @rule_of(fence=one_of("fences"))
     def completed(self, fence: Any) -> None:
         if fence is not None and fence.real is not None:
             value = self.call(lambda: fence.real.completed_value)
@@ -219,7 +226,12 @@ class LifeCycle(Memory):
 
     # ---- threads ----------------------------------------------------------------------------------------------------
 
-    @rule(works=st.lists(st.lists(st.tuples(st.integers(0, 5), buffers, lists, fences), max_size=4), max_size=3))
+    @rule_of(
+        works=st.lists(
+            st.lists(st.tuples(st.integers(0, 5), one_of("buffers"), one_of("lists"), one_of("fences")), max_size=4),
+            max_size=3,
+        )
+    )
     def threads(self, works: Any) -> None:
         """Several threads at once; of the memory that they may touch nothing is known afterwards."""
         threads = [threading.Thread(target=self._work, args=(work,), daemon=True) for work in works]
@@ -229,7 +241,7 @@ class LifeCycle(Memory):
         for thread in threads:
             thread.join(60)
             self.monitor.check(not thread.is_alive(), "hang", "threads")
-        for device in self.opened:
+        for device in self.pools["devices"]:
             device.forget()
 
     def _work(self, steps: Any) -> None:

@@ -18,8 +18,11 @@ PACKAGE = Path(__file__).parents[2] / "dmlgpu"
 CPU_LIMIT = 2.0
 """Most seconds that a call may keep its own thread busy."""
 
-WALL_LIMIT = 20.0
-"""Most seconds that a call may take, on a machine that does other things as well."""
+WORK_LIMIT = 30.0
+"""Most seconds of the processor that all threads may use during a call, the driver's among them.
+
+Seconds of the clock are no measure on a machine that does other things as well; ``child`` bounds these from afar.
+"""
 
 GROWTH_LIMIT = 400 << 20
 """Most bytes that a call may add to the largest size of the process."""
@@ -88,12 +91,20 @@ class Monitor:
     Args:
         target, adapter: what is tried on what.
         strict: whether a finding ends the run (``Found``).
+
+    Attributes:
+        seed: what is tried, for the findings.
+        subject: says what is tried just now.
+        before_call: is called before each call.
+        calls, refused: how many there were.
+        findings: what was found.
     """
 
     def __init__(self, target: str, adapter: str, *, strict: bool = False):
         self.target, self.adapter, self.strict = target, adapter, strict
         self.seed = 0
         self.subject: Callable[[], str] = str
+        self.before_call: Callable[[], None] = lambda: None
         self.calls = self.refused = 0
         self.findings: list[Finding] = []
         self._lock = threading.Lock()
@@ -105,20 +116,21 @@ class Monitor:
             What it returns, or ``Refused``.
         """
         size = _largest_size()
-        start, busy = time.monotonic(), time.thread_time()
+        self.before_call()
+        work, busy = time.process_time(), time.thread_time()
         try:
             result = function(*args, **kwargs)
         except Exception as error:  # whatever a library raises is what this is about
             result = Refused(error, is_documented(error))
-        busy, taken = time.thread_time() - busy, time.monotonic() - start
+        busy, work = time.thread_time() - busy, time.process_time() - work
         with self._lock:
             self.calls += 1
             self.refused += isinstance(result, Refused)
         name = getattr(function, "__qualname__", repr(function))
         if isinstance(result, Refused):
             self._judge(result)
-        if busy > CPU_LIMIT or taken > WALL_LIMIT:
-            self.note("slow", name, f"{taken:.1f} s, {busy:.1f} s of them busy")
+        if busy > CPU_LIMIT or work > WORK_LIMIT:
+            self.note("slow", name, f"{busy:.1f} s of its own thread, {work:.1f} s of all")
         if (growth := _largest_size() - size) > GROWTH_LIMIT:
             self.note("memory", name, f"the process grew by {growth >> 20} MiB")
         return result
