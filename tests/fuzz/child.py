@@ -18,6 +18,7 @@ import time
 from typing import Any, TextIO
 
 from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_stdout
+from dmlgpu.device.adapters import ADAPTER_VARIABLE
 from tests.fuzz.monitor import Monitor
 from tests.fuzz.targets import load
 
@@ -81,6 +82,8 @@ def _print(output: TextIO, record: dict[str, Any]) -> None:
 def main() -> int:
     """The command."""
     target, adapter, first, count, *seconds = sys.argv[1:]
+    if adapter != "gpu":
+        os.environ[ADAPTER_VARIABLE] = adapter  # where a device may be left out
     exit_with_parent()
     faulthandler.enable()
     limit_memory()

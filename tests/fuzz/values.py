@@ -35,9 +35,6 @@ class Colour(enum.IntEnum):
 class Hostile:
     """An object whose methods fail."""
 
-    def __repr__(self) -> str:
-        raise RuntimeError("no repr")
-
     def __eq__(self, other: object) -> bool:
         raise RuntimeError("no comparison")
 
@@ -53,7 +50,16 @@ STRANGE: tuple[Any, ...] = (
     *("", "x", "\ud800", "\0", "x" * 100_000, "FLOAT32", "²", b"", b"\xff", bytearray(3), memoryview(b"abcd")),
     *([], (), {}, set(), [None], [[1]], ("a",), {"a": 1}, range(3), range(2**26), [1] * 10_000),
     *(object(), object, len, Hostile(), Colour.RED, fractions.Fraction(1, 3)),
-    *(np.float32(1), np.float64("nan"), np.int64(3), np.uint8(200), np.bool_(True), np.datetime64("2020-01-01")),
+    *(
+        np.float32(1),
+        np.float64("nan"),
+        np.int64(3),
+        np.uint8(200),
+        np.int8(-4),
+        np.uint16(65532),
+        np.bool_(True),
+        np.datetime64("2020-01-01"),
+    ),
     *(np.array(1), np.array([1, 2]), np.array([[1.5]]), np.zeros(0), np.array(["a"]), np.array([None], object)),
     *(np.ma.masked_array([1, 2], [0, 1]), np.zeros(3, "f4,i4"), np.arange(6)[::-2]),
 )
