@@ -44,7 +44,7 @@ def again(target: str, adapter: str, seed: int) -> int:
     try:
         load(target).run(seed, monitor)
     except Found as found:
-        print(found)
+        print(found, *getattr(found, "__notes__", ()), sep="\n")  # Hypothesis notes the steps that lead there
         return 1
     print(f"nothing found in {monitor.calls} calls")
     return 0
