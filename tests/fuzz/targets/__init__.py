@@ -7,10 +7,10 @@ from typing import Protocol
 
 from tests.fuzz.monitor import Monitor
 
-TARGETS = ("descriptions", "models", "records", "life_cycle", "arguments", "interrupts")
+TARGETS = ("descriptions", "programs", "models", "records", "life_cycle", "arguments", "interrupts")
 """All of them; ``faults`` is there for the tests of the campaign itself."""
 
-WITHOUT_GPU = frozenset({"records"})
+WITHOUT_GPU = frozenset({"programs", "records"})
 """Targets that use no device."""
 
 

@@ -36,7 +36,7 @@ def run(seed: int, monitor: Monitor) -> None:
     """Change one case's description."""
     rng = random.Random(f"descriptions {seed}")
     device = shared_device(monitor.adapter)
-    case = _case(rng)
+    case = draw_case(rng)
     monitor.subject = lambda: f"from {case.name}"
     desc = mutate(case.desc, rng, monitor)
     if isinstance(desc, Refused):
@@ -58,7 +58,8 @@ def run(seed: int, monitor: Monitor) -> None:
     check_usable(device, monitor)
 
 
-def _case(rng: random.Random) -> Case:
+def draw_case(rng: random.Random) -> Case:
+    """A case of any operator: one of the quick profile, or any."""
     cases = OPERATOR_CASES[rng.choice(_stems())]
     if names := rng.random() < 0.5 and cases.names("quick"):
         return cases.case(rng.choice(names))
