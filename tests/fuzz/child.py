@@ -15,6 +15,7 @@ import resource
 import sys
 import threading
 import time
+import warnings
 from typing import Any, TextIO
 
 from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_stdout
@@ -87,6 +88,7 @@ def main() -> int:
     exit_with_parent()
     faulthandler.enable()
     limit_memory()
+    warnings.simplefilter("error", RuntimeWarning)  # NumPy's, of overflows that nobody looked after
     with reserved_stdout() as output:
         seeds = range(int(first), int(first) + int(count))
         serve(target, adapter, seeds, float(*seconds or ("inf",)), output)

@@ -14,6 +14,7 @@ from tests.fuzz.targets.corpus import FILES
 SHORT = {
     ("descriptions", "numpy"): range(317, 598),
     ("descriptions", "gpu"): range(15, 60),
+    ("programs", "numpy"): range(200),
     ("models", "numpy"): range(57, 232),
     ("life_cycle", "numpy"): range(5, 8),
     ("life_cycle", "gpu"): range(1),
