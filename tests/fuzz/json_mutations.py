@@ -8,8 +8,6 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from tests.fuzz import values
-
 Path: TypeAlias = tuple[Any, ...]
 """Keys and indices from the root."""
 
@@ -110,7 +108,7 @@ def _nudge(parent: Any, key: Any, rng: random.Random) -> None:
         parent[key] = leaf(rng)
     else:
         parent[key] = rng.choice(
-            (value + 1, value - 1, -value, 2 * value, value + 0.5, str(value), values.integer(rng))
+            (value + 1, value - 1, -value, 2 * value, value + 0.5, str(value), rng.choice(NUMBERS))
         )
 
 
