@@ -1,0 +1,96 @@
+"""The command ``scripts/fuzz``: a long campaign, or one seed again."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import time
+from pathlib import Path
+
+from tests.fuzz import child
+from tests.fuzz.campaign import Tally, run_seeds
+from tests.fuzz.monitor import Finding, Found, Monitor
+from tests.fuzz.targets import TARGETS, WITHOUT_GPU, load
+
+ADAPTERS = ("numpy", "gpu")
+TURN = 60.0
+"""Seconds for which a target runs before the next one has its turn."""
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="scripts/fuzz", description=__doc__)
+    parser.add_argument("--hours", type=float, default=0.0, help="how long to run; without it one turn of each target")
+    parser.add_argument("--target", choices=TARGETS, action="append", help="what to try; all by default")
+    parser.add_argument("--adapter", action="append", help="numpy, gpu (the default one) or a part of a name")
+    parser.add_argument("--seed", type=int, help="run this seed alone, in this process, up to the first finding")
+    parser.add_argument("--first", type=int, default=0, help="the seed that each target begins with")
+    parser.add_argument("-o", "--output", type=Path, help="where to write the findings, as JSON Lines")
+    options = parser.parse_args()
+    targets, adapters = options.target or list(TARGETS), options.adapter or list(ADAPTERS)
+    if options.seed is not None:
+        return again(targets[0], adapters[0], options.seed)
+    tallies = campaign(targets, adapters, options.first, 3600 * options.hours, options.output)
+    return summary(tallies)
+
+
+def again(target: str, adapter: str, seed: int) -> int:
+    """Run a seed up to its first finding; state machines then look for a shorter way there."""
+    child.limit_memory()
+    monitor = Monitor(target, adapter, strict=True)
+    monitor.seed = seed
+    try:
+        load(target).run(seed, monitor)
+    except Found as found:
+        print(found, *getattr(found, "__notes__", ()), sep="\n")  # Hypothesis notes the steps that lead there
+        return 1
+    print(f"nothing found in {monitor.calls} calls")
+    return 0
+
+
+def campaign(
+    targets: list[str], adapters: list[str], first: int, seconds: float, output: Path | None
+) -> dict[tuple[str, str], Tally]:
+    """Let targets take turns until the time is over, each at least once."""
+    pairs = [(t, a) for t in targets for a in adapters if a == "numpy" or t not in WITHOUT_GPU]
+    tallies = {pair: Tally(next_seed=first) for pair in pairs}
+    end = time.monotonic() + seconds
+    for number, pair in enumerate(itertools.cycle(pairs)):
+        if number >= len(pairs) and time.monotonic() > end:
+            break
+        tally = tallies[pair]
+        known = {key for other in tallies.values() for key in other.findings}
+
+        def tell(finding: Finding, known: set[tuple[str, str]] = known) -> None:
+            if finding.key not in known:
+                known.add(finding.key)
+                print(f"{finding.kind} at {finding.place}\n  {finding.command}", flush=True)
+            if output is not None:
+                with output.open("a", encoding="utf-8") as file:
+                    print(json.dumps(finding.to_json()), file=file)
+
+        turn = run_seeds(*pair, tally.next_seed, 10**9, seconds=TURN, on_finding=tell)
+        tally.update(turn)
+        tally.next_seed = turn.next_seed
+        print(f"{pair[0]} on {pair[1]}: {tally.seeds} seeds, {tally.calls} calls", file=sys.stderr, flush=True)
+    return tallies
+
+
+def summary(tallies: dict[tuple[str, str], Tally]) -> int:
+    """Print what was done and what was found; the exit code says whether anything was."""
+    total = Tally()
+    for (target, adapter), tally in tallies.items():
+        total.update(tally)
+        refused = f"{tally.refused / max(1, tally.calls):.0%} refused"
+        print(f"{target:14} {adapter:8} {tally.seeds:8} seeds {tally.calls:9} calls, {refused}")
+    print(f"{total.calls} calls in {total.seeds} seeds, {len(total.findings)} distinct findings")
+    for key, count in total.counts.most_common():
+        finding = total.findings[key]
+        print(f"{count:6} x {finding.kind} at {finding.place}\n         {finding.command}")
+    return 1 if total.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

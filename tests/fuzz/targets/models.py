@@ -1,0 +1,94 @@
+"""DxDispatch models, changed: refused with the place, or run; nothing is written outside the output directory."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import random
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
+from dmlgpu.frontends import dxdispatch
+from dmlgpu.frontends.dxdispatch.text import parse_json
+from tests.fuzz.devices import check_usable, shared_device
+from tests.fuzz.json_mutations import damaged, mutated, spelled
+from tests.fuzz.model_texts import model_of
+from tests.fuzz.monitor import Monitor, Refused
+
+EXAMPLES = Path(__file__).parents[2] / "data" / "dxdispatch"
+MOST_BYTES = 1 << 20
+"""Of the resources of a model that is run."""
+
+
+def run(seed: int, monitor: Monitor) -> None:
+    """Change one model, and at times a file that it reads."""
+    rng = random.Random(f"models {seed}")
+    with tempfile.TemporaryDirectory(prefix="dmlgpu-fuzz-") as name:
+        folder = Path(name) / "model"
+        shutil.copytree(EXAMPLES, folder)
+        text = spelled(mutated(_model(rng), rng, _examples()), rng)
+        (folder / "model.json").write_bytes(text)
+        if rng.random() < 0.2:
+            _spoil_file(folder, rng)
+        replay(folder / "model.json", monitor)
+
+
+def replay(file: Path, monitor: Monitor) -> None:
+    """Load a model, and run it if it is small."""
+    text = file.read_bytes()
+    monitor.subject = lambda: text[:3000].decode(errors="backslashreplace")
+    with _inside(file.parent), tempfile.TemporaryDirectory(prefix="dmlgpu-fuzz-out-") as name:
+        outside = _files(file.parent.parent)
+        model = monitor.call(dxdispatch.load, file)
+        size = 0 if isinstance(model, Refused) else sum(one.allocated_size for one in model.resources.values())
+        if not isinstance(model, Refused) and size <= MOST_BYTES:
+            device = shared_device(monitor.adapter)
+            monitor.call(dxdispatch.execute, model, device, output_directory=Path(name) / "out")
+            check_usable(device, monitor)
+        changed = sorted(map(str, _files(file.parent.parent) ^ outside))
+        changed += [str(one) for one in _files(Path(name)) if not one.is_relative_to(Path(name) / "out")]
+        monitor.check(not changed, "file outside", "dxdispatch.execute", ", ".join(changed))
+
+
+def _model(rng: random.Random) -> Any:
+    """An example, or a model of one of the operators' smaller cases."""
+    if rng.random() < 0.3:
+        return rng.choice(_examples())
+    cases = OPERATOR_CASES[rng.choice(list(OPERATOR_CASES))]
+    return model_of(cases.case(rng.choice(cases.names("quick"))).desc)
+
+
+@functools.cache
+def _examples() -> tuple[Any, ...]:
+    return tuple(parse_json(path.read_bytes(), str(path)) for path in sorted(EXAMPLES.glob("*.json")))
+
+
+def _spoil_file(folder: Path, rng: random.Random) -> None:
+    """Damage a file that models read, above all the head of an array."""
+    file = folder / rng.choice(("weights.npy", "weights.npy", "input.bin"))
+    raw = file.read_bytes()
+    if file.suffix == ".npy" and rng.random() < 0.5:
+        shape = rng.choice((b"(1000000000000,)", b"(-1, 3)", b"(2147483648, 4)", b"()", b"(0,)", b"('a',)", b"(3, 2"))
+        raw = raw.replace(b"(3,), ", shape + b", ").replace(b"<f4", rng.choice((b"|O8", b"<c8", b"<f4", b"<U9", b"V4")))
+    else:
+        raw = damaged(raw, rng)
+    file.write_bytes(raw)
+
+
+def _files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file() or path.is_symlink()}
+
+
+@contextlib.contextmanager
+def _inside(folder: Path) -> Any:
+    """Work in a folder, to which relative paths refer."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)

@@ -1,0 +1,107 @@
+"""A short campaign, the corpus, and whether a campaign sees what goes wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+import dmlgpu
+from dmlgpu.host.backend import NumPyBackend
+from tests.fuzz.campaign import Tally, run_seeds
+from tests.fuzz.machine import LifeCycle, run_machine
+from tests.fuzz.monitor import Monitor
+from tests.fuzz.targets.corpus import FILES
+
+SHORT = {
+    ("descriptions", "numpy"): range(317, 598),
+    ("descriptions", "gpu"): range(15, 60),
+    ("programs", "numpy"): range(200),
+    ("models", "numpy"): range(57, 232),
+    ("life_cycle", "numpy"): range(5, 8),
+    ("life_cycle", "gpu"): range(1),
+    ("interrupts", "numpy"): range(6),
+}
+"""Seeds of each target that every run of the tests tries; ``scripts/fuzz`` goes on from there."""
+
+
+def requires(adapter: str) -> None:
+    """Skip a test where the adapter is not there."""
+    if adapter == "gpu" and len(dmlgpu.adapters()) == 1:
+        pytest.skip("no GPU adapter, not even a software one")
+
+
+def report(tally: Tally) -> str:
+    """The findings, and how to see each again."""
+    return "\n\n".join(f"{one.kind} at {one.place}\n{one.command}\n{one.detail}" for one in tally.findings.values())
+
+
+@pytest.mark.parametrize(("target", "adapter"), SHORT, ids=map("-".join, SHORT))
+def test_a_short_campaign_finds_nothing(target, adapter):
+    requires(adapter)
+    seeds = SHORT[target, adapter]
+    tally = run_seeds(target, adapter, seeds.start, len(seeds))
+    assert not tally.findings, report(tally)
+    assert (tally.seeds, tally.calls >= tally.seeds) == (len(seeds), True)
+
+
+@pytest.mark.parametrize("adapter", ["numpy", "gpu"])
+def test_what_was_found_stays_mended(adapter):
+    requires(adapter)
+    tally = run_seeds("corpus", adapter, 0, len(FILES))
+    assert not tally.findings, report(tally)
+    assert tally.seeds == len(FILES) > 0
+
+
+def test_what_goes_wrong_is_found_with_its_seed():
+    """What each seed of ``faults`` does; the campaign goes on after an abort and a hang."""
+    found = []
+    tally = run_seeds("faults", "numpy", 0, 4, call_limit=5, on_finding=found.append)
+    tally.update(run_seeds("faults", "numpy", 4, 4, on_finding=found.append))
+    kinds = {
+        (1, "KeyError"),
+        (2, "abort"),
+        (3, "hang"),
+        (4, "MemoryError"),
+        (5, "memory"),
+        (6, "slow"),
+        (7, "KeyError"),
+    }
+    # Memory takes its time, too.
+    assert {(one.seed, one.kind) for one in found} - {(5, "slow")} == kinds
+    assert found[2].place == "tests/fuzz/targets/faults.py:<lambda>"
+    assert found[0].command == "scripts/fuzz --target faults --adapter numpy --seed 1"
+    # The two exceptions of one kind at one place are one finding, met twice.
+    assert (tally.seeds, tally.counts[found[0].key]) == (8, 2)
+
+
+@pytest.mark.parametrize("method", ["copy", "write"])
+def test_the_machine_notices_memory_that_is_not_as_it_should_be(monkeypatch, method):
+    right = getattr(NumPyBackend, method)
+    wrong = {
+        "copy": lambda self, *ranges: lambda: None,
+        "write": lambda self, buffer, offset, data: right(self, buffer, offset, data[:-1]),
+    }
+    monkeypatch.setattr(NumPyBackend, method, wrong[method])
+    monitor = Monitor("life_cycle", "numpy")
+    for seed in range(4):
+        run_machine(LifeCycle, seed, monitor)
+    assert "wrong memory" in {finding.kind for finding in monitor.findings}
+
+
+def test_messages_are_bounded_and_exceptions_documented():
+    monitor = Monitor("", "")
+
+    def fail(error: BaseException) -> None:
+        raise error
+
+    for error in (
+        dmlgpu.InvalidArgument("x"),
+        TypeError("TensorDesc: sizes"),
+        TypeError("x"),
+        dmlgpu.DmlError("x" * 5000),
+    ):
+        monitor.call(fail, error)
+    assert [(one.kind, one.place) for one in monitor.findings] == [
+        ("TypeError", "tests/fuzz/test_fuzz.py:fail"),
+        ("long message", "tests/fuzz/test_fuzz.py:fail"),
+    ]
+    assert (monitor.calls, monitor.refused) == (4, 4)
