@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Self, overload
 
 from dmlgpu import operators, validation
@@ -23,11 +23,13 @@ from dmlgpu.device.features import (
     TensorDataTypeSupport,
     TensorDataTypeSupportQuery,
 )
-from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, ports
+from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, Port, ports
 from dmlgpu.device.state import DeviceState
 from dmlgpu.device.table import BindingTable
 from dmlgpu.enums import ExecutionFlags, FeatureLevel
 from dmlgpu.errors import DmlError, InvalidArgument
+from dmlgpu.graph.description import GraphDesc
+from dmlgpu.graph.resolve import resolve
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.schema import loader
 from dmlgpu.target import AdapterInfo
@@ -186,11 +188,15 @@ class Device(DmlObject):
     def _check_desc(self, desc: OperatorDesc) -> None:
         if not isinstance(desc, OperatorDesc):
             raise InvalidArgument(f"create_operator: desc must be an OperatorDesc, got {type(desc).__name__}")
+        self._check_rules(desc)
+        self._state.backend.check(desc)
+
+    def _check_rules(self, desc: OperatorDesc) -> None:
+        """Raise InvalidDescription when a description breaks a rule, whatever the adapter can do."""
         validation.validate(desc, self._feature_level)
         # The rules beyond the catalog come with an operator's lowering.
         if desc.operator in operators.implemented():
             operators.check(desc, self._feature_level)
-        self._state.backend.check(desc)
 
     def compile_operator(self, operator: Operator, flags: ExecutionFlags = ExecutionFlags.NONE) -> CompiledOperator:
         """Make an operator executable (IDMLDevice::CompileOperator).
@@ -205,7 +211,7 @@ class Device(DmlObject):
         """
         self._state.check()
         expect_child("compile_operator", "operator", operator, Operator, self._state)
-        flags = _as_flags(flags)
+        flags = _as_flags(flags, "compile_operator")
         desc, backend = operator.desc, self._state.backend
         half = bool(flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
         compiled = CompiledOperator(
@@ -219,6 +225,52 @@ class Device(DmlObject):
             in_place=loader.operator(desc.operator).in_place,
         )
         compiled.name = operator.name
+        return compiled
+
+    def compile_graph(
+        self,
+        graph: GraphDesc,
+        flags: ExecutionFlags = ExecutionFlags.NONE,
+        *,
+        disabled_passes: Collection[str] = (),
+    ) -> CompiledOperator:
+        """Make a graph of operators executable as one (IDMLDevice1::CompileGraph).
+
+        Its inputs and outputs are those of the graph, by number; an initializer fills its persistent resource, and one
+        recorded dispatch runs it all.
+
+        Args:
+            graph: operators, constants and the edges between them.
+            flags: as for ``compile_operator``, for all operators.
+            disabled_passes: names of the compiler's passes (``dmlgpu.graph.compiler.PASSES``) to leave out.
+
+        Raises:
+            InvalidGraph: the graph breaks a rule; the message names node or edge, what was expected and what was given.
+            InvalidDescription: an operator's description does.
+            InvalidArgument: no graph, no flags, or a name that is no pass.
+            NotSupported: the adapter lacks what a node needs.
+        """
+        self._state.check()
+        flags = _as_flags(flags, "compile_graph")
+        if not isinstance(graph, GraphDesc):
+            raise InvalidArgument(f"compile_graph: graph must be a GraphDesc, got {type(graph).__name__}")
+        network = resolve(graph)
+        for node in dict.fromkeys(node.desc for node in network.nodes):
+            self._check_rules(node)
+        half = bool(flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
+        executable = self._state.call(self._state.backend.compile_graph, network, half, disabled_passes)
+        compiled = CompiledOperator(
+            self,
+            self._state,
+            title="graph",
+            inputs=tuple(Port(f"graph input {number}", tensor) for number, tensor in enumerate(network.inputs)),
+            outputs=tuple(
+                Port(f"graph output {number}", tensor) for number, tensor in enumerate(network.output_tensors)
+            ),
+            executable=executable,
+            flags=flags,
+        )
+        compiled.name = graph.name
         return compiled
 
     def create_operator_initializer(self, operators: Sequence[CompiledOperator] = ()) -> OperatorInitializer:
@@ -306,10 +358,10 @@ class Device(DmlObject):
         return None
 
 
-def _as_flags(flags: ExecutionFlags) -> ExecutionFlags:
+def _as_flags(flags: ExecutionFlags, caller: str) -> ExecutionFlags:
     if not is_integer(flags) or not 0 <= flags <= sum(ExecutionFlags):
         names = ", ".join(flag.name or "" for flag in (ExecutionFlags.NONE, *ExecutionFlags))
-        raise InvalidArgument(f"compile_operator: flags must combine ExecutionFlags ({names}), got {flags!r}")
+        raise InvalidArgument(f"{caller}: flags must combine ExecutionFlags ({names}), got {flags!r}")
     return ExecutionFlags(flags)
 
 

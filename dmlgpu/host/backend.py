@@ -2,70 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Collection, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmlgpu import reference
-from dmlgpu.backend import Backend, Executable, Range, Resources
+from dmlgpu.backend import Backend
 from dmlgpu.errors import OperatorNotImplemented, OutOfMemory
+from dmlgpu.graph.network import Network
 from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.host.executable import Memory, NumPyExecutable, Work
+from dmlgpu.host.graph import NumPyGraph
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import PERSISTENT_ALIGNMENT, TensorDesc
-
-Memory: TypeAlias = NDArray[np.uint8]
-Work: TypeAlias = Callable[[], None]
-
-
-class NumPyExecutable(Executable):
-    """One operator, computed by the reference; owned inputs lie in the persistent resource as they were given."""
-
-    temporary_size = 0
-
-    def __init__(self, desc: OperatorDesc):
-        self._desc = desc
-        self._inputs = tuple(tensor for _, _, tensor in desc.inputs)
-        self._outputs = tuple(tensor for _, _, tensor in desc.outputs)
-        self._owned: dict[int, Range[None]] = {}
-        self.persistent_size = 0
-        for index, tensor in enumerate(self._inputs):
-            if tensor is not None and tensor.owned_by_dml:
-                self._owned[index] = Range(None, self.persistent_size, tensor.byte_size)
-                self.persistent_size += -(-tensor.byte_size // PERSISTENT_ALIGNMENT) * PERSISTENT_ALIGNMENT
-
-    def bind(self, resources: Resources) -> Sequence[Work]:
-        sources = [
-            self._kept(index, resources) if index in self._owned else source
-            for index, source in enumerate(resources.inputs)
-        ]
-
-        def execute() -> None:
-            keeps = reference.keeps_outputs(self._desc.operator)
-            before = _decoded(self._outputs, resources.outputs) if keeps else None
-            results = reference.evaluate(self._desc, _decoded(self._inputs, sources), before)
-            for tensor, target, result in zip(self._outputs, resources.outputs, results, strict=True):
-                if tensor is not None and target is not None:
-                    _view(target)[: tensor.byte_size] = tensor.encode(result)
-
-        return (execute,)
-
-    def bind_initialization(self, resources: Resources) -> Sequence[Work]:
-        def copy(index: int) -> None:
-            source = resources.inputs[index]
-            assert source is not None
-            _view(self._kept(index, resources))[:] = _view(source)[: self._owned[index].size]
-
-        return tuple(functools.partial(copy, index) for index in self._owned)
-
-    def _kept(self, index: int, resources: Resources) -> Range[Memory]:
-        """Return where the persistent resource keeps an owned input."""
-        persistent, owned = resources.persistent, self._owned[index]
-        assert persistent is not None
-        return Range(persistent.buffer, persistent.offset + owned.offset, owned.size)
 
 
 class NumPyBackend(Backend):
@@ -85,6 +34,18 @@ class NumPyBackend(Backend):
     def compile(self, desc: OperatorDesc, half_precision: bool = False) -> NumPyExecutable:
         """Make an operator ready; half precision is never used."""
         return NumPyExecutable(desc)
+
+    def compile_graph(
+        self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
+    ) -> NumPyGraph:
+        """Make a network ready, node by node: there are no passes to leave out.
+
+        Raises:
+            OperatorNotImplemented: when an operator has no reference.
+        """
+        for node in network.nodes:
+            self.check(node.desc)
+        return NumPyGraph(network)
 
     def create_buffer(self, size: int, label: str) -> Memory:
         """Allocate zeroed memory, aligned for every data type.
@@ -134,14 +95,3 @@ class NumPyBackend(Backend):
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
-
-
-def _decoded(tensors: Sequence[TensorDesc | None], ranges: Sequence[Range[Memory] | None]) -> list[NDArray[Any] | None]:
-    return [
-        None if tensor is None or one is None else tensor.decode(_view(one))
-        for tensor, one in zip(tensors, ranges, strict=True)
-    ]
-
-
-def _view(source: Range[Memory]) -> Memory:
-    return source.buffer[source.offset : source.end]
