@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -26,7 +27,7 @@ def replace_parts(value: AnyValue, kind: type[AnyPart], change: Callable[[AnyPar
     def visit(part: Any) -> Any:
         if isinstance(part, kind):
             return change(part)
-        if not _has_parts(part):
+        if type(part) is not tuple and not _fields(type(part)):
             return part
         known = memo.get(id(part))
         if known is None:
@@ -39,11 +40,11 @@ def replace_parts(value: AnyValue, kind: type[AnyPart], change: Callable[[AnyPar
             items = tuple(map(visit, part))
             return part if all(new is old for new, old in zip(items, part, strict=True)) else items
         changes = {}
-        for field in dataclasses.fields(part):
-            old = getattr(part, field.name)
+        for name in _fields(type(part)):
+            old = getattr(part, name)
             new = visit(old)
             if new is not old:
-                changes[field.name] = new
+                changes[name] = new
         return dataclasses.replace(part, **changes) if changes else part
 
     return visit(value)
@@ -62,8 +63,8 @@ def tensors(value: Any) -> Iterator[Tensor]:
             yield part
         elif isinstance(part, tuple):
             pending.extend(part)
-        elif _has_parts(part):
-            pending.extend(getattr(part, field.name) for field in dataclasses.fields(part))
+        else:
+            pending.extend(getattr(part, name) for name in _fields(type(part)))
 
 
 def written(step: Step) -> tuple[Tensor, ...]:
@@ -77,9 +78,13 @@ def read(step: Step) -> tuple[Tensor, ...]:
     """Return the tensors that a step reads."""
     if isinstance(step, Repeat):
         return tuple(tensor for inner in step.steps for tensor in read(inner))
-    fields = (field.name for field in dataclasses.fields(step) if field.name not in _WRITTEN)
-    return tuple(tensors(tuple(getattr(step, name) for name in fields)))
+    names = (name for name in _fields(type(step)) if name not in _WRITTEN)
+    return tuple(tensors(tuple(getattr(step, name) for name in names)))
 
 
-def _has_parts(part: Any) -> bool:
-    return isinstance(part, tuple) or (dataclasses.is_dataclass(part) and not isinstance(part, Allocation))
+@functools.cache
+def _fields(kind: type) -> tuple[str, ...]:
+    """Return the names of a dataclass's fields, and none for what has no parts; kinds are few."""
+    if not dataclasses.is_dataclass(kind) or kind is Allocation:
+        return ()
+    return tuple(field.name for field in dataclasses.fields(kind))
