@@ -14,9 +14,8 @@ from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Binding, Map, Plan, Role, Tensor, View
 from dmlgpu.program import Kernel, Program, Slot
 from dmlgpu.schedule import schedule
-from dmlgpu.schedule.memory import aligned
 from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.tensor import TensorDesc, aligned
 from dmlgpu.wgsl.render import render
 from dmlgpu.wgsl.sharing import share_known
 

@@ -20,9 +20,8 @@ from dmlgpu.gpu.pipelines import Pipelines
 from dmlgpu.gpu.queue import KernelWork
 from dmlgpu.plan import Role
 from dmlgpu.program import MAX_SLOTS, Kernel, Program, Slot, parameter_bytes
-from dmlgpu.schedule.memory import aligned
 from dmlgpu.target import PARAMETER_BYTES
-from dmlgpu.tensor import TENSOR_ALIGNMENT
+from dmlgpu.tensor import TENSOR_ALIGNMENT, aligned
 from dmlgpu.wgsl.sharing import share
 
 

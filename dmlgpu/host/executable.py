@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dmlgpu import reference
 from dmlgpu.backend import Executable, Range, Resources
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import PERSISTENT_ALIGNMENT, TensorDesc
+from dmlgpu.tensor import TensorDesc, aligned
 
 Memory: TypeAlias = NDArray[np.uint8]
 Work: TypeAlias = Callable[[], None]
@@ -32,7 +32,7 @@ class NumPyExecutable(Executable):
         for index, tensor in enumerate(self._inputs):
             if tensor is not None and tensor.owned_by_dml:
                 self._owned[index] = Range(None, self.persistent_size, tensor.byte_size)
-                self.persistent_size += -(-tensor.byte_size // PERSISTENT_ALIGNMENT) * PERSISTENT_ALIGNMENT
+                self.persistent_size += aligned(tensor.byte_size)
 
     def bind(self, resources: Resources) -> Sequence[Work]:
         sources = [

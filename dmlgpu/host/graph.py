@@ -14,8 +14,8 @@ from dmlgpu.graph.network import Constant, GraphInput, Network, Result, Value
 from dmlgpu.host.executable import Memory, NumPyExecutable, Work
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Allocation
-from dmlgpu.schedule.memory import Use, aligned, lay_out
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.schedule.memory import Use, lay_out
+from dmlgpu.tensor import TensorDesc, aligned
 
 
 class NumPyGraph(Executable):

@@ -83,7 +83,7 @@ def read(step: Step) -> tuple[Tensor, ...]:
 
 
 @functools.cache
-def _fields(kind: type) -> tuple[str, ...]:
+def _fields(kind: Any) -> tuple[str, ...]:
     """Return the names of a dataclass's fields, and none for what has no parts; kinds are few."""
     if not dataclasses.is_dataclass(kind) or kind is Allocation:
         return ()
