@@ -12,7 +12,8 @@ from dmlgpu.graph.network import Network
 from dmlgpu.graph.passes import element_wise, epilogues, views
 from dmlgpu.graph.passes.nodes import drop_dead, fold_constants, merge_duplicates
 from dmlgpu.graph.passes.rewriting import Note, Rewriting
-from dmlgpu.plan import Plan, Step
+from dmlgpu.graph.passes.trees import as_body, simplified
+from dmlgpu.plan import Map, Plan, Step
 from dmlgpu.program import Program
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Schedule, Scheduled, ScheduledRepeat, Steps
@@ -74,13 +75,18 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
         if name not in disabled:
             network = change(network, notes)
     plan = lower(network, target)
-    rewriting = Rewriting.of(plan.steps, notes)
+    rewriting = Rewriting.of([_plain(step) for step in plan.steps], notes)
     for name, rewrite in STEP_PASSES.items():
         if name not in disabled:
             rewrite(rewriting, target)
     plan = replace(plan, steps=rewriting.steps)
     program = replace(render(_scheduled(plan, target)), constants=network.constants)
     return CompiledGraph(network, plan, share_known(keep_owned(program, network.inputs, target)), tuple(notes))
+
+
+def _plain(step: Step) -> Step:
+    """Return a step that passes see through: maps read tensors in memory, not views of them."""
+    return replace(step, body=as_body(simplified(step.body))) if isinstance(step, Map) else step
 
 
 def _scheduled(plan: Plan, target: Target) -> Schedule:

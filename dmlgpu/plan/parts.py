@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -82,9 +81,14 @@ def read(step: Step) -> tuple[Tensor, ...]:
     return tuple(tensors(tuple(getattr(step, name) for name in names)))
 
 
-@functools.cache
+_FIELDS: dict[Any, tuple[str, ...]] = {Allocation: ()}
+"""Names of the fields of each kind of part that was met; kinds are few."""
+
+
 def _fields(kind: Any) -> tuple[str, ...]:
-    """Return the names of a dataclass's fields, and none for what has no parts; kinds are few."""
-    if not dataclasses.is_dataclass(kind) or kind is Allocation:
-        return ()
-    return tuple(field.name for field in dataclasses.fields(kind))
+    """Return the names of a dataclass's fields, and none for what has no parts."""
+    if kind not in _FIELDS:
+        _FIELDS[kind] = (
+            tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+        )
+    return _FIELDS[kind]

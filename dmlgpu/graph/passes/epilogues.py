@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dmlgpu.graph.passes.cost import is_fusable
 from dmlgpu.graph.passes.rewriting import Rewriting, memory_of
-from dmlgpu.graph.passes.trees import as_body, element_wise_leaves, fits, simplified
+from dmlgpu.graph.passes.trees import element_wise_leaves, fits, simplified
 from dmlgpu.graph.spaces import locate, seen_from
 from dmlgpu.kernels.collapse import collapse
 from dmlgpu.kernels.sources import computed, leaves
@@ -52,8 +52,7 @@ def _with_epilogue(made: Contract | Convolve | Rows, step: Map, leaf: Tensor) ->
     """Return a step that computes what a map computes of its output; None where no coordinates say it."""
     if leaf.view is View.INDEX or (step.keeps_neighbours and not isinstance(made, Contract)):
         return None
-    merged = collapse(as_body(simplified(step.body)), step.output)
-    for body, output in ((step.body, step.output), merged):
+    for body, output in ((step.body, step.output), collapse(step.body, step.output)):
         seen = {one for one in leaves(body) if memory_of(one) == memory_of(leaf)}
         if len(seen) != 1:
             return None

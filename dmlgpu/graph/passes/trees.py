@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dmlgpu.graph.spaces import seen_from
-from dmlgpu.kernels.sources import fold_views, identity, is_identity, rewrite
+from dmlgpu.kernels.sources import identity, is_elementwise, is_identity, rewrite
 from dmlgpu.plan import Affine, AffineView, Apply, Body, Map, Sizes, Source, Step, Tensor
 from dmlgpu.plan.parts import read, written
 from dmlgpu.program import MAX_SLOTS
@@ -32,12 +32,16 @@ def element_wise_leaves(root: Source) -> Iterator[Tensor]:
 
 
 def simplified(root: Source) -> Source:
-    """Return the tree without bodies that only hand on what they read, and without views of tensors in memory."""
+    """Return the tree without bodies that only hand on what they read; views stand at its tensors, as other strides."""
 
     def skip(source: Source) -> Source:
-        return source.children[0] if is_identity(source) else source  # type: ignore[union-attr]
+        if is_identity(source):
+            return source.children[0]  # type: ignore[union-attr]
+        if isinstance(source, AffineView) and is_elementwise(source.source):
+            return seen_from(source.source, source.sizes, source.affine)
+        return source
 
-    return fold_views(rewrite(root, skip))
+    return rewrite(root, skip)
 
 
 def as_body(source: Source) -> Body:
