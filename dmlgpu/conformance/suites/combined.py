@@ -11,6 +11,7 @@ from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.suites.accuracy import AccuracySuite
 from dmlgpu.conformance.suites.chains import ChainSuite
+from dmlgpu.conformance.suites.graphs import GraphSuite
 from dmlgpu.conformance.suites.halves import HalvesSuite
 from dmlgpu.conformance.suites.hazards import HazardSuite
 from dmlgpu.conformance.suites.operators import OperatorSuite
@@ -34,6 +35,7 @@ class CombinedSuite:
             SpecialValueSuite(),
             HalvesSuite(),
             ChainSuite(),
+            GraphSuite(),
             HazardSuite(),
             SizeSuite(),
             AccuracySuite(),

@@ -30,6 +30,7 @@ BUILT_IN = tuple(
         ("values", "special_values:SpecialValueSuite"),
         ("halves", "halves:HalvesSuite"),
         ("chains", "chains:ChainSuite"),
+        ("graphs", "graphs:GraphSuite"),
         ("hazards", "hazards:HazardSuite"),
         ("sizes", "sizes:SizeSuite"),
         ("accuracy", "accuracy:AccuracySuite"),
