@@ -1,4 +1,4 @@
-"""Compiled graphs on every adapter, under both families of schedules; and faults of the compiler, which must be seen."""
+"""Compiled graphs on every adapter, under both families of schedules; faults of the compiler must be seen."""
 
 from __future__ import annotations
 
