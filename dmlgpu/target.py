@@ -1,12 +1,19 @@
-"""What an adapter is, and what it can do. Imports nothing, so that listing adapters stays quick."""
+"""What an adapter is, and what it can do. Imports next to nothing, so that listing adapters stays quick."""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+
+from dmlgpu.errors import InvalidArgument, shown
 
 PARAMETER_BYTES = 48
 """Size of the parameter block every kernel reads: eight base offsets in words, the opaque zero, padding."""
+
+
+def _are(kind: type, values: Iterable[object]) -> bool:
+    return all(isinstance(value, kind) for value in values)
 
 
 @dataclass(frozen=True)
@@ -20,6 +27,9 @@ class AdapterInfo:
         driver: driver and version text.
         features: compute features that dmlgpu uses where they exist.
         limits: the adapter's limits under WebGPU's names.
+
+    Raises:
+        InvalidArgument: a field is of the wrong kind.
     """
 
     name: str
@@ -29,6 +39,18 @@ class AdapterInfo:
     driver: str
     features: tuple[str, ...] = ()
     limits: dict[str, int] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name in ("name", "backend", "kind", "vendor", "driver"):
+            self._check(name, "text", isinstance(getattr(self, name), str))
+        features, limits = self.features, self.limits
+        self._check("features", "a tuple of texts", isinstance(features, tuple) and _are(str, features))
+        are_limits = isinstance(limits, dict) and _are(str, limits) and _are(int, limits.values())
+        self._check("limits", "a dict of integers by name", are_limits)
+
+    def _check(self, name: str, expected: str, holds: bool) -> None:
+        if not holds:
+            raise InvalidArgument(f"AdapterInfo: {name} must be {expected}, got {shown(getattr(self, name))}")
 
     @property
     def is_software(self) -> bool:

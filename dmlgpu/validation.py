@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Any, NoReturn
 
 from dmlgpu.enums import DataType, FeatureLevel, TensorFlags
-from dmlgpu.errors import InvalidDescription
+from dmlgpu.errors import InvalidDescription, shown
 from dmlgpu.operator_desc import OperatorDesc, TensorSlot
 from dmlgpu.schema import (
     FieldSchema,
@@ -254,7 +254,7 @@ def _check_range(check: _Checker, label: str, value: int, kind: str) -> None:
 def _check_float(check: _Checker, label: str, value: float, data_type: DataType) -> None:
     limit = _FLOAT_LIMITS[data_type]
     if not math.isinf(value) and abs(value) >= limit:
-        check.fail(label, f"must be in the range of {data_type.name}, got {value}")
+        check.fail(label, f"must be in the range of {data_type.name}, got {shown(value)}")
 
 
 def _check_member(check: _Checker, label: str, enumeration: str, value: IntEnum) -> None:
@@ -283,8 +283,6 @@ def _check_scalar_type(check: _Checker, schema: OperatorSchema, desc: OperatorDe
 def _check_scalar(check: _Checker, field: FieldSchema, value: int | float, data_type: DataType) -> None:
     label = field.python_name
     if data_type.is_float:
-        if isinstance(value, int) and abs(value) >= 2**1024:
-            check.fail(label, f"must be in the range of {data_type.name}, got an integer of {value.bit_length()} bits")
         _check_float(check, label, value, data_type)
         return
     low = -(2 ** (data_type.bits - 1)) if data_type.is_signed else 0
@@ -292,7 +290,9 @@ def _check_scalar(check: _Checker, field: FieldSchema, value: int | float, data_
     if field.name == "ValueDelta":
         low = min(low, -high)  # a sequence of unsigned numbers may fall
     if isinstance(value, float) or not low <= value <= high:
-        check.fail(label, f"must be an integer between {low} and {high}, the range of {data_type.name}, got {value}")
+        check.fail(
+            label, f"must be an integer between {low} and {high}, the range of {data_type.name}, got {shown(value)}"
+        )
 
 
 # -- activations ---------------------------------------------------------------------------------------------

@@ -8,18 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dmlgpu import kinds
 from dmlgpu.backend import WORD_BYTES, Dispatch, Range
-from dmlgpu.device.buffer import Buffer, check_range, is_integer
+from dmlgpu.device.buffer import Buffer, check_range
 from dmlgpu.device.child import DeviceChild, as_tuple, expect_child
 from dmlgpu.device.operator import CompiledOperator, Dispatchable, OperatorInitializer
 from dmlgpu.device.recording import Bindings, Recorded
 from dmlgpu.device.table import BindingTable
 from dmlgpu.enums import ExecutionFlags
-from dmlgpu.errors import InvalidArgument, InvalidState
+from dmlgpu.errors import InvalidArgument, InvalidState, shown
 
 if TYPE_CHECKING:
     from dmlgpu.device.device import Device
     from dmlgpu.device.state import DeviceState
+
+FENCE_VALUE = kinds.between(0, kinds.UINT64_MAX)
 
 
 @dataclass(eq=False, slots=True)
@@ -110,24 +113,26 @@ class CommandList(DeviceChild):
         self._state.check()
         self._check_open("copy_buffer")
         caller = f"{self.description}: copy_buffer"
-        for argument, buffer, offset in (
-            ("destination", destination, destination_offset),
-            ("source", source, source_offset),
-        ):
-            expect_child(caller, argument, buffer, Buffer, self._state)
-            buffer.check_usable(caller, argument)
-            check_range(f"{caller}: {argument}", buffer, offset, size)
-            for what, value in ((f"{argument}_offset", offset), ("size", size)):
-                if value % WORD_BYTES:
-                    raise InvalidArgument(f"{caller}: {what} must be a multiple of {WORD_BYTES}, got {value}")
+        target, count = self._check_words(caller, "destination", destination, destination_offset, size)
+        origin, _ = self._check_words(caller, "source", source, source_offset, size)
         if destination.identity is source.identity:
             raise InvalidArgument(
                 f"{caller}: one buffer cannot be both source and destination, got {source.description}"
             )
-        if size:
+        if count:
             copy = self._state.backend.copy
-            unit = self._state.call(copy, source._memory, source_offset, destination._memory, destination_offset, size)
+            unit = self._state.call(copy, source._memory, origin, destination._memory, target, count)
             self._entries.append(Recorded(caller, (unit,), (destination, source)))
+
+    def _check_words(self, caller: str, argument: str, buffer: Buffer, offset: int, size: int) -> tuple[int, int]:
+        """Return offset and size of a range of whole words of a buffer that is usable."""
+        expect_child(caller, argument, buffer, Buffer, self._state)
+        buffer.check_usable(caller, argument)
+        begin, count = check_range(f"{caller}: {argument}", buffer, offset, size)
+        for what, value in ((f"{argument}_offset", begin), ("size", count)):
+            if value % WORD_BYTES:
+                raise InvalidArgument(f"{caller}: {what} must be a multiple of {WORD_BYTES}, got {value}")
+        return begin, count
 
     def _check_open(self, verb: str) -> None:
         if not self._open:
@@ -292,10 +297,14 @@ class Fence(DeviceChild):
             Whether the value was reached in time.
 
         Raises:
+            InvalidArgument: ``value`` is no integer from 0 to 2^64 - 1, or ``timeout`` no number.
             InvalidState: no signal of this value was given and no timeout either: the wait would never end.
             DeviceRemoved: the device is gone.
         """
         self._state.check()
+        value = kinds.argument(self.description, "value", FENCE_VALUE, value)
+        if timeout is not None:
+            timeout = min(kinds.argument(self.description, "timeout", kinds.real, timeout), threading.TIMEOUT_MAX)
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._signalled:
             if value > self._last and timeout is None:
@@ -318,13 +327,15 @@ class Fence(DeviceChild):
         return True
 
     def _signal(self, value: int, serial: int | None) -> None:
-        if not is_integer(value) or value <= self._last:
+        number = kinds.as_index(value)
+        if number is None or not self._last < number <= kinds.UINT64_MAX:
             raise InvalidArgument(
-                f"{self.description}: signal takes an integer above the last one, {self._last}, got {value!r}"
+                f"{self.description}: signal: value must be an integer above the last one, {self._last}, "
+                f"got {shown(value)}"
             )
         with self._signalled:
-            self._last = value
-            self._signals.append((value, serial))
+            self._last = number
+            self._signals.append((number, serial))
             self._signalled.notify_all()
 
 

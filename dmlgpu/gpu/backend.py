@@ -177,7 +177,7 @@ class GpuBackend:
 
     def wrap_buffer(self, buffer: wgpu.GPUBuffer, label: str = "") -> GpuBuffer:
         """Use a buffer made elsewhere on the same wgpu device. Raises InvalidArgument naming what its usage lacks."""
-        return self._allocator.wrap(buffer, label or buffer.label)
+        return self._allocator.wrap(buffer, label or getattr(buffer, "label", ""))
 
     def destroy_buffer(self, buffer: GpuBuffer) -> None:
         """Give a buffer's memory back (a wrapped one stays its maker's). Work bound to it is refused from now on."""

@@ -109,8 +109,10 @@ class Allocator:
         """Return a buffer that somebody else made on this device.
 
         Raises:
-            InvalidArgument: when its usage lacks STORAGE, or it is another device's.
+            InvalidArgument: when it is no wgpu buffer, its usage lacks STORAGE, or it is another device's.
         """
+        if not isinstance(buffer, wgpu.GPUBuffer):
+            raise InvalidArgument(f"Buffer.from_wgpu: wgpu_buffer must be a GPUBuffer, got {type(buffer).__name__}")
         if not buffer.usage & wgpu.BufferUsage.STORAGE:
             raise InvalidArgument(f"buffer {label!r}: usage must include STORAGE, got {_usage_text(buffer.usage)}")
         if buffer._device is not self._context.device:

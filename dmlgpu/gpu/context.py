@@ -9,7 +9,7 @@ from typing import Any
 
 import wgpu
 
-from dmlgpu.errors import DeviceRemoved, DmlError, NotSupported, OutOfMemory
+from dmlgpu.errors import DeviceRemoved, DmlError, InvalidArgument, NotSupported, OutOfMemory
 from dmlgpu.gpu import native
 from dmlgpu.gpu.adapter import describe, target_of, wgpu_adapter
 from dmlgpu.target import AdapterInfo, Target
@@ -55,7 +55,13 @@ class Context:
 
     @classmethod
     def wrap(cls, device: wgpu.GPUDevice, deterministic: bool, disabled_features: Collection[str]) -> Context:
-        """Return a device that somebody else made, with whatever features and limits it has."""
+        """Return a device that somebody else made, with whatever features and limits it has.
+
+        Raises:
+            InvalidArgument: when it is no wgpu device.
+        """
+        if not isinstance(device, wgpu.GPUDevice):
+            raise InvalidArgument(f"Device.from_wgpu: wgpu_device must be a GPUDevice, got {type(device).__name__}")
         info = describe(device.adapter.info, device.features, device.limits)
         target = target_of(info, deterministic=deterministic, disabled_features=disabled_features)
         return cls(device, info, target, owned=False)

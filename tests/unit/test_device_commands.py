@@ -233,7 +233,7 @@ def test_fences_grow(objects):
     fence = objects.device.create_fence()
     fence.name = "frames"
     objects.device.queue.signal(fence, 2)
-    with raises(InvalidArgument, "fence 'frames': signal takes an integer above the last one, 2, got 2"):
+    with raises(InvalidArgument, "fence 'frames': signal: value must be an integer above the last one, 2, got 2"):
         objects.device.queue.signal(fence, 2)
 
 

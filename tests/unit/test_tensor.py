@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlgpu.enums import DataType, TensorFlags
+from dmlgpu.errors import InvalidDescription
 from dmlgpu.tensor import TensorDesc, buffer_size, element_offsets, has_overlap, packed_strides, span
 
 LAYOUTS = st.integers(1, 4).flatmap(
@@ -102,13 +103,13 @@ def test_strides_of_single_elements_do_not_matter(strides, packed):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"sizes": (2, 1.5)}, "TensorDesc: sizes must be integers, got 1.5 of type float"),
-        ({"sizes": (True,)}, "TensorDesc: sizes must be integers, got True of type bool"),
-        ({"sizes": (2,), "strides": ("1",)}, "TensorDesc: strides must be integers, got '1' of type str"),
+        ({"sizes": (2, 1.5)}, "TensorDesc: sizes[1] must be an integer, got 1.5 of type float"),
+        ({"sizes": (True,)}, "TensorDesc: sizes[0] must be an integer, got True of type bool"),
+        ({"sizes": (2,), "strides": ("1",)}, "TensorDesc: strides[0] must be an integer, got '1' of type str"),
     ],
 )
 def test_wrong_kinds_are_refused(fields, message):
-    with pytest.raises(TypeError) as caught:
+    with pytest.raises(InvalidDescription) as caught:
         TensorDesc(DataType.FLOAT32, **fields)
     assert str(caught.value) == message
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.enums import DataType
-from dmlgpu.errors import ModelError
+from dmlgpu.errors import InvalidArgument, ModelError
 from dmlgpu.frontends.dxdispatch.node import UINT64_MAX, Node
 from dmlgpu.frontends.dxdispatch.values import optional, parse_array, parse_data_type, parse_scalar
 
@@ -252,7 +252,7 @@ def _from_npy(source: Node, path: Path, data_type: DataType) -> InitialValues:
     array = array.view(np.uint8) if array.dtype == bool else array.astype(array.dtype.newbyteorder("="), copy=False)
     try:
         stored = DataType.from_numpy(array.dtype)
-    except TypeError as error:
+    except InvalidArgument as error:
         raise source.error(f"{str(path)!r}: {error}") from error
     if data_type not in (DataType.UNKNOWN, stored):
         raise source.error(f"{str(path)!r} holds {stored.name}, but initialValuesDataType is {data_type.name}")
