@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dmlgpu import descs as descs
+    from dmlgpu.cache import CacheInfo as CacheInfo
+    from dmlgpu.cache import CacheLimits as CacheLimits
     from dmlgpu.device.adapters import SoftwareAdapterWarning as SoftwareAdapterWarning
     from dmlgpu.device.adapters import adapters as adapters
     from dmlgpu.device.binding import BufferArrayBinding as BufferArrayBinding
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "cache": ("CacheInfo", "CacheLimits"),
     "target": ("AdapterInfo",),
     "device.adapters": ("SoftwareAdapterWarning", "adapters"),
     "device.binding": ("BufferArrayBinding", "BufferBinding"),

@@ -133,7 +133,7 @@ class _FromDataclass:
         return self._get(twin)
 
 
-_TWINS: dict[type[Any], type[Any]] = {}
+_TWINS: dict[type[Any], type[Any]] = {}  # bounded by the catalog: one per class of descriptions
 
 
 def _twin(cls: type[Any]) -> type[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -79,6 +80,7 @@ class Target:
         features: features in use, under WebGPU's names: ``shader-int64``, ``shader-f64``, ``immediates`` ...
         deterministic: whether results must not depend on the order in which invocations run.
         loop_limit: iterations after which the driver silently stops an invocation, or None.
+        preserves_padding: whether operators change no bit of their outputs but those of the elements.
         schedule: the name of the schedule that operators with several shall take in place of the one they would choose
             (matrix products: see ``kernels.gemm_schedules``); for tests and benchmarks. Empty: they choose.
         max_*: the adapter's limits: buffers per kernel, workgroups per axis, invocations, bytes.
@@ -88,6 +90,7 @@ class Target:
     profile: Profile = Profile.CPU
     features: frozenset[str] = frozenset()
     deterministic: bool = False
+    preserves_padding: bool = False
     loop_limit: int | None = None
     schedule: str = ""
     max_storage_buffers: int = 8
@@ -100,7 +103,7 @@ class Target:
         """Return whether a feature is in use."""
         return feature in self.features
 
-    @property
+    @functools.cached_property
     def exact(self) -> Target:
         """The same without native 16-bit arithmetic: what operators are lowered for unless they allow it."""
         return replace(self, features=self.features - {"shader-f16"})

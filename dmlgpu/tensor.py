@@ -72,51 +72,6 @@ def element_offsets(sizes: Sequence[int], strides: Sequence[int]) -> NDArray[np.
     return offsets
 
 
-MAX_ENUMERATED_EXTENT = 1 << 28
-"""Most offsets that ``has_overlap`` looks at one by one."""
-
-
-def has_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether two elements share an offset.
-
-    Dimensions that lie wholly above the span of the smaller ones cannot collide; the rest decide, exactly: two by
-    arithmetic, more by enumeration. More than two that reach over 2^28 elements are taken to overlap.
-    """
-    dimensions = sorted((stride, size) for size, stride in zip(sizes, strides, strict=True) if size > 1)
-    if any(stride == 0 for stride, _ in dimensions):
-        return True
-    tangled, reach = 0, 1
-    for position, (stride, size) in enumerate(dimensions, start=1):
-        if stride < reach:
-            tangled = position
-        reach += (size - 1) * stride
-    return _collide(dimensions[:tangled])
-
-
-def _collide(dimensions: list[tuple[int, int]]) -> bool:
-    """Return whether elements over these (stride, size) pairs share an offset."""
-    if not dimensions:
-        return False
-    if len(dimensions) == 2:
-        (inner, inner_size), (outer, outer_size) = dimensions
-        divisor = math.gcd(inner, outer)  # i * inner = j * outer first happens at i = outer / divisor
-        return outer // divisor < inner_size and inner // divisor < outer_size
-    extent = span([size for _, size in dimensions], [stride for stride, _ in dimensions])
-    if extent > MAX_ENUMERATED_EXTENT or math.prod(size for _, size in dimensions) > extent:
-        return True
-    *rest, (stride, size) = dimensions
-    slab = element_offsets([size for _, size in rest], [stride for stride, _ in rest]).ravel()
-    if np.unique(slab).size != slab.size:
-        return True
-    occupied = np.zeros(extent, bool)
-    for index in range(size):  # one slab at a time keeps the memory to that of the inner dimensions
-        cells = slab + index * stride
-        if occupied[cells].any():
-            return True
-        occupied[cells] = True
-    return False
-
-
 def _numbers(values: Any) -> NDArray[Any]:
     """Return an array of bools, integers or floats: NumPy would take None for NaN, and text for bytes."""
     array = np.asarray(values)

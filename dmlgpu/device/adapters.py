@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Sequence
 from types import ModuleType
@@ -17,9 +18,10 @@ from dmlgpu.target import AdapterInfo
 ADAPTER_VARIABLE = "DMLGPU_ADAPTER"
 """Environment variable that names the adapter where a program does not."""
 
-Choice = AdapterInfo | str | int | None
+_NUMBER = re.compile("[0-9]{1,9}")
+"""An index in digits; longer ones are of no adapter, and Python refuses to read those of more than 4,300."""
 
-_MOST_DIGITS = 9  # of an index; Python refuses to read integers of more than 4,300
+Choice = AdapterInfo | str | int | None
 
 
 class SoftwareAdapterWarning(UserWarning):
@@ -46,7 +48,7 @@ def choose(wanted: Choice = None) -> AdapterInfo:
         AdapterNotFound: nothing matches; the message lists all adapters.
         InvalidArgument: something else than these.
     """
-    wanted = (os.environ.get(ADAPTER_VARIABLE, "").strip() or None) if wanted is None else wanted
+    wanted = (environment_choice() or None) if wanted is None else wanted
     if isinstance(wanted, AdapterInfo):
         return wanted
     # Asked for by its name, the reference needs no look at drivers.
@@ -58,7 +60,7 @@ def choose(wanted: Choice = None) -> AdapterInfo:
         if info.is_software:
             _announce(info)
         return info
-    if isinstance(wanted, str) and wanted.strip().isdecimal() and len(wanted) <= _MOST_DIGITS:
+    if isinstance(wanted, str) and _NUMBER.fullmatch(wanted.strip()):
         wanted = int(wanted)
     if isinstance(wanted, str):
         matches = tuple(info for info in known if wanted.strip().lower() in str(info).lower())
@@ -71,6 +73,11 @@ def choose(wanted: Choice = None) -> AdapterInfo:
     if not matches:
         raise AdapterNotFound(wanted, [str(info) for info in known], why_no_gpu())
     return matches[0]
+
+
+def environment_choice() -> str:
+    """Return what the environment variable DMLGPU_ADAPTER asks for; empty where it does not."""
+    return os.environ.get(ADAPTER_VARIABLE, "").strip()
 
 
 def why_no_gpu() -> str:

@@ -8,6 +8,7 @@ from typing import Any, Self, overload
 
 from dmlgpu import kinds, operators, validation
 from dmlgpu.backend import WORD_BYTES, Backend
+from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.device import support
 from dmlgpu.device.adapters import Choice, choose, open_executor, wrap_executor
 from dmlgpu.device.buffer import Buffer
@@ -47,13 +48,17 @@ class Device(DmlObject):
         adapter: which adapter: an ``AdapterInfo``, an index, a part of its text, or None (see ``adapters.choose``).
         feature_level: behave as this level: operators, types and ranks of later levels are refused.
         deterministic: results do not depend on the order in which a GPU runs its invocations.
-        memory_budget: most bytes of buffers at a time; None leaves it to the adapter.
+        memory_budget: most bytes of buffers at a time, on the ``numpy`` adapter of what operators need to compute too.
+            None means no bound on adapters with memory of their own, which refuse by themselves. For ``numpy`` and
+            software adapters it means what the environment variable DMLGPU_MEMORY_BUDGET says, in bytes, else half of
+            the host's memory.
         disabled_features: adapter features to leave unused, under WebGPU's names (``"shader-int64"``).
 
     Raises:
         AdapterNotFound: no adapter matches; all are listed.
         InvalidArgument: an unknown feature level, or an argument of the wrong kind.
         NotSupported: the driver gives no device.
+        InvalidState: a GPU is asked for in a process forked from one that had used one or looked for adapters.
     """
 
     _kind = "device"
@@ -111,6 +116,8 @@ class Device(DmlObject):
         self._feature_level = feature_level
         self._state = DeviceState(backend)
         self._queue = Queue(self, self._state)
+        cache = getattr(backend, "pipeline_cache", None)
+        self._pipeline_cache: Cache[Any, Any] = Cache(CacheLimits(0, 0)) if cache is None else cache
 
     # ---- the device itself ------------------------------------------------------------------------------------------
 
@@ -138,6 +145,17 @@ class Device(DmlObject):
     def queue(self) -> Queue:
         """The device's only queue."""
         return self._queue
+
+    @property
+    def pipeline_cache(self) -> Cache[Any, Any]:
+        """The compiled pipelines that are kept for when equal kernels are compiled again.
+
+        ``limits`` says how much is kept and can be set (``CacheLimits(entries=1024, size=256 << 20)`` at first, in
+        bytes as estimated from the text), ``info`` what is there and how it was used, ``clear`` empties it. Compiled
+        operators keep their own pipelines alive besides, which are found again as well. Empty on adapters that compile
+        nothing.
+        """
+        return self._pipeline_cache
 
     @property
     def description(self) -> str:
@@ -214,12 +232,21 @@ class Device(DmlObject):
         if desc.operator in operators.implemented():
             operators.check(desc, self._feature_level)
 
-    def compile_operator(self, operator: Operator, flags: ExecutionFlags = ExecutionFlags.NONE) -> CompiledOperator:
+    def compile_operator(
+        self,
+        operator: Operator,
+        flags: ExecutionFlags = ExecutionFlags.NONE,
+        *,
+        preserve_padding: bool = False,
+    ) -> CompiledOperator:
         """Make an operator executable (IDMLDevice::CompileOperator).
 
         Args:
             operator: one of this device.
             flags: DISABLE_META_COMMANDS is always so here; the others as documented by DirectML.
+            preserve_padding: executions change no bit of the outputs but those of their elements. Else what lies in the
+                words of 32 bits around and between elements of fewer bits may be overwritten, as DirectML allows. Where
+                an output has such padding, this takes another kernel and a copy of the output, for some operators.
 
         Raises:
             InvalidArgument: another device's operator, or no flags.
@@ -236,7 +263,7 @@ class Device(DmlObject):
             title=desc.operator,
             inputs=ports(desc.inputs, "input"),
             outputs=ports(desc.outputs, "output"),
-            executable=self._state.call(backend.compile, desc, half),
+            executable=self._state.call(backend.compile, desc, half, bool(preserve_padding)),
             flags=flags,
             in_place=loader.operator(desc.operator).in_place,
         )

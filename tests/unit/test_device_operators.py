@@ -116,14 +116,16 @@ def test_flags(device):
             device.compile_operator(operator, wrong)
 
 
-def test_half_precision_reaches_the_executor():
+def test_options_reach_the_executor():
     objects = Objects()
     asked = []
     compile_operator = objects.backend.compile
-    objects.backend.compile = lambda desc, half: asked.append(half) or compile_operator(desc, half)
+    objects.backend.compile = lambda *options: asked.append(options[1:]) or compile_operator(*options)
     objects.compiled()
     objects.compiled(flags=ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
-    assert asked == [False, True]
+    operator = objects.device.create_operator(identity())
+    objects.device.compile_operator(operator, preserve_padding=True)
+    assert asked == [(False, False), (True, False), (False, True)]
 
 
 def test_compile_takes_an_operator_of_this_device(device):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dmlgpu.enums import DataType, TensorFlags
 from dmlgpu.errors import InvalidDescription
-from dmlgpu.tensor import TensorDesc, buffer_size, element_offsets, has_overlap, packed_strides, span
+from dmlgpu.tensor import TensorDesc, buffer_size, element_offsets, packed_strides, span
 
 LAYOUTS = st.integers(1, 4).flatmap(
     lambda rank: st.tuples(
@@ -58,32 +58,11 @@ def test_the_offset_of_the_documents():
 
 @SETTINGS
 @given(LAYOUTS)
-def test_offsets_span_and_overlap(layout):
+def test_offsets_and_span(layout):
     sizes, strides = layout
     expected = places(sizes, strides)
     assert element_offsets(sizes, strides).ravel().tolist() == expected
     assert span(sizes, strides) == max(expected) + 1
-    assert has_overlap(sizes, strides) == (len(set(expected)) < len(expected))
-
-
-@pytest.mark.parametrize(
-    ("sizes", "strides", "overlap"),
-    [
-        ((2, 3), (3, 1), False),
-        ((3, 2), (1, 3), False),
-        ((2, 3), (2, 1), True),
-        ((2, 3), (2, 3), False),
-        ((3, 3), (2, 3), False),
-        ((4, 3), (2, 3), True),
-        ((2, 1), (0, 0), True),
-        ((1, 5), (0, 1), False),
-        ((1, 1), (0, 0), False),
-        ((65536, 65535), (65535, 1), False),
-        ((4, 2**28), (0, 1), True),
-    ],
-)
-def test_overlap(sizes, strides, overlap):
-    assert has_overlap(sizes, strides) is overlap
 
 
 def test_derived_facts():
