@@ -45,12 +45,19 @@ if TYPE_CHECKING:
     from dmlgpu.errors import DmlError as DmlError
     from dmlgpu.errors import InvalidArgument as InvalidArgument
     from dmlgpu.errors import InvalidDescription as InvalidDescription
+    from dmlgpu.errors import InvalidGraph as InvalidGraph
     from dmlgpu.errors import InvalidState as InvalidState
     from dmlgpu.errors import ModelError as ModelError
     from dmlgpu.errors import NotSupported as NotSupported
     from dmlgpu.errors import OperatorNotImplemented as OperatorNotImplemented
     from dmlgpu.errors import OutOfMemory as OutOfMemory
     from dmlgpu.errors import ShaderError as ShaderError
+    from dmlgpu.graph.description import ConstantNode as ConstantNode
+    from dmlgpu.graph.description import GraphDesc as GraphDesc
+    from dmlgpu.graph.description import InputEdge as InputEdge
+    from dmlgpu.graph.description import IntermediateEdge as IntermediateEdge
+    from dmlgpu.graph.description import OperatorNode as OperatorNode
+    from dmlgpu.graph.description import OutputEdge as OutputEdge
     from dmlgpu.operator_desc import OperatorDesc as OperatorDesc
     from dmlgpu.operator_desc import ScaleBias as ScaleBias
     from dmlgpu.operator_desc import Size2D as Size2D
@@ -86,12 +93,21 @@ _HOMES = {
         "DmlError",
         "InvalidArgument",
         "InvalidDescription",
+        "InvalidGraph",
         "InvalidState",
         "ModelError",
         "NotSupported",
         "OperatorNotImplemented",
         "OutOfMemory",
         "ShaderError",
+    ),
+    "graph.description": (
+        "ConstantNode",
+        "GraphDesc",
+        "InputEdge",
+        "IntermediateEdge",
+        "OperatorNode",
+        "OutputEdge",
     ),
     "operator_desc": ("OperatorDesc", "ScaleBias", "Size2D"),
     "tensor": ("TensorDesc",),

@@ -5,15 +5,18 @@ The device layer checks every precondition before it calls an executor; an execu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.program import Program
 from dmlgpu.target import AdapterInfo, Target
+
+if TYPE_CHECKING:
+    from dmlgpu.graph.network import Network
 
 BufferType = TypeVar("BufferType")
 
@@ -41,12 +44,14 @@ class Range(Generic[BufferType]):
 
 @dataclass(frozen=True)
 class Resources:
-    """What one dispatch binds: flat inputs and outputs (None where absent or owned), temporary, persistent."""
+    """What one dispatch binds: flat inputs and outputs (None where absent or owned), temporary, persistent; and the
+    data that the executable holds itself."""
 
     inputs: tuple[Range[Any] | None, ...]
     outputs: tuple[Range[Any] | None, ...]
     temporary: Range[Any] | None = None
     persistent: Range[Any] | None = None
+    constants: tuple[Range[Any], ...] = ()
 
 
 Dispatch = Any
@@ -99,6 +104,16 @@ class Backend(Protocol):
             desc: the description.
             half_precision: native 16-bit arithmetic is allowed.
             preserve_padding: executions change no bit of the outputs but those of their elements.
+        """
+
+    def compile_graph(
+        self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
+    ) -> Executable:
+        """Make a checked network ready to run, without the passes whose names are in ``disabled``.
+
+        Raises:
+            InvalidArgument: when one of them is no pass.
+            NotSupported: the adapter lacks what a node needs; the message names it.
         """
 
     def create_buffer(self, size: int, label: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,8 +17,8 @@ from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Binding, Map, Plan, Role, Tensor, View
 from dmlgpu.program import Kernel, Program, Slot
 from dmlgpu.schedule import schedule
-from dmlgpu.schedule.memory import aligned
 from dmlgpu.target import Target
+from dmlgpu.tensor import TensorDesc, aligned
 from dmlgpu.wgsl.render import render
 from dmlgpu.wgsl.sharing import share_known
 
@@ -45,7 +46,8 @@ def _program(desc: OperatorDesc, target: Target) -> Program:
         raise NotSupported(f"{desc.operator}: {error}") from None
     if target.preserves_padding:
         plan = preserve_padding(plan, [slot.tensor for slot in desc.outputs])
-    return share_known(own_inputs(desc, _compiled(plan, target), target))
+    program = _compiled(plan, target)
+    return share_known(keep_owned(program, [slot.tensor for slot in desc.inputs], target))
 
 
 def _size(program: Program) -> int:
@@ -61,19 +63,19 @@ def _compiled(plan: Plan, target: Target) -> Program:
         raise NotSupported(f"{plan.operator}: {error}") from None
 
 
-def own_inputs(desc: OperatorDesc, executed: Program, target: Target) -> Program:
-    """Return the program with OWNED_BY_DML inputs read from the persistent resource; initialisation copies there
+def keep_owned(executed: Program, inputs: Sequence[TensorDesc | None], target: Target) -> Program:
+    """Return a program with its OWNED_BY_DML inputs read from the persistent resource; initialisation copies there
     what the plan's own initialisation has not laid out anew."""
     owned: dict[int, Slot] = {}
     end = executed.persistent_size
     read = {slot.index for kernel in executed.kernels for slot in kernel.slots if slot.role is Role.INPUT}
-    for number, (_, _, tensor) in enumerate(desc.inputs):
+    for number, tensor in enumerate(inputs):
         if tensor is not None and tensor.owned_by_dml and number in read:
             owned[number] = Slot(Role.PERSISTENT, 0, end, tensor.byte_size)
             end += aligned(tensor.byte_size)
     if not owned:
         return executed
-    copies = tuple(_copy_in(desc.operator, number, slot, target) for number, slot in owned.items())
+    copies = tuple(_copy_in(executed.operator, number, slot, target) for number, slot in owned.items())
     kernels = tuple(
         replace(kernel, slots=tuple(_redirect(slot, owned) for slot in kernel.slots)) for kernel in executed.kernels
     )

@@ -46,6 +46,10 @@ class InvalidDescription(InvalidArgument):
         super().__init__(f"{operator}: {field} {reason}")
 
 
+class InvalidGraph(InvalidArgument):
+    """A graph breaks a rule: the message names the graph, the node or edge, what was expected and what was given."""
+
+
 class BindingError(InvalidArgument):
     """A resource cannot be bound there: missing, superfluous, too small, unaligned, overlapping, foreign."""
 

@@ -21,8 +21,8 @@ MAX_SLOTS = 8
 class Slot:
     """What a kernel binds at one binding number: a byte range of one of the dispatch's resources.
 
-    For inputs and outputs ``offset`` counts from the tensor's binding; for the temporary and the persistent resource
-    from the resource's start, and ``index`` is 0. It is a multiple of 16.
+    For inputs, outputs and constants ``offset`` counts from the tensor's binding; for the temporary and the persistent
+    resource from the resource's start, and ``index`` is 0. It is a multiple of 16.
     """
 
     role: Role
@@ -65,6 +65,7 @@ class Program:
         initialization: executed once; reads owned inputs, writes the persistent resource.
         temporary_size, persistent_size: bytes of these resources; 0 where none is needed.
         immediates: whether the parameter block comes as immediates; else as a uniform.
+        constants: data that kernels read, whole words each, by the number that their slots name.
     """
 
     operator: str
@@ -73,6 +74,7 @@ class Program:
     temporary_size: int = 0
     persistent_size: int = 0
     immediates: bool = True
+    constants: tuple[bytes, ...] = ()
 
 
 def parameter_bytes(bases: Sequence[int]) -> bytes:

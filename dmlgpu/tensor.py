@@ -37,6 +37,11 @@ PERSISTENT_ALIGNMENT = 256
 """Alignment in bytes of the offset of a persistent binding (DML_PERSISTENT_BUFFER_ALIGNMENT)."""
 
 
+def aligned(size: int) -> int:
+    """Return a size in bytes rounded up to where the next tensor of a temporary or persistent resource may begin."""
+    return -(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT
+
+
 def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
     """Return strides, in elements, of a row-major tensor without gaps."""
     strides, stride = [], 1

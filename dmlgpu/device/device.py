@@ -24,11 +24,13 @@ from dmlgpu.device.features import (
     TensorDataTypeSupport,
     TensorDataTypeSupportQuery,
 )
-from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, ports
+from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, Port, ports
 from dmlgpu.device.state import DeviceState
 from dmlgpu.device.table import BindingTable
 from dmlgpu.enums import ExecutionFlags, FeatureLevel
 from dmlgpu.errors import DmlError, InvalidArgument, shown
+from dmlgpu.graph.description import GraphDesc
+from dmlgpu.graph.resolve import resolve
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.schema import loader
 from dmlgpu.target import AdapterInfo
@@ -220,11 +222,15 @@ class Device(DmlObject):
     def _check_desc(self, desc: OperatorDesc) -> None:
         if not isinstance(desc, OperatorDesc):
             raise InvalidArgument(f"create_operator: desc must be an OperatorDesc, got {type(desc).__name__}")
+        self._check_rules(desc)
+        self._state.backend.check(desc)
+
+    def _check_rules(self, desc: OperatorDesc) -> None:
+        """Raise InvalidDescription when a description breaks a rule, whatever the adapter can do."""
         validation.validate(desc, self._feature_level)
         # The rules beyond the catalog come with an operator's lowering.
         if desc.operator in operators.implemented():
             operators.check(desc, self._feature_level)
-        self._state.backend.check(desc)
 
     def compile_operator(
         self,
@@ -262,6 +268,52 @@ class Device(DmlObject):
             in_place=loader.operator(desc.operator).in_place,
         )
         compiled.name = operator.name
+        return compiled
+
+    def compile_graph(
+        self,
+        graph: GraphDesc,
+        flags: ExecutionFlags = ExecutionFlags.NONE,
+        *,
+        disabled_passes: Collection[str] = (),
+    ) -> CompiledOperator:
+        """Make a graph of operators executable as one (IDMLDevice1::CompileGraph).
+
+        Its inputs and outputs are those of the graph, by number; an initializer fills its persistent resource, and one
+        recorded dispatch runs it all.
+
+        Args:
+            graph: operators, constants and the edges between them.
+            flags: as for ``compile_operator``, for all operators.
+            disabled_passes: names of the compiler's passes (``dmlgpu.graph.compiler.PASSES``) to leave out.
+
+        Raises:
+            InvalidGraph: the graph breaks a rule; the message names node or edge, what was expected and what was given.
+            InvalidDescription: an operator's description does.
+            InvalidArgument: no graph, no flags, or a name that is no pass.
+            NotSupported: the adapter lacks what a node needs.
+        """
+        self._state.check()
+        flags = kinds.argument("compile_graph", "flags", _FLAGS, flags)
+        if not isinstance(graph, GraphDesc):
+            raise InvalidArgument(f"compile_graph: graph must be a GraphDesc, got {type(graph).__name__}")
+        network = resolve(graph)
+        for node in dict.fromkeys(node.desc for node in network.nodes):
+            self._check_rules(node)
+        half = bool(flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
+        executable = self._state.call(self._state.backend.compile_graph, network, half, disabled_passes)
+        compiled = CompiledOperator(
+            self,
+            self._state,
+            title="graph",
+            inputs=tuple(Port(f"graph input {number}", tensor) for number, tensor in enumerate(network.inputs)),
+            outputs=tuple(
+                Port(f"graph output {number}", tensor) for number, tensor in enumerate(network.output_tensors)
+            ),
+            executable=executable,
+            flags=flags,
+        )
+        compiled.name = graph.name
         return compiled
 
     def create_operator_initializer(self, operators: Sequence[CompiledOperator] = ()) -> OperatorInitializer:

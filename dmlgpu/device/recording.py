@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from dmlgpu.backend import Dispatch, Range, Resources
 from dmlgpu.device import hazards
@@ -106,7 +107,7 @@ def _execution(compiled: CompiledOperator, bindings: Bindings) -> Recorded:
         persistent=persistent,
         in_place=compiled.in_place,
     )
-    resources = Resources(_memory(inputs), _memory(outputs), *_memory((temporary, persistent)))
+    resources = Resources(_memory(inputs), _memory(outputs), _memory_of(temporary), _memory_of(persistent))
     work = compiled._state.call(compiled._executable.bind, resources)
     return Recorded(operator, tuple(work), _buffers(*inputs, *outputs, temporary, persistent), (compiled, persistent))
 
@@ -130,7 +131,7 @@ def _initialization(initializer: OperatorInitializer, bindings: Bindings) -> Rec
     hazards.check_initialization(caller, sources, targets)
     work: list[Dispatch] = []
     for compiled, given, output in zip(operators, inputs, outputs, strict=True):
-        resources = Resources(_memory(given), (None,) * len(compiled.outputs), None, *_memory([output]))
+        resources = Resources(_memory(given), (None,) * len(compiled.outputs), None, _memory_of(output))
         work += compiled._state.call(compiled._executable.bind_initialization, resources)
     buffers = _buffers(*(one for given in inputs for one in given), *outputs)
     return Recorded(caller, tuple(work), buffers, None, tuple(zip(operators, outputs, strict=True)), initializer)
@@ -157,7 +158,11 @@ def _bound(ports: Iterable[Port], ranges: Iterable[Range[Buffer] | None]) -> lis
 
 def _memory(ranges: Sequence[Range[Buffer] | None]) -> Ranges:
     """Return ranges as the executor takes them, of its own buffers."""
-    return tuple(None if one is None else Range(one.buffer._memory, one.offset, one.size) for one in ranges)
+    return tuple(map(_memory_of, ranges))
+
+
+def _memory_of(bound: Range[Buffer] | None) -> Range[Any] | None:
+    return None if bound is None else Range(bound.buffer._memory, bound.offset, bound.size)
 
 
 def _buffers(*ranges: Range[Buffer] | None) -> tuple[Buffer, ...]:

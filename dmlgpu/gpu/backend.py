@@ -22,6 +22,8 @@ from dmlgpu.gpu.pipelines import Pipelines
 from dmlgpu.gpu.queue import CopyWork, Queue, Work
 from dmlgpu.gpu.timestamps import Timestamps, Timing
 from dmlgpu.gpu.transfers import Transfers
+from dmlgpu.graph.compiler import compile_network
+from dmlgpu.graph.network import Network
 from dmlgpu.plan import Role
 from dmlgpu.program import MAX_SLOTS, Kernel, Program, Slot
 from dmlgpu.target import AdapterInfo, Target
@@ -136,6 +138,18 @@ class GpuBackend:
         if preserve_padding:
             target = dataclasses.replace(target, preserves_padding=True)
         return compiler.compile_operator(desc, target)
+
+    def compile_graph(
+        self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
+    ) -> GpuExecutable:
+        """Make a network ready to run, without the passes in ``disabled``.
+
+        Raises:
+            InvalidArgument: when one of them is no pass.
+            NotSupported, ShaderError, DeviceRemoved: as ``prepare``.
+        """
+        target = self.target if half_precision else self.target.exact
+        return self.prepare(compile_network(network, target, disabled).program)
 
     def prepare(self, program: Program) -> GpuExecutable:
         """Make a rendered program ready to run.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import wgpu
@@ -13,14 +16,14 @@ from dmlgpu.backend import Range, Resources
 from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.errors import BindingError, NotSupported
 from dmlgpu.gpu import native, releases
-from dmlgpu.gpu.buffers import Allocator, Guard
+from dmlgpu.gpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.gpu.context import Context
 from dmlgpu.gpu.pipelines import Pipelines
 from dmlgpu.gpu.queue import KernelWork
 from dmlgpu.plan import Role
 from dmlgpu.program import MAX_SLOTS, Kernel, Program, Slot, parameter_bytes
 from dmlgpu.target import PARAMETER_BYTES
-from dmlgpu.tensor import TENSOR_ALIGNMENT
+from dmlgpu.tensor import TENSOR_ALIGNMENT, aligned
 from dmlgpu.wgsl.sharing import share
 
 _UNIFORM_LIMITS: Final = CacheLimits(entries=1024, size=1024 * PARAMETER_BYTES)
@@ -156,6 +159,7 @@ class GpuExecutable:
         self.new: list[Kernel] = []
         self._kernels = self._compiled(program.kernels)
         self._initialization = self._compiled(program.initialization)
+        self._constants = self._uploaded(program.constants)
 
     def bind(self, resources: Resources) -> Sequence[KernelWork]:
         """Return the dispatches of one execution on these resources. Raises as ``Binder.bind``."""
@@ -176,9 +180,21 @@ class GpuExecutable:
 
     def _bound(self, kernels: Sequence[tuple[Kernel, Any]], resources: Resources) -> Sequence[KernelWork]:
         bind, program = self._binder.bind, self.program
+        resources = replace(resources, constants=self._constants) if self._constants else resources
         return tuple(
             bind(program.operator, kernel, pipeline, resources, program.immediates) for kernel, pipeline in kernels
         )
+
+    def _uploaded(self, constants: Sequence[bytes]) -> tuple[Range[GpuBuffer], ...]:
+        """Return where the data of the program lie: in one buffer that lives as long as the executable."""
+        if not constants:
+            return ()
+        starts = [0, *itertools.accumulate(aligned(len(data)) for data in constants)]
+        buffer = self._binder.allocator.create(starts[-1], f"{self.program.operator} constants")
+        weakref.finalize(self, self._binder.allocator.destroy, buffer)
+        for start, data in zip(starts, constants, strict=False):
+            self._binder.context.queue.write_buffer(buffer.wgpu, start, data)
+        return tuple(Range(buffer, start, len(data)) for start, data in zip(starts, constants, strict=False))
 
 
 def _resource(slot: Slot, resources: Resources) -> Range | None:
@@ -191,3 +207,5 @@ def _resource(slot: Slot, resources: Resources) -> Range | None:
             return resources.temporary
         case Role.PERSISTENT:
             return resources.persistent
+        case Role.CONSTANT:
+            return resources.constants[slot.index]

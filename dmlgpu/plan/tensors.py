@@ -18,6 +18,7 @@ class Role(enum.StrEnum):
     OUTPUT = "output"
     TEMPORARY = "temporary"
     PERSISTENT = "persistent"
+    CONSTANT = "constant"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class Binding:
     """One resource of a dispatch.
 
     Attributes:
-        index: the flat number of an input or output; the allocation of a temporary or persistent tensor.
+        index: the flat number of an input, output or constant; the allocation of a temporary or persistent tensor.
         offset: bytes, a multiple of 16, after which what is bound of it starts.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmlgpu.plan import Allocation
-from dmlgpu.tensor import TEMPORARY_ALIGNMENT
+from dmlgpu.tensor import aligned
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,3 @@ def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
             return offset
         offset = max(offset, end)
     return offset
-
-
-def aligned(size: int) -> int:
-    """Return a size rounded up to whole multiples of the alignment."""
-    return -(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT

@@ -8,11 +8,10 @@ from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import AxisDirection, DataType, FeatureLevel
 from dmlgpu.errors import NotSupported
 from dmlgpu.operators.lowering import lowering
-from dmlgpu.schedule.memory import aligned
 from dmlgpu.schedule.scan import TOTAL
 from dmlgpu.schedule.steps import ScanSchedule, ScheduledScan
 from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.tensor import TensorDesc, aligned
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 

@@ -7,10 +7,9 @@ import pytest
 from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType
 from dmlgpu.operators.lowering import lowering
-from dmlgpu.schedule.memory import aligned
 from dmlgpu.schedule.steps import ScatterSchedule, ScheduledScatter
 from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.tensor import TensorDesc, aligned
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 

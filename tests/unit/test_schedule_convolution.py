@@ -18,14 +18,13 @@ from dmlgpu.program import Program
 from dmlgpu.schedule import Schedule
 from dmlgpu.schedule.convolution_choice import choose
 from dmlgpu.schedule.depthwise import depthwise_fits, depthwise_steps
-from dmlgpu.schedule.memory import aligned
 from dmlgpu.schedule.patches import Patch, packed_patch
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Form, ScheduledContract, ScheduledTiles, Steps
 from dmlgpu.schedule.tiles import tiles, unchanged
 from dmlgpu.schedule.winograd import TRANSFORMS, terms, winograd_fits, winograd_pays, winograd_steps
 from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import packed_strides
+from dmlgpu.tensor import aligned, packed_strides
 from dmlgpu.wgsl import render
 
 F32, F16, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32

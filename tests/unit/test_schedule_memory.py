@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu.plan import Allocation
-from dmlgpu.schedule.memory import Arena, Use, aligned, lay_out
+from dmlgpu.schedule.memory import Arena, Use, lay_out
+from dmlgpu.tensor import aligned
 
 ALIGNMENT = 256
 A, B, C, D = (Allocation(label) for label in "abcd")

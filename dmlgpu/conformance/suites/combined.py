@@ -12,6 +12,7 @@ from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.suites.accuracy import AccuracySuite
 from dmlgpu.conformance.suites.attributes import AttributeSuite
 from dmlgpu.conformance.suites.chains import ChainSuite
+from dmlgpu.conformance.suites.graphs import GraphSuite
 from dmlgpu.conformance.suites.halves import HalvesSuite
 from dmlgpu.conformance.suites.hazards import HazardSuite
 from dmlgpu.conformance.suites.operators import OperatorSuite
@@ -36,6 +37,7 @@ class CombinedSuite:
             AttributeSuite(),
             HalvesSuite(),
             ChainSuite(),
+            GraphSuite(),
             HazardSuite(),
             SizeSuite(),
             AccuracySuite(),

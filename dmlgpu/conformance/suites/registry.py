@@ -31,6 +31,7 @@ BUILT_IN = tuple(
         ("attributes", "attributes:AttributeSuite"),
         ("halves", "halves:HalvesSuite"),
         ("chains", "chains:ChainSuite"),
+        ("graphs", "graphs:GraphSuite"),
         ("hazards", "hazards:HazardSuite"),
         ("sizes", "sizes:SizeSuite"),
         ("accuracy", "accuracy:AccuracySuite"),

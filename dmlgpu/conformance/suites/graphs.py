@@ -1,0 +1,184 @@
+"""The suite of graphs: random graphs of operators, compiled with all passes and with none.
+
+They compute integers, and floats that hold integers exactly, so that what comes out must be equal to what the reference
+computes node by node. A name spells the type, the number of nodes, and a seed, from which all else is drawn:
+``graph-float32-12-s3``.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import zlib
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dmlgpu.conformance.cases.case import Array
+from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.drivers.pairwise import Allowance
+from dmlgpu.conformance.running.comparison import Verdict, compare
+from dmlgpu.conformance.running.graph_runner import run_graph
+from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.conformance.running.runner import digest
+from dmlgpu.conformance.suites.dispatch_generator import LARGEST, Dispatch, DispatchGenerator, Sizes, Value
+from dmlgpu.conformance.suites.programs import EQUAL, Location
+from dmlgpu.device.device import Device
+from dmlgpu.enums import DataType
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.graph.compiler import PASSES
+from dmlgpu.graph.description import ConstantNode, GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
+
+SOURCES: tuple[Sizes, ...] = ((4, 8), (8, 4), (12, 12), (1, 8))
+"""Sizes of the tensors that a graph starts from: the first three are its inputs, the last one is a constant."""
+MOST_NODES = 500
+
+
+@dataclass(frozen=True)
+class Key:
+    """What names a graph."""
+
+    data_type: DataType
+    nodes: int
+    seed: int
+
+    def __str__(self) -> str:
+        return f"graph-{self.data_type.name.lower()}-{self.nodes}-s{self.seed}"
+
+    @classmethod
+    def parse(cls, name: str) -> Key:
+        """The key that a name spells.
+
+        Raises:
+            InvalidArgument: when it spells none.
+        """
+        found = re.fullmatch(r"graph-(\w+)-(\d{1,3})-s(\d{1,9})", name)
+        types = {data_type.name.lower(): data_type for data_type in LARGEST}
+        if found is not None and found[1] in types:
+            key = cls(types[found[1]], int(found[2]), int(found[3]))
+            if str(key) == name and 1 <= key.nodes <= MOST_NODES:
+                return key
+        raise InvalidArgument(f"{name!r} names no graph, such as graph-float32-12-s0, of up to {MOST_NODES} nodes")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A graph and what it is given.
+
+    Attributes:
+        graph: the graph.
+        inputs: the elements of its inputs, one-dimensional.
+    """
+
+    graph: GraphDesc
+    inputs: tuple[Array, ...]
+
+
+def example(key: Key) -> Example:
+    """The graph of a key. Where a value lies is its number: sources first, then nodes, in order."""
+    rng = np.random.default_rng(zlib.crc32(str(key).encode()))
+    sources = [Value(Location(1 + number), sizes, 3) for number, sizes in enumerate(SOURCES)]
+    generator = DispatchGenerator(key.data_type, rng, Location(0), list(sources), element_wise=3)
+    dispatches = []
+    for number in range(key.nodes):
+        dispatch = generator.draw()
+        dispatches.append(dispatch)
+        found = Value(Location(1 + len(SOURCES) + number), dispatch.sizes, dispatch.most)
+        generator.values.append(found)
+        if rng.random() < 0.3:
+            generator.values.append(_reinterpreted(found))
+    dtype = key.data_type.numpy
+    data: list[Array] = [rng.integers(0, 4, 4).astype(np.uint32)]
+    data += [rng.integers(-3, 4, rows * columns).astype(dtype) for rows, columns in SOURCES]
+    return Example(_graph(dispatches, data[-1], rng, str(key)), tuple(data[:-1]))
+
+
+def _reinterpreted(value: Value) -> Value:
+    """The same bytes as a matrix of other sizes: the edge between says so."""
+    rows, columns = value.sizes
+    return replace(value, sizes=(rows * columns // 4, 4) if rows * columns % 4 == 0 else (columns, rows))
+
+
+def _graph(dispatches: list[Dispatch], constant: Array, rng: np.random.Generator, name: str) -> GraphDesc:
+    """The graph of some dispatches; what none of them reads is an output, and some of what one reads."""
+    first = 1 + len(SOURCES)
+    into: list[InputEdge] = []
+    inner: list[IntermediateEdge] = []
+    for number, dispatch in enumerate(dispatches):
+        read = [value.location for value in dispatch.reads]
+        for position, location in enumerate(read if dispatch.indices is None else [*read, dispatch.indices]):
+            if location.buffer >= first:
+                inner.append(IntermediateEdge(location.buffer - first, 0, number, position))
+            elif location.buffer == first - 1:
+                inner.append(IntermediateEdge(len(dispatches), 0, number, position))
+            else:
+                into.append(InputEdge(location.buffer, number, position))
+    read_nodes = {edge.from_node for edge in inner}
+    ends = [number for number in range(len(dispatches)) if number not in read_nodes or rng.random() < 0.15]
+    nodes = [OperatorNode(dispatch.desc, f"{number}") for number, dispatch in enumerate(dispatches)]
+    outputs = tuple(OutputEdge(node, 0, number) for number, node in enumerate(ends))
+    return GraphDesc(
+        first - 1,
+        len(ends),
+        (*nodes, ConstantNode(constant.tobytes(), "constant")),
+        tuple(into),
+        tuple(inner),
+        outputs,
+        name,
+    )
+
+
+class GraphSuite:
+    """Graphs of every type; longer ones and more of them in the larger profiles."""
+
+    profiles = PROFILES
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        """The names of a profile's cases."""
+        lengths = {
+            "quick": {16: 2},
+            "standard": {6: 4, 16: 6, 60: 2},
+            "full": {6: 60, 16: 60, 60: 20, 300: 2},
+        }[profile]
+        found = [(nodes, seed) for nodes, count in lengths.items() for seed in range(count)]
+        return tuple(str(Key(kind, *numbers)) for numbers in found for kind in LARGEST)
+
+    def has(self, name: str) -> bool:
+        """Whether a name spells a graph."""
+        try:
+            Key.parse(name)
+        except InvalidArgument:
+            return False
+        return True
+
+    def run(self, name: str, device: Device) -> Outcome:
+        """Compare what comes out with all passes, and with none, with what the reference computes."""
+        start = time.perf_counter()
+        given = example(Key.parse(name))
+        expected = _computed(given, Device("numpy"), ())
+        verdicts = [
+            replace(verdict, problem="" if verdict.ok else f"graph output {number}, {how}")
+            for how, disabled in (("fused", ()), ("no pass", PASSES))
+            for number, verdict in enumerate(_compare(expected, _computed(given, device, disabled)))
+        ]
+        worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.wrong))
+        worst = replace(worst, digest=digest(expected)) if worst.ok else worst
+        return Outcome.of_verdict(name, str(EQUAL), worst, time.perf_counter() - start)
+
+    def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
+        """What a device computes; outputs start filled with ``poison``."""
+        return _computed(example(Key.parse(name)), device, (), poison)
+
+    def allowance(self, name: str) -> Allowance:
+        """How far that may lie from the truth."""
+        return Allowance(EQUAL)
+
+
+def _computed(given: Example, device: Device, disabled: Collection[str], poison: int = 0) -> tuple[Array, ...]:
+    compiled = device.compile_graph(given.graph, disabled_passes=disabled)
+    return run_graph(compiled, given.inputs, poison)
+
+
+def _compare(expected: tuple[Array, ...], got: tuple[Array, ...]) -> list[Verdict]:
+    return [compare(wanted, found, EQUAL) for wanted, found in zip(expected, got, strict=True)]

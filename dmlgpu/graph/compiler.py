@@ -1,0 +1,112 @@
+"""From a network to its program: passes over nodes, one plan, passes over steps, then as for a single operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+
+from dmlgpu.compiler import keep_owned
+from dmlgpu.errors import InvalidArgument, NotSupported
+from dmlgpu.graph.lowering import lower
+from dmlgpu.graph.network import Network
+from dmlgpu.graph.passes import attention, element_wise, epilogues, views
+from dmlgpu.graph.passes.nodes import drop_dead, fold_constants, merge_duplicates
+from dmlgpu.graph.passes.rewriting import Note, Rewriting
+from dmlgpu.graph.passes.trees import as_body, simplified
+from dmlgpu.plan import Map, Plan, Step
+from dmlgpu.program import Program
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import Schedule, Scheduled, ScheduledRepeat, Steps
+from dmlgpu.target import Target
+from dmlgpu.wgsl.render import render
+from dmlgpu.wgsl.sharing import share_known
+
+NODE_PASSES: dict[str, Callable[[Network, list[Note]], Network]] = {
+    "constants": fold_constants,
+    "duplicates": merge_duplicates,
+    "dead": drop_dead,
+}
+"""What is done to nodes, in order."""
+
+STEP_PASSES: dict[str, Callable[[Rewriting, Target], None]] = {
+    element_wise.NAME: element_wise.fuse_element_wise,
+    attention.NAME: attention.fuse_attention,
+    epilogues.NAME: epilogues.fuse_epilogues,
+    views.NAME: views.read_through_copies,
+}
+"""What is done to the steps of the plan, in order."""
+
+PASSES = (*NODE_PASSES, *STEP_PASSES)
+
+
+@dataclass(frozen=True)
+class CompiledGraph:
+    """A network's program, and how it came about.
+
+    Attributes:
+        network: after the passes over nodes.
+        plan: after the passes over steps.
+        program: what runs.
+        notes: what passes did, in order.
+    """
+
+    network: Network
+    plan: Plan
+    program: Program
+    notes: tuple[Note, ...] = field(default=())
+
+
+def compile_network(network: Network, target: Target, disabled: Collection[str] = ()) -> CompiledGraph:
+    """Compile a network.
+
+    Args:
+        network: what is compiled.
+        target: what it is compiled for.
+        disabled: names of passes (``PASSES``) to leave out.
+
+    Raises:
+        InvalidArgument: for a name that is no pass.
+        NotSupported: when the adapter lacks what a node needs.
+    """
+    unknown = sorted(set(disabled) - set(PASSES))
+    if unknown:
+        raise InvalidArgument(f"disabled_passes must name passes ({', '.join(PASSES)}), got {unknown[0]!r}")
+    notes: list[Note] = []
+    for name, change in NODE_PASSES.items():
+        if name not in disabled:
+            network = change(network, notes)
+    plan = lower(network, target)
+    rewriting = Rewriting.of([_plain(step) for step in plan.steps], notes)
+    for name, rewrite in STEP_PASSES.items():
+        if name not in disabled:
+            rewrite(rewriting, target)
+    plan = replace(plan, steps=rewriting.steps)
+    program = replace(render(_scheduled(plan, target)), constants=network.constants)
+    return CompiledGraph(network, plan, share_known(keep_owned(program, network.inputs, target)), tuple(notes))
+
+
+def _plain(step: Step) -> Step:
+    """Return a step that passes see through: maps read tensors in memory, not views of them."""
+    return replace(step, body=as_body(simplified(step.body))) if isinstance(step, Map) else step
+
+
+def _scheduled(plan: Plan, target: Target) -> Schedule:
+    """Return the schedule of a plan, its kernels labelled with the steps they belong to."""
+    found = sum((_named(step, target) for step in plan.steps), Steps())
+    return Schedule(plan.operator, target, found.steps, found.initialization)
+
+
+def _named(step: Step, target: Target) -> Steps:
+    try:
+        steps = schedule_step(step, target)
+    except NotSupported as error:
+        raise NotSupported(f"{step.label}: {error}") from None
+
+    def name(kernel: Scheduled) -> Scheduled:
+        return kernel if kernel.label.startswith(step.label) else replace(kernel, label=f"{step.label} {kernel.label}")
+
+    executed = tuple(
+        replace(one, steps=tuple(map(name, one.steps))) if isinstance(one, ScheduledRepeat) else name(one)
+        for one in steps.steps
+    )
+    return Steps(executed, tuple(map(name, steps.initialization)))

@@ -1,0 +1,80 @@
+"""From a network to one plan: the plans of its nodes in turn, on the tensors that the edges name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dmlgpu import operators
+from dmlgpu.enums import DataType
+from dmlgpu.errors import NotSupported
+from dmlgpu.graph.network import Constant, GraphInput, Network, Node, Result, Value
+from dmlgpu.kernels.sources import identity
+from dmlgpu.plan import Allocation, Binding, Map, Plan, Role, Step, Tensor, View
+from dmlgpu.plan.parts import replace_parts
+from dmlgpu.target import Target
+
+
+def lower(network: Network, target: Target) -> Plan:
+    """Return the plan of a network, node by node, nothing fused.
+
+    Raises:
+        NotSupported: when the adapter lacks what an operator needs; the message names the node.
+    """
+    places = _places(network)
+    steps: list[Step] = []
+    for number, node in enumerate(network.nodes):
+        inputs = [None if value is None else places[value] for value in node.inputs]
+        outputs = [places.get(Result(number, output)) for output in range(len(node.desc.outputs))]
+        steps += _steps(node, inputs, outputs, target)
+    return Plan(network.name, (*steps, *_copies(network, places)))
+
+
+def _places(network: Network) -> dict[Value, Binding]:
+    """Return where each value lies: what an edge leads to an output of the graph is written there at once."""
+    places: dict[Value, Binding] = {}
+    for number in range(len(network.inputs)):
+        places[GraphInput(number)] = Binding(Role.INPUT, number)
+    for number in range(len(network.constants)):
+        places[Constant(number)] = Binding(Role.CONSTANT, number)
+    for number, value in enumerate(network.outputs):
+        if isinstance(value, Result):
+            places.setdefault(value, Binding(Role.OUTPUT, number))
+    for number, node in enumerate(network.nodes):
+        for output, slot in enumerate(node.desc.outputs):
+            if slot.tensor is not None:
+                places.setdefault(Result(number, output), Binding(Role.TEMPORARY, Allocation(node.name)))
+    return places
+
+
+def _steps(node: Node, inputs: list[Binding | None], outputs: list[Binding | None], target: Target) -> tuple[Step, ...]:
+    """Return a node's steps where its tensors lie."""
+
+    def place(binding: Binding) -> Binding:
+        given = {Role.INPUT: inputs, Role.OUTPUT: outputs}.get(binding.role)
+        if given is None or not isinstance(binding.index, int):
+            return binding
+        lies = given[binding.index]
+        assert lies is not None
+        return replace(lies, offset=lies.offset + binding.offset)
+
+    try:
+        plan = operators.lower(node.desc, target)
+    except NotSupported as error:
+        raise NotSupported(f"{node.name} ({node.desc.operator}): {error}") from None
+    label = f"{node.name} {plan.operator.lower()}"
+    return tuple(
+        replace(replace_parts(step, Binding, place), label=f"{label} {step.label}".rstrip()) for step in plan.steps
+    )
+
+
+def _copies(network: Network, places: dict[Value, Binding]) -> list[Step]:
+    """Return the copies into outputs of the graph whose value another output has, or data."""
+    copies: list[Step] = []
+    for number, (value, tensor) in enumerate(zip(network.outputs, network.output_tensors, strict=True)):
+        binding = Binding(Role.OUTPUT, number)
+        if places[value] != binding:
+            words = (tensor.byte_size // 4,)
+            source = Tensor(places[value], DataType.UINT32, words, (1,), View.RAW)
+            output = Tensor(binding, DataType.UINT32, words, (1,))
+            copies.append(Map(f"output {number}", identity(source), output))
+    return copies

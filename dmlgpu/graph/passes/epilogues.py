@@ -1,0 +1,84 @@
+"""What is computed element by element after a product, a convolution or a row becomes part of the same kernel."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dmlgpu.graph.passes.cost import is_fusable
+from dmlgpu.graph.passes.rewriting import Rewriting, memory_of
+from dmlgpu.graph.passes.trees import element_wise_leaves, fits, simplified
+from dmlgpu.graph.spaces import locate, seen_from
+from dmlgpu.kernels.collapse import collapse
+from dmlgpu.kernels.sources import computed, leaves
+from dmlgpu.plan import Affine, Body, Contract, Convolve, Map, Role, Rows, Source, Step, Tensor, View
+from dmlgpu.target import Target
+
+NAME = "epilogues"
+
+
+def fuse_epilogues(rewriting: Rewriting, target: Target) -> None:
+    """Compute a map where the product, convolution or rows before it store their results, if nothing else reads them.
+
+    Copies count as maps: what JOIN or PADDING would copy is written in its place at once.
+    """
+    for number, step in rewriting.numbered():
+        if isinstance(step, Map) and not step.costly:
+            _fuse_into_producer(rewriting, number, step, target)
+
+
+def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map, target: Target) -> None:
+    if not is_fusable(step.body):
+        return
+    for leaf in element_wise_leaves(step.body):
+        memory = memory_of(leaf)
+        if leaf.binding.role is not Role.TEMPORARY or rewriting.readers(memory) != {number}:
+            continue
+        producer = rewriting.producer(memory)
+        if producer is None or producer >= number:
+            continue
+        made = rewriting.step(producer)
+        if not isinstance(made, Contract | Convolve | Rows):
+            continue
+        fused = with_epilogue(made, step, leaf)
+        if fused is not None and fits(fused, target):
+            rewriting.replace(producer, None)
+            rewriting.replace(number, fused)
+            rewriting.note(NAME, step.label, f"computed where {made.label} stores")
+            return
+
+
+def with_epilogue(made: Contract | Convolve | Rows, step: Map, leaf: Tensor) -> Step | None:
+    """Return a step that computes what a map computes of its output; None where no coordinates say it."""
+    if leaf.view is View.INDEX or (step.keeps_neighbours and not isinstance(made, Contract)):
+        return None
+    for body, output in ((step.body, step.output), collapse(step.body, step.output)):
+        seen = {one for one in leaves(body) if memory_of(one) == memory_of(leaf)}
+        if len(seen) != 1:
+            return None
+        (whole,) = seen
+        affine = locate(made.output, whole)
+        if affine is not None and math.prod(whole.sizes) == math.prod(made.output.sizes):
+            return _stored(made, step, _seen(body, whole, affine, made), affine.of(output, made.output.sizes))
+    return None
+
+
+def _seen(body: Body, whole: Tensor, affine: Affine, made: Contract | Convolve | Rows) -> Source:
+    """Return what a map computes, in the coordinates of what a step stores and on the value that it holds."""
+    before = made.body if isinstance(made, Rows) else made.epilogue
+    given = {replace(whole, view=View.COMPUTE): before}
+    return simplified(seen_from(computed(body), made.output.sizes, affine, given))
+
+
+def _stored(made: Contract | Convolve | Rows, step: Map, tree: Source, output: Tensor) -> Step | None:
+    """Return a step that stores something else, elsewhere."""
+    if not is_fusable(tree) or not isinstance(tree, Body):
+        return None
+    match made:
+        case Rows():
+            return replace(made, body=tree, output=output)
+        case Contract():
+            keeps = made.keeps_neighbours or step.keeps_neighbours
+            return replace(made, epilogue=tree, output=output, keeps_neighbours=keeps)
+        case _:
+            return replace(made, epilogue=tree, output=output)

@@ -1,0 +1,96 @@
+"""Passes over the nodes of a network: what is known is computed once, what is equal is computed once, the dead go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dmlgpu import reference
+from dmlgpu.graph.network import Constant, Network, Node, Result, Value
+from dmlgpu.graph.passes.rewriting import Note
+from dmlgpu.operator_desc import OperatorDesc
+
+MOST_FOLDED_BYTES = 1 << 26
+"""Results of more bytes are computed on the device, so that a compiled graph stays small."""
+
+
+def fold_constants(network: Network, notes: list[Note]) -> Network:
+    """Compute nodes that read nothing but constants by the reference; their results become constants."""
+    constants = list(network.constants)
+    known: dict[Result, Constant] = {}
+    for number, node in enumerate(network.nodes):
+        inputs = [known.get(value, value) if isinstance(value, Result) else value for value in node.inputs]
+        if not _is_foldable(node, inputs):
+            continue
+        data = [constants[value.index] if isinstance(value, Constant) else None for value in inputs]
+        for output, result in enumerate(_evaluated(node, data)):
+            if result is not None:
+                known[Result(number, output)] = Constant(len(constants))
+                constants.append(result)
+        notes.append(Note("constants", node.name, "computed when the graph is compiled"))
+    return _kept(replace(network, constants=tuple(constants)), known) if known else network
+
+
+def _is_foldable(node: Node, inputs: Sequence[Value | None]) -> bool:
+    given = [value for value in inputs if value is not None]
+    if not all(isinstance(value, Constant) for value in given) or reference.keeps_outputs(node.desc.operator):
+        return False
+    return sum(slot.tensor.byte_size for slot in node.desc.outputs if slot.tensor) <= MOST_FOLDED_BYTES
+
+
+def _evaluated(node: Node, data: Sequence[bytes | None]) -> list[bytes | None]:
+    """Return the bytes of a node's outputs by the reference."""
+    arrays = [
+        None if slot.tensor is None or given is None else slot.tensor.decode(np.frombuffer(given, np.uint8))
+        for slot, given in zip(node.desc.inputs, data, strict=True)
+    ]
+    return [
+        None if slot.tensor is None else slot.tensor.encode(result).tobytes()
+        for slot, result in zip(node.desc.outputs, reference.evaluate(node.desc, arrays), strict=True)
+    ]
+
+
+def merge_duplicates(network: Network, notes: list[Note]) -> Network:
+    """Compute nodes of one description that read the same values once."""
+    first: dict[tuple[OperatorDesc, tuple[Value | None, ...]], int] = {}
+    merged: dict[Result, Result] = {}
+    for number, node in enumerate(network.nodes):
+        inputs = tuple(merged.get(value, value) if isinstance(value, Result) else value for value in node.inputs)
+        other = first.setdefault((node.desc, inputs), number)
+        if other != number:
+            merged |= {Result(number, output): Result(other, output) for output in range(len(node.desc.outputs))}
+            notes.append(Note("duplicates", node.name, f"the same as {network.nodes[other].name}"))
+    return _kept(network, merged) if merged else network
+
+
+def drop_dead(network: Network, notes: list[Note]) -> Network:
+    """Leave out nodes none of whose outputs is read."""
+    needed = {value.node for value in network.outputs if isinstance(value, Result)}
+    for number in reversed(range(len(network.nodes))):
+        if number in needed:
+            needed |= {value.node for value in network.nodes[number].inputs if isinstance(value, Result)}
+    dead = [node.name for number, node in enumerate(network.nodes) if number not in needed]
+    notes.extend(Note("dead", name, "nothing reads it") for name in dead)
+    if not dead:
+        return network
+    places = {old: new for new, old in enumerate(sorted(needed))}
+
+    def moved(value: Value | None) -> Value | None:
+        return replace(value, node=places[value.node]) if isinstance(value, Result) else value
+
+    nodes = tuple(
+        replace(network.nodes[old], inputs=tuple(map(moved, network.nodes[old].inputs))) for old in sorted(needed)
+    )
+    return replace(network, nodes=nodes, outputs=tuple(map(moved, network.outputs)))  # type: ignore[arg-type]
+
+
+def _kept(network: Network, known: dict[Result, Constant] | dict[Result, Result]) -> Network:
+    """Return a network in which values are read elsewhere; what they were computed by stays until ``drop_dead``."""
+
+    def of(value: Value | None) -> Value | None:
+        return known.get(value, value) if isinstance(value, Result) else value
+
+    nodes = tuple(replace(node, inputs=tuple(map(of, node.inputs))) for node in network.nodes)
+    return replace(network, nodes=nodes, outputs=tuple(map(of, network.outputs)))  # type: ignore[arg-type]

@@ -1,0 +1,100 @@
+"""Small graphs and their parts, as the tests of graphs share them."""
+
+from __future__ import annotations
+
+from dmlgpu import DataType, OperatorDesc, TensorDesc, descs
+from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, MatrixTransform
+from dmlgpu.graph import ConstantNode, GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
+
+FLOATS = TensorDesc(DataType.FLOAT32, (1, 2, 4, 4))
+"""A tensor of 128 bytes."""
+
+
+def relu(tensor: TensorDesc = FLOATS) -> OperatorDesc:
+    """ACTIVATION_RELU."""
+    return descs.ActivationRelu(input_tensor=tensor, output_tensor=tensor)
+
+
+def exponential(tensor: TensorDesc = FLOATS) -> OperatorDesc:
+    """ELEMENT_WISE_EXP, which is dear."""
+    return descs.ElementWiseExp(input_tensor=tensor, output_tensor=tensor, scale_bias=None)
+
+
+def add(a: TensorDesc = FLOATS, b: TensorDesc | None = None, output: TensorDesc | None = None) -> OperatorDesc:
+    """ELEMENT_WISE_ADD."""
+    return descs.ElementWiseAdd(a_tensor=a, b_tensor=b or a, output_tensor=output or a)
+
+
+def identity(source: TensorDesc, output: TensorDesc | None = None) -> OperatorDesc:
+    """ELEMENT_WISE_IDENTITY: a copy."""
+    return descs.ElementWiseIdentity(input_tensor=source, output_tensor=output or source, scale_bias=None)
+
+
+def convolution(tensor: TensorDesc = FLOATS, filters: TensorDesc | None = None) -> OperatorDesc:
+    """CONVOLUTION, 3 x 3, as many outputs as channels."""
+    channels = tensor.sizes[1]
+    return descs.Convolution(
+        input_tensor=tensor,
+        filter_tensor=filters or TensorDesc(tensor.data_type, (channels, channels, 3, 3)),
+        bias_tensor=None,
+        output_tensor=tensor,
+        mode=ConvolutionMode.CROSS_CORRELATION,
+        direction=ConvolutionDirection.FORWARD,
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(1, 1),
+        end_padding=(1, 1),
+        output_padding=(0, 0),
+        group_count=1,
+        fused_activation=None,
+    )
+
+
+def product(tensor: TensorDesc = FLOATS) -> OperatorDesc:
+    """GEMM of two tensors of square matrices."""
+    return descs.Gemm(
+        a_tensor=tensor,
+        b_tensor=tensor,
+        c_tensor=None,
+        output_tensor=tensor,
+        trans_a=MatrixTransform.NONE,
+        trans_b=MatrixTransform.NONE,
+        alpha=1.0,
+        beta=0.0,
+        fused_activation=None,
+    )
+
+
+def chain(*operators: OperatorDesc) -> GraphDesc:
+    """Return a graph of operators in a row: each reads the one before as its first input.
+
+    Further inputs are inputs of the graph, numbered in order.
+    """
+    inputs, inner = [InputEdge(0, 0, 0)], []
+    for number, desc in enumerate(operators):
+        if number:
+            inner.append(IntermediateEdge(number - 1, 0, number, 0))
+        for position in range(1, len(desc.inputs)):
+            if desc.inputs[position].tensor is not None:
+                inputs.append(InputEdge(len(inputs), number, position))
+    nodes = tuple(OperatorNode(desc, f"{desc.stem}{number}") for number, desc in enumerate(operators))
+    outputs = (OutputEdge(len(nodes) - 1, 0, 0),)
+    return GraphDesc(len(inputs), 1, nodes, tuple(inputs), tuple(inner), outputs, "chain")
+
+
+__all__ = [
+    "FLOATS",
+    "ConstantNode",
+    "GraphDesc",
+    "InputEdge",
+    "IntermediateEdge",
+    "OperatorNode",
+    "OutputEdge",
+    "add",
+    "chain",
+    "convolution",
+    "exponential",
+    "identity",
+    "product",
+    "relu",
+]

@@ -1,0 +1,225 @@
+"""Passes of the graph compiler: which kernels are left, what notes say, and that each pass can be left out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from dmlgpu import DataType, TensorDesc, descs
+from dmlgpu.enums import PaddingMode, ReduceFunction
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.graph.compiler import PASSES, CompiledGraph, compile_network
+from dmlgpu.graph.resolve import resolve
+from dmlgpu.target import Profile, Target
+from tests.unit.graph_examples import (
+    FLOATS,
+    ConstantNode,
+    GraphDesc,
+    InputEdge,
+    IntermediateEdge,
+    OperatorNode,
+    OutputEdge,
+    add,
+    chain,
+    convolution,
+    exponential,
+    identity,
+    product,
+    relu,
+)
+
+TARGETS = [Target("CPU", Profile.CPU), Target("GPU", Profile.DISCRETE)]
+TURNED = TensorDesc(DataType.FLOAT32, (1, 4, 4, 2))
+
+
+@pytest.fixture(params=TARGETS, ids=lambda target: target.name)
+def target(request: pytest.FixtureRequest) -> Target:
+    return request.param
+
+
+def labels(compiled: CompiledGraph) -> list[str]:
+    return [kernel.label for kernel in compiled.program.kernels]
+
+
+def kernels(graph: GraphDesc, target: Target, *disabled: str) -> int:
+    return len(compile_network(resolve(graph), target, disabled).program.kernels)
+
+
+def graph(nodes: dict[str, object], edges: str, outputs: str) -> GraphDesc:
+    """Return a graph from edges such as ``x>a.0 a>b.0``, where names that are no node are inputs of the graph."""
+    names, inputs = list(nodes), []
+    into, inner = [], []
+    for edge in edges.split():
+        source, _, target = edge.partition(">")
+        node, _, position = target.partition(".")
+        if source in names:
+            inner.append(IntermediateEdge(names.index(source), 0, names.index(node), int(position)))
+        else:
+            if source not in inputs:
+                inputs.append(source)
+            into.append(InputEdge(inputs.index(source), names.index(node), int(position)))
+    out = tuple(OutputEdge(names.index(name), 0, number) for number, name in enumerate(outputs.split()))
+    built = tuple(
+        ConstantNode(value, name) if isinstance(value, bytes) else OperatorNode(value, name)  # type: ignore[arg-type]
+        for name, value in nodes.items()
+    )
+    return GraphDesc(len(inputs), len(out), built, tuple(into), tuple(inner), out)
+
+
+def test_a_chain_becomes_one_kernel(target: Target) -> None:
+    long = chain(relu(), add(), exponential(), relu(), add())
+    assert kernels(long, target) == 1
+    assert kernels(long, target, "element-wise") == 5
+
+
+def test_a_diamond_becomes_one_kernel_that_computes_its_root_once(target: Target) -> None:
+    diamond = graph(
+        {"root": exponential(), "left": relu(), "right": exponential(), "join": add()},
+        "x>root.0 root>left.0 root>right.0 left>join.0 right>join.1",
+        "join",
+    )
+    compiled = compile_network(resolve(diamond), target)
+    (kernel,) = compiled.program.kernels
+    values = [line for line in kernel.wgsl.splitlines() if " = apply" in line or "(apply" in line]
+    assert len(kernel.slots) == 2
+    assert len(values) <= 5
+
+
+def test_what_is_dear_and_read_twice_is_stored(target: Target) -> None:
+    shared = graph(
+        {"exp": exponential(), "a": relu(), "b": add()},
+        "x>exp.0 exp>a.0 exp>b.0 x>b.1",
+        "a b",
+    )
+    assert kernels(shared, target) == 3
+    cheap = dataclasses.replace(shared, nodes=(OperatorNode(relu()), *shared.nodes[1:]))
+    assert kernels(cheap, target) == 2
+
+
+def test_a_dear_value_that_repeats_is_stored(target: Target) -> None:
+    row = TensorDesc(DataType.FLOAT32, (1, 2, 1, 1))
+    spread = TensorDesc(DataType.FLOAT32, FLOATS.sizes, strides=(2, 1, 0, 0), total_tensor_size_in_bytes=8)
+    for desc, expected in ((exponential(row), 2), (relu(row), 1)):
+        repeated = graph({"one": desc, "all": add(FLOATS, spread, FLOATS)}, "x>one.0 y>all.0 one>all.1", "all")
+        assert kernels(repeated, target) == expected
+
+
+@pytest.mark.parametrize("heavy", [convolution(), product()], ids=["convolution", "product"])
+def test_what_follows_a_product_or_convolution_is_part_of_it(heavy: object, target: Target) -> None:
+    block = graph(
+        {"heavy": heavy, "skip": add(), "relu": relu(), "exp": exponential()},
+        "x>heavy.0 w>heavy.1 heavy>skip.0 x>skip.1 skip>relu.0 relu>exp.0",
+        "exp",
+    )
+    fused, apart = kernels(block, target), kernels(block, target, "element-wise", "epilogues")
+    assert apart - fused == 3
+
+
+def test_an_output_of_the_graph_is_written_and_read(target: Target) -> None:
+    tapped = graph({"conv": convolution(), "relu": relu()}, "x>conv.0 w>conv.1 conv>relu.0", "conv relu")
+    compiled = compile_network(resolve(tapped), target)
+    assert len(compiled.program.kernels) == kernels(tapped, target, "epilogues")
+    assert compiled.program.temporary_size == 0
+
+
+def test_softmax_and_normalisation_take_what_follows(target: Target) -> None:
+    softmax = descs.ActivationSoftmax1(input_tensor=FLOATS, output_tensor=FLOATS, axes=(3,))
+    rows = graph({"rows": softmax, "exp": exponential()}, "x>rows.0 rows>exp.0", "exp")
+    assert kernels(rows, target, "epilogues") - kernels(rows, target) == 1
+
+
+def test_reductions_read_what_is_computed_for_them(target: Target) -> None:
+    reduced = TensorDesc(DataType.FLOAT32, (1, 2, 1, 1))
+    total = descs.Reduce(function=ReduceFunction.SUM, input_tensor=FLOATS, output_tensor=reduced, axes=(2, 3))
+    rows = graph({"exp": exponential(), "sum": total}, "x>exp.0 exp>sum.0", "sum")
+    assert kernels(rows, target, "element-wise") - kernels(rows, target) == 1
+
+
+def test_transposes_and_slices_are_read_as_views(target: Target) -> None:
+    turned = TensorDesc(DataType.FLOAT32, (1, 4, 4, 2), strides=(32, 4, 1, 16))
+    half = TensorDesc(DataType.FLOAT32, (1, 2, 4, 2))
+    softmax = descs.ActivationSoftmax1(input_tensor=half, output_tensor=half, axes=(3,))
+    cut = descs.Slice1(
+        input_tensor=TURNED,
+        output_tensor=half,
+        input_window_offsets=(0, 1, 0, 0),
+        input_window_sizes=(1, 2, 4, 2),
+        input_window_strides=(1, 1, 1, 1),
+    )
+    moved = graph(
+        {"turn": identity(turned, TURNED), "cut": cut, "rows": softmax}, "x>turn.0 turn>cut.0 cut>rows.0", "rows"
+    )
+    assert kernels(moved, target, "views", "element-wise", "epilogues") - kernels(moved, target) == 2
+
+
+def test_pieces_of_a_join_are_written_in_place(target: Target) -> None:
+    wide = TensorDesc(DataType.FLOAT32, (1, 4, 4, 4))
+    join = descs.Join(input_tensors=(FLOATS, FLOATS), output_tensor=wide, axis=1)
+    joined = graph({"a": exponential(), "b": product(), "join": join}, "x>a.0 x>b.0 y>b.1 a>join.0 b>join.1", "join")
+    apart = kernels(joined, target, "element-wise", "epilogues")
+    assert apart - kernels(joined, target) == 2
+
+
+def test_reinterpreted_edges_are_not_fused(target: Target) -> None:
+    words = TensorDesc(DataType.INT32, FLOATS.sizes)
+    read_anew = graph({"exp": exponential(), "bits": relu(words)}, "x>exp.0 exp>bits.0", "bits")
+    assert kernels(read_anew, target) == 2
+
+
+def test_reshapes_are_fused_through(target: Target) -> None:
+    flat = TensorDesc(DataType.FLOAT32, (1, 1, 1, 32))
+    shaped = graph({"exp": exponential(flat), "relu": relu()}, "x>exp.0 exp>relu.0", "relu")
+    assert kernels(shaped, target) == 1
+
+
+def test_padding_is_not_fused_over_its_border(target: Target) -> None:
+    padded = TensorDesc(DataType.FLOAT32, (1, 2, 6, 4))
+    pad = descs.Padding1(
+        input_tensor=FLOATS,
+        output_tensor=padded,
+        padding_mode=PaddingMode.CONSTANT,
+        padding_value_data_type=DataType.FLOAT32,
+        padding_value=1.5,
+        start_padding=(0, 0, 1, 0),
+        end_padding=(0, 0, 1, 0),
+    )
+    bordered = graph({"pad": pad, "exp": exponential(padded)}, "x>pad.0 pad>exp.0", "exp")
+    notes = compile_network(resolve(bordered), target).notes
+    assert not [note for note in notes if note.subject.startswith("pad ")]
+
+
+def test_constants_are_folded_and_duplicates_and_the_dead_go(target: Target) -> None:
+    two = TensorDesc(DataType.FLOAT32, FLOATS.sizes).encode(2.0).tobytes()
+    known = graph(
+        {"two": two, "four": add(), "a": add(), "b": add(), "sum": add()},
+        "two>four.0 two>four.1 x>a.0 four>a.1 x>b.0 four>b.1 a>sum.0 b>sum.1",
+        "sum",
+    )
+    compiled = compile_network(resolve(known), target)
+    assert [(note.pass_name, note.subject) for note in compiled.notes[:4]] == [
+        ("constants", "four"),
+        ("duplicates", "b"),
+        ("dead", "four"),
+        ("dead", "b"),
+    ]
+    assert FLOATS.encode(4.0).tobytes() in compiled.program.constants
+    assert len(compile_network(resolve(known), target, PASSES).program.kernels) == 4
+
+
+def test_a_name_that_is_no_pass_is_refused(target: Target) -> None:
+    with pytest.raises(InvalidArgument, match=r"disabled_passes must name passes .*, got 'fusion'"):
+        compile_network(resolve(chain(relu())), target, ["fusion"])
+
+
+def test_kernels_bind_no_more_than_the_adapter_allows() -> None:
+    few = Target("few", Profile.DISCRETE, max_storage_buffers=4)
+    long = chain(*[add()] * 6)
+    compiled = compile_network(resolve(long), few)
+    assert max(len(kernel.slots) for kernel in compiled.program.kernels) <= 4
+    assert len(compiled.program.kernels) > 1
+
+
+def test_labels_name_node_and_operator(target: Target) -> None:
+    named = graph({"first": product(), "second": relu()}, "x>first.0 x>first.1 first>second.0", "second")
+    assert all(label.startswith("graph first gemm") for label in labels(compile_network(resolve(named), target)))

@@ -1,0 +1,195 @@
+"""The rules of graphs, each broken once; the message names node or edge, what was expected and what was given."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from dmlgpu import DataType, TensorDesc, TensorFlags, descs
+from dmlgpu.errors import InvalidGraph
+from dmlgpu.graph.network import Constant, GraphInput, Result
+from dmlgpu.graph.resolve import resolve
+from tests.unit.graph_examples import (
+    FLOATS,
+    ConstantNode,
+    GraphDesc,
+    InputEdge,
+    IntermediateEdge,
+    OperatorNode,
+    OutputEdge,
+    add,
+    chain,
+    identity,
+    relu,
+)
+
+PAIR = chain(relu(), add())
+"""relu -> add with a second input of the graph."""
+OWNED = dataclasses.replace(FLOATS, flags=TensorFlags.OWNED_BY_DML)
+HALVES = TensorDesc(DataType.FLOAT16, (1, 2, 4, 4))
+
+
+def changed(**changes: Any) -> GraphDesc:
+    return dataclasses.replace(PAIR, **changes)
+
+
+BROKEN = {
+    "no nodes": (changed(nodes=()), "graph 'chain': nodes must hold at least one node, got none"),
+    "no outputs": (changed(output_count=0), "graph 'chain': output_count must be at least 1, got 0"),
+    "no such graph input": (
+        changed(input_edges=(InputEdge(0, 0, 0), InputEdge(2, 1, 1))),
+        "input edge (graph input 2 to node 1 input 1): graph_input must be one of the graph's inputs, below 2, got 2",
+    ),
+    "no such node": (
+        changed(input_edges=(InputEdge(0, 0, 0), InputEdge(1, 5, 1, "b"))),
+        "input edge 'b' (graph input 1 to node 5 input 1): to_node must be one of the nodes, below 2, got 5",
+    ),
+    "no such input of a node": (
+        changed(input_edges=(InputEdge(0, 0, 0), InputEdge(1, 1, 2))),
+        "to_input must be one of the inputs of node 1 'element_wise_add1' (ELEMENT_WISE_ADD), below 2, got 2",
+    ),
+    "no such output of a node": (
+        changed(intermediate_edges=(IntermediateEdge(0, 1, 1, 0),)),
+        "from_output must be one of the outputs of node 0 'activation_relu0' (ACTIVATION_RELU), below 1, got 1",
+    ),
+    "no such output of the graph": (
+        changed(output_edges=(OutputEdge(1, 0, 1),)),
+        "output edge (node 1 output 0 to graph output 1): graph_output must be one of the graph's outputs,"
+        " below 1, got 1",
+    ),
+    "an input fed twice": (
+        changed(input_edges=(*PAIR.input_edges, InputEdge(0, 1, 1))),
+        "a second edge: b_tensor of node 1 'element_wise_add1' (ELEMENT_WISE_ADD) is fed by input edge (graph input 1"
+        " to node 1 input 1) already; one edge feeds an input",
+    ),
+    "an output written twice": (
+        changed(output_edges=(*PAIR.output_edges, OutputEdge(0, 0, 0))),
+        "graph output 0 is written by output edge (node 1 output 0 to graph output 0) already",
+    ),
+    "an input that nothing feeds": (
+        changed(input_edges=(InputEdge(0, 0, 0),)),
+        "node 1 'element_wise_add1' (ELEMENT_WISE_ADD): b_tensor (input 1) is in its description, and no edge feeds it",
+    ),
+    "a required output that nothing reads": (
+        changed(intermediate_edges=(), input_edges=(*PAIR.input_edges, InputEdge(0, 1, 0))),
+        "node 0 'activation_relu0' (ACTIVATION_RELU): output_tensor (output 0) is required, and no edge starts there",
+    ),
+    "an output of the graph that nothing writes": (
+        changed(output_count=2),
+        "graph 'chain': no edge ends at graph output 1, of 2",
+    ),
+    "a cycle": (
+        changed(
+            input_edges=(InputEdge(1, 1, 1),),
+            intermediate_edges=(IntermediateEdge(0, 0, 1, 0), IntermediateEdge(1, 0, 0, 0)),
+        ),
+        "nodes must not form a cycle, got node 0 'activation_relu0' (ACTIVATION_RELU) -> node 1 'element_wise_add1'"
+        " (ELEMENT_WISE_ADD) -> node 0 'activation_relu0' (ACTIVATION_RELU)",
+    ),
+    "sizes in bytes that differ": (
+        changed(nodes=(OperatorNode(relu(HALVES)), OperatorNode(add()))),
+        "a_tensor of node 1 (ELEMENT_WISE_ADD) takes 128 bytes, output_tensor of node 0 (ACTIVATION_RELU) has 64;"
+        " connected tensors have one size in bytes",
+    ),
+    "an owned tensor between nodes": (
+        changed(nodes=(OperatorNode(relu()), OperatorNode(add(OWNED, FLOATS, FLOATS)))),
+        "a_tensor of node 1 (ELEMENT_WISE_ADD) is OWNED_BY_DML, and only an input of the graph may feed it",
+    ),
+    "an input that is owned here and not there": (
+        changed(
+            nodes=(OperatorNode(relu()), OperatorNode(add(FLOATS, OWNED))),
+            input_edges=(InputEdge(0, 0, 0), InputEdge(0, 1, 1)),
+        ),
+        "start at one input of the graph, of which one is OWNED_BY_DML and the other is not; all or none of them must",
+    ),
+    "a constant of the wrong size": (
+        changed(
+            nodes=(*PAIR.nodes, ConstantNode(bytes(64), "c")),
+            input_edges=(InputEdge(0, 0, 0),),
+            intermediate_edges=(*PAIR.intermediate_edges, IntermediateEdge(2, 0, 1, 1)),
+        ),
+        "b_tensor of node 1 'element_wise_add1' (ELEMENT_WISE_ADD) takes 128 bytes, the data of node 2 'c' (constant)"
+        " has 64",
+    ),
+    "a constant as an output": (
+        changed(nodes=(*PAIR.nodes, ConstantNode(bytes(128))), output_edges=(OutputEdge(2, 0, 0),)),
+        "node 2 (constant) has no tensor of its own; put an ELEMENT_WISE_IDENTITY between",
+    ),
+    "an absent tensor that is fed": (
+        GraphDesc(
+            1,
+            1,
+            (
+                OperatorNode(
+                    descs.Gemm(
+                        a_tensor=FLOATS,
+                        b_tensor=FLOATS,
+                        c_tensor=None,
+                        output_tensor=FLOATS,
+                        trans_a=0,
+                        trans_b=0,
+                        alpha=1.0,
+                        beta=0.0,
+                        fused_activation=None,
+                    )
+                ),
+            ),
+            (InputEdge(0, 0, 0), InputEdge(0, 0, 1), InputEdge(0, 0, 2)),
+            (),
+            (OutputEdge(0, 0, 0),),
+        ),
+        "c_tensor of node 0 (GEMM) is absent from its description; no edge may end there",
+    ),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_broken_rules_are_refused(broken: str) -> None:
+    graph, expected = BROKEN[broken]
+    with pytest.raises(InvalidGraph) as refused:
+        resolve(graph)
+    assert expected.removeprefix("a second edge: ") in str(refused.value)
+
+
+def test_the_graphs_that_are_broken_are_sound_before() -> None:
+    network = resolve(PAIR)
+    assert [node.inputs for node in network.nodes] == [(GraphInput(0),), (Result(0, 0), GraphInput(1))]
+    assert network.outputs == (Result(1, 0),)
+    assert network.inputs == (FLOATS, FLOATS)
+
+
+def test_nodes_are_ordered_by_what_they_read() -> None:
+    nodes = (OperatorNode(relu(), "last"), OperatorNode(relu(), "first"), OperatorNode(relu(), "second"))
+    inner = (IntermediateEdge(1, 0, 2, 0), IntermediateEdge(2, 0, 0, 0))
+    network = resolve(GraphDesc(1, 1, nodes, (InputEdge(0, 1, 0),), inner, (OutputEdge(0, 0, 0),)))
+    assert [node.name for node in network.nodes] == ["first", "second", "last"]
+    assert network.outputs == (Result(2, 0),)
+
+
+def test_edges_may_change_type_and_sizes_as_long_as_bytes_agree() -> None:
+    words = TensorDesc(DataType.UINT16, (64,))
+    graph = chain(relu(), identity(words))
+    assert resolve(graph).output_tensors == (words,)
+
+
+def test_the_largest_tensor_on_an_input_is_what_is_bound() -> None:
+    small = TensorDesc(DataType.FLOAT32, (1, 1, 2, 2))
+    nodes = (OperatorNode(relu(small)), OperatorNode(relu()))
+    edges = (InputEdge(0, 0, 0), InputEdge(0, 1, 0))
+    graph = GraphDesc(2, 2, nodes, edges, (), (OutputEdge(0, 0, 0), OutputEdge(1, 0, 1)))
+    assert resolve(graph).inputs == (FLOATS, None)
+
+
+def test_constants_are_numbered_by_themselves() -> None:
+    nodes = (ConstantNode(bytes(128)), OperatorNode(add()), ConstantNode(bytes(range(128))))
+    inner = (IntermediateEdge(0, 0, 1, 0), IntermediateEdge(2, 0, 1, 1))
+    network = resolve(GraphDesc(0, 1, nodes, (), inner, (OutputEdge(1, 0, 0),)))
+    assert network.nodes[0].inputs == (Constant(0), Constant(1))
+    assert network.constants == (bytes(128), bytes(range(128)))
+
+
+def test_a_graph_of_thousands_of_nodes_needs_no_recursion() -> None:
+    network = resolve(chain(*[relu()] * 5000))
+    assert len(network.nodes) == 5000
