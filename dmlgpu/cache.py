@@ -8,10 +8,13 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from dmlgpu import kinds
 from dmlgpu.errors import InvalidArgument
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
+
+_COUNT = kinds.between(0, kinds.UINT64_MAX)
 
 
 @dataclass(frozen=True)
@@ -23,16 +26,16 @@ class CacheLimits:
         size: most bytes of all entries together, as the cache estimates them; an entry above it is not kept.
 
     Raises:
-        InvalidArgument: when a number is no integer, or negative.
+        InvalidArgument: when a number is no integer from 0 to 2^64 - 1.
     """
 
     entries: int
     size: int
 
     def __post_init__(self) -> None:
-        for name, value in (("entries", self.entries), ("size", self.size)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise InvalidArgument(f"CacheLimits: {name} must be a non-negative integer, got {value!r}")
+        for name in ("entries", "size"):
+            value = kinds.argument("CacheLimits", name, _COUNT, getattr(self, name))
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)

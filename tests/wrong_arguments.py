@@ -122,6 +122,12 @@ class Call:
                 yield parameter.name, self.good | {parameter.name: value}
 
 
+def one_node_graph() -> dmlgpu.GraphDesc:
+    """Return a graph of one node."""
+    edges = (dmlgpu.InputEdge(0, 0, 0), dmlgpu.InputEdge(0, 0, 1))
+    return dmlgpu.GraphDesc(1, 1, (dmlgpu.OperatorNode(subtract()),), edges, (), (dmlgpu.OutputEdge(0, 0, 0),))
+
+
 class World:
     """One object of each public class on a device, and good arguments for their methods."""
 
@@ -161,6 +167,7 @@ class World:
             "Device.from_backend": {"backend": self.device.backend},
             "Device.create_operator": {"desc": subtract()},
             "Device.compile_operator": {"operator": objects["Operator"]},
+            "Device.compile_graph": {"graph": one_node_graph()},
             "Device.create_buffer": {"size": 16},
             "Device.evict": {"objects": [self.source, self.compiled]},
             "Device.make_resident": {"objects": (self.source, self.compiled)},
@@ -245,6 +252,11 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "bool": NO_BOOLS,
     "str": (1, b"x", ["x"], HUGE, object(), Hostile()),
     "tuple[str, ...]": (*NO_SEQUENCES, ["x"], (1,), (Hostile(),)),
+    "bytes": (1, "x", [1], HUGE, object(), Hostile()),
+    **dict.fromkeys(
+        (f"tuple[{kind}, ...]" for kind in ("Node", "InputEdge", "IntermediateEdge", "OutputEdge")),
+        (*NO_SEQUENCES, [None], [1], [Hostile()]),
+    ),
     "dict[str, int]": (*NO_SEQUENCES[:3], {1: 2}, {"a": "b"}, {"a": Hostile()}, [], Hostile()),
     "DataType": (*NO_MEMBERS, FeatureLevel.LEVEL_1_0),
     "TensorFlags": (*NO_NUMBERS, -1, 2, HUGE, DataType.FLOAT32),

@@ -36,7 +36,7 @@ from dmlgpu.schema import loader
 from dmlgpu.target import AdapterInfo
 
 _FEATURE_LEVEL = kinds.member_of(FeatureLevel)
-_FEATURES = kinds.tuple_of(kinds.text, "names of features")
+_NAMES = kinds.tuple_of(kinds.text, "names of features")
 _BUDGET = kinds.optional(kinds.between(0, kinds.UINT64_MAX))
 _FLAGS = kinds.flags_of(ExecutionFlags)
 
@@ -254,6 +254,7 @@ class Device(DmlObject):
         """
         self._state.check()
         expect_child("compile_operator", "operator", operator, Operator, self._state)
+        preserve_padding = kinds.argument("compile_operator", "preserve_padding", kinds.boolean, preserve_padding)
         flags = kinds.argument("compile_operator", "flags", _FLAGS, flags)
         desc, backend = operator.desc, self._state.backend
         half = bool(flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
@@ -263,7 +264,7 @@ class Device(DmlObject):
             title=desc.operator,
             inputs=ports(desc.inputs, "input"),
             outputs=ports(desc.outputs, "output"),
-            executable=self._state.call(backend.compile, desc, half, bool(preserve_padding)),
+            executable=self._state.call(backend.compile, desc, half, preserve_padding),
             flags=flags,
             in_place=loader.operator(desc.operator).in_place,
         )
@@ -295,13 +296,14 @@ class Device(DmlObject):
         """
         self._state.check()
         flags = kinds.argument("compile_graph", "flags", _FLAGS, flags)
+        disabled = _names("compile_graph", "disabled_passes", disabled_passes)
         if not isinstance(graph, GraphDesc):
             raise InvalidArgument(f"compile_graph: graph must be a GraphDesc, got {type(graph).__name__}")
         network = resolve(graph)
         for node in dict.fromkeys(node.desc for node in network.nodes):
             self._check_rules(node)
         half = bool(flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
-        executable = self._state.call(self._state.backend.compile_graph, network, half, disabled_passes)
+        executable = self._state.call(self._state.backend.compile_graph, network, half, disabled)
         compiled = CompiledOperator(
             self,
             self._state,
@@ -414,12 +416,16 @@ def _options(
     caller: str, deterministic: object, memory_budget: object, disabled_features: object
 ) -> tuple[bool, int | None, tuple[str, ...]]:
     """Return the options of an executor, checked."""
-    features = tuple(disabled_features) if isinstance(disabled_features, Set) else disabled_features
     return (
         kinds.argument(caller, "deterministic", kinds.boolean, deterministic),
         kinds.argument(caller, "memory_budget", _BUDGET, memory_budget),
-        kinds.argument(caller, "disabled_features", _FEATURES, features),
+        _names(caller, "disabled_features", disabled_features),
     )
+
+
+def _names(caller: str, argument: str, given: object) -> tuple[str, ...]:
+    """Return the names in a sequence or a set."""
+    return kinds.argument(caller, argument, _NAMES, tuple(given) if isinstance(given, Set) else given)
 
 
 _DEFAULT_LOCK = threading.Lock()

@@ -120,7 +120,7 @@ def test_threads_share_a_cache():
 def test_limits_are_numbers(name, value):
     with pytest.raises(InvalidArgument) as caught:
         CacheLimits(**{"entries": 1, "size": 1, name: value})
-    assert str(caught.value) == f"CacheLimits: {name} must be a non-negative integer, got {value!r}"
+    assert str(caught.value).startswith(f"CacheLimits: {name} must be an integer between 0 and {2**64 - 1}, got ")
 
 
 def test_limits_are_limits():

@@ -29,16 +29,34 @@ from dmlgpu.errors import shown
 from dmlgpu.schema import catalog
 from tests.life_cycle import bound, compile_operator, initialization, record, row, subtract
 from tests.unit.device_objects import raises
-from tests.wrong_arguments import HUGE, Hostile, HostileKey, HostileSequence, check_refusal, public_calls, wrong_fields
+from tests.wrong_arguments import (
+    HUGE,
+    Hostile,
+    HostileKey,
+    HostileSequence,
+    check_refusal,
+    one_node_graph,
+    public_calls,
+    wrong_fields,
+)
 
+GRAPH = one_node_graph()
 DESCRIPTIONS = {
     "AdapterInfo": dict.fromkeys(("name", "backend", "kind", "vendor", "driver"), "text"),
+    "CacheLimits": {"entries": 1, "size": 2},
+    "ConstantNode": {"data": bytes(4), "name": "a constant"},
+    "GraphDesc": dict(vars(GRAPH)),
+    "InputEdge": dict.fromkeys(("graph_input", "to_node", "to_input"), 0),
+    "IntermediateEdge": dict.fromkeys(("from_node", "from_output", "to_node", "to_input"), 0),
+    "OperatorNode": {"desc": subtract(), "name": "a node"},
+    "OutputEdge": dict.fromkeys(("from_node", "from_output", "graph_output"), 0),
     "ScaleBias": {"scale": 1.0, "bias": 0.0},
     "Size2D": {"width": 1, "height": 1},
     "TensorDesc": {"data_type": DataType.FLOAT32, "sizes": (2, 3), "strides": (3, 1), "flags": TensorFlags.NONE},
 }
 ANSWERS = {
     "BindingProperties",
+    "CacheInfo",
     "FeatureLevels",
     "OperatorSupport",
     "TensorDataTypeSupport",

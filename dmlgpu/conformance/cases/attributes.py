@@ -22,7 +22,7 @@ SCALED = ScaleBias(1.5, 0.25)
 """What a ScaleBias is where only one of its numbers matters."""
 
 
-@functools.cache
+@functools.cache  # bounded by the catalog
 def attribute_paths(stem: str) -> tuple[str, ...]:
     """The float attributes of an operator, its ScaleBias and its fused activations included.
 

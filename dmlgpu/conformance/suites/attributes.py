@@ -177,7 +177,7 @@ def _types(stem: str, path: str) -> tuple[DataType, ...]:
     return tuple(sorted(known, key=lambda one: (one is not DataType.FLOAT32, not one.is_float)))
 
 
-@functools.cache
+@functools.cache  # bounded by the catalog: operators, types and attributes
 def _base(stem: str, data_type: DataType, path: str) -> Case:
     """The first of an operator's cases of a type in which an attribute matters."""
     start = f"{stem}-{data_type.name.lower()}-"
