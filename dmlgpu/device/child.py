@@ -91,14 +91,17 @@ def as_tuple(caller: str, argument: str, values: Any, what: str) -> tuple[Any, .
         what: what the sequence holds, as messages name it.
 
     Raises:
-        InvalidArgument: no sequence.
+        InvalidArgument: no sequence, or one of more than ``kinds.MOST_ENTRIES`` values.
     """
+    limit = ""
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         try:
-            return tuple(values)
+            if len(values) <= kinds.MOST_ENTRIES:
+                return tuple(values)
+            limit = f"at most {kinds.MOST_ENTRIES:,} "
         except Exception:  # whatever a foreign sequence raises
             pass
-    raise InvalidArgument(f"{caller}: {argument} must be a sequence of {what}, got {type(values).__name__}")
+    raise InvalidArgument(f"{caller}: {argument} must be a sequence of {limit}{what}, got {type(values).__name__}")
 
 
 def expect_child(caller: str, argument: str, value: object, kind: type[DeviceChild], state: DeviceState) -> None:

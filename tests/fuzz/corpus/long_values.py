@@ -14,9 +14,9 @@ def replay(monitor):
     operator = device.create_operator(SUM)
     for value in VALUES:
         for field in ("data_type", "sizes", "strides", "flags", "total_tensor_size_in_bytes"):
-            monitor.call(lambda: TensorDesc(**{"data_type": DataType.INT32, "sizes": (4,), field: value}))
+            monitor.call(TensorDesc, **{"data_type": DataType.INT32, "sizes": (4,), field: value})
         monitor.call(SUM.replace, a_tensor=value)
-        monitor.call(descs.Gather, **{name: value for name in descs.Gather.field_names})
+        monitor.call(descs.Gather, **dict.fromkeys(descs.Gather.field_names, value))
         monitor.call(device.create_buffer, value)
         monitor.call(device.compile_operator, operator, value)
         monitor.call(device.compile_operator, operator, ExecutionFlags.NONE)
@@ -24,5 +24,5 @@ def replay(monitor):
         monitor.call(buffer.read, value)
         monitor.call(open_device, monitor.adapter, feature_level=value)
     for field in ("sizes", "strides"):
-        wide = monitor.call(lambda: TensorDesc(**{"data_type": DataType.INT32, "sizes": (1, 4), field: (10**4400, 1)}))
+        wide = monitor.call(TensorDesc, **{"data_type": DataType.INT32, "sizes": (1, 4), field: (10**4400, 1)})
         monitor.check(isinstance(wide, Refused), "accepted", "TensorDesc")

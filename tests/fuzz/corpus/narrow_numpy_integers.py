@@ -1,4 +1,4 @@
-"""Offsets and sizes of NumPy's narrow integers: their sums wrapped around, so that ranges beyond a buffer were accepted."""
+"""Offsets and sizes of NumPy's narrow integers: sums wrapped around, and ranges beyond a buffer were accepted."""
 
 import numpy as np
 

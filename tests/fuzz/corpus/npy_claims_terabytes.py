@@ -1,6 +1,5 @@
 """A model's array file whose head claims more elements than it holds, or than there can be."""
 
-import json
 import shutil
 import tempfile
 from pathlib import Path
