@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dmlgpu import descs as descs
+    from dmlgpu.builder.expression import Expression as Expression
+    from dmlgpu.builder.graph import Graph as Graph
     from dmlgpu.device.adapters import SoftwareAdapterWarning as SoftwareAdapterWarning
     from dmlgpu.device.adapters import adapters as adapters
     from dmlgpu.device.binding import BufferArrayBinding as BufferArrayBinding
@@ -65,6 +67,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "builder.expression": ("Expression",),
+    "builder.graph": ("Graph",),
     "target": ("AdapterInfo",),
     "device.adapters": ("SoftwareAdapterWarning", "adapters"),
     "device.binding": ("BufferArrayBinding", "BufferBinding"),
