@@ -48,7 +48,7 @@ DEFAULTS = {
     "group_count": "1",
     "include_padding": "False",
     "axis_direction": "AxisDirection.INCREASING",
-    "rounding_direction": "AxisDirection.DECREASING",
+    "rounding_direction": "AxisDirection.INCREASING",
     "has_exclusive_sum": "False",
     "has_exclusive_product": "False",
     "order": "DepthSpaceOrder.DEPTH_COLUMN_ROW",
@@ -78,6 +78,7 @@ DEFAULTS = {
 
 DEFAULTS_OF = {
     ("CONVOLUTION", "direction"): "ConvolutionDirection.FORWARD",
+    ("TOP_K1", "axis_direction"): "AxisDirection.DECREASING",
     ("GEMM", "alpha"): "1.0",
     ("GEMM", "beta"): "1.0",
     ("ACTIVATION_SCALED_ELU", "alpha"): "1.67326319217681884765625",

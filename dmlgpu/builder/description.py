@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from dmlgpu.builder.expression import Origin
-from dmlgpu.builder.picture import used
+from dmlgpu.builder.nodes import BuiltNode, Origin, used
 from dmlgpu.graph.description import (
     ConstantNode,
     GraphDesc,
@@ -18,9 +16,6 @@ from dmlgpu.graph.description import (
 )
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.schema import operator
-
-if TYPE_CHECKING:
-    from dmlgpu.builder.graph import BuiltNode
 
 
 def describe(nodes: Sequence[BuiltNode], inputs: int, outputs: Sequence[Origin], name: str | None) -> GraphDesc:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeGuard
 
 import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.builder.location import caller
+from dmlgpu.builder.nodes import Origin, shown
 from dmlgpu.enums import DataType, MatrixTransform
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.operator_desc import OperatorDesc, ScaleBias
@@ -20,21 +20,6 @@ if TYPE_CHECKING:
     from dmlgpu.builder.graph import Graph
 
 Number: TypeAlias = int | float
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a value comes from.
-
-    Attributes:
-        kind: ``input``, ``constant`` or ``operator``.
-        number: of the graph's input or node.
-        output: flat number among the node's outputs.
-    """
-
-    kind: str
-    number: int
-    output: int = 0
 
 
 class Expression:
@@ -54,6 +39,7 @@ class Expression:
     """
 
     __slots__ = ("desc", "graph", "origin")
+    __array_ufunc__ = None  # NumPy's numbers leave operators to expressions
 
     def __init__(self, graph: Graph, origin: Origin, desc: TensorDesc):
         self.graph, self.origin, self.desc = graph, origin, desc
@@ -160,7 +146,7 @@ class Expression:
         return is_number(other) and (self.data_type.is_float or not isinstance(other, numbers.Integral))
 
     def __add__(self, other: Expression | Number) -> Expression:
-        return self._scaled(1, other) if self._is_scaled_by(other) else self._pair(descs.ElementWiseAdd1, other)
+        return self._scaled(1, other) if self._is_scaled_by(other) else self._pair(descs.ElementWiseAdd, other)
 
     __radd__ = __add__
 
@@ -261,8 +247,3 @@ class Expression:
 def is_number(value: object) -> bool:
     """Return whether a value is a real number, NumPy's included, and no truth value."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
-
-
-def shown(desc: TensorDesc) -> str:
-    """Return type and sizes as messages and pictures have them: ``FLOAT32 [2, 3]``."""
-    return f"{desc.data_type.name} {list(desc.sizes)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
@@ -14,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from dmlgpu import operators, validation
 from dmlgpu.builder import picture
 from dmlgpu.builder.description import describe
-from dmlgpu.builder.expression import Expression, Origin, shown
+from dmlgpu.builder.expression import Expression
 from dmlgpu.builder.location import caller
+from dmlgpu.builder.nodes import BuiltNode, GraphInput, Origin, shown, used
 from dmlgpu.builder.policy import Policy, as_policy
 from dmlgpu.device.device import Device, default_device
 from dmlgpu.device.evaluate import run_compiled
@@ -31,42 +31,6 @@ from dmlgpu.tensor import TensorDesc
 Array: TypeAlias = NDArray[Any]
 
 _TYPES = {one.numpy: one for one in DataType if one is not DataType.UNKNOWN and one.bits >= 8}
-
-
-@dataclass(frozen=True)
-class GraphInput:
-    """An input of a graph.
-
-    Attributes:
-        desc: the tensor to bind.
-        name: for messages and pictures.
-    """
-
-    desc: TensorDesc
-    name: str
-
-
-@dataclass(frozen=True)
-class BuiltNode:
-    """An operator or a constant of a graph.
-
-    Attributes:
-        desc: the operator; the tensor of a constant.
-        fed: what feeds each flat input of the operator; None where an optional one is absent.
-        name: the name scopes and its own name; None for none.
-        location: the caller's ``file:line``.
-        data: the bytes of a constant.
-    """
-
-    desc: OperatorDesc | TensorDesc
-    fed: tuple[Origin | None, ...]
-    name: str | None
-    location: str
-    data: bytes = b""
-
-    def __str__(self) -> str:
-        kind = self.desc.operator if isinstance(self.desc, OperatorDesc) else "constant"
-        return f"{kind} {self.name!r}" if self.name else kind
 
 
 class Graph:
@@ -315,10 +279,10 @@ class Graph:
     def _unread(self, outputs: Sequence[Expression]) -> list[Expression]:
         """Return the required outputs of the nodes in use that nothing reads."""
         wanted = {output.origin for output in outputs}
-        used = picture.used(self.nodes, [output.origin for output in outputs])
-        wanted |= {origin for number in used for origin in self.nodes[number].fed if origin is not None}
+        needed = used(self.nodes, [output.origin for output in outputs])
+        wanted |= {origin for number in needed for origin in self.nodes[number].fed if origin is not None}
         found = []
-        for number in used:
+        for number in needed:
             node = self.nodes[number].desc
             if isinstance(node, OperatorDesc):
                 for position, slot in enumerate(node.outputs):
@@ -350,7 +314,7 @@ class Graph:
 
     def _blame(self, outputs: Sequence[Expression], error: DmlError) -> NoReturn:
         """Raise the error with the line of the node that the device refuses."""
-        for number in picture.used(self.nodes, [output.origin for output in outputs]):
+        for number in used(self.nodes, [output.origin for output in outputs]):
             node = self.nodes[number]
             if isinstance(node.desc, OperatorDesc):
                 try:

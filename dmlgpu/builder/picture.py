@@ -6,26 +6,10 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from dmlgpu.builder.expression import Origin, shown
+from dmlgpu.builder.nodes import BuiltNode, GraphInput, shown
 from dmlgpu.errors import InvalidArgument, NotSupported
 from dmlgpu.operator_desc import OperatorDesc
-
-if TYPE_CHECKING:
-    from dmlgpu.builder.graph import BuiltNode, GraphInput
-
-
-def used(nodes: Sequence[BuiltNode], outputs: Sequence[Origin]) -> list[int]:
-    """Return the numbers of the nodes that outputs need, in the order in which they were built."""
-    found: set[int] = set()
-    waiting = [origin.number for origin in outputs if origin.kind != "input"]
-    while waiting:
-        number = waiting.pop()
-        if number not in found:
-            found.add(number)
-            waiting += [origin.number for origin in nodes[number].fed if origin is not None and origin.kind != "input"]
-    return sorted(found)
 
 
 def to_dot(name: str | None, inputs: Sequence[GraphInput], nodes: Sequence[BuiltNode]) -> str:

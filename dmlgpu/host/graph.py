@@ -46,7 +46,7 @@ class NumPyGraph(Executable):
         for number, value in enumerate(self._network.outputs):
             source, target = self._value(value, resources), resources.outputs[number]
             assert target is not None
-            if source != target:
+            if source.buffer is not target.buffer or source.offset != target.offset:
                 work.append(functools.partial(_copy, source, target, self._network.output_tensors[number].byte_size))
         return work
 
