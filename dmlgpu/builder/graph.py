@@ -21,7 +21,7 @@ from dmlgpu.device.device import Device, default_device
 from dmlgpu.device.evaluate import run_compiled
 from dmlgpu.device.operator import CompiledOperator
 from dmlgpu.enums import DataType, ExecutionFlags, FeatureLevel, TensorFlags
-from dmlgpu.errors import DmlError, InvalidArgument, InvalidDescription, InvalidGraph, NotSupported
+from dmlgpu.errors import InvalidArgument, InvalidDescription, InvalidGraph, NotSupported
 from dmlgpu.graph.description import GraphDesc
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.inference import complete
@@ -309,17 +309,17 @@ class Graph:
         graph = self.desc(outputs)
         try:
             return self.device.compile_graph(graph, flags, disabled_passes=disabled_passes)
-        except (InvalidDescription, NotSupported) as error:
+        except NotSupported as error:
             self._blame(outputs, error)
 
-    def _blame(self, outputs: Sequence[Expression], error: DmlError) -> NoReturn:
+    def _blame(self, outputs: Sequence[Expression], error: NotSupported) -> NoReturn:
         """Raise the error with the line of the node that the device refuses."""
         for number in used(self.nodes, [output.origin for output in outputs]):
             node = self.nodes[number]
             if isinstance(node.desc, OperatorDesc):
                 try:
                     self.device.create_operator(node.desc)
-                except (InvalidDescription, NotSupported) as refused:
+                except NotSupported as refused:
                     raise NotSupported(f"{node} ({node.location}): {refused}") from None
         raise error
 

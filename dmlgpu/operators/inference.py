@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from dmlgpu import validation
 from dmlgpu.enums import DataType, ReduceFunction
 from dmlgpu.errors import InvalidDescription
@@ -90,6 +92,10 @@ class _Completion:
 
     def desc(self) -> OperatorDesc:
         """Return the description, its outputs' sizes first guessed, then as they follow from it."""
+        for name, sizes in self.asked.items():
+            if not isinstance(sizes, Sequence) or not all(isinstance(size, int | np.integer) for size in _flat(sizes)):
+                reason = f"must be a sequence of integers, got {sizes!r}"
+                raise InvalidDescription(self.kind.operator, f"{name}.sizes", reason)
         types = {field.python_name: self._type(field) for field in self.outputs}
         self._fill_attributes(types)
         guess = {field.python_name: self._guess(field) for field in self.outputs}

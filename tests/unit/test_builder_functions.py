@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from dmlgpu import Graph, OperatorDesc, TensorDesc
+from dmlgpu import DataType, Graph, OperatorDesc, OperatorNode, TensorDesc
 from dmlgpu.builder import functions
 from dmlgpu.conformance.cases import registry
+from dmlgpu.enums import InterpolationMode, QuantizationType, ReduceFunction
 from dmlgpu.schema import catalog
 
 ROOT = Path(__file__).parents[2]
@@ -97,6 +98,36 @@ def test_outputs_are_inferred(operator: str) -> None:
             shape(desc, slot.tensor) for slot in desc.outputs
         ]
         assert all(slot.tensor is None or slot.tensor.strides is None for slot in built.outputs)
+
+
+def test_sizes_that_the_caller_may_choose_have_usual_ones() -> None:
+    graph = Graph()
+    image = graph.input((1, 2, 4, 5))
+    resampled = functions.resample3(image, interpolation_mode=InterpolationMode.LINEAR, scales=(1, 1, 1.5, 0.7))
+    assert resampled.sizes == (1, 2, 6, 3)
+    sliced = functions.slice1(image, input_window_sizes=(1, 2, 4, 5), input_window_strides=(1, 1, -3, 2))
+    assert sliced.sizes == (1, 2, 2, 3)
+    found = functions.nonzero_coordinates(image)
+    assert (found.output_count.sizes, found.output_coordinates.sizes) == ((1,), (40, 4))
+    gradient = functions.resample_grad1(image, interpolation_mode=InterpolationMode.LINEAR, output_sizes=(1, 2, 2, 10))
+    (node,) = graph.desc([gradient]).nodes
+    assert isinstance(node, OperatorNode) and node.desc.scales == (1, 1, 2, 0.5)
+
+
+def test_types_that_the_caller_may_choose_have_usual_ones() -> None:
+    graph = Graph()
+    x, scale = graph.input((2, 4)), graph.input((2, 2))
+    signed, words = graph.input((2, 2), DataType.INT8), graph.input((2, 4), DataType.INT8)
+    kind = QuantizationType.SCALE
+    assert functions.quantize(x, [scale], quantization_type=kind).data_type is DataType.UINT8
+    assert functions.dequantize(words, [scale], quantization_type=kind).data_type is DataType.FLOAT32
+    kind = QuantizationType.SCALE_ZERO_POINT
+    assert functions.quantize(x, [scale, signed], quantization_type=kind).data_type is DataType.INT8
+    assert functions.element_wise_is_nan(x).data_type is DataType.UINT8
+    assert functions.argmax(x).data_type is DataType.UINT32
+    assert functions.top_k1(x, axis=1, k=1).output_index.data_type is DataType.UINT32
+    assert functions.reduce(words, function=ReduceFunction.MAX).data_type is DataType.INT8
+    assert functions.reduce(words, function=ReduceFunction.ARGMIN).data_type is DataType.UINT32
 
 
 def test_every_function_says_what_it_takes() -> None:

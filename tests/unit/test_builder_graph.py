@@ -167,6 +167,9 @@ def test_attributes_that_fit_no_output_are_refused_by_their_own_rules(graph: Gra
         functions.cast(image, output_type=DataType.UINT4)
     with pytest.raises(InvalidDescription, match=r"RESAMPLE3: scales must be a sequence"):
         functions.resample3(image, interpolation_mode=InterpolationMode.LINEAR)
+    for wrong in (3, "ab", (1, 2.5)):
+        with pytest.raises(InvalidDescription, match=r"output_tensor.sizes must be a sequence of integers, got"):
+            functions.max_unpooling(image, image, output_sizes=wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidDescription, match=r"DIAGONAL_MATRIX1: output_tensor.sizes must be given"):
         functions.diagonal_matrix1(
             graph=graph, value_data_type=DataType.FLOAT32, value=1, diagonal_fill_begin=0, diagonal_fill_end=1
