@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dmlgpu import operators, validation
-from dmlgpu.builder import picture
+from dmlgpu.builder import drawing, picture
 from dmlgpu.builder.description import describe
 from dmlgpu.builder.expression import Expression
 from dmlgpu.builder.location import caller
@@ -377,10 +377,14 @@ class Graph:
         return picture.to_dot(self.name, self.inputs, self.nodes)
 
     def save(self, path: str | Path) -> None:
-        """Write a picture: ``.dot`` text, or ``.svg``, for which Graphviz' ``dot`` must be installed.
+        """Write a picture of all nodes: ``.dot`` text, an ``.html`` page, or ``.svg`` by Graphviz' program ``dot``.
 
         Raises:
             InvalidArgument: another ending.
-            NotSupported: there is no ``dot``.
+            NotSupported: ``.svg`` where there is no ``dot``.
         """
-        picture.save(self.to_dot(), Path(path))
+        path = Path(path)
+        if path.suffix == ".html":
+            path.write_text(drawing.to_page(self.name, self.inputs, self.nodes), encoding="utf-8")
+        else:
+            picture.save(self.to_dot(), path)

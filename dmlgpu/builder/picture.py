@@ -47,8 +47,8 @@ def save(dot: str, path: Path) -> None:
         path.write_text(dot, encoding="utf-8")
         return
     if path.suffix != ".svg":
-        raise InvalidArgument(f"Graph.save: path must end in .dot or .svg, got {str(path)!r}")
+        raise InvalidArgument(f"Graph.save: path must end in .dot, .html or .svg, got {str(path)!r}")
     program = shutil.which("dot")
     if program is None:
-        raise NotSupported("Graph.save: .svg needs Graphviz' program dot, which is not installed; save as .dot")
+        raise NotSupported("Graph.save: .svg needs Graphviz' program dot, which is not installed; save as .html")
     subprocess.run([program, "-Tsvg", "-o", path], input=dot.encode(), check=True)

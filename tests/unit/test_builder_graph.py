@@ -6,6 +6,7 @@ import re
 import shutil
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -251,11 +252,33 @@ def test_pictures(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ]
     graph.save(tmp_path / "graph.dot")
     assert (tmp_path / "graph.dot").read_text(encoding="utf-8") == graph.to_dot()
-    with pytest.raises(InvalidArgument, match=r"path must end in \.dot or \.svg, got .*graph.png"):
+    with pytest.raises(InvalidArgument, match=r"path must end in \.dot, \.html or \.svg, got .*graph.png"):
         graph.save(tmp_path / "graph.png")
     monkeypatch.setattr(shutil, "which", lambda program: None)
     with pytest.raises(NotSupported, match="Graphviz' program dot"):
         graph.save(tmp_path / "graph.svg")
+
+
+def test_a_page_draws_every_node_and_edge_and_loads_nothing(graph: Graph, tmp_path: Path) -> None:
+    x, y = graph.input((2,), name="<x>"), graph.input((2,), name="y")
+    both = functions.element_wise_add(x, y, name="sum")
+    functions.element_wise_multiply(functions.activation_relu(both), graph.constant([1.0, 2.0], DataType.FLOAT32))
+    graph.save(tmp_path / "graph.html")
+    page = (tmp_path / "graph.html").read_text(encoding="utf-8")
+    (svg,) = re.findall(r"<svg.*</svg>", page, re.DOTALL)
+    root = ElementTree.fromstring(svg)
+    boxes = [group for group in root if group.tag == "g"]
+    assert [group[1].text for group in boxes] == [
+        "<x>", "y", "ELEMENT_WISE_ADD 'sum'", "ACTIVATION_RELU", "constant", "ELEMENT_WISE_MULTIPLY",
+    ]  # fmt: skip
+    assert len([path for path in root if path.tag == "path"]) == 5
+    places = [tuple(float(group[0].attrib[key]) for key in ("x", "y", "width", "height")) for group in boxes]
+    for number, (left, top, width, height) in enumerate(places):
+        assert left >= 0 and left + width <= float(root.attrib["width"])
+        assert top + height <= float(root.attrib["height"])
+        for other, above, _, _ in places[number + 1 :]:
+            assert above != top or other >= left + width
+    assert "http" not in page and "src=" not in page
 
 
 def test_the_page_on_graphs_runs(monkeypatch: pytest.MonkeyPatch) -> None:
