@@ -88,20 +88,29 @@ def _place(origin: Origin) -> Place:
     return ("input" if origin.kind == "input" else "node", origin.number)
 
 
-def _lay_out(boxes: dict[Place, _Box]) -> None:
-    """Put each box in the layer below all that feed it, and within a layer in the order of what feeds them."""
-    layers: dict[int, list[_Box]] = defaultdict(list)
-    depth: dict[Place, int] = {}
+def _depths(boxes: dict[Place, _Box]) -> dict[Place, int]:
+    """Return the layer of each box: below all that feed it; inputs and constants right above their first reader."""
+    depths: dict[Place, int] = {}
     for place, box in boxes.items():  # nodes stand behind those that they read
-        depth[place] = max((depth[start] + 1 for start in box.feeds), default=0)
-        layers[depth[place]].append(box)
+        depths[place] = max((depths[start] + 1 for start in box.feeds), default=0)
+    above: dict[Place, int] = {}
+    for place, box in boxes.items():
+        for start in box.feeds:
+            above[start] = min(above.get(start, depths[place]), depths[place] - 1)
+    return {place: depth or above.get(place, 0) for place, depth in depths.items()}
+
+
+def _lay_out(boxes: dict[Place, _Box]) -> None:
+    """Put each box in its layer, in the order of what feeds them, inputs and constants behind."""
+    layers: dict[int, list[_Box]] = defaultdict(list)
+    for place, depth in _depths(boxes).items():
+        layers[depth].append(boxes[place])
     for number in sorted(layers):
-        layer = layers[number]
-        for box in layer:
+        for box in layers[number]:
             above = [boxes[start].middle for start in box.feeds]
             box.middle = sum(above) / len(above) if above else 0
         edge = 0.0
-        for box in sorted(layer, key=lambda box: box.middle) if number else layer:
+        for box in sorted(layers[number], key=lambda box: (not box.feeds, box.middle)):
             box.middle = max(box.middle, edge + ACROSS + box.width / 2)
             box.top = number * (HEIGHT + DOWN) + DOWN / 2
             edge = box.middle + box.width / 2

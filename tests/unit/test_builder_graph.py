@@ -276,8 +276,9 @@ def test_a_page_draws_every_node_and_edge_and_loads_nothing(graph: Graph, tmp_pa
     for number, (left, top, width, height) in enumerate(places):
         assert left >= 0 and left + width <= float(root.attrib["width"])
         assert top + height <= float(root.attrib["height"])
-        for other, above, _, _ in places[number + 1 :]:
-            assert above != top or other >= left + width
+        for other, above, wide, _ in places[number + 1 :]:
+            assert above != top or other >= left + width or other + wide <= left
+    assert places[4][1] == places[3][1] > places[0][1]  # the constant stands beside what its reader reads besides
     assert "http" not in page and "src=" not in page
 
 
