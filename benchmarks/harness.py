@@ -58,6 +58,17 @@ class Bench:
             runs.append(executable.bind(Resources(tuple(bound), tuple(outputs), temporary)))
         return self._rotated(runs)
 
+    def program(self, program: Program, inputs: Sequence[NDArray[Any]], outputs: Sequence[int]) -> Call:
+        """A program on arrays of its inputs, and outputs of so many bytes."""
+        executable = self.backend.prepare(program)
+        runs = []
+        for _ in range(self.sets):
+            bound = [self._upload(array) for array in inputs]
+            written = [self._empty(size) for size in outputs]
+            temporary = self._empty(executable.temporary_size) if executable.temporary_size else None
+            runs.append(executable.bind(Resources(tuple(bound), tuple(written), temporary)))
+        return self._rotated(runs)
+
     def kernel(self, body: str, grid: tuple[int, int, int], buffers: Sequence[int | NDArray[Any]]) -> Call:
         """A hand-written kernel over buffers given as arrays or sizes in bytes; its bindings are buffers 0, 1, ..."""
         return self.kernels([(body, grid)], buffers)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from dmlgpu import descs as descs
     from dmlgpu.builder.expression import Expression as Expression
     from dmlgpu.builder.graph import Graph as Graph
+    from dmlgpu.cache import CacheInfo as CacheInfo
+    from dmlgpu.cache import CacheLimits as CacheLimits
     from dmlgpu.device.adapters import SoftwareAdapterWarning as SoftwareAdapterWarning
     from dmlgpu.device.adapters import adapters as adapters
     from dmlgpu.device.binding import BufferArrayBinding as BufferArrayBinding
@@ -69,6 +71,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "builder.expression": ("Expression",),
     "builder.graph": ("Graph",),
+    "cache": ("CacheInfo", "CacheLimits"),
     "target": ("AdapterInfo",),
     "device.adapters": ("SoftwareAdapterWarning", "adapters"),
     "device.binding": ("BufferArrayBinding", "BufferBinding"),

@@ -87,7 +87,7 @@ class _Span(NamedTuple):
         return _Span(min(self.begin, other.begin), max(self.end, other.end), slots)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)  # of some numbers each
 def _shared_layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> Layout:
     """As ``layout``, with the first slot of each binding in place of its resource."""
     widened = [(resource, start - start % alignment, size + start % alignment) for resource, start, size in ranges]

@@ -76,10 +76,15 @@ class Executable(Protocol):
 
 
 class Backend(Protocol):
-    """One adapter's executor."""
+    """One adapter's executor.
+
+    Attributes:
+        lost_by_fork: why a forked child cannot use it; None where it can.
+    """
 
     info: AdapterInfo
     target: Target
+    lost_by_fork: str | None = None
 
     def check(self, desc: Any) -> None:
         """Find out without touching the device whether ``compile`` can succeed: lower and render, compile nothing.
@@ -92,8 +97,14 @@ class Backend(Protocol):
                 operator, the type and the missing feature or limit.
         """
 
-    def compile(self, desc: Any, half_precision: bool = False) -> Executable:
-        """Make a checked and upgraded operator description ready to run."""
+    def compile(self, desc: Any, half_precision: bool = False, preserve_padding: bool = False) -> Executable:
+        """Make a checked and upgraded operator description ready to run.
+
+        Args:
+            desc: the description.
+            half_precision: native 16-bit arithmetic is allowed.
+            preserve_padding: executions change no bit of the outputs but those of their elements.
+        """
 
     def compile_graph(
         self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import functools
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from dmlgpu import operators
+from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
+from dmlgpu.kernels.padding import preserve_padding
 from dmlgpu.kernels.sources import identity
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Binding, Map, Plan, Role, Tensor, View
@@ -19,17 +22,38 @@ from dmlgpu.tensor import TensorDesc, aligned
 from dmlgpu.wgsl.render import render
 from dmlgpu.wgsl.sharing import share_known
 
+programs: Final[Cache[tuple[OperatorDesc, Target], Program]] = Cache(CacheLimits(entries=1024, size=16 << 20))
+"""The programs asked for last, by description and target. They are text, which devices of the same kind share."""
 
-@functools.lru_cache(maxsize=4096)
+_PROGRAM_BYTES = 12 << 10
+"""What a program and its description take beside the text."""
+
+
 def compile_operator(desc: OperatorDesc, target: Target) -> Program:
-    """Return the program of a checked description.
+    """Return the program of a checked description; one object while ``programs`` keeps it.
 
     Raises:
         OperatorNotImplemented: when dmlgpu does not implement the operator yet.
         NotSupported: when the adapter lacks a feature or a limit that it needs.
     """
-    program = _compiled(operators.lower(desc, target), target)
+    return programs.get_or_make((desc, target), lambda: _program(desc, target), _size)
+
+
+def _program(desc: OperatorDesc, target: Target) -> Program:
+    try:
+        plan = operators.lower(desc, target)
+    except NotSupported as error:
+        raise NotSupported(f"{desc.operator}: {error}") from None
+    if target.preserves_padding:
+        plan = preserve_padding(plan, [slot.tensor for slot in desc.outputs])
+    program = _compiled(plan, target)
     return share_known(keep_owned(program, [slot.tensor for slot in desc.inputs], target))
+
+
+def _size(program: Program) -> int:
+    """Return the estimated bytes of a program."""
+    kernels = (*program.kernels, *program.initialization)
+    return _PROGRAM_BYTES + sum(sys.getsizeof(kernel.wgsl) for kernel in kernels)
 
 
 def _compiled(plan: Plan, target: Target) -> Program:

@@ -24,7 +24,7 @@ from dmlgpu.enums import (
     ReduceFunction,
     RoundingMode,
 )
-from dmlgpu.errors import InvalidArgument
+from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.operator_desc import OMITTED, OperatorDesc, ScaleBias, Size2D
 from dmlgpu.tensor import TensorDesc
 
@@ -3663,7 +3663,7 @@ def by_name(operator: str) -> type[OperatorDesc]:
     Raises:
         InvalidArgument: when there is no such operator.
     """
-    found = _BY_NAME.get(_ALIASES.get(operator, operator))
+    found = _BY_NAME.get(_ALIASES.get(operator, operator)) if isinstance(operator, str) else None
     if found is None:
-        raise InvalidArgument(f"DirectML has no operator {operator!r}")
+        raise InvalidArgument(f"DirectML has no operator {shown(operator)}")
     return found

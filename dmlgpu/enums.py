@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from dmlgpu.errors import InvalidArgument, shown
+
 
 class DataType(IntEnum):
     """Data type of a tensor's elements (``DML_TENSOR_DATA_TYPE``)."""
@@ -41,10 +43,10 @@ class DataType(IntEnum):
         """The NumPy type that holds one element; 4-bit integers are held one to a byte.
 
         Raises:
-            TypeError: for UNKNOWN, which describes no element.
+            InvalidArgument: for UNKNOWN, which describes no element.
         """
         if self is DataType.UNKNOWN:
-            raise TypeError("DataType.UNKNOWN has no NumPy equivalent")
+            raise InvalidArgument("DataType.UNKNOWN has no NumPy equivalent")
         return np.dtype(self.name.lower().replace("int4", "int8") if self.bits == 4 else self.name.lower())
 
     @property
@@ -62,11 +64,16 @@ class DataType(IntEnum):
         """The data type that a NumPy type maps to.
 
         Raises:
-            TypeError: when DirectML has no such type (bool, complex, strings ...).
+            InvalidArgument: when DirectML has no such type (bool, complex, strings ...), or it is no NumPy type.
         """
-        name = np.dtype(dtype).name.upper()
+        try:
+            name = "" if dtype is None else np.dtype(dtype).name.upper()  # None would be NumPy's default
+        except Exception:  # whatever a foreign object raises
+            name = ""
+        if not name:
+            raise InvalidArgument(f"DataType.from_numpy: dtype must be a NumPy type, got {shown(dtype)}")
         if name not in cls.__members__:
-            raise TypeError(f"NumPy type {name.lower()} has no DirectML data type")
+            raise InvalidArgument(f"NumPy type {name.lower()} has no DirectML data type")
         return cls[name]
 
 
@@ -230,9 +237,13 @@ class FeatureLevel(IntEnum):
         """The level written as ``"6_4"``.
 
         Raises:
-            KeyError: when there is no such level.
+            InvalidArgument: when there is no such level.
         """
-        return cls[f"LEVEL_{label}"]
+        found = cls.__members__.get(f"LEVEL_{label}") if isinstance(label, str) else None
+        if found is None:
+            known = ", ".join(level.label for level in cls)
+            raise InvalidArgument(f"FeatureLevel.from_label: label must be one of {known}, got {shown(label)}")
+        return found
 
 
 class Feature(IntEnum):

@@ -4,6 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+_MOST_BITS = 256
+_MOST_CHARACTERS = 80
+
+
+def shown(value: object, typed: bool = False) -> str:
+    """Return a value as messages show it: the beginning of its repr, then its type where that is wanted.
+
+    A long integer comes as its number of bits, since Python refuses to write those of more than 4,300 digits; an object
+    whose repr fails as its type.
+    """
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"an integer of {value.bit_length()} bits"
+    try:
+        text = repr(value)
+    except Exception:  # whatever a foreign __repr__ raises
+        return f"an object of type {type(value).__name__}"
+    suffix = f" of type {type(value).__name__}" if typed and value is not None else ""
+    return (text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 3] + "...") + suffix
+
 
 class DmlError(Exception):
     """Base of every exception that dmlgpu raises on purpose."""
@@ -66,7 +85,7 @@ class AdapterNotFound(DmlError, LookupError):
         self.wanted, self.available = wanted, tuple(available)
         listing = "".join(f"\n  {index}: {name}" for index, name in enumerate(available))
         because = f": {why}" if why else ""
-        super().__init__(f"no adapter matches {wanted!r}{because}; available adapters:{listing or ' none'}")
+        super().__init__(f"no adapter matches {shown(wanted)}{because}; available adapters:{listing or ' none'}")
 
 
 class ShaderError(DmlError):

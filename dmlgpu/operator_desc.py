@@ -9,17 +9,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self, dataclass_transform
 
-import numpy as np
-
-from dmlgpu import enums
+from dmlgpu import enums, kinds
 from dmlgpu.errors import InvalidDescription
+from dmlgpu.kinds import Converter, WrongKind
 from dmlgpu.schema.names import to_directml, to_snake
 from dmlgpu.tensor import TensorDesc
 
@@ -48,96 +46,6 @@ class TensorSlot(NamedTuple):
         return self.field if self.position is None else f"{self.field}[{self.position}]"
 
 
-class _WrongKind(Exception):
-    """A value is of the wrong kind; ``where`` is the part of the field, ``[1]`` or ``.scale``."""
-
-    def __init__(self, expected: str, value: object, where: str = ""):
-        self.expected, self.value, self.where = expected, value, where
-        super().__init__(expected)
-
-    def describe(self) -> str:
-        shown = repr(self.value)
-        shown = shown if len(shown) <= 80 else shown[:77] + "..."
-        suffix = "" if self.value is None else f" of type {type(self.value).__name__}"
-        return f"must be {self.expected}, got {shown}{suffix}"
-
-
-_Converter = Callable[[Any], Any]
-
-
-def _integer(value: Any) -> int:
-    if type(value) is int:
-        return value
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise _WrongKind("an integer", value)
-    return int(value)
-
-
-def _float(value: Any) -> float:
-    if type(value) is float:
-        return value
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise _WrongKind("a number", value)
-    try:
-        return float(value)
-    except OverflowError:
-        raise _WrongKind("a number in the range of a float", value) from None
-
-
-def _number(value: Any) -> int | float:
-    return _integer(value) if isinstance(value, numbers.Integral) else _float(value)
-
-
-def _bool(value: Any) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise _WrongKind("a bool", value)
-    return bool(value)
-
-
-def _instance_of(cls: type[Any], what: str) -> _Converter:
-    def convert(value: Any) -> Any:
-        if not isinstance(value, cls):
-            raise _WrongKind(what, value)
-        return value
-
-    return convert
-
-
-def _member_of(cls: type[IntEnum]) -> _Converter:
-    expected = f"a member of {cls.__name__} ({', '.join(cls.__members__)})"
-
-    def convert(value: Any) -> IntEnum:
-        if isinstance(value, cls):
-            return value
-        if isinstance(value, bool | IntEnum) or not isinstance(value, numbers.Integral):
-            raise _WrongKind(expected, value)
-        try:
-            return cls(int(value))
-        except ValueError:
-            raise _WrongKind(expected, value) from None
-
-    return convert
-
-
-def _optional(convert: _Converter) -> _Converter:
-    return lambda value: None if value is None else convert(value)
-
-
-def _tuple_of(convert: _Converter, what: str) -> _Converter:
-    def convert_all(values: Any) -> tuple[Any, ...]:
-        if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
-            raise _WrongKind(f"a sequence of {what}", values)
-        converted = []
-        for index, value in enumerate(values):
-            try:
-                converted.append(convert(value))
-            except _WrongKind as wrong:
-                raise _WrongKind(wrong.expected, wrong.value, f"[{index}]{wrong.where}") from None
-        return tuple(converted)
-
-    return convert_all
-
-
 @dataclass(frozen=True)
 class ScaleBias:
     """Scale and bias applied to each input element: ``x * scale + bias`` (DirectML: DML_SCALE_BIAS).
@@ -150,7 +58,7 @@ class ScaleBias:
     bias: float
 
     def __post_init__(self) -> None:
-        _normalise(self, _float)
+        _normalise(self, kinds.real)
 
 
 @dataclass(frozen=True)
@@ -165,37 +73,37 @@ class Size2D:
     height: int
 
     def __post_init__(self) -> None:
-        _normalise(self, _integer)
+        _normalise(self, kinds.integer)
 
 
-def _normalise(record: ScaleBias | Size2D, convert: _Converter) -> None:
+def _normalise(record: ScaleBias | Size2D, convert: Converter[Any]) -> None:
     for field in dataclasses.fields(record):
         try:
             object.__setattr__(record, field.name, convert(getattr(record, field.name)))
-        except _WrongKind as wrong:
+        except WrongKind as wrong:
             raise InvalidDescription(type(record).__name__, field.name, wrong.describe()) from None
 
 
-def _converters() -> dict[str, _Converter]:
+def _converters() -> dict[str, Converter[Any]]:
     """Return what each annotation of ``descs.py`` means; the generator uses no others."""
-    single: dict[str, _Converter] = {
-        "int": _integer,
-        "float": _float,
-        "int | float": _number,
-        "bool": _bool,
-        "ScaleBias": _instance_of(ScaleBias, "a ScaleBias"),
-        "Size2D": _instance_of(Size2D, "a Size2D"),
-        "TensorDesc": _instance_of(TensorDesc, "a TensorDesc"),
+    single: dict[str, Converter[Any]] = {
+        "int": kinds.integer,
+        "float": kinds.real,
+        "int | float": kinds.number,
+        "bool": kinds.boolean,
+        "ScaleBias": kinds.instance_of(ScaleBias, "a ScaleBias"),
+        "Size2D": kinds.instance_of(Size2D, "a Size2D"),
+        "TensorDesc": kinds.instance_of(TensorDesc, "a TensorDesc"),
     }
     members = {name: value for name, value in vars(enums).items() if isinstance(value, type)}
-    single |= {name: _member_of(cls) for name, cls in members.items() if issubclass(cls, IntEnum)}
+    single |= {name: kinds.member_of(cls) for name, cls in members.items() if issubclass(cls, IntEnum)}
     arrays = {
-        "tuple[int, ...]": _tuple_of(_integer, "integers"),
-        "tuple[float, ...]": _tuple_of(_float, "numbers"),
-        "tuple[TensorDesc, ...]": _tuple_of(single["TensorDesc"], "TensorDesc"),
+        "tuple[int, ...]": kinds.tuple_of(kinds.integer, "integers"),
+        "tuple[float, ...]": kinds.tuple_of(kinds.real, "numbers"),
+        "tuple[TensorDesc, ...]": kinds.tuple_of(single["TensorDesc"], "TensorDesc"),
     }
     known = single | arrays
-    return known | {f"{name} | None": _optional(convert) for name, convert in known.items()}
+    return known | {f"{name} | None": kinds.optional(convert) for name, convert in known.items()}
 
 
 _CONVERTERS = _converters()
@@ -225,12 +133,13 @@ class _FromDataclass:
         return self._get(twin)
 
 
-_TWINS: dict[type[Any], type[Any]] = {}
+_TWINS: dict[type[Any], type[Any]] = {}  # bounded by the catalog: one per class of descriptions
 
 
 def _twin(cls: type[Any]) -> type[Any]:
     entries: list[Any] = []
-    for name, annotation in cls.__annotations__.items():
+    for name in cls.field_names:
+        annotation = cls.__annotations__[name]
         default = {"default": vars(cls)[name]} if name in vars(cls) else {}
         entries.append((name, annotation, dataclasses.field(**default)))
     return dataclasses.make_dataclass(cls.__name__, entries, frozen=True, kw_only=True)
@@ -259,7 +168,7 @@ class OperatorDesc:
     output_fields: ClassVar[tuple[str, ...]] = ("output_tensor",)
     input_fields: ClassVar[tuple[str, ...]] = ()
     field_names: ClassVar[tuple[str, ...]] = ()
-    _convert: ClassVar[tuple[tuple[str, _Converter], ...]] = ()
+    _convert: ClassVar[tuple[tuple[str, Converter[Any]], ...]] = ()
     _defaults: ClassVar[Mapping[str, Any]] = {}
 
     __dataclass_fields__: ClassVar[Any] = _FromDataclass(lambda twin: twin.__dataclass_fields__)
@@ -290,10 +199,10 @@ class OperatorDesc:
             known = ", ".join(self.field_names)
             raise InvalidDescription(self.operator, name, f"is not a field; the fields are {known}")
 
-    def _converted(self, name: str, convert: _Converter, value: Any) -> Any:
+    def _converted(self, name: str, convert: Converter[Any], value: Any) -> Any:
         try:
             return convert(value)
-        except _WrongKind as wrong:
+        except WrongKind as wrong:
             raise InvalidDescription(self.operator, name + wrong.where, wrong.describe()) from None
 
     @property
@@ -371,6 +280,6 @@ class OperatorDesc:
         return dict(self.values)
 
 
-_DESCRIPTION = _instance_of(OperatorDesc, "an OperatorDesc")
-_CONVERTERS["OperatorDesc | None"] = _optional(_DESCRIPTION)
-_CONVERTERS["tuple[OperatorDesc, ...]"] = _tuple_of(_DESCRIPTION, "OperatorDesc")
+_DESCRIPTION = kinds.instance_of(OperatorDesc, "an OperatorDesc")
+_CONVERTERS["OperatorDesc | None"] = kinds.optional(_DESCRIPTION)
+_CONVERTERS["tuple[OperatorDesc, ...]"] = kinds.tuple_of(_DESCRIPTION, "OperatorDesc")

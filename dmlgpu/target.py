@@ -1,12 +1,20 @@
-"""What an adapter is, and what it can do. Imports nothing, so that listing adapters stays quick."""
+"""What an adapter is, and what it can do. Imports next to nothing, so that listing adapters stays quick."""
 
 from __future__ import annotations
 
 import enum
+import functools
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+
+from dmlgpu.errors import InvalidArgument, shown
 
 PARAMETER_BYTES = 48
 """Size of the parameter block every kernel reads: eight base offsets in words, the opaque zero, padding."""
+
+
+def _are(kind: type, values: Iterable[object]) -> bool:
+    return all(isinstance(value, kind) for value in values)
 
 
 @dataclass(frozen=True)
@@ -20,6 +28,9 @@ class AdapterInfo:
         driver: driver and version text.
         features: compute features that dmlgpu uses where they exist.
         limits: the adapter's limits under WebGPU's names.
+
+    Raises:
+        InvalidArgument: a field is of the wrong kind.
     """
 
     name: str
@@ -29,6 +40,18 @@ class AdapterInfo:
     driver: str
     features: tuple[str, ...] = ()
     limits: dict[str, int] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name in ("name", "backend", "kind", "vendor", "driver"):
+            self._check(name, "text", isinstance(getattr(self, name), str))
+        features, limits = self.features, self.limits
+        self._check("features", "a tuple of texts", isinstance(features, tuple) and _are(str, features))
+        are_limits = isinstance(limits, dict) and _are(str, limits) and _are(int, limits.values())
+        self._check("limits", "a dict of integers by name", are_limits)
+
+    def _check(self, name: str, expected: str, holds: bool) -> None:
+        if not holds:
+            raise InvalidArgument(f"AdapterInfo: {name} must be {expected}, got {shown(getattr(self, name))}")
 
     @property
     def is_software(self) -> bool:
@@ -57,6 +80,7 @@ class Target:
         features: features in use, under WebGPU's names: ``shader-int64``, ``shader-f64``, ``immediates`` ...
         deterministic: whether results must not depend on the order in which invocations run.
         loop_limit: iterations after which the driver silently stops an invocation, or None.
+        preserves_padding: whether operators change no bit of their outputs but those of the elements.
         schedule: the name of the schedule that operators with several shall take in place of the one they would choose
             (matrix products: see ``kernels.gemm_schedules``); for tests and benchmarks. Empty: they choose.
         max_*: the adapter's limits: buffers per kernel, workgroups per axis, invocations, bytes.
@@ -66,6 +90,7 @@ class Target:
     profile: Profile = Profile.CPU
     features: frozenset[str] = frozenset()
     deterministic: bool = False
+    preserves_padding: bool = False
     loop_limit: int | None = None
     schedule: str = ""
     max_storage_buffers: int = 8
@@ -78,7 +103,7 @@ class Target:
         """Return whether a feature is in use."""
         return feature in self.features
 
-    @property
+    @functools.cached_property
     def exact(self) -> Target:
         """The same without native 16-bit arithmetic: what operators are lowered for unless they allow it."""
         return replace(self, features=self.features - {"shader-f16"})

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu import kinds
 from dmlgpu.enums import DataType, TensorFlags
+from dmlgpu.errors import DmlError, InvalidArgument, InvalidDescription, OutOfMemory, shown
 
 WORD_BITS = 32
 """Bits of the words in which storage is bound."""
@@ -69,64 +72,17 @@ def element_offsets(sizes: Sequence[int], strides: Sequence[int]) -> NDArray[np.
     return offsets
 
 
-MAX_ENUMERATED_EXTENT = 1 << 28
-"""Most offsets that ``has_overlap`` looks at one by one."""
+def _numbers(values: Any) -> NDArray[Any]:
+    """Return an array of bools, integers or floats: NumPy would take None for NaN, and text for bytes."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"NumPy type {array.dtype} holds no real numbers")
+    return array
 
 
-def has_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether two elements share an offset.
-
-    Dimensions that lie wholly above the span of the smaller ones cannot collide; the rest decide, exactly: two by
-    arithmetic, more by enumeration. More than two that reach over 2^28 elements are taken to overlap.
-    """
-    dimensions = sorted((stride, size) for size, stride in zip(sizes, strides, strict=True) if size > 1)
-    if any(stride == 0 for stride, _ in dimensions):
-        return True
-    tangled, reach = 0, 1
-    for position, (stride, size) in enumerate(dimensions, start=1):
-        if stride < reach:
-            tangled = position
-        reach += (size - 1) * stride
-    return _collide(dimensions[:tangled])
-
-
-def _collide(dimensions: list[tuple[int, int]]) -> bool:
-    """Return whether elements over these (stride, size) pairs share an offset."""
-    if not dimensions:
-        return False
-    if len(dimensions) == 2:
-        (inner, inner_size), (outer, outer_size) = dimensions
-        divisor = math.gcd(inner, outer)  # i * inner = j * outer first happens at i = outer / divisor
-        return outer // divisor < inner_size and inner // divisor < outer_size
-    extent = span([size for _, size in dimensions], [stride for stride, _ in dimensions])
-    if extent > MAX_ENUMERATED_EXTENT or math.prod(size for _, size in dimensions) > extent:
-        return True
-    *rest, (stride, size) = dimensions
-    slab = element_offsets([size for _, size in rest], [stride for stride, _ in rest]).ravel()
-    if np.unique(slab).size != slab.size:
-        return True
-    occupied = np.zeros(extent, bool)
-    for index in range(size):  # one slab at a time keeps the memory to that of the inner dimensions
-        cells = slab + index * stride
-        if occupied[cells].any():
-            return True
-        occupied[cells] = True
-    return False
-
-
-def _integers(values: Sequence[Any], what: str) -> tuple[int, ...]:
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise TypeError(f"TensorDesc: {what} must be integers, got {value!r} of type {type(value).__name__}")
-    return tuple(int(value) for value in values)
-
-
-def _member(kind: type[Any], value: Any, what: str) -> Any:
-    """Return a member of an enumeration, given as such or as its number."""
-    try:
-        return kind(value)
-    except ValueError:
-        raise TypeError(f"TensorDesc: {what} must be a {kind.__name__}, got {value!r}") from None
+_DATA_TYPE, _FLAGS = kinds.member_of(DataType), kinds.flags_of(TensorFlags)
+_SIZES = kinds.tuple_of(kinds.integer, "integers")
+_BYTE = kinds.between(0, 255)
 
 
 @dataclass(frozen=True)
@@ -141,8 +97,11 @@ class TensorDesc:
         total_tensor_size_in_bytes: bytes the tensor takes; None means the smallest (``buffer_size``).
         guaranteed_base_offset_alignment: promised alignment in bytes of binding offsets, or 0.
 
-    Only the kinds of the values are looked at here (TypeError); rules that depend on the operator are checked by
+    Only the kinds of the values are looked at here; rules that depend on the operator are checked by
     ``Device.create_operator``, whose messages name the operator and the field.
+
+    Raises:
+        InvalidDescription: a value is of the wrong kind.
     """
 
     data_type: DataType
@@ -153,20 +112,25 @@ class TensorDesc:
     guaranteed_base_offset_alignment: int = 0
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "data_type", _member(DataType, self.data_type, "data_type"))
-        put(self, "flags", _member(TensorFlags, self.flags, "flags"))
-        put(self, "sizes", _integers(self.sizes, "sizes"))
-        (alignment,) = _integers([self.guaranteed_base_offset_alignment], "guaranteed_base_offset_alignment")
-        put(self, "guaranteed_base_offset_alignment", alignment)
+        self._put("data_type", _DATA_TYPE)
+        self._put("flags", _FLAGS)
+        self._put("sizes", _SIZES)
+        self._put("guaranteed_base_offset_alignment", kinds.integer)
         if self.strides is not None:
-            put(self, "strides", _integers(self.strides, "strides"))
+            self._put("strides", _SIZES)
         if self.total_tensor_size_in_bytes is None:
             strides = self.strides if self.strides is None or len(self.strides) == len(self.sizes) else None
-            put(self, "total_tensor_size_in_bytes", buffer_size(self.data_type, self.sizes, strides))
+            smallest = buffer_size(self.data_type, self.sizes, strides)
+            object.__setattr__(self, "total_tensor_size_in_bytes", smallest)
         else:
-            (total,) = _integers([self.total_tensor_size_in_bytes], "total_tensor_size_in_bytes")
-            put(self, "total_tensor_size_in_bytes", total)
+            self._put("total_tensor_size_in_bytes", kinds.integer)
+
+    def _put(self, name: str, convert: kinds.Converter[Any]) -> None:
+        """Bring a field to its kind."""
+        try:
+            object.__setattr__(self, name, convert(getattr(self, name)))
+        except kinds.WrongKind as wrong:
+            raise InvalidDescription("TensorDesc", name + wrong.where, wrong.describe()) from None
 
     @property
     def dimension_count(self) -> int:
@@ -175,8 +139,17 @@ class TensorDesc:
 
     @property
     def element_strides(self) -> tuple[int, ...]:
-        """The strides in elements, packed ones where none are given."""
-        return packed_strides(self.sizes) if self.strides is None else self.strides
+        """The strides in elements, packed ones where none are given.
+
+        Raises:
+            InvalidDescription: not one stride per dimension.
+        """
+        if self.strides is None:
+            return packed_strides(self.sizes)
+        if len(self.strides) != len(self.sizes):
+            count = f"one entry per dimension ({len(self.sizes)})"
+            raise InvalidDescription("TensorDesc", "strides", f"must have {count}, got {len(self.strides)}")
+        return self.strides
 
     @property
     def element_count(self) -> int:
@@ -216,29 +189,55 @@ class TensorDesc:
         Where strides are 0 the last element along the dimension stays, as storing in row-major order would leave it.
 
         Raises:
-            ValueError: when the array does not broadcast to the tensor's sizes.
+            InvalidArgument: when the array does not broadcast to the tensor's sizes or holds no numbers, or ``fill`` is
+                no byte.
+            OutOfMemory: when the host has no memory for the bytes.
         """
-        values = np.broadcast_to(np.asarray(array), self.sizes)
-        raw = np.full(self.byte_size, fill, np.uint8)
-        if self.data_type.bits == 4:
-            nibbles = np.stack([raw & 15, raw >> 4], -1).ravel()
-            nibbles[self._offsets()] = values.astype(np.uint8) & 15
-            return (nibbles[0::2] | nibbles[1::2] << 4).astype(np.uint8)
-        elements = raw[: self.physical_element_count * self.data_type.bits // 8].view(self.data_type.numpy)
-        if self.is_packed:
-            elements[:] = values.ravel()
-        else:
-            elements[self._offsets()] = values
-        return raw
+        kinds.argument("TensorDesc.encode", "fill", _BYTE, fill)
+        with self._reporting("encode", "array", array):
+            values = np.broadcast_to(_numbers(array), self.sizes)
+            raw = np.full(self.byte_size, fill, np.uint8)
+            if self.data_type.bits == 4:
+                nibbles = np.stack([raw & 15, raw >> 4], -1).ravel()
+                nibbles[self._offsets()] = values.astype(np.uint8) & 15
+                return (nibbles[0::2] | nibbles[1::2] << 4).astype(np.uint8)
+            elements = raw[: self.physical_element_count * self.data_type.bits // 8].view(self.data_type.numpy)
+            if self.is_packed:
+                elements[:] = values.ravel()
+            else:
+                elements[self._offsets()] = values
+            return raw
 
     def decode(self, raw: NDArray[np.uint8]) -> NDArray[Any]:
-        """Return the logical array, of shape ``sizes``, of the tensor's bytes. 4-bit integers come one to a byte."""
-        raw = np.ascontiguousarray(raw).view(np.uint8).ravel()
-        if self.data_type.bits == 4:
-            nibbles = np.stack([raw & 15, raw >> 4], -1).ravel()[self._offsets()]
-            return ((nibbles ^ 8).astype(np.int8) - 8).astype(np.int8) if self.data_type.is_signed else nibbles
-        elements = raw[: self.physical_element_count * self.data_type.bits // 8].view(self.data_type.numpy)
-        return elements.reshape(self.sizes).copy() if self.is_packed else elements[self._offsets()]
+        """Return the logical array, of shape ``sizes``, of the tensor's bytes. 4-bit integers come one to a byte.
+
+        Raises:
+            InvalidArgument: when there are too few bytes.
+            OutOfMemory: when the host has no memory for the array.
+        """
+        with self._reporting("decode", "raw", raw):
+            raw = np.ascontiguousarray(_numbers(raw)).view(np.uint8).ravel()
+            if self.data_type.bits == 4:
+                nibbles = np.stack([raw & 15, raw >> 4], -1).ravel()[self._offsets()]
+                return ((nibbles ^ 8).astype(np.int8) - 8).astype(np.int8) if self.data_type.is_signed else nibbles
+            elements = raw[: self.physical_element_count * self.data_type.bits // 8].view(self.data_type.numpy)
+            return elements.reshape(self.sizes).copy() if self.is_packed else elements[self._offsets()]
+
+    @contextlib.contextmanager
+    def _reporting(self, method: str, argument: str, given: object) -> Iterator[None]:
+        """Name the tensor and the argument where NumPy cannot convert."""
+        try:
+            yield
+        except DmlError:
+            raise
+        except MemoryError as error:
+            raise OutOfMemory(f"TensorDesc.{method}: the host has no memory for {self.byte_size:,} bytes") from error
+        except Exception as error:
+            got = f"{given.dtype} with shape {given.shape}" if isinstance(given, np.ndarray) else shown(given)
+            raise InvalidArgument(
+                f"TensorDesc.{method}: {argument} does not fit {self.data_type.name} with sizes {shown(self.sizes)}, "
+                f"got {got}: {error}"
+            ) from error
 
     def _offsets(self) -> NDArray[np.int64]:
         return element_offsets(self.sizes, self.element_strides)

@@ -13,8 +13,9 @@ from enum import IntEnum
 from typing import Any, NoReturn
 
 from dmlgpu.enums import DataType, FeatureLevel, TensorFlags
-from dmlgpu.errors import InvalidDescription
+from dmlgpu.errors import InvalidDescription, shown
 from dmlgpu.operator_desc import OperatorDesc, TensorSlot
+from dmlgpu.overlap import Undecided, has_overlap
 from dmlgpu.schema import (
     FieldSchema,
     OperatorSchema,
@@ -24,7 +25,7 @@ from dmlgpu.schema import (
     enumerations,
     operator,
 )
-from dmlgpu.tensor import MAX_ELEMENTS, TensorDesc, buffer_size, has_overlap, span
+from dmlgpu.tensor import MAX_ELEMENTS, TensorDesc, buffer_size, span
 
 _RANGES = {"UINT": (0, 2**32 - 1), "INT": (-(2**31), 2**31 - 1)}
 
@@ -68,7 +69,7 @@ def supported_types(operator_name: str, level: FeatureLevel) -> Mapping[str, fro
     return {schema.field(name).python_name: frozenset(support.types) for name, support in table.items()}
 
 
-@functools.cache
+@functools.cache  # bounded by the catalog and the levels
 def fusable_activations(host: str, level: FeatureLevel) -> tuple[str, ...]:
     """Return the operators that may serve as activation inside ``host`` at a feature level."""
     found = []
@@ -172,9 +173,16 @@ def _check_bytes(check: _Checker, label: str, tensor: TensorDesc) -> None:
 def _check_output(check: _Checker, label: str, tensor: TensorDesc) -> None:
     if tensor.flags & TensorFlags.OWNED_BY_DML:
         check.fail(f"{label}.flags", "must not have OWNED_BY_DML, which is for inputs only")
-    if tensor.strides is not None and has_overlap(tensor.sizes, tensor.strides):
-        given = f"got {list(tensor.strides)} for sizes {list(tensor.sizes)}"
-        check.fail(f"{label}.strides", f"must give each element of an output a place of its own, {given}")
+    if tensor.strides is None:
+        return
+    wanted = "must give each element of an output a place of its own"
+    given = f"got {list(tensor.strides)} for sizes {list(tensor.sizes)}"
+    try:
+        overlaps = has_overlap(tensor.sizes, tensor.strides)
+    except Undecided as error:
+        check.fail(f"{label}.strides", f"{wanted}, which is {error}, {given}")
+    if overlaps:
+        check.fail(f"{label}.strides", f"{wanted}, {given}")
 
 
 # -- relations and lengths -----------------------------------------------------------------------------------
@@ -254,7 +262,7 @@ def _check_range(check: _Checker, label: str, value: int, kind: str) -> None:
 def _check_float(check: _Checker, label: str, value: float, data_type: DataType) -> None:
     limit = _FLOAT_LIMITS[data_type]
     if not math.isinf(value) and abs(value) >= limit:
-        check.fail(label, f"must be in the range of {data_type.name}, got {value}")
+        check.fail(label, f"must be in the range of {data_type.name}, got {shown(value)}")
 
 
 def _check_member(check: _Checker, label: str, enumeration: str, value: IntEnum) -> None:
@@ -283,8 +291,6 @@ def _check_scalar_type(check: _Checker, schema: OperatorSchema, desc: OperatorDe
 def _check_scalar(check: _Checker, field: FieldSchema, value: int | float, data_type: DataType) -> None:
     label = field.python_name
     if data_type.is_float:
-        if isinstance(value, int) and abs(value) >= 2**1024:
-            check.fail(label, f"must be in the range of {data_type.name}, got an integer of {value.bit_length()} bits")
         _check_float(check, label, value, data_type)
         return
     low = -(2 ** (data_type.bits - 1)) if data_type.is_signed else 0
@@ -292,7 +298,9 @@ def _check_scalar(check: _Checker, field: FieldSchema, value: int | float, data_
     if field.name == "ValueDelta":
         low = min(low, -high)  # a sequence of unsigned numbers may fall
     if isinstance(value, float) or not low <= value <= high:
-        check.fail(label, f"must be an integer between {low} and {high}, the range of {data_type.name}, got {value}")
+        check.fail(
+            label, f"must be an integer between {low} and {high}, the range of {data_type.name}, got {shown(value)}"
+        )
 
 
 # -- activations ---------------------------------------------------------------------------------------------

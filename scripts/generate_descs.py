@@ -54,7 +54,7 @@ from __future__ import annotations
 from dmlgpu.enums import (
 {enums}
 )
-from dmlgpu.errors import InvalidArgument
+from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.operator_desc import OMITTED, OperatorDesc, ScaleBias, Size2D
 from dmlgpu.tensor import TensorDesc
 '''
@@ -76,9 +76,9 @@ def by_name(operator: str) -> type[OperatorDesc]:
     Raises:
         InvalidArgument: when there is no such operator.
     """
-    found = _BY_NAME.get(_ALIASES.get(operator, operator))
+    found = _BY_NAME.get(_ALIASES.get(operator, operator)) if isinstance(operator, str) else None
     if found is None:
-        raise InvalidArgument(f"DirectML has no operator {{operator!r}}")
+        raise InvalidArgument(f"DirectML has no operator {{shown(operator)}}")
     return found
 '''
 

@@ -17,11 +17,16 @@ from page_example import example
 from dmlgpu import operators, reference
 from dmlgpu.cli.ops import family, is_implemented, shader_paths
 from dmlgpu.operators.lowering import lowering
-from dmlgpu.schema import FieldSchema, OperatorSchema, TensorSupport, catalog
+from dmlgpu.schema import FieldKind, FieldSchema, OperatorSchema, TensorSupport, catalog
+from dmlgpu.tensor import WORD_BITS
 
 DIRECTORY = Path(__file__).parents[1] / "docs" / "operators"
 DOCUMENTS = "https://learn.microsoft.com/windows/win32/api/directml/"
 UP = "../../"
+PADDING = (
+    "gaps around elements of fewer than 32 bits are overwritten by whole words, unless the operator is compiled with "
+    f"[`preserve_padding`]({UP}README.md#padding)"
+)
 
 
 def page(schema: OperatorSchema) -> str:
@@ -64,6 +69,8 @@ def _facts(schema: OperatorSchema) -> Iterator[tuple[str, str]]:
     if schema.aliases:
         yield "also called", ", ".join(schema.aliases)
     yield "in place", "the output may lie on an input" if schema.in_place else "no"
+    if has_small_outputs(schema):
+        yield "padding", PADDING
     if not is_implemented(schema):
         yield "status", "not implemented yet"
         return
@@ -74,6 +81,13 @@ def _facts(schema: OperatorSchema) -> Iterator[tuple[str, str]]:
         path = f"{function.__module__.replace('.', '/')}.py"
         yield "reference", f"[{path}]({UP}{path}), `{function.__name__}`"
     yield "DirectML", f"[{schema.document}]({DOCUMENTS}{schema.document})"
+
+
+def has_small_outputs(schema: OperatorSchema) -> bool:
+    """Whether an output's elements may be smaller than a word."""
+    outputs = [field.name for field in schema.tensor_fields if field.kind is FieldKind.OUTPUT]
+    types = (support.types for table in schema.support.values() for support in map(table.get, outputs) if support)
+    return any(data_type.bits < WORD_BITS for given in types for data_type in given)
 
 
 def _fields(schema: OperatorSchema) -> Iterator[tuple[str, ...]]:

@@ -17,7 +17,8 @@ from dmlgpu.conformance.mutation.coverage import KernelCoverage
 from dmlgpu.conformance.mutation.rules import RULES, mutant_by_name
 from dmlgpu.conformance.mutation.suite import PER_FILE
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import Run, read_runs
+from dmlgpu.conformance.running.reading import read_runs
+from dmlgpu.conformance.running.records import Run
 from dmlgpu.conformance.suites.operators import OperatorSuite
 from dmlgpu.target import Target
 

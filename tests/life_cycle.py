@@ -18,6 +18,7 @@ from dmlgpu import (
     TensorFlags,
     descs,
 )
+from dmlgpu.enums import QuantizationType
 
 ROW = TensorDesc(DataType.FLOAT32, (1, 1, 1, 4))
 OWNED = TensorDesc(DataType.FLOAT32, (1, 1, 1, 4), flags=TensorFlags.OWNED_BY_DML)
@@ -25,6 +26,19 @@ OWNED = TensorDesc(DataType.FLOAT32, (1, 1, 1, 4), flags=TensorFlags.OWNED_BY_DM
 
 def subtract(a=ROW, b=ROW, output=ROW):
     return descs.ElementWiseSubtract(a_tensor=a, b_tensor=b, output_tensor=output)
+
+
+def converted(given, output):
+    """Numbers in the type of an output: 4 bits come of quantization only."""
+    if output.data_type.bits > 4:
+        return descs.Cast(input_tensor=given, output_tensor=output)
+    scale = TensorDesc(given.data_type, (1,) * given.dimension_count)
+    return descs.Quantize(
+        input_tensor=given,
+        quantization_type=QuantizationType.SCALE,
+        quantization_tensors=(scale,),
+        output_tensor=output,
+    )
 
 
 def compile_operator(device, desc, flags=ExecutionFlags.NONE):
@@ -93,6 +107,33 @@ class LifeCycle:
         source.write(row(5, 6, 7, 8))
         device.queue.execute([second])
         assert floats(target, 48) == [4, 4, 4, 4]
+
+    @pytest.mark.parametrize("data_type", [DataType.FLOAT16, DataType.INT8, DataType.UINT8, DataType.UINT4])
+    def test_interleaved_views_are_filled_one_by_one(self, device, data_type):
+        """Rows of 16 bytes less one element: of one view, of another, and of none, three times."""
+        unit = 128 // data_type.bits
+        view = TensorDesc(data_type, (3, unit - 1), (3 * unit, 1))
+        numbers = [np.arange(start, start + 3 * (unit - 1)).reshape(3, -1) % 16 for start in (1, 2)]
+        content = np.full(9 * 16, 0xA5, np.uint8)
+        buffer, scale = device.create_buffer(content.size), device.create_buffer(4)
+        buffer.write(content)
+        scale.write(np.ones(1, np.float32))
+        for place, given in enumerate(numbers):
+            source = device.create_buffer(4 * given.size)
+            source.write(given.astype(np.float32))
+            operator = device.create_operator(converted(TensorDesc(DataType.FLOAT32, given.shape), view))
+            compiled = device.compile_operator(operator, preserve_padding=True)
+            target = BufferBinding(buffer, 16 * place, view.byte_size)
+            table = bound(device, compiled, [source, scale][: len(compiled.inputs)], [target])
+            device.queue.execute([record(device, initialization(device, compiled), (compiled, table))])
+        for place, given in enumerate(numbers):
+            assert view.decode(buffer.read(16 * place, view.byte_size)).tolist() == given.tolist()
+        written = buffer.read()
+        nibbles = np.stack([written & 15, written >> 4], -1).reshape(3, 3, 32)
+        expected = np.resize([0x5, 0xA], (3, 3, 32))
+        assert np.array_equal(nibbles[:, 2], expected[:, 2])
+        beside = slice(32 - data_type.bits // 4, None)
+        assert np.array_equal(nibbles[..., beside], expected[..., beside])
 
     def test_later_dispatches_see_what_earlier_ones_wrote(self, device):
         """No barriers: a chain through one list, a copy in between, in place at the end."""

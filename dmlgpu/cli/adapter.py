@@ -19,7 +19,7 @@ def choose_adapter(wanted: str | None, announce: bool = True) -> AdapterInfo:
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SoftwareAdapterWarning)
-        info = choose(int(wanted) if wanted is not None and wanted.isdecimal() else wanted)
+        info = choose(wanted)
     for warning in caught if announce else ():
         print(f"dmlgpu: {warning.message}", file=sys.stderr)
     return info

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dmlgpu.cli.adapter import choose_adapter
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter, all_drivers, of_drivers, process_adapters
-from dmlgpu.device.adapters import adapters, why_no_gpu
-from dmlgpu.errors import AdapterNotFound, InvalidArgument
+from dmlgpu.device.adapters import adapters, environment_choice, why_no_gpu
+from dmlgpu.errors import AdapterNotFound, InvalidArgument, NotSupported
+from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.target import AdapterInfo
 
 ALL = "all"
 
@@ -32,7 +34,34 @@ def choose_adapters(wanted: Sequence[str], drivers: Sequence[str] = ()) -> tuple
     known = process_adapters()
     if list(wanted) == [ALL]:
         return known
-    return tuple(known[adapters().index(choose_adapter(one))] for one in wanted or (None,))
+    return tuple(known[adapters().index(_choose(one))] for one in wanted or (None,))
+
+
+def _choose(wanted: str | None) -> AdapterInfo:
+    """The adapter; the reference in place of a GPU is not announced, since it is refused in a sentence of its own."""
+    info = choose_adapter(wanted, announce=False)
+    return info if info == NUMPY_ADAPTER else choose_adapter(wanted)
+
+
+def refuse_reference_alone(chosen: Iterable[AdapterInfo], wanted: Sequence[str]) -> None:
+    """Refuse to compare the reference with itself, which always passes, unless somebody asked for that.
+
+    Args:
+        chosen: the adapters to test.
+        wanted: what was asked for, as ``choose_adapters`` takes it. A part of a name asks for the reference if it
+            chose it; ``all`` and numbers, which are a GPU's while its driver is there, do not. A part of numpy's name
+            in the environment variable DMLGPU_ADAPTER asks for it too.
+
+    Raises:
+        NotSupported: when there is no GPU adapter among those that were not asked for by name.
+    """
+    given = environment_choice()
+    by_variable = given and given.lower() in str(NUMPY_ADAPTER).lower()
+    names = [*wanted, *([given] if by_variable else [])]
+    asked = any(text and text != ALL and not text.isdecimal() for text in names)
+    if not asked and all(info.backend == NUMPY_ADAPTER.backend for info in chosen):
+        why = why_no_gpu() or "no GPU adapter was found"
+        raise NotSupported(f"{why}, and the reference would only be compared with itself; --adapter numpy does so")
 
 
 def adapters_of(drivers: Sequence[str]) -> tuple[LocatedAdapter, ...]:
@@ -61,8 +90,8 @@ def matching(wanted: str, known: Sequence[LocatedAdapter]) -> Sequence[LocatedAd
     """
     if wanted == ALL:
         return known
-    if wanted.isdecimal():
-        matches = list(known[int(wanted) : int(wanted) + 1])
+    if wanted.isascii() and wanted.isdecimal():
+        matches = [one for number, one in enumerate(known) if str(number) == wanted]
     else:
         matches = [one for one in known if wanted.lower() in f"{one.label}\n{one.info}".lower()]
     if not matches:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +20,9 @@ app = typer.Typer(
     rich_markup_mode="rich" if sys.stdout.isatty() else None,
 )
 
+MAX_SECONDS = 1e6
+"""The longest time to wait for something; that which the system's clocks take is hardly longer everywhere."""
+
 Adapter = Annotated[
     str | None,
     typer.Option(
@@ -35,6 +39,15 @@ Drivers = Annotated[
         "folder with such; may be repeated.",
     ),
 ]
+
+
+def _finite(seconds: float) -> float:
+    """Refuse NaN, which is in no range but passes for one."""
+    if not math.isfinite(seconds):
+        raise typer.BadParameter(f"{seconds} is no number of seconds")
+    return seconds
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -104,18 +117,24 @@ def ops(
 def run(
     model: Annotated[Path, typer.Argument(help="A model in DxDispatch's JSON format.", metavar="MODEL.json")],
     output_dir: Annotated[
-        Path | None, typer.Option("--output-dir", "-o", metavar="DIR", help="Where files with relative paths go.")
+        Path | None, typer.Option("--output-dir", "-o", metavar="DIR", help="Where files are written.")
     ] = None,
     adapter: Adapter = None,
+    allow_paths: Annotated[
+        bool,
+        typer.Option("--allow-paths", help="Let the model read and write files anywhere; only for models you trust."),
+    ] = False,
 ) -> None:
     """Run a DxDispatch model: initialise, dispatch, print, write files.
+
+    A model reads files of its own folder and writes into the output directory, unless --allow-paths is given.
 
     \b
     Examples:
       dmlgpu run model.json
       dmlgpu run model.json --output-dir results --adapter numpy
     """
-    verb("run").run(model, output_dir, adapter)
+    verb("run").run(model, output_dir, adapter, allow_paths=allow_paths)
 
 
 @app.command()
@@ -139,7 +158,10 @@ def test(
         list[Path] | None, typer.Option("--expectations", "-e", metavar="FILE.toml", help="Failures that are known.")
     ] = None,
     workers: Annotated[int, typer.Option("--workers", "-n", min=1, max=64, help="Processes at once.")] = 1,
-    time_limit: Annotated[float, typer.Option("--time-limit", min=0.1, help="Seconds for one case.")] = 60.0,
+    time_limit: Annotated[
+        float,
+        typer.Option("--time-limit", min=0.1, max=MAX_SECONDS, callback=_finite, help="Seconds for one case."),
+    ] = 60.0,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each case, which must not differ.")] = 1,
     drivers: Drivers = None,
     pairwise: Annotated[
@@ -151,7 +173,12 @@ def test(
     ] = None,
     patience: Annotated[
         float,
-        typer.Option(min=0.0, help="Seconds to wait for another worker when the last one with an adapter is lost."),
+        typer.Option(
+            min=0.0,
+            max=MAX_SECONDS,
+            callback=_finite,
+            help="Seconds to wait for another worker when the last one with an adapter is lost.",
+        ),
     ] = 60.0,
     only_list: Annotated[bool, typer.Option("--list", help="Print the cases' names instead of running them.")] = False,
 ) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dmlgpu.cli.adapters import ALL, matching
+from dmlgpu.cli.adapters import ALL, matching, refuse_reference_alone
 from dmlgpu.cli.request import Request
 from dmlgpu.cli.side_by_side import side_by_side
 from dmlgpu.cli.test import lines, summarize
@@ -40,6 +40,7 @@ def test(request: Request, scheduler: str, patience: float) -> bool:
 
     Raises:
         AdapterNotFound, InvalidArgument: for what does not exist, and for workers that could not run the same cases.
+        NotSupported: without a GPU adapter, unless the reference was asked for.
         ModelError, OSError: when a file is malformed, or cannot be read or written.
     """
     if request.drivers:
@@ -48,7 +49,9 @@ def test(request: Request, scheduler: str, patience: float) -> bool:
     with connect(scheduler) as client:
         cluster_job = ClusterJob(job, request.profile, request.pattern, request.names, request.workers, patience)
         cluster = Cluster(client, cluster_job, _warn)
-        counted = _run(cluster, _chosen(request.adapters, cluster.adapters), request, scheduler)
+        chosen = _chosen(request.adapters, cluster.adapters)
+        refuse_reference_alone((adapter.info for adapter in chosen.values()), request.adapters)
+        counted = _run(cluster, chosen, request, scheduler)
     summarize(counted)
     return all(status.is_good for counts in counted.values() for status in counts)
 

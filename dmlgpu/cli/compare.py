@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,12 +10,13 @@ from pathlib import Path
 from dmlgpu.cli import tables
 from dmlgpu.conformance.report.changes import Change, Kind, changes, pairs
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.records import Run, read_runs
+from dmlgpu.conformance.running.reading import read_file
+from dmlgpu.conformance.running.records import Run
 from dmlgpu.conformance.running.wording import bound_text
 
 
 def compare(before: Path, after: Path) -> bool:
-    """Print what changed, regressions first.
+    """Print what changed, regressions first; what was cut off on standard error.
 
     Returns:
         Whether nothing became worse: no regression, no case and no adapter missing.
@@ -23,8 +25,11 @@ def compare(before: Path, after: Path) -> bool:
         InvalidArgument: when the files are no runs, or have no adapter in common.
         OSError: when a file cannot be read.
     """
-    runs = read_runs(before)
-    found = [(old, new, changes(old, new)) for old, new in pairs(runs, read_runs(after))]
+    files = [read_file(path) for path in (before, after)]
+    for problem in (problem for file in files for problem in file.problems):
+        print(f"dmlgpu: {problem}", file=sys.stderr)
+    runs = files[0].runs
+    found = [(old, new, changes(old, new)) for old, new in pairs(runs, files[1].runs)]
     for old, new, changed in found:
         _print(old, new, changed)
     missing = [run for run in runs if not any(run is old for old, *_ in found)]

@@ -17,6 +17,7 @@ from dmlgpu.demo.palette import reduce_to_palette
 from dmlgpu.demo.picture import compose, load_photo
 from dmlgpu.demo.workbench import Observation, Workbench
 from dmlgpu.device.device import Device
+from dmlgpu.files import whole_file
 from dmlgpu.target import AdapterInfo
 
 
@@ -37,7 +38,8 @@ def demo(
     with _progress() as show:
         reduction = reduce_to_palette(bench, image, colors=colors, iterations=iterations, seed=seed, progress=show)
     wrong = [seen for seen in bench.observations if not seen.verdict.ok]
-    compose(reduction, _subtitle(device.adapter, bench, wrong)).save(target, "PNG", optimize=True)
+    with whole_file(target) as stream:
+        compose(reduction, _subtitle(device.adapter, bench, wrong)).save(stream, "PNG", optimize=True)
     _report(device.adapter, bench, wrong)
     print(f"{target}: {time.perf_counter() - start:.1f} s in all, checks included")
     if wrong:

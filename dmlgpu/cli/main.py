@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from dmlgpu.cli import streams
 from dmlgpu.errors import AdapterNotFound, DmlError, InvalidArgument
 
 OK, FAILED, USAGE = 0, 1, 2
@@ -31,16 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: as after the command's name; None takes the process's own.
     """
+    streams.prepare()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        return _run(arguments)
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else FAILED
-    except BrokenPipeError:
-        # The reader (head, less) has gone; Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        code = _run(arguments)
+        streams.flush()
+        return code
     except (DmlError, OSError) as error:
+        with contextlib.suppress(OSError):
+            streams.flush()
         if "--debug" in arguments:
             raise
         print(f"dmlgpu: {_describe(error)}", file=sys.stderr)
@@ -60,12 +60,16 @@ def _describe(error: Exception) -> str:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    """Run the verb; returns the exit code."""
     as_json = _PLAIN_DEVICES.get(tuple(arguments))
     if as_json is not None:
         # Parsing the command line takes a third of the time of listing adapters; there is nothing to parse here.
         verb("devices").show(as_json=as_json)
     else:
-        verb("app").app(args=arguments, prog_name="dmlgpu")
+        try:
+            verb("app").app(args=arguments, prog_name="dmlgpu")
+        except SystemExit as ended:
+            return ended.code if isinstance(ended.code, int) else FAILED
     return OK
 
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from dmlgpu.conformance.report.writing import write_report
-from dmlgpu.conformance.running.records import read_comparisons, read_runs
+from dmlgpu.conformance.running.reading import read_file
 
 
 def report(files: Sequence[Path], output: Path) -> None:
     """Write the runs and comparisons of some files down side by side, in the format of the output's suffix.
 
+    What was cut off is said on standard error.
+
     Raises:
         InvalidArgument: when the files are no runs, or there is no such format.
         OSError: when a file cannot be read or written.
     """
-    runs = [run for path in files for run in read_runs(path)]
-    comparisons = [comparison for path in files for comparison in read_comparisons(path)]
-    write_report(runs, output, comparisons)
+    found = [read_file(path) for path in files]
+    for problem in (problem for one in found for problem in one.problems):
+        print(f"dmlgpu: {problem}", file=sys.stderr)
+    runs = [run for one in found for run in one.runs]
+    write_report(runs, output, [comparison for one in found for comparison in one.comparisons])
     print(output)

@@ -13,6 +13,7 @@ from dmlgpu.conformance.running import expectations as known
 from dmlgpu.conformance.running.expectations import Expectation
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.suites.registry import DEFAULT, Suite, select, suite_by_name, suite_option
+from dmlgpu.files import growing_file
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,13 @@ class Request:
 
     def job(self, adapter: LocatedAdapter) -> Job:
         """What children run on an adapter."""
-        return Job(self.suite, adapter.number, self.time_limit, self.repeat, dict(adapter.environment))
+        environment = dict(adapter.environment)
+        return Job(self.suite, adapter.number, self.time_limit, self.repeat, environment, str(adapter.info))
 
     def opened(self) -> contextlib.AbstractContextManager[TextIO | None]:
-        """The output, if one is wanted.
+        """The output, if one is wanted; it lies in ``NAME.part`` until the run ends.
 
         Raises:
             OSError: when it cannot be written.
         """
-        return self.output.open("w", encoding="utf-8") if self.output else contextlib.nullcontext()
+        return growing_file(self.output) if self.output else contextlib.nullcontext()

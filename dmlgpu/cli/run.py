@@ -9,7 +9,7 @@ from dmlgpu.device.device import Device
 from dmlgpu.frontends import dxdispatch
 
 
-def run(model: Path, output_dir: Path | None, adapter: str | None) -> None:
+def run(model: Path, output_dir: Path | None, adapter: str | None, *, allow_paths: bool = False) -> None:
     """Run a model and print what happens as it happens, in DxDispatch's words.
 
     Raises:
@@ -17,7 +17,7 @@ def run(model: Path, output_dir: Path | None, adapter: str | None) -> None:
         AdapterNotFound: no adapter matches.
         DmlError: the device refuses the model.
     """
-    loaded = dxdispatch.load(model)
+    loaded = dxdispatch.load(model, allow_paths=allow_paths)
     device = Device(choose_adapter(adapter))
     print(f"Running on '{device.adapter}'", flush=True)
     dxdispatch.execute(

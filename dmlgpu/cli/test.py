@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TextIO
 
 from dmlgpu.cli import tables
-from dmlgpu.cli.adapters import choose_adapters
+from dmlgpu.cli.adapters import choose_adapters, refuse_reference_alone
 from dmlgpu.cli.request import Request
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, in_environment
 from dmlgpu.conformance.running.expectations import Expectation, with_expectation
@@ -17,6 +17,7 @@ from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.conformance.running.records import facts, write_run
 from dmlgpu.conformance.suites.registry import suite_option
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.target import AdapterInfo
 
 
@@ -37,10 +38,12 @@ def test(request: Request) -> bool:
 
     Raises:
         AdapterNotFound, InvalidArgument: for what does not exist.
+        NotSupported: without a GPU adapter, unless the reference was asked for.
         ModelError, OSError: when a file is malformed, or cannot be read or written.
     """
     names, expected = request.names, request.expected
     adapters = choose_adapters(request.adapters, request.drivers)
+    refuse_reference_alone((adapter.info for adapter in adapters), request.adapters)
     counted: dict[LocatedAdapter, Counter[Status]] = {}
     with request.opened() as file:
         for adapter in adapters:
@@ -51,7 +54,7 @@ def test(request: Request) -> bool:
                     file, facts(adapter.info, environment=adapter.environment, **request.selection), outcomes
                 )
             where = adapter.label if len(adapters) > 1 else ""
-            counted[adapter] = _report(outcomes, job, len(names), where)
+            counted[adapter] = _report(outcomes, adapter, job, len(names), where)
     summarize(counted)
     return all(status.is_good for counts in counted.values() for status in counts)
 
@@ -62,13 +65,13 @@ def _with_expected(
     return (with_expectation(outcome, info, expected) for outcome in outcomes)
 
 
-def _report(outcomes: Iterable[Outcome], job: Job, count: int, where: str = "") -> Counter[Status]:
+def _report(outcomes: Iterable[Outcome], adapter: LocatedAdapter, job: Job, count: int, where: str) -> Counter[Status]:
     """Print what is wrong as it comes, and how far the run is."""
     counts: Counter[Status] = Counter()
     for outcome in outcomes:
         counts[outcome.status] += 1
         if not outcome.status.is_good:
-            print("\n".join(lines(outcome, reproduce(outcome, job), where)), flush=True)
+            print("\n".join(lines(outcome, reproduce(outcome, job.suite, adapter), where)), flush=True)
         bad = sum(number for status, number in counts.items() if not status.is_good)
         progress(sys.stderr, counts.total(), count, bad, where)
     return counts
@@ -86,10 +89,11 @@ def lines(outcome: Outcome, again: str, where: str) -> Iterator[str]:
     yield f"  again: {again}"
 
 
-def reproduce(outcome: Outcome, job: Job) -> str:
-    """The command that runs one case again."""
-    command = ["dmlgpu", "test", *suite_option(job.suite), "--adapter", str(job.adapter), "-k", outcome.case]
-    return in_environment(shlex.join(command), job.environment)
+def reproduce(outcome: Outcome, suite: str, adapter: LocatedAdapter) -> str:
+    """The command that runs one case again; the reference is asked for by its name, as it must be."""
+    number = NUMPY_ADAPTER.name if adapter.info == NUMPY_ADAPTER else str(adapter.number)
+    command = ["dmlgpu", "test", *suite_option(suite), "--adapter", number, "-k", outcome.case]
+    return in_environment(shlex.join(command), dict(adapter.environment))
 
 
 def progress(file: TextIO, done: int, count: int, bad: int, where: str = "") -> None:

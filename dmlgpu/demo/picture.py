@@ -31,8 +31,11 @@ def load_photo(path: Path | None, size: int) -> NDArray[np.uint8]:
 
         image = Image.fromarray(data.astronaut())
     else:
-        with Image.open(path) as opened:
-            image = ImageOps.exif_transpose(opened).convert("RGB")
+        try:
+            with Image.open(path) as opened:
+                image = ImageOps.exif_transpose(opened).convert("RGB")
+        except (Image.DecompressionBombError, SyntaxError, ValueError) as error:  # what Pillow raises beside OSError
+            raise OSError(f"{path}: {error}") from error
     image.thumbnail((size, size), Image.Resampling.LANCZOS)
     return np.asarray(image, np.uint8)
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 from dmlgpu.backend import Backend
-from dmlgpu.errors import AdapterNotFound
+from dmlgpu.errors import AdapterNotFound, InvalidArgument, shown
 from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.kinds import as_index
 from dmlgpu.target import AdapterInfo
 
 ADAPTER_VARIABLE = "DMLGPU_ADAPTER"
 """Environment variable that names the adapter where a program does not."""
+
+_NUMBER = re.compile("[0-9]{1,9}")
+"""An index in digits; longer ones are of no adapter, and Python refuses to read those of more than 4,300."""
 
 Choice = AdapterInfo | str | int | None
 
@@ -40,8 +46,9 @@ def choose(wanted: Choice = None) -> AdapterInfo:
 
     Raises:
         AdapterNotFound: nothing matches; the message lists all adapters.
+        InvalidArgument: something else than these.
     """
-    wanted = (os.environ.get(ADAPTER_VARIABLE, "").strip() or None) if wanted is None else wanted
+    wanted = (environment_choice() or None) if wanted is None else wanted
     if isinstance(wanted, AdapterInfo):
         return wanted
     # Asked for by its name, the reference needs no look at drivers.
@@ -53,15 +60,24 @@ def choose(wanted: Choice = None) -> AdapterInfo:
         if info.is_software:
             _announce(info)
         return info
-    if isinstance(wanted, str) and wanted.strip().isdigit():
+    if isinstance(wanted, str) and _NUMBER.fullmatch(wanted.strip()):
         wanted = int(wanted)
-    if isinstance(wanted, int):
-        matches = known[wanted : wanted + 1] if wanted >= 0 else ()
-    else:
+    if isinstance(wanted, str):
         matches = tuple(info for info in known if wanted.strip().lower() in str(info).lower())
+    else:
+        index = as_index(wanted)
+        if index is None:
+            kind = "an AdapterInfo, an index, a part of an adapter's text or None"
+            raise InvalidArgument(f"Device: adapter must be {kind}, got {shown(wanted)}")
+        matches = known[index : index + 1] if index >= 0 else ()
     if not matches:
         raise AdapterNotFound(wanted, [str(info) for info in known], why_no_gpu())
     return matches[0]
+
+
+def environment_choice() -> str:
+    """Return what the environment variable DMLGPU_ADAPTER asks for; empty where it does not."""
+    return os.environ.get(ADAPTER_VARIABLE, "").strip()
 
 
 def why_no_gpu() -> str:
@@ -87,6 +103,24 @@ def open_executor(
         raise AdapterNotFound(str(info), [str(NUMPY_ADAPTER)], why_no_gpu())
     backend: Backend = gpu.GpuBackend(
         info, deterministic=deterministic, memory_budget=memory_budget, disabled_features=disabled_features
+    )
+    return backend
+
+
+def wrap_executor(
+    wgpu_device: Any, deterministic: bool, memory_budget: int | None, disabled_features: Sequence[str]
+) -> Backend:
+    """Make an executor over a wgpu device made elsewhere; ``Device.from_wgpu`` describes the arguments.
+
+    Raises:
+        AdapterNotFound: wgpu is not installed.
+        InvalidArgument: no wgpu device.
+    """
+    gpu = _gpu()
+    if gpu is None:
+        raise AdapterNotFound(type(wgpu_device).__name__, [str(NUMPY_ADAPTER)], why_no_gpu())
+    backend: Backend = gpu.GpuBackend.from_wgpu(
+        wgpu_device, deterministic=deterministic, memory_budget=memory_budget, disabled_features=disabled_features
     )
     return backend
 

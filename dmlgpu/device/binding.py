@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dmlgpu.backend import Range
-from dmlgpu.device.buffer import Buffer, check_range, is_integer
+from dmlgpu.device.buffer import Buffer, check_range, natural
 from dmlgpu.device.child import as_tuple, expect_child
 from dmlgpu.device.operator import CompiledOperator, Dispatchable, Port
 from dmlgpu.errors import BindingError, InvalidArgument
@@ -32,9 +32,11 @@ class BufferBinding:
     def __post_init__(self) -> None:
         if self.buffer is not None and not isinstance(self.buffer, Buffer):
             raise InvalidArgument(f"BufferBinding: buffer must be a Buffer or None, got {type(self.buffer).__name__}")
-        for name, value in (("offset", self.offset), ("size", 0 if self.size is None else self.size)):
-            if not is_integer(value) or value < 0:
-                raise InvalidArgument(f"BufferBinding: {name} must be an integer of at least 0, got {value!r}")
+        for name in ("offset",) if self.size is None else ("offset", "size"):
+            given = getattr(self, name)
+            found = natural("BufferBinding", name, given)
+            if found is not given:
+                object.__setattr__(self, name, found)
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,12 @@ class BufferArrayBinding:
 
     def __post_init__(self) -> None:
         bindings = as_tuple("BufferArrayBinding", "bindings", self.bindings, "bindings")
-        for one in bindings:
+        for index, one in enumerate(bindings):
             if one is not None and not isinstance(one, BufferBinding | Buffer):
-                raise InvalidArgument(f"a binding must be a BufferBinding, a Buffer or None, got {type(one).__name__}")
+                raise InvalidArgument(
+                    f"BufferArrayBinding: bindings[{index}] must be a BufferBinding, a Buffer or None, "
+                    f"got {type(one).__name__}"
+                )
         object.__setattr__(self, "bindings", bindings)
 
 

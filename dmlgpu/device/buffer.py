@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.backend import WORD_BYTES
-from dmlgpu.device.child import DeviceChild
-from dmlgpu.errors import InvalidArgument, InvalidState
+from dmlgpu.device.child import DeviceChild, DmlObject
+from dmlgpu.errors import InvalidArgument, InvalidState, shown
+from dmlgpu.kinds import UINT64_MAX, as_index
 
 if TYPE_CHECKING:
     from dmlgpu.device.device import Device
@@ -49,9 +49,13 @@ class Buffer(DeviceChild):
             wgpu_buffer: a ``wgpu.GPUBuffer`` with the usage STORAGE; reading needs COPY_SRC, writing COPY_DST.
 
         Raises:
-            InvalidArgument: another device's buffer, or a missing usage.
+            InvalidArgument: no wgpu buffer, another device's, or a missing usage.
         """
-        return device.wrap_buffer(wgpu_buffer, name)
+        wrap = getattr(device, "wrap_buffer", None)
+        if wrap is None or not isinstance(device, DmlObject):
+            raise InvalidArgument(f"Buffer.from_wgpu: device must be a Device, got {type(device).__name__}")
+        buffer: Buffer = wrap(wgpu_buffer, name)
+        return buffer
 
     @property
     def size(self) -> int:
@@ -79,7 +83,7 @@ class Buffer(DeviceChild):
             InvalidState: the buffer is released.
         """
         raw = _as_bytes(self.description, data)
-        self._check_range("write", offset, raw.size)
+        offset, _ = self._check_range("write", offset, raw.size)
         begin, size = _whole_words(offset, raw.size)
         if (begin, size) == (offset, raw.size):
             self._state.call(self._state.backend.write, self._memory, offset, raw)
@@ -100,8 +104,8 @@ class Buffer(DeviceChild):
             InvalidArgument: the range leaves the buffer.
             InvalidState: the buffer is released.
         """
-        self._check_range("read", offset, 0 if size is None else size)
-        size = self._size - offset if size is None else size
+        offset, given = self._check_range("read", offset, 0 if size is None else size)
+        size = self._size - offset if size is None else given
         if size == 0:
             return np.empty(0, np.uint8)
         begin, rounded = _whole_words(offset, size)
@@ -124,36 +128,39 @@ class Buffer(DeviceChild):
         if self._released:
             raise InvalidState(f"{caller}: {argument}, {self.description}, is released")
 
-    def _check_range(self, verb: str, offset: int, size: int) -> None:
+    def _check_range(self, verb: str, offset: int, size: int) -> tuple[int, int]:
         self._state.check()
         if self._released:
             raise InvalidState(f"{self.description}: {verb} after release")
-        check_range(f"{self.description}: {verb}", self, offset, size)
+        return check_range(f"{self.description}: {verb}", self, offset, size)
 
 
-def check_range(caller: str, buffer: Buffer, offset: Any, size: Any) -> None:
-    """Check that a byte range lies inside a buffer.
+def check_range(caller: str, buffer: Buffer, offset: Any, size: Any) -> tuple[int, int]:
+    """Return offset and size of a byte range that lies inside a buffer.
 
     Raises:
         InvalidArgument: not integers, negative, or beyond the end.
     """
-    for argument, value in (("offset", offset), ("size", size)):
-        if not is_integer(value) or value < 0:
-            raise InvalidArgument(f"{caller}: {argument} must be an integer of at least 0, got {value!r}")
-    if offset + size > buffer.size:
+    begin, length = natural(caller, "offset", offset), natural(caller, "size", size)
+    if begin + length > buffer.size:
         raise InvalidArgument(
-            f"{caller}: bytes {offset} to {offset + size} are not inside {buffer.description}"
+            f"{caller}: bytes {begin} to {begin + length} are not inside {buffer.description}"
             + (f" ({buffer.size} bytes)" if buffer.name else "")
         )
+    return begin, length
 
 
-def is_integer(value: object) -> bool:
-    """Return whether a value serves as an integer (True and False do not)."""
-    try:
-        operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return False
-    return not isinstance(value, bool)
+def natural(caller: str, argument: str, value: Any) -> int:
+    """Return an argument as an ``int``: NumPy's small integers would overflow in sums.
+
+    Raises:
+        InvalidArgument: not an integer from 0 to 2^64 - 1.
+    """
+    found = as_index(value)
+    if found is None or not 0 <= found <= UINT64_MAX:
+        rule = "below 2^64" if found is not None and found > 0 else "of at least 0"
+        raise InvalidArgument(f"{caller}: {argument} must be an integer {rule}, got {shown(value)}")
+    return found
 
 
 def _whole_words(offset: int, size: int) -> tuple[int, int]:
@@ -166,9 +173,9 @@ def _as_bytes(caller: str, data: Any) -> NDArray[np.uint8]:
     """Return the bytes of an array or a bytes-like object, copied only where they are not contiguous."""
     try:
         array = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
-    except (TypeError, ValueError, BufferError):
+    except Exception:  # whatever a foreign buffer raises
         array = None
-    if array is None or array.dtype.hasobject:
+    if array is None or array.dtype.hasobject or not array.dtype.itemsize:
         kind = f"an array of {data.dtype}" if isinstance(data, np.ndarray) else type(data).__name__
         raise InvalidArgument(f"{caller}: write takes bytes or a NumPy array of numbers, got {kind}")
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

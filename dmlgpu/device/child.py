@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dmlgpu.errors import InvalidArgument
+from dmlgpu import kinds
+from dmlgpu.device.state import DeviceState
+from dmlgpu.errors import InvalidArgument, shown
 
 if TYPE_CHECKING:
     from dmlgpu.device.device import Device
-    from dmlgpu.device.state import DeviceState
+
+NAME = kinds.optional(kinds.text)
+"""What a name may be."""
 
 
 class DmlObject:
@@ -24,23 +28,35 @@ class DmlObject:
 
     @property
     def name(self) -> str | None:
-        """Name that shows up in errors and traces (IDMLObject::SetName)."""
+        """Name that shows up in errors and traces (IDMLObject::SetName); InvalidArgument where it is no text."""
         return self._name
 
     @name.setter
     def name(self, name: str | None) -> None:
-        self._name = name
+        self._name = kinds.argument(self.description, "name", NAME, name)
 
     def set_private_data(self, key: Hashable, data: Any) -> None:
-        """Keep an object under a key; None drops what the key held (IDMLObject::SetPrivateData)."""
+        """Keep an object under a key; None drops what the key held (IDMLObject::SetPrivateData).
+
+        Raises:
+            InvalidArgument: a key that cannot be hashed.
+        """
+        self.get_private_data(key)
         if data is None:
             self._private_data.pop(key, None)
         else:
             self._private_data[key] = data
 
     def get_private_data(self, key: Hashable) -> Any:
-        """Return what ``set_private_data`` keeps under the key, or None (IDMLObject::GetPrivateData)."""
-        return self._private_data.get(key)
+        """Return what ``set_private_data`` keeps under the key, or None (IDMLObject::GetPrivateData).
+
+        Raises:
+            InvalidArgument: a key that cannot be hashed.
+        """
+        try:
+            return self._private_data.get(key)
+        except Exception:  # whatever a foreign __hash__ or __eq__ raises
+            raise InvalidArgument(f"{self.description}: key must be hashable, got {shown(key)}") from None
 
     @property
     def description(self) -> str:
@@ -56,6 +72,8 @@ class DeviceChild(DmlObject):
 
     def __init__(self, device: Device, state: DeviceState, name: str | None = None):
         super().__init__(name)
+        if not isinstance(state, DeviceState):
+            raise InvalidArgument(f"{type(self).__name__}: is made by a method of Device, not by its class")
         state.check()
         self._device, self._state = device, state
 
@@ -76,7 +94,10 @@ def as_tuple(caller: str, argument: str, values: Any, what: str) -> tuple[Any, .
         InvalidArgument: no sequence.
     """
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
-        return tuple(values)
+        try:
+            return tuple(values)
+        except Exception:  # whatever a foreign sequence raises
+            pass
     raise InvalidArgument(f"{caller}: {argument} must be a sequence of {what}, got {type(values).__name__}")
 
 

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import queue
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dmlgpu import kinds
 from dmlgpu.backend import WORD_BYTES, Dispatch, Range
-from dmlgpu.device.buffer import Buffer, check_range, is_integer
+from dmlgpu.device.buffer import Buffer, check_range
 from dmlgpu.device.child import DeviceChild, as_tuple, expect_child
 from dmlgpu.device.operator import CompiledOperator, Dispatchable, OperatorInitializer
 from dmlgpu.device.recording import Bindings, Recorded
 from dmlgpu.device.table import BindingTable
 from dmlgpu.enums import ExecutionFlags
-from dmlgpu.errors import InvalidArgument, InvalidState
+from dmlgpu.errors import InvalidArgument, InvalidState, shown
 
 if TYPE_CHECKING:
     from dmlgpu.device.device import Device
     from dmlgpu.device.state import DeviceState
+
+FENCE_VALUE = kinds.between(0, kinds.UINT64_MAX)
 
 
 @dataclass(eq=False, slots=True)
@@ -110,24 +117,26 @@ class CommandList(DeviceChild):
         self._state.check()
         self._check_open("copy_buffer")
         caller = f"{self.description}: copy_buffer"
-        for argument, buffer, offset in (
-            ("destination", destination, destination_offset),
-            ("source", source, source_offset),
-        ):
-            expect_child(caller, argument, buffer, Buffer, self._state)
-            buffer.check_usable(caller, argument)
-            check_range(f"{caller}: {argument}", buffer, offset, size)
-            for what, value in ((f"{argument}_offset", offset), ("size", size)):
-                if value % WORD_BYTES:
-                    raise InvalidArgument(f"{caller}: {what} must be a multiple of {WORD_BYTES}, got {value}")
+        target, count = self._check_words(caller, "destination", destination, destination_offset, size)
+        origin, _ = self._check_words(caller, "source", source, source_offset, size)
         if destination.identity is source.identity:
             raise InvalidArgument(
                 f"{caller}: one buffer cannot be both source and destination, got {source.description}"
             )
-        if size:
+        if count:
             copy = self._state.backend.copy
-            unit = self._state.call(copy, source._memory, source_offset, destination._memory, destination_offset, size)
+            unit = self._state.call(copy, source._memory, origin, destination._memory, target, count)
             self._entries.append(Recorded(caller, (unit,), (destination, source)))
+
+    def _check_words(self, caller: str, argument: str, buffer: Buffer, offset: int, size: int) -> tuple[int, int]:
+        """Return offset and size of a range of whole words of a buffer that is usable."""
+        expect_child(caller, argument, buffer, Buffer, self._state)
+        buffer.check_usable(caller, argument)
+        begin, count = check_range(f"{caller}: {argument}", buffer, offset, size)
+        for what, value in ((f"{argument}_offset", begin), ("size", count)):
+            if value % WORD_BYTES:
+                raise InvalidArgument(f"{caller}: {what} must be a multiple of {WORD_BYTES}, got {value}")
+        return begin, count
 
     def _check_open(self, verb: str) -> None:
         if not self._open:
@@ -208,9 +217,30 @@ class CommandRecorder(DeviceChild):
 
 
 class Queue(DeviceChild):
-    """Runs command lists in the order in which they are executed. Thread-safe."""
+    """Runs command lists in the order in which they are executed. Thread-safe.
+
+    It does not keep its device alive: both would live until the next collection of garbage, which does not know how
+    much memory the device holds.
+    """
 
     _kind = "queue"
+
+    def __init__(self, device: Device, state: DeviceState):
+        super().__init__(device, state)
+        del self._device
+        self._owner = weakref.ref(device)
+
+    @property
+    def device(self) -> Device:
+        """The device whose queue it is.
+
+        Raises:
+            InvalidState: when nothing refers to the device any more.
+        """
+        device = self._owner()
+        if device is None:
+            raise InvalidState(f"queue of {self._state.label}: its device was dropped")
+        return device
 
     def execute(self, command_lists: Sequence[CommandList]) -> None:
         """Submit closed command lists as one piece of work (ID3D12CommandQueue::ExecuteCommandLists). Does not wait.
@@ -269,20 +299,18 @@ class Fence(DeviceChild):
         super().__init__(device, state)
         self._completed = self._last = initial_value
         self._signals: list[tuple[int, int | None]] = []
-        # The device's own lock: signals and submissions must not wait for each other in turn.
-        self._signalled = threading.Condition(state.lock)
 
     @property
     def completed_value(self) -> int:
         """The highest value whose work is done."""
         self._state.check()
-        with self._signalled:
+        with self._state.lock:
             while self._signals and not self._state.is_in_flight(self._signals[0][1]):
-                self._completed = self._signals.pop(0)[0]
+                self._reached(self._signals[0][0])
             return self._completed
 
     def wait(self, value: int, timeout: float | None = None) -> bool:
-        """Wait until the fence reaches a value.
+        """Wait until the fence reaches a value. A signal handler's exception, KeyboardInterrupt for one, ends the wait.
 
         Args:
             value: the value to wait for.
@@ -292,19 +320,23 @@ class Fence(DeviceChild):
             Whether the value was reached in time.
 
         Raises:
+            InvalidArgument: ``value`` is no integer from 0 to 2^64 - 1, or ``timeout`` no number of seconds.
             InvalidState: no signal of this value was given and no timeout either: the wait would never end.
-            DeviceRemoved: the device is gone.
+            DeviceRemoved: the device is gone, or goes meanwhile.
         """
         self._state.check()
+        value = kinds.argument(self.description, "value", FENCE_VALUE, value)
+        if timeout is not None:
+            timeout = min(kinds.argument(self.description, "timeout", _seconds, timeout), threading.TIMEOUT_MAX)
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._signalled:
-            if value > self._last and timeout is None:
-                raise InvalidState(
-                    f"{self.description}: wait for {value} would never end, the last signal is {self._last}; "
-                    "call queue.signal first, or give a timeout"
-                )
-            if not self._signalled.wait_for(lambda: value <= self._last, timeout):
-                return False
+        if value > self._last and deadline is None:
+            raise InvalidState(
+                f"{self.description}: wait for {value} would never end, the last signal is {self._last}; "
+                "call queue.signal first, or give a timeout"
+            )
+        if deadline is not None and not self._wait_for_signal(value, deadline):
+            return False
+        with self._state.lock:
             if value <= self._completed:
                 return True
             reached, serial = next(signal for signal in self._signals if signal[0] >= value)
@@ -312,20 +344,49 @@ class Fence(DeviceChild):
         # The lock is not held: other threads go on submitting.
         if serial is not None and not self._state.call_unlocked(self._state.backend.wait, serial, remaining):
             return False
-        with self._signalled:
-            self._completed = max(self._completed, reached)
-            self._signals = [signal for signal in self._signals if signal[0] > self._completed]
+        with self._state.lock:
+            self._reached(reached)
         return True
 
+    def _wait_for_signal(self, value: int, deadline: float) -> bool:
+        """Wait until a value is signalled, whose work may still be under way; False when the deadline passes first."""
+        # What threading offers is written in Python, and may keep its lock when a signal handler raises in it.
+        woken: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._state.waiters.add(woken)
+        try:
+            while value > self._last:
+                self._state.check()
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    return False
+                with contextlib.suppress(queue.Empty):
+                    woken.get(timeout=min(remaining, threading.TIMEOUT_MAX))
+            return True
+        finally:
+            self._state.waiters.discard(woken)
+
+    def _reached(self, value: int) -> None:
+        self._completed = max(self._completed, value)
+        self._signals = [signal for signal in self._signals if signal[0] > self._completed]
+
     def _signal(self, value: int, serial: int | None) -> None:
-        if not is_integer(value) or value <= self._last:
+        number = kinds.as_index(value)
+        if number is None or not self._last < number <= kinds.UINT64_MAX:
             raise InvalidArgument(
-                f"{self.description}: signal takes an integer above the last one, {self._last}, got {value!r}"
+                f"{self.description}: signal: value must be an integer above the last one, {self._last}, "
+                f"got {shown(value)}"
             )
-        with self._signalled:
-            self._last = value
-            self._signals.append((value, serial))
-            self._signalled.notify_all()
+        self._signals.append((number, serial))
+        self._last = number
+        self._state.wake()
+
+
+def _seconds(value: object) -> float:
+    """Take a time in seconds; infinity too, but not NaN, which no clock ever reaches."""
+    found = kinds.real(value)
+    if math.isnan(found):
+        raise kinds.WrongKind("a number of seconds", found)
+    return found
 
 
 def _check_step(step: Recorded, pending: dict[CompiledOperator, Range[Buffer] | None]) -> None:

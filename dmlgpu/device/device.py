@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from typing import Any, Self, overload
 
-from dmlgpu import operators, validation
+from dmlgpu import kinds, operators, validation
 from dmlgpu.backend import WORD_BYTES, Backend
+from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.device import support
-from dmlgpu.device.adapters import Choice, choose, open_executor
-from dmlgpu.device.buffer import Buffer, is_integer
-from dmlgpu.device.child import DeviceChild, DmlObject, expect_child
-from dmlgpu.device.commands import CommandList, CommandRecorder, Fence, Queue
+from dmlgpu.device.adapters import Choice, choose, open_executor, wrap_executor
+from dmlgpu.device.buffer import Buffer
+from dmlgpu.device.child import NAME, DeviceChild, DmlObject, as_tuple, expect_child
+from dmlgpu.device.commands import FENCE_VALUE, CommandList, CommandRecorder, Fence, Queue
 from dmlgpu.device.features import (
     Answer,
     FeatureLevels,
@@ -27,12 +28,17 @@ from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, Ope
 from dmlgpu.device.state import DeviceState
 from dmlgpu.device.table import BindingTable
 from dmlgpu.enums import ExecutionFlags, FeatureLevel
-from dmlgpu.errors import DmlError, InvalidArgument
+from dmlgpu.errors import DmlError, InvalidArgument, shown
 from dmlgpu.graph.description import GraphDesc
 from dmlgpu.graph.resolve import resolve
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.schema import loader
 from dmlgpu.target import AdapterInfo
+
+_FEATURE_LEVEL = kinds.member_of(FeatureLevel)
+_FEATURES = kinds.tuple_of(kinds.text, "names of features")
+_BUDGET = kinds.optional(kinds.between(0, kinds.UINT64_MAX))
+_FLAGS = kinds.flags_of(ExecutionFlags)
 
 
 class Device(DmlObject):
@@ -42,13 +48,17 @@ class Device(DmlObject):
         adapter: which adapter: an ``AdapterInfo``, an index, a part of its text, or None (see ``adapters.choose``).
         feature_level: behave as this level: operators, types and ranks of later levels are refused.
         deterministic: results do not depend on the order in which a GPU runs its invocations.
-        memory_budget: most bytes of buffers at a time; None leaves it to the adapter.
+        memory_budget: most bytes of buffers at a time, on the ``numpy`` adapter of what operators need to compute too.
+            None means no bound on adapters with memory of their own, which refuse by themselves. For ``numpy`` and
+            software adapters it means what the environment variable DMLGPU_MEMORY_BUDGET says, in bytes, else half of
+            the host's memory.
         disabled_features: adapter features to leave unused, under WebGPU's names (``"shader-int64"``).
 
     Raises:
         AdapterNotFound: no adapter matches; all are listed.
-        InvalidArgument: an unknown feature level.
+        InvalidArgument: an unknown feature level, or an argument of the wrong kind.
         NotSupported: the driver gives no device.
+        InvalidState: a GPU is asked for in a process forked from one that had used one or looked for adapters.
     """
 
     _kind = "device"
@@ -60,10 +70,11 @@ class Device(DmlObject):
         feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4,
         deterministic: bool = False,
         memory_budget: int | None = None,
-        disabled_features: Sequence[str] = (),
+        disabled_features: Collection[str] = (),
     ):
-        backend = open_executor(choose(adapter), deterministic, memory_budget, disabled_features)
-        self._start(backend, feature_level)
+        level = kinds.argument("Device", "feature_level", _FEATURE_LEVEL, feature_level)
+        options = _options("Device", deterministic, memory_budget, disabled_features)
+        self._start(open_executor(choose(adapter), *options), level)
 
     @classmethod
     def from_wgpu(
@@ -73,32 +84,40 @@ class Device(DmlObject):
         feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4,
         deterministic: bool = False,
         memory_budget: int | None = None,
-        disabled_features: Sequence[str] = (),
+        disabled_features: Collection[str] = (),
     ) -> Self:
-        """Make a device over a ``wgpu.GPUDevice`` that somebody else keeps; it uses the features that are on."""
-        from dmlgpu.gpu import GpuBackend  # noqa: PLC0415 - the ``numpy`` adapter does without
+        """Make a device over a ``wgpu.GPUDevice`` that somebody else keeps; it uses the features that are on.
 
-        backend = GpuBackend.from_wgpu(
-            wgpu_device, deterministic=deterministic, memory_budget=memory_budget, disabled_features=disabled_features
-        )
-        return cls.from_backend(backend, feature_level=feature_level)
+        Raises:
+            AdapterNotFound: wgpu is not installed.
+            InvalidArgument: no wgpu device, or as the constructor.
+        """
+        caller = "Device.from_wgpu"
+        level = kinds.argument(caller, "feature_level", _FEATURE_LEVEL, feature_level)
+        options = _options(caller, deterministic, memory_budget, disabled_features)
+        return cls.from_backend(wrap_executor(wgpu_device, *options), feature_level=level)
 
     @classmethod
     def from_backend(cls, backend: Backend, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> Self:
-        """Make a device over an executor of one's own (see ``dmlgpu.backend``)."""
+        """Make a device over an executor of one's own (see ``dmlgpu.backend``).
+
+        Raises:
+            InvalidArgument: no executor, or an unknown feature level.
+        """
+        caller = "Device.from_backend"
+        if not isinstance(getattr(backend, "info", None), AdapterInfo):
+            raise InvalidArgument(f"{caller}: backend must be a Backend, got {type(backend).__name__}")
         device = cls.__new__(cls)
-        device._start(backend, feature_level)
+        device._start(backend, kinds.argument(caller, "feature_level", _FEATURE_LEVEL, feature_level))
         return device
 
     def _start(self, backend: Backend, feature_level: FeatureLevel) -> None:
         super().__init__()
-        try:
-            self._feature_level = FeatureLevel(feature_level)
-        except ValueError:
-            known = ", ".join(level.name for level in FeatureLevel)
-            raise InvalidArgument(f"Device: feature_level must be one of {known}, got {feature_level!r}") from None
+        self._feature_level = feature_level
         self._state = DeviceState(backend)
         self._queue = Queue(self, self._state)
+        cache = getattr(backend, "pipeline_cache", None)
+        self._pipeline_cache: Cache[Any, Any] = Cache(CacheLimits(0, 0)) if cache is None else cache
 
     # ---- the device itself ------------------------------------------------------------------------------------------
 
@@ -128,6 +147,17 @@ class Device(DmlObject):
         return self._queue
 
     @property
+    def pipeline_cache(self) -> Cache[Any, Any]:
+        """The compiled pipelines that are kept for when equal kernels are compiled again.
+
+        ``limits`` says how much is kept and can be set (``CacheLimits(entries=1024, size=256 << 20)`` at first, in
+        bytes as estimated from the text), ``info`` what is there and how it was used, ``clear`` empties it. Compiled
+        operators keep their own pipelines alive besides, which are found again as well. Empty on adapters that compile
+        nothing.
+        """
+        return self._pipeline_cache
+
+    @property
     def description(self) -> str:
         return self._state.label
 
@@ -137,7 +167,7 @@ class Device(DmlObject):
 
     @name.setter
     def name(self, name: str | None) -> None:
-        self._name = name
+        self._name = kinds.argument(self.description, "name", NAME, name)
         self._state.name(name)
 
     @property
@@ -146,14 +176,18 @@ class Device(DmlObject):
         return self._state.removed
 
     def remove(self, reason: str = "it was removed on request") -> None:
-        """Remove the device: from now on every call on it and its objects raises DeviceRemoved."""
-        self._state.remove(reason)
+        """Remove the device: from now on every call on it and its objects raises DeviceRemoved.
+
+        Raises:
+            InvalidArgument: a reason that is no text.
+        """
+        self._state.remove(kinds.argument("remove", "reason", kinds.text, reason))
 
     def evict(self, objects: Sequence[DeviceChild]) -> None:
         """Check the objects and do nothing: wgpu moves no single object out of memory (IDMLDevice::Evict).
 
         Raises:
-            InvalidArgument: an object that is not pageable, or another device's.
+            InvalidArgument: no sequence, an object that is not pageable, or another device's.
         """
         self._check_pageable("evict", objects)
 
@@ -163,7 +197,7 @@ class Device(DmlObject):
 
     def _check_pageable(self, method: str, objects: Sequence[DeviceChild]) -> None:
         self._state.check()
-        for index, one in enumerate(objects):
+        for index, one in enumerate(as_tuple(method, "objects", objects, "pageable objects")):
             if not isinstance(one, Operator | CompiledOperator | OperatorInitializer | Buffer):
                 raise InvalidArgument(
                     f"{method}: objects[{index}] must be an operator, an initializer or a buffer, "
@@ -198,12 +232,21 @@ class Device(DmlObject):
         if desc.operator in operators.implemented():
             operators.check(desc, self._feature_level)
 
-    def compile_operator(self, operator: Operator, flags: ExecutionFlags = ExecutionFlags.NONE) -> CompiledOperator:
+    def compile_operator(
+        self,
+        operator: Operator,
+        flags: ExecutionFlags = ExecutionFlags.NONE,
+        *,
+        preserve_padding: bool = False,
+    ) -> CompiledOperator:
         """Make an operator executable (IDMLDevice::CompileOperator).
 
         Args:
             operator: one of this device.
             flags: DISABLE_META_COMMANDS is always so here; the others as documented by DirectML.
+            preserve_padding: executions change no bit of the outputs but those of their elements. Else what lies in the
+                words of 32 bits around and between elements of fewer bits may be overwritten, as DirectML allows. Where
+                an output has such padding, this takes another kernel and a copy of the output, for some operators.
 
         Raises:
             InvalidArgument: another device's operator, or no flags.
@@ -211,7 +254,7 @@ class Device(DmlObject):
         """
         self._state.check()
         expect_child("compile_operator", "operator", operator, Operator, self._state)
-        flags = _as_flags(flags, "compile_operator")
+        flags = kinds.argument("compile_operator", "flags", _FLAGS, flags)
         desc, backend = operator.desc, self._state.backend
         half = bool(flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
         compiled = CompiledOperator(
@@ -220,7 +263,7 @@ class Device(DmlObject):
             title=desc.operator,
             inputs=ports(desc.inputs, "input"),
             outputs=ports(desc.outputs, "output"),
-            executable=self._state.call(backend.compile, desc, half),
+            executable=self._state.call(backend.compile, desc, half, bool(preserve_padding)),
             flags=flags,
             in_place=loader.operator(desc.operator).in_place,
         )
@@ -251,7 +294,7 @@ class Device(DmlObject):
             NotSupported: the adapter lacks what a node needs.
         """
         self._state.check()
-        flags = _as_flags(flags, "compile_graph")
+        flags = kinds.argument("compile_graph", "flags", _FLAGS, flags)
         if not isinstance(graph, GraphDesc):
             raise InvalidArgument(f"compile_graph: graph must be a GraphDesc, got {type(graph).__name__}")
         network = resolve(graph)
@@ -300,27 +343,35 @@ class Device(DmlObject):
         return CommandList(self, self._state)
 
     def create_fence(self, initial_value: int = 0) -> Fence:
-        """Make a fence that has reached ``initial_value``."""
-        return Fence(self, self._state, initial_value)
+        """Make a fence that has reached ``initial_value``, an integer from 0 to 2^64 - 1.
+
+        Raises:
+            InvalidArgument: another value.
+        """
+        value = kinds.argument("create_fence", "initial_value", FENCE_VALUE, initial_value)
+        return Fence(self, self._state, value)
 
     def create_buffer(self, size: int, name: str | None = None) -> Buffer:
         """Allocate ``size`` bytes, zeroed.
 
         Args:
-            size: bytes, a positive multiple of 4.
+            size: bytes, a positive multiple of 4 below 2^64.
             name: shows up in errors and in the driver's traces.
 
         Raises:
-            InvalidArgument: not a positive multiple of 4.
+            InvalidArgument: not such a multiple of 4, or a name that is no text.
             OutOfMemory: beyond the adapter's limits or the device's memory budget.
         """
         self._state.check()
-        if not is_integer(size) or size <= 0 or size % WORD_BYTES:
+        count = kinds.as_index(size)
+        if count is None or not 0 < count <= kinds.UINT64_MAX or count % WORD_BYTES:
+            limit = " below 2^64" if count is not None and count > kinds.UINT64_MAX else ""
             raise InvalidArgument(
-                f"create_buffer: size must be a positive multiple of {WORD_BYTES} bytes, got {size!r}"
+                f"create_buffer: size must be a positive multiple of {WORD_BYTES} bytes{limit}, got {shown(size)}"
             )
-        memory = self._state.call(self._state.backend.create_buffer, size, name or "unnamed")
-        return Buffer(self, self._state, size=size, memory=memory, identity=memory, name=name)
+        kinds.argument("create_buffer", "name", NAME, name)
+        memory = self._state.call(self._state.backend.create_buffer, count, name or "unnamed")
+        return Buffer(self, self._state, size=count, memory=memory, identity=memory, name=name)
 
     def wrap_buffer(self, wgpu_buffer: Any, name: str | None = None) -> Buffer:
         """Make a buffer over a wgpu buffer of the same wgpu device; see ``Buffer.from_wgpu``."""
@@ -328,6 +379,7 @@ class Device(DmlObject):
         wrap = getattr(self._state.backend, "wrap_buffer", None)
         if wrap is None:
             raise InvalidArgument(f"Buffer.from_wgpu: {self.description} does not run on wgpu")
+        kinds.argument("Buffer.from_wgpu", "name", NAME, name)
         memory = self._state.call(wrap, wgpu_buffer, name or "")
         return Buffer(self, self._state, size=memory.size, memory=memory, identity=wgpu_buffer, name=name)
 
@@ -358,11 +410,16 @@ class Device(DmlObject):
         return None
 
 
-def _as_flags(flags: ExecutionFlags, caller: str) -> ExecutionFlags:
-    if not is_integer(flags) or not 0 <= flags <= sum(ExecutionFlags):
-        names = ", ".join(flag.name or "" for flag in (ExecutionFlags.NONE, *ExecutionFlags))
-        raise InvalidArgument(f"{caller}: flags must combine ExecutionFlags ({names}), got {flags!r}")
-    return ExecutionFlags(flags)
+def _options(
+    caller: str, deterministic: object, memory_budget: object, disabled_features: object
+) -> tuple[bool, int | None, tuple[str, ...]]:
+    """Return the options of an executor, checked."""
+    features = tuple(disabled_features) if isinstance(disabled_features, Set) else disabled_features
+    return (
+        kinds.argument(caller, "deterministic", kinds.boolean, deterministic),
+        kinds.argument(caller, "memory_budget", _BUDGET, memory_budget),
+        kinds.argument(caller, "disabled_features", _FEATURES, features),
+    )
 
 
 _DEFAULT_LOCK = threading.Lock()

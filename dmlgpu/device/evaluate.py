@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from dmlgpu.device.binding import BufferArrayBinding
 from dmlgpu.device.buffer import Buffer
+from dmlgpu.device.child import as_tuple
 from dmlgpu.device.device import Device, default_device
 from dmlgpu.device.operator import CompiledOperator
-from dmlgpu.errors import InvalidArgument
+from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc
 
@@ -33,11 +34,14 @@ def evaluate(desc: OperatorDesc, inputs: Sequence[Array | None], device: Device 
         One array per flat output, of the tensor's logical sizes and NumPy type; absent optional outputs are left out.
 
     Raises:
-        InvalidArgument: a wrong number of arrays, or an array of the wrong type or shape.
+        InvalidArgument: a wrong number of arrays, an array of the wrong type or shape, or no device.
         DmlError: as ``Device.create_operator`` and ``Device.create_buffer``.
     """
+    if device is not None and not isinstance(device, Device):
+        raise InvalidArgument(f"evaluate: device must be a Device or None, got {type(device).__name__}")
     device = device or default_device()
     compiled = device.compile_operator(device.create_operator(desc))
+    inputs = as_tuple(desc.operator, "inputs", inputs, "arrays")
     if len(inputs) != len(compiled.inputs):
         expected = f"{len(compiled.inputs)} arrays ({', '.join(port.label for port in compiled.inputs)})"
         raise InvalidArgument(f"{desc.operator}: inputs must be {expected}, got {len(inputs)}")
@@ -84,7 +88,7 @@ def _upload(device: Device, title: str, label: str, tensor: TensorDesc | None, a
             expected = "None, since the description leaves it out" if tensor is None else "an array"
             raise InvalidArgument(f"{title}: {label} must be {expected}, got {type(array).__name__}")
         return None
-    given = np.asarray(array)
+    given = _as_array(title, label, array)
     expected_type = tensor.data_type.numpy
     if given.dtype != expected_type or given.shape != tensor.sizes:
         raise InvalidArgument(
@@ -94,6 +98,13 @@ def _upload(device: Device, title: str, label: str, tensor: TensorDesc | None, a
     buffer = device.create_buffer(tensor.byte_size, label)
     buffer.write(tensor.encode(given))
     return buffer
+
+
+def _as_array(title: str, label: str, array: object) -> Array:
+    try:
+        return np.asarray(array)
+    except Exception as error:  # ragged lists, foreign arrays
+        raise InvalidArgument(f"{title}: {label} must be an array, got {shown(array)}: {error}") from error
 
 
 def _run(

@@ -50,7 +50,7 @@ class Bindings:
         dispatchable: for what.
         operators: an initializer's operators when the table was made, which its reset outdates; else None.
         inputs, outputs: None until something is bound.
-        given: what the caller handed over, to see that nothing changed.
+        given: what the caller handed over at which release epoch, to see that nothing changed.
         cached: the dispatch on what is bound, checked when the release epoch was ``cached_epoch``.
     """
 
@@ -60,7 +60,7 @@ class Bindings:
     outputs: Ranges | None = None
     temporary: Range[Buffer] | None = None
     persistent: Range[Buffer] | None = None
-    given: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    given: dict[str, tuple[tuple[object, ...], int]] = field(default_factory=dict)
     cached: Recorded | None = None
     cached_epoch: int = -1
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
+import weakref
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import ParamSpec, TypeVar
 
 from dmlgpu.backend import Backend
-from dmlgpu.errors import DeviceRemoved, DmlError
+from dmlgpu.errors import DeviceRemoved, DmlError, InvalidState
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -24,6 +27,7 @@ class DeviceState:
         removed: why the device is gone, or None.
         release_epoch: grows with every released buffer, so that cached checks know when to look again.
         last_serial: the latest submission, or None.
+        waiters: get an item when a fence is signalled or the device is removed.
     """
 
     def __init__(self, backend: Backend):
@@ -34,6 +38,9 @@ class DeviceState:
         self.removed: str | None = None
         self.release_epoch = 0
         self.last_serial: int | None = None
+        self.waiters: set[SimpleQueue[None]] = set()
+        self._lost_by_fork = False
+        _states.add(self)
 
     def name(self, name: str | None) -> None:
         """Take over the device's name."""
@@ -41,8 +48,10 @@ class DeviceState:
         self.label = f"device {name!r} {where}" if name else f"device {where}"
 
     def check(self) -> None:
-        """Raise DeviceRemoved when the device is gone."""
+        """Raise DeviceRemoved when the device is gone, InvalidState where it is the parent's of a forked process."""
         if self.removed is not None:
+            if self._lost_by_fork:
+                raise InvalidState(f"{self.label}: {self.removed}")
             raise DeviceRemoved(f"{self.label} is removed: {self.removed}; create a new device")
 
     def call(
@@ -69,8 +78,21 @@ class DeviceState:
             if self.removed is not None:
                 return
             self.removed = reason
+            self.wake()
             with contextlib.suppress(DmlError):
                 self.backend.close()
+
+    def wake(self) -> None:
+        """Have all waiters look again."""
+        for waiter in list(self.waiters):
+            waiter.put(None)
+
+    def after_fork(self) -> None:
+        """Make the state usable in a forked child, where threads that held the lock are gone, or refuse its use."""
+        self.lock = threading.RLock()
+        reason = getattr(self.backend, "lost_by_fork", None)
+        if reason is not None:
+            self.removed, self._lost_by_fork = reason, True
 
     def free(self, memory: object) -> None:
         """Give memory back; on a removed device it is gone already."""
@@ -83,3 +105,15 @@ class DeviceState:
     def is_in_flight(self, serial: int | None) -> bool:
         """Return whether a submission is still being worked on."""
         return serial is not None and not self.call(self.backend.is_done, serial)
+
+
+_states: weakref.WeakSet[DeviceState] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for state in list(_states):
+        state.after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_after_fork)

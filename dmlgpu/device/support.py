@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from dmlgpu import kinds
 from dmlgpu.device.features import (
     Answer,
     FeatureLevels,
@@ -16,12 +17,14 @@ from dmlgpu.device.features import (
 )
 from dmlgpu.device.probe import probes
 from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.errors import DmlError, InvalidArgument, InvalidDescription, OperatorNotImplemented
+from dmlgpu.errors import DmlError, InvalidArgument, InvalidDescription, OperatorNotImplemented, shown
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.schema import operator
+from dmlgpu.schema import OperatorSchema, operator
 
 Refusal = Callable[[OperatorDesc], DmlError | None]
 """Returns the exception with which a device would refuse a description, or None."""
+
+_FEATURE_LEVELS = kinds.tuple_of(kinds.member_of(FeatureLevel), "feature levels")
 
 
 def answer(query: Query, level: FeatureLevel, refusal: Refusal, implemented: frozenset[str]) -> Answer:
@@ -43,16 +46,14 @@ def answer(query: Query, level: FeatureLevel, refusal: Refusal, implemented: fro
     if isinstance(query, OperatorSupportQuery):
         return _operator_support(query, level, refusal)
     raise InvalidArgument(
-        "check_feature_support: takes a FeatureLevelsQuery, a TensorDataTypeSupportQuery or an OperatorSupportQuery, "
-        f"got {type(query).__name__}"
+        "check_feature_support: query must be a FeatureLevelsQuery, a TensorDataTypeSupportQuery or an "
+        f"OperatorSupportQuery, got {type(query).__name__}"
     )
 
 
 def _feature_levels(query: FeatureLevelsQuery, level: FeatureLevel) -> FeatureLevels:
-    try:
-        requested = [FeatureLevel(one) for one in query.requested_feature_levels]
-    except ValueError as error:
-        raise InvalidArgument(f"FeatureLevelsQuery: requested_feature_levels: {error}") from None
+    caller, argument = "FeatureLevelsQuery", "requested_feature_levels"
+    requested = kinds.argument(caller, argument, _FEATURE_LEVELS, query.requested_feature_levels)
     if not requested:
         raise InvalidArgument("FeatureLevelsQuery: requested_feature_levels must not be empty")
     return FeatureLevels(max((one for one in requested if one <= level), default=None))
@@ -81,18 +82,31 @@ def _operator_support(query: OperatorSupportQuery, level: FeatureLevel, refusal:
         refused = refusal(query.operator)
     else:
         schema = operator(query.operator)
-        known = {field.python_name for field in schema.tensor_fields}
-        for name, data_type in query.data_types.items():
-            if name not in known:
-                tensors = ", ".join(sorted(known))
-                raise InvalidArgument(f"OperatorSupportQuery: {schema.name} has no tensor {name!r}, only {tensors}")
-            _data_type(f"OperatorSupportQuery: data_types[{name!r}]", data_type)
+        data_types = _data_types(schema, query.data_types)
         if level < schema.feature_level:
             needed = f"needs feature level {schema.feature_level.label}, the device behaves as {level.label}"
             return OperatorSupport(False, f"{schema.name}: {needed}")
-        refusals = list(map(refusal, probes(schema, query.data_types, level)))
+        refusals = list(map(refusal, probes(schema, data_types, level)))
         refused = None if None in refusals else min(refusals, key=_distance)
     return OperatorSupport(refused is None, "" if refused is None else str(refused))
+
+
+def _data_types(schema: OperatorSchema, given: object) -> dict[str, DataType]:
+    """Return the types that a query gives for an operator's tensors."""
+    what = "OperatorSupportQuery: data_types"
+    if not isinstance(given, Mapping):
+        raise InvalidArgument(f"{what} must be a mapping of tensors to data types, got {shown(given)}")
+    try:
+        data_types = dict(given)
+    except Exception:  # whatever a foreign mapping raises
+        raise InvalidArgument(f"{what} cannot be read, got {shown(given)}") from None
+    known = [field.python_name for field in schema.tensor_fields]
+    for name, data_type in data_types.items():
+        if not isinstance(name, str) or name not in known:
+            tensors = ", ".join(sorted(known))
+            raise InvalidArgument(f"OperatorSupportQuery: {schema.name} has no tensor {shown(name)}, only {tensors}")
+        _data_type(f"{what}[{name!r}]", data_type)
+    return data_types
 
 
 def _distance(refused: DmlError | None) -> int:
@@ -107,5 +121,5 @@ def _is_the_adapters(refused: DmlError | None) -> bool:
 
 def _data_type(what: str, value: object) -> DataType:
     if not isinstance(value, DataType) or value is DataType.UNKNOWN:
-        raise InvalidArgument(f"{what} must be a DataType other than UNKNOWN, got {value!r}")
+        raise InvalidArgument(f"{what} must be a DataType other than UNKNOWN, got {shown(value)}")
     return value

@@ -28,6 +28,7 @@ Resolve: TypeAlias = Callable[[Dispatchable, tuple[object, ...]], object]
 """Checks what is handed over for a dispatchable and returns the ranges."""
 
 _COMPARED = (BufferBinding, BufferArrayBinding)
+_NEVER = (None, -1)
 
 
 class BindingTable(DeviceChild):
@@ -121,9 +122,16 @@ class BindingTable(DeviceChild):
         target.check_operators()
         if not isinstance(bindings, tuple):
             bindings = () if bindings is None else as_tuple(f"bind_{what}", "bindings", bindings, "bindings")
-        if not _are_equal(target.given.get(what), bindings):
-            setattr(target, what, resolve(target.dispatchable, bindings))
-            target.given[what], target.cached = bindings, None
+        epoch = self._state.release_epoch
+        known, checked_epoch = target.given.get(what, _NEVER)
+        unchanged = _are_equal(known, bindings)
+        if unchanged and checked_epoch == epoch:
+            return
+        # The same buffers may have been released since they were bound.
+        setattr(target, what, resolve(target.dispatchable, bindings))
+        target.given[what] = bindings, epoch
+        if not unchanged:
+            target.cached = None
 
 
 def _are_equal(old: tuple[object, ...] | None, new: tuple[object, ...]) -> bool:

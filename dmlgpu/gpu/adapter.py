@@ -10,6 +10,7 @@ from typing import Any
 import wgpu
 
 from dmlgpu.errors import AdapterNotFound
+from dmlgpu.gpu import forks
 from dmlgpu.target import PARAMETER_BYTES, AdapterInfo, Profile, Target
 
 FEATURES = (
@@ -44,12 +45,17 @@ def describe(info: Any, features: Collection[str], limits: dict[str, int]) -> Ad
 
 @functools.cache
 def _enumerated() -> tuple[tuple[AdapterInfo, Any], ...]:
+    forks.use_drivers("adapters")
     found = wgpu.gpu.enumerate_adapters_sync()
     return tuple((describe(adapter.info, adapter.features, adapter.limits), adapter) for adapter in found)
 
 
 def adapters() -> tuple[AdapterInfo, ...]:
-    """Return the adapters that wgpu reaches, in its order. Enumerated once per process."""
+    """Return the adapters that wgpu reaches, in its order. Enumerated once per process.
+
+    Raises:
+        InvalidState: in a process forked from one that had loaded drivers without looking for adapters here.
+    """
     return tuple(info for info, _ in _enumerated())
 
 

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from dmlgpu import compiler
 from dmlgpu.backend import Range, Resources
+from dmlgpu.cache import Cache
 from dmlgpu.errors import InvalidArgument
+from dmlgpu.gpu import forks
 from dmlgpu.gpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.gpu.context import Context
 from dmlgpu.gpu.executable import Binder, GpuExecutable
@@ -41,11 +43,15 @@ class GpuBackend:
     Attributes:
         info: facts about the adapter.
         target: what lowering may know about it.
+        lost_by_fork: why a forked child cannot use it.
 
     Raises:
         AdapterNotFound: when the adapter is not this machine's.
         NotSupported: when the driver gives no device.
+        InvalidState: in a process forked from one that had used a GPU or looked for adapters.
     """
+
+    lost_by_fork: str | None = forks.MADE_BEFORE_FORK
 
     def __init__(
         self,
@@ -100,6 +106,11 @@ class GpuBackend:
         return self._allocator.allocated
 
     @property
+    def pipeline_cache(self) -> Cache[Any, Any]:
+        """The compiled pipelines that are kept for when they are asked for again (see ``Device.pipeline_cache``)."""
+        return self._pipelines.cache
+
+    @property
     def memory_budget(self) -> int | None:
         """Most bytes of buffers at a time, or None for no bound."""
         return self._allocator.budget
@@ -115,15 +126,18 @@ class GpuBackend:
         """
         self._binder.check(self._program(desc, half_precision=False))
 
-    def compile(self, desc: Any, half_precision: bool = False) -> GpuExecutable:
-        """Make an operator description ready to run; ``half_precision`` allows native 16-bit arithmetic.
+    def compile(self, desc: Any, half_precision: bool = False, preserve_padding: bool = False) -> GpuExecutable:
+        """Make an operator description ready to run (see ``Backend.compile``).
 
         Raises: as ``check`` and ``prepare``.
         """
-        return self.prepare(self._program(desc, half_precision))
+        return self.prepare(self._program(desc, half_precision, preserve_padding))
 
-    def _program(self, desc: Any, half_precision: bool) -> Program:
-        return compiler.compile_operator(desc, self.target if half_precision else self.target.exact)
+    def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
+        target = self.target if half_precision else self.target.exact
+        if preserve_padding:
+            target = dataclasses.replace(target, preserves_padding=True)
+        return compiler.compile_operator(desc, target)
 
     def compile_graph(
         self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
@@ -177,7 +191,7 @@ class GpuBackend:
 
     def wrap_buffer(self, buffer: wgpu.GPUBuffer, label: str = "") -> GpuBuffer:
         """Use a buffer made elsewhere on the same wgpu device. Raises InvalidArgument naming what its usage lacks."""
-        return self._allocator.wrap(buffer, label or buffer.label)
+        return self._allocator.wrap(buffer, label or getattr(buffer, "label", ""))
 
     def destroy_buffer(self, buffer: GpuBuffer) -> None:
         """Give a buffer's memory back (a wrapped one stays its maker's). Work bound to it is refused from now on."""
@@ -224,5 +238,10 @@ class GpuBackend:
         return self._timestamps.time(work, parts)
 
     def close(self) -> None:
-        """Wait for all work, then destroy the device (not one from ``from_wgpu``). Closing twice does nothing."""
-        self._context.close(lambda: self._queue.wait(self._queue.submitted))
+        """Wait for all work, then destroy the device (not one from ``from_wgpu``) and give all pipelines back, those of
+        executables too. Closing twice does nothing."""
+        try:
+            self._context.close(lambda: self._queue.wait(self._queue.submitted))
+        finally:
+            self._pipelines.close()
+            self._binder.close()

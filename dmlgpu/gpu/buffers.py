@@ -6,9 +6,10 @@ from typing import Any
 
 import wgpu
 
+from dmlgpu.backend import WORD_BYTES
 from dmlgpu.errors import InvalidArgument, InvalidState, OutOfMemory
 from dmlgpu.gpu.context import Context
-from dmlgpu.gpu.memory import host_memory
+from dmlgpu.memory import host_budget
 
 _USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 _USAGE_NAMES = (
@@ -22,7 +23,6 @@ _USAGE_NAMES = (
     "INDIRECT",
     "QUERY_RESOLVE",
 )
-_HOST_SHARE = 2  # NumPy's copies of the same data live in the other half
 
 
 class GpuBuffer:
@@ -50,20 +50,53 @@ class GpuBuffer:
         if self.destroyed:
             raise InvalidState(f"{what}: buffer {self.label!r} was released")
 
+    def check_maker(self, what: str) -> None:
+        """Raise InvalidState when somebody else made the buffer, and has mapped or destroyed it: submitting it would
+        abort the process."""
+
+
+class WrappedBuffer(GpuBuffer):
+    """A buffer that somebody else made, and may destroy or map at any time."""
+
+    __slots__ = ("_context", "_layout")
+
+    def __init__(self, buffer: wgpu.GPUBuffer, label: str, context: Context):
+        super().__init__(buffer, buffer.size, label, charge=0, owned=False, mappable=False)
+        self._context = context
+        self._layout = context.device.create_bind_group_layout(
+            entries=[{"binding": 0, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": "storage"}}]
+        )
+
+    def check_maker(self, what: str) -> None:
+        """Raise InvalidState when the maker has mapped or destroyed the buffer."""
+        if self.wgpu.map_state != "unmapped":
+            raise InvalidState(f"{what}: wrapped buffer {self.label!r} is mapped; its maker must unmap it first")
+        resource = {"buffer": self.wgpu, "offset": 0, "size": WORD_BYTES}
+        with self._context.reporting(what):  # no call asks whether a buffer is destroyed, and this one refuses it
+            self._context.device.create_bind_group(layout=self._layout, entries=[{"binding": 0, "resource": resource}])
+
 
 class Guard:
-    """The buffers of some work, checked again only after a buffer was destroyed anywhere on the device."""
+    """The buffers of some work, checked again only after a buffer was destroyed anywhere on the device; wrapped ones,
+    of whose destruction nobody tells, each time.
 
-    __slots__ = ("buffers", "epoch")
+    Attributes:
+        wrapped: those of the buffers that somebody else made.
+        epoch: the allocator's at the last check, -1 where each submission needs one.
+    """
+
+    __slots__ = ("buffers", "epoch", "wrapped")
 
     def __init__(self, buffers: tuple[GpuBuffer, ...], epoch: int):
-        self.buffers, self.epoch = buffers, epoch
+        self.buffers = buffers
+        self.wrapped = tuple([buffer for buffer in buffers if not buffer.owned])
+        self.epoch = -1 if self.wrapped else epoch
 
     def check(self, epoch: int, what: str) -> None:
         """Raise InvalidState when one of the buffers is gone."""
         for buffer in self.buffers:
             buffer.check(what)
-        self.epoch = epoch
+        self.epoch = -1 if self.wrapped else epoch
 
 
 class Allocator:
@@ -71,8 +104,8 @@ class Allocator:
 
     Args:
         context: the device.
-        budget: most bytes to hand out at a time; None means half of the host's memory for software adapters, whose
-            drivers promise more than there is, and no bound for others, which refuse by themselves.
+        budget: most bytes to hand out at a time; None means ``memory.host_budget`` for software adapters, whose drivers
+            promise more than there is, and no bound for others, which refuse by themselves.
 
     Attributes:
         allocated: bytes handed out now.
@@ -81,8 +114,7 @@ class Allocator:
 
     def __init__(self, context: Context, budget: int | None = None):
         self._context = context
-        host = host_memory() if context.info.is_software else None
-        self.budget = host // _HOST_SHARE if budget is None and host else budget
+        self.budget = host_budget() if budget is None and context.info.is_software else budget
         self.allocated = 0
         self.epoch = 0
         # In host-visible memory a discrete card would be slow.
@@ -109,13 +141,16 @@ class Allocator:
         """Return a buffer that somebody else made on this device.
 
         Raises:
-            InvalidArgument: when its usage lacks STORAGE, or it is another device's.
+            InvalidArgument: when it is no wgpu buffer, its usage lacks STORAGE, or it is another device's.
         """
+        if not isinstance(buffer, wgpu.GPUBuffer):
+            raise InvalidArgument(f"Buffer.from_wgpu: wgpu_buffer must be a GPUBuffer, got {type(buffer).__name__}")
         if not buffer.usage & wgpu.BufferUsage.STORAGE:
             raise InvalidArgument(f"buffer {label!r}: usage must include STORAGE, got {_usage_text(buffer.usage)}")
         if buffer._device is not self._context.device:
             raise InvalidArgument(f"buffer {label!r}: belongs to another wgpu device")
-        return GpuBuffer(buffer, buffer.size, label, charge=0, owned=False, mappable=False)
+        with self._context.lock, self._context.reporting(f"buffer {label!r}"):
+            return WrappedBuffer(buffer, label, self._context)
 
     def destroy(self, buffer: GpuBuffer) -> None:
         """Give a buffer's memory back. Destroying twice does nothing."""

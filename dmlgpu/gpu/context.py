@@ -9,8 +9,8 @@ from typing import Any
 
 import wgpu
 
-from dmlgpu.errors import DeviceRemoved, DmlError, NotSupported, OutOfMemory
-from dmlgpu.gpu import native
+from dmlgpu.errors import DeviceRemoved, DmlError, InvalidArgument, InvalidState, NotSupported, OutOfMemory
+from dmlgpu.gpu import forks, native
 from dmlgpu.gpu.adapter import describe, target_of, wgpu_adapter
 from dmlgpu.target import AdapterInfo, Target
 
@@ -34,7 +34,9 @@ class Context:
         self.queue = device.queue
         self.lock = _OPENGL if info.backend == "OpenGL" else threading.RLock()
         self._removed: str | None = None
-        self._closed = False
+        self._closed = self._abandoned = False
+        self._mapped: Any = None
+        forks.abandon_in_children(self)
 
     @classmethod
     def open(cls, info: AdapterInfo, deterministic: bool, disabled_features: Collection[str]) -> Context:
@@ -43,7 +45,9 @@ class Context:
         Raises:
             AdapterNotFound: when the adapter is not this machine's.
             NotSupported: when the driver gives no device.
+            InvalidState: in a process forked from one that had loaded drivers.
         """
+        forks.use_drivers(str(info))
         target = target_of(info, deterministic=deterministic, disabled_features=disabled_features)
         adapter = wgpu_adapter(info)
         try:
@@ -51,11 +55,19 @@ class Context:
             device = adapter.request_device_sync(label="dmlgpu", required_features=sorted(target.features))
         except RuntimeError as error:
             raise NotSupported(f"{info}: the driver gives no device: {error}") from error
-        return cls(device, info, target, owned=True)
+        return cls(native.without_cycle(device), info, target, owned=True)
 
     @classmethod
     def wrap(cls, device: wgpu.GPUDevice, deterministic: bool, disabled_features: Collection[str]) -> Context:
-        """Return a device that somebody else made, with whatever features and limits it has."""
+        """Return a device that somebody else made, with whatever features and limits it has.
+
+        Raises:
+            InvalidArgument: when it is no wgpu device.
+            InvalidState: in a process forked from one that had loaded drivers.
+        """
+        forks.use_drivers("a wgpu device")
+        if not isinstance(device, wgpu.GPUDevice):
+            raise InvalidArgument(f"Device.from_wgpu: wgpu_device must be a GPUDevice, got {type(device).__name__}")
         info = describe(device.adapter.info, device.features, device.limits)
         target = target_of(info, deterministic=deterministic, disabled_features=disabled_features)
         return cls(device, info, target, owned=False)
@@ -71,9 +83,39 @@ class Context:
         return self._removed
 
     def check(self) -> None:
-        """Raise DeviceRemoved when the device is gone: submitting to it would abort the process."""
+        """Raise DeviceRemoved when the device is gone, InvalidState where it belongs to the parent of a forked process:
+        submitting to it would abort the process, or hang."""
+        if self._abandoned:
+            raise InvalidState(f"{self.info}: {self._removed}")
         if self._removed is not None:
             raise DeviceRemoved(f"{self.info}: {self._removed}; create a new device")
+
+    def abandon(self) -> None:
+        """Belong to the parent of this forked process."""
+        self._abandoned = self._closed = True
+        self._removed = forks.MADE_BEFORE_FORK
+        self.lock = threading.RLock()
+        self.device._poller = None  # wgpu-py's thread, which would be waited for
+
+    @contextlib.contextmanager
+    def mapping(self, buffer: Any) -> Iterator[None]:
+        """Mark a buffer as mapped, or about to be; unmap it at the end. Hold the lock."""
+        self.end_mapping()
+        self._mapped = buffer
+        try:
+            yield
+        finally:
+            self.end_mapping()
+
+    def end_mapping(self) -> None:
+        """Unmap what is mapped: submitting it would abort the process. Hold the lock.
+
+        Whoever submits or writes calls this, since a signal handler's exception may cut off the end of a mapping.
+        """
+        if self._mapped is not None:
+            with contextlib.suppress(wgpu.GPUError):  # not mapped yet or no longer
+                native.unmap(self._mapped)
+            self._mapped = None
 
     @contextlib.contextmanager
     def reporting(self, what: str) -> Iterator[None]:
@@ -92,6 +134,8 @@ class Context:
         # Some drivers' refusals come as validation errors with these words of wgpu's.
         if isinstance(error, wgpu.GPUOutOfMemoryError) or reason.startswith("Not enough memory"):
             return OutOfMemory(f"{what}: {self.info} is out of memory: {reason}")
+        if "has been destroyed" in reason:
+            return InvalidState(f"{what}: {self.info} refuses: {reason}")
         return DmlError(f"{what}: {self.info} refuses: {reason}")
 
     def close(self, before: Callable[[], Any]) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import wgpu
 
 from dmlgpu import aliasing
 from dmlgpu.backend import Range, Resources
+from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.errors import BindingError, NotSupported
-from dmlgpu.gpu import native
+from dmlgpu.gpu import native, releases
 from dmlgpu.gpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.gpu.context import Context
 from dmlgpu.gpu.pipelines import Pipelines
@@ -24,18 +26,16 @@ from dmlgpu.target import PARAMETER_BYTES
 from dmlgpu.tensor import TENSOR_ALIGNMENT, aligned
 from dmlgpu.wgsl.sharing import share
 
+_UNIFORM_LIMITS: Final = CacheLimits(entries=1024, size=1024 * PARAMETER_BYTES)
+
 
 class Binder:
-    """Makes bind groups and parameter blocks.
-
-    Parameter blocks with equal contents are one object, so that recording sees by identity that nothing changed.
-    """
+    """Makes bind groups and parameter blocks."""
 
     def __init__(self, context: Context, allocator: Allocator, pipelines: Pipelines):
         self.context, self.allocator, self.pipelines = context, allocator, pipelines
         self._alignment = context.limits["min-storage-buffer-offset-alignment"]
-        self._blocks: dict[tuple[int, ...], Any] = {}
-        self._uniforms: dict[tuple[int, ...], Any] = {}
+        self._uniforms: Cache[tuple[int, ...], Any] = Cache(_UNIFORM_LIMITS)
 
     def bind(self, operator: str, kernel: Kernel, pipeline: Any, resources: Resources, immediates: bool) -> KernelWork:
         """Return one dispatch of a kernel on resources. Where ranges meet of which that was not known, the kernel is
@@ -67,7 +67,8 @@ class Binder:
                 if not immediates:
                     entries.append({"binding": len(entries), "resource": {"buffer": self._uniform(bases)}})
                 group = context.device.create_bind_group(label=kernel.label, layout=group_layout, entries=entries)
-        parameters = self._block(bases) if immediates else None
+                releases.adopt(context, group)  # which may hold the last reference to a uniform
+        parameters = _block(bases) if immediates else None
         return KernelWork(pipeline, group, parameters, *kernel.grid, guard, kernel.label)
 
     def check(self, program: Program) -> None:
@@ -120,20 +121,25 @@ class Binder:
             )
         return bound.buffer, bound.offset + slot.offset, slot.size
 
-    def _block(self, bases: tuple[int, ...]) -> Any:
-        block = self._blocks.get(bases)
-        if block is None:
-            block = self._blocks.setdefault(bases, native.parameter_block(parameter_bytes(bases)))
-        return block
+    def close(self) -> None:
+        """Let go of what is kept for the next dispatch."""
+        self._uniforms.clear()
 
     def _uniform(self, bases: tuple[int, ...]) -> Any:
-        buffer = self._uniforms.get(bases)
-        if buffer is None:
-            usage = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
-            buffer = self.context.device.create_buffer(label="dmlgpu parameters", size=PARAMETER_BYTES, usage=usage)
-            self.context.queue.write_buffer(buffer, 0, parameter_bytes(bases))
-            self._uniforms[bases] = buffer
-        return buffer
+        """Return a buffer that holds a parameter block. Bind groups keep theirs when it is no longer kept here."""
+        return self._uniforms.get_or_make(bases, lambda: self._new_uniform(bases), lambda _: PARAMETER_BYTES)
+
+    def _new_uniform(self, bases: tuple[int, ...]) -> Any:
+        usage = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
+        buffer = self.context.device.create_buffer(label="dmlgpu parameters", size=PARAMETER_BYTES, usage=usage)
+        self.context.queue.write_buffer(buffer, 0, parameter_bytes(bases))
+        return releases.adopt(self.context, buffer)
+
+
+@functools.lru_cache(maxsize=4096)
+def _block(bases: tuple[int, ...]) -> Any:
+    """Return a parameter block. Equal ones are one object, so that recording sees by identity that nothing changed."""
+    return native.parameter_block(parameter_bytes(bases))
 
 
 class GpuExecutable:

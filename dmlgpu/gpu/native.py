@@ -6,8 +6,10 @@ raises TypeError, and no call waits for one submission. Everything here takes wg
 
 from __future__ import annotations
 
-import itertools
 import logging
+import threading
+import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -17,53 +19,87 @@ from numpy.typing import NDArray
 from wgpu.backends.wgpu_native._api import libf  # raises wgpu's errors as exceptions
 from wgpu.backends.wgpu_native._ffi import ffi, lib
 
-_BOOLEAN = 0xFF  # WGPUBool comes back with rubbish in its upper bits
-
-# C holds a key instead of an object, so that a callback which never comes, or comes late, cannot hit freed memory.
-_keys = itertools.count(1)
-_awaiting: dict[int, Callable[[bool], None]] = {}
+_STATUS = ffi.typeof("void(*)(int)")
 
 
-def _expect(action: Callable[[bool], None]) -> Any:
-    key = next(_keys)
-    _awaiting[key] = action
-    return ffi.cast("void *", key)
+class Reply:
+    """Where C says that what it was asked for has happened.
+
+    C calls a built-in method, so that no Python code runs inside of its call: a signal handler that raises would run
+    there, and cffi drops what a callback raises. The method takes the status alone, since calling conventions let a
+    function ignore its last arguments.
+
+    Args:
+        kind: the callback's type in wgpu's header.
+
+    Attributes:
+        statuses: empty until C has called, from a ``poll`` or a submission in any thread; then the one status.
+    """
+
+    __slots__ = ("_function", "_info", "statuses")
+
+    def __init__(self, kind: str):
+        self.statuses: list[int] = []
+        self._function = ffi.callback(_STATUS, self.statuses.append)
+        self._info = ffi.new(f"{kind}Info *")
+        self._info.mode, self._info.callback = lib.WGPUCallbackMode_AllowProcessEvents, ffi.cast(kind, self._function)
+        # C calls once: those that came and were never cleared belonged to a device that is gone.
+        _expected.difference_update([reply for reply in tuple(_expected) if reply.statuses])
+
+    def expected(self) -> Any:
+        """Return what C takes, and live for as long as C may call."""
+        _expected.add(self)
+        return self._info[0]
+
+    def clear(self) -> None:
+        """Make a reply that has come ready to be used again."""
+        self.statuses.clear()
+        _expected.discard(self)
 
 
-def _arrived(userdata: Any, success: bool) -> None:
-    action = _awaiting.pop(int(ffi.cast("uintptr_t", userdata)), None)
-    if action is not None:
-        action(success)
+_expected: set[Reply] = set()
 
 
-@ffi.callback("WGPUQueueWorkDoneCallback")
-def _work_done(status: int, _message: Any, userdata: Any, _unused: Any) -> None:
-    _arrived(userdata, status == lib.WGPUQueueWorkDoneStatus_Success)
-
-
-@ffi.callback("WGPUBufferMapCallback")
-def _mapped(status: int, _message: Any, userdata: Any, _unused: Any) -> None:
-    _arrived(userdata, status == lib.WGPUMapAsyncStatus_Success)
-
-
-def submit(queue: wgpu.GPUQueue, commands: wgpu.GPUCommandBuffer) -> Any:
-    """Submit one command buffer; returns the submission's index for ``poll``."""
-    handle = ffi.new("WGPUCommandBuffer[]", [commands._internal])
-    return ffi.new("WGPUSubmissionIndex *", libf.wgpuQueueSubmitForIndex(queue._internal, 1, handle))
+def submit(queue: wgpu.GPUQueue, commands: wgpu.GPUCommandBuffer) -> None:
+    """Submit one command buffer."""
+    libf.wgpuQueueSubmit(queue._internal, 1, ffi.new("WGPUCommandBuffer[]", [commands._internal]))
 
 
 class Completion:
-    """Tells when a queue's work is done. ``after`` is not reentrant: hold the device's lock."""
+    """Tells which submissions are done.
+
+    Attributes:
+        tracked: the latest serial number that C tells of.
+    """
 
     def __init__(self, queue: wgpu.GPUQueue):
         self._queue = queue
-        self._info = ffi.new("WGPUQueueWorkDoneCallbackInfo *")
-        self._info.mode, self._info.callback = lib.WGPUCallbackMode_AllowProcessEvents, _work_done
+        self._under_way: deque[tuple[int, Reply]] = deque()
+        self._free: list[Reply] = []
+        self._lock = threading.RLock()
+        self._done = 0
+        self.tracked = 0
 
-    def after(self, action: Callable[[bool], None]) -> None:
-        """Call ``action(success)`` from a later ``poll``, in any thread, once all work submitted so far is done."""
-        self._info.userdata1 = _expect(action)
-        libf.wgpuQueueOnSubmittedWorkDone(self._queue._internal, self._info[0])
+    def track(self, serial: int) -> None:
+        """Have C tell when all that is submitted by now, up to a serial number, is done. Hold the device's lock."""
+        # An exception may come between any two lines: what stands in the deque is known to C.
+        reply = self._free.pop() if self._free else Reply("WGPUQueueWorkDoneCallback")
+        libf.wgpuQueueOnSubmittedWorkDone(self._queue._internal, reply.expected())
+        self._under_way.append((serial, reply))
+        self.tracked = serial
+
+    def done(self) -> int:
+        """Return the serial number up to which all is done, as far as polls have told."""
+        under_way = self._under_way
+        if under_way and under_way[0][1].statuses:
+            with self._lock:
+                # In order: where two threads poll at once and the later reply comes first, it waits for the earlier.
+                while under_way and (first := under_way[0])[1].statuses:
+                    self._done = max(self._done, first[0])
+                    under_way.remove(first)
+                    first[1].clear()
+                    self._free.append(first[1])
+        return self._done
 
 
 def parameter_block(data: bytes) -> Any:
@@ -76,18 +112,19 @@ def set_immediates(compute_pass: wgpu.GPUComputePassEncoder, block: Any) -> None
     libf.wgpuComputePassEncoderSetImmediates(compute_pass._internal, 0, block, len(block))
 
 
-def poll(device: wgpu.GPUDevice, index: Any = None) -> bool:
-    """Run the callbacks that are due; with an index, wait for that submission first. True when the queue is empty."""
-    if index is None:
-        return bool(libf.wgpuDevicePoll(device._internal, False, ffi.NULL) & _BOOLEAN)
-    return bool(libf.wgpuDevicePoll(device._internal, True, index) & _BOOLEAN)
+def poll(device: wgpu.GPUDevice) -> None:
+    """Have C look what is done, and tell those who asked. Does not wait."""
+    libf.wgpuDevicePoll(device._internal, False, ffi.NULL)
 
 
-def map_for_reading(buffer: wgpu.GPUBuffer, offset: int, size: int, action: Callable[[bool], None]) -> None:
-    """Begin to map a range (offset a multiple of 8, size of 4); ``action(success)`` comes from a later ``poll``."""
-    info = ffi.new("WGPUBufferMapCallbackInfo *")
-    info.mode, info.callback, info.userdata1 = lib.WGPUCallbackMode_AllowProcessEvents, _mapped, _expect(action)
-    libf.wgpuBufferMapAsync(buffer._internal, lib.WGPUMapMode_Read, offset, size, info[0])
+def map_for_reading(buffer: wgpu.GPUBuffer, offset: int, size: int, reply: Reply) -> None:
+    """Begin to map a range (offset a multiple of 8, size of 4); a ``Reply("WGPUBufferMapCallback")`` tells the end."""
+    libf.wgpuBufferMapAsync(buffer._internal, lib.WGPUMapMode_Read, offset, size, reply.expected())
+
+
+def is_mapped(reply: Reply) -> bool:
+    """Return whether the driver has mapped what the reply, which has come, is about."""
+    return reply.statuses == [lib.WGPUMapAsyncStatus_Success]
 
 
 def mapped_bytes(buffer: wgpu.GPUBuffer, offset: int, size: int) -> NDArray[np.uint8]:
@@ -97,8 +134,33 @@ def mapped_bytes(buffer: wgpu.GPUBuffer, offset: int, size: int) -> NDArray[np.u
 
 
 def unmap(buffer: wgpu.GPUBuffer) -> None:
-    """End a mapping."""
+    """End a mapping, also one under way. Raises GPUValidationError where there is none."""
     libf.wgpuBufferUnmap(buffer._internal)
+
+
+def without_cycle(device: wgpu.GPUDevice) -> wgpu.GPUDevice:
+    """Return a new device to which neither itself nor its queue refers, as wgpu-py has it.
+
+    Else one that is dropped would keep its memory until the next collection of garbage, which may be long.
+    """
+    device._device = device.queue._device = weakref.proxy(device)
+    return device
+
+
+def release(thing: wgpu.GPUObjectBase) -> None:
+    """Give an object back before its last reference is gone: nothing may be done with it any more."""
+    thing._release()
+
+
+def on_release(thing: wgpu.GPUObjectBase, action: Callable[[Callable[[], None]], None]) -> None:
+    """When wgpu-py would give an object back, call ``action`` with the function that does so, in any thread."""
+    function, handles = type(thing)._release_function, [thing._internal]
+
+    def give_back() -> None:
+        if handles:  # wgpu-py may ask twice
+            function(handles.pop())
+
+    thing._release = lambda: action(give_back)
 
 
 def timestamp_period(queue: wgpu.GPUQueue) -> float:

@@ -1,35 +1,56 @@
-"""Pipelines, made once per rendered text."""
+"""Pipelines, made once per rendered text and kept within limits."""
 
 from __future__ import annotations
 
 import re
 import threading
-from typing import Any
+from typing import Any, Final, TypeAlias
+from weakref import WeakValueDictionary
 
 import wgpu
 
+from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.errors import ShaderError
+from dmlgpu.gpu import native, releases
 from dmlgpu.gpu.context import Context, reason_of
 from dmlgpu.program import Kernel
 from dmlgpu.target import PARAMETER_BYTES
 
+DEFAULT_LIMITS: Final = CacheLimits(entries=1024, size=256 << 20)
+"""What a new device keeps of pipelines, beside those that are in use."""
+
+_BYTES_PER_CHARACTER = 200
+"""What a pipeline takes in memory, per character of its text: 140 to 220 on Mesa's llvmpipe for softmax, addition, GELU
+and GEMM. Hardware takes less."""
+
 _LINES_AROUND = 3
+
+_Key: TypeAlias = tuple[str, int, bool]
 
 
 class Pipelines:
     """The device's pipelines by text and number of bindings, and their layouts by that number.
 
+    A pipeline lives as long as something refers to it: an executable, work that is bound, or the cache, which keeps the
+    ones asked for last. While it lives it is found again, so that equal kernels have one pipeline.
+
     Layouts are explicit: automatic ones drop the bindings that a shader does not use.
+
+    Attributes:
+        cache: keeps pipelines that may be asked for again; a miss is a request for one that it did not hold.
     """
 
     def __init__(self, context: Context):
         self._context = context
         self._lock = threading.Lock()
+        # Bounded: a kernel has at most MAX_SLOTS bindings.
         self._layouts: dict[tuple[int, bool], tuple[Any, Any]] = {}
-        self._pipelines: dict[tuple[str, int, bool], Any] = {}
+        self._living: WeakValueDictionary[_Key, Any] = WeakValueDictionary()
+        self.cache: Cache[_Key, Any] = Cache(DEFAULT_LIMITS)
 
     def __len__(self) -> int:
-        return len(self._pipelines)
+        """Return how many pipelines live."""
+        return len(self._living)
 
     def layout(self, bindings: int, immediates: bool) -> Any:
         """Return the bind-group layout of kernels with so many bindings."""
@@ -40,16 +61,31 @@ class Pipelines:
 
         Raises:
             ShaderError: when the text does not compile.
+            DeviceRemoved: when the device is gone.
         """
         key = kernel.wgsl, kernel.binding_count, immediates
-        pipeline = self._pipelines.get(key)
+        pipeline = self.cache.get(key)
         if pipeline is not None:
             return pipeline, False
         with self._lock, self._context.lock:
-            if key in self._pipelines:
-                return self._pipelines[key], False
-            pipeline = self._pipelines[key] = self._compile(operator, kernel, immediates)
-            return pipeline, True
+            self._context.check()
+            pipeline = self._living.get(key)
+            is_new = pipeline is None
+            if is_new:
+                releases.run(self._context)
+                pipeline = releases.adopt(self._context, self._compile(operator, kernel, immediates))
+                self._living[key] = pipeline
+            self.cache.put(key, pipeline, _BYTES_PER_CHARACTER * len(kernel.wgsl))
+            return pipeline, is_new
+
+    def close(self) -> None:
+        """Give all pipelines back, those in use too. Call when the device is gone and nothing is submitted any more."""
+        with self._lock, self._context.lock:
+            self.cache.clear()
+            self._layouts.clear()
+            for pipeline in list(self._living.values()):
+                native.release(pipeline)
+            releases.run(self._context)
 
     def _compile(self, operator: str, kernel: Kernel, immediates: bool) -> Any:
         device = self._context.device

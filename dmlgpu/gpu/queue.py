@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -11,10 +9,9 @@ import wgpu
 
 from dmlgpu.errors import DeviceRemoved, DmlError, InvalidArgument
 from dmlgpu.gpu import native
-from dmlgpu.gpu.buffers import Allocator, Guard
+from dmlgpu.gpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.gpu.context import Context
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 20e-6, 1e-3
+from dmlgpu.gpu.waiting import wait_until
 
 
 class KernelWork(NamedTuple):
@@ -58,10 +55,7 @@ class Queue:
     def __init__(self, context: Context, allocator: Allocator):
         self._context, self._allocator = context, allocator
         self._submitted = 0
-        self._completed = 0
         self._completion = native.Completion(context.queue)
-        self._completion_lock = threading.Lock()
-        self._indices: dict[int, Any] = {}
         self.has_writes = False
 
     @property
@@ -73,7 +67,7 @@ class Queue:
         """Run work in order and return its serial number.
 
         Raises:
-            InvalidState: when a buffer of the work was released; nothing runs.
+            InvalidState: when a buffer of the work was released, or mapped or destroyed by its maker; nothing runs.
             DeviceRemoved: when the device is gone.
             DmlError: when the driver refuses a dispatch; its label is in the message and nothing runs.
         """
@@ -89,21 +83,27 @@ class Queue:
             return self.send(commands)
 
     def check(self, work: Sequence[Work]) -> None:
-        """Raise InvalidState when work uses a released buffer."""
+        """Raise InvalidState when work uses a released buffer, or a wrapped one that its maker mapped or destroyed."""
         epoch = self._allocator.epoch
+        wrapped: dict[GpuBuffer, str] = {}
         for item in work:
             if item.guard.epoch != epoch:
                 item.guard.check(epoch, item.label)
+                for buffer in item.guard.wrapped:
+                    wrapped.setdefault(buffer, item.label)
+        for buffer, label in wrapped.items():
+            buffer.check_maker(label)
 
     def send(self, commands: wgpu.GPUCommandBuffer) -> int:
         """Submit finished commands, once; returns their serial number. Call with the lock held."""
         # wgpu aborts the process when it refuses here; that commands could be finished just now is what tells that
         # the device is still there.
-        index = native.submit(self._context.queue, commands)
-        self.has_writes = False
+        self._context.end_mapping()
+        native.submit(self._context.queue, commands)
+        # An exception may come between any two lines: what is counted is submitted.
         self._submitted = serial = self._submitted + 1
-        self._indices[serial] = index
-        self._completion.after(lambda _success: self._complete(serial))
+        self.has_writes = False
+        self._completion.track(serial)
         return serial
 
     def flush(self) -> int:
@@ -112,57 +112,46 @@ class Queue:
 
     def is_done(self, serial: int) -> bool:
         """Return whether a submission has finished."""
-        if self._completed < serial:
+        if self._completion.done() < serial:
             self._poll()
-        return self._completed >= serial
+        return self._completion.done() >= serial
 
     def wait(self, serial: int, timeout: float | None = None) -> bool:
         """Wait for a submission; False when ``timeout`` seconds pass first.
+
+        An exception of a signal handler ends the wait, and changes nothing else.
 
         Raises:
             DeviceRemoved: when the device is gone and the submission with it.
             InvalidArgument: when there was no such submission.
         """
-        if self._completed >= serial:
+        if self._completion.done() >= serial:
             return True
         self._context.check()
         if serial > self._submitted:
             raise InvalidArgument(f"wait: submission {serial} was never made, the latest is {self._submitted}")
-        # A blocking poll would keep other threads from OpenGL's one context, and knows no time limit.
-        if timeout is not None or self._context.info.backend == "OpenGL":
-            return self._wait_in_steps(serial, timeout)
-        while self._completed < serial:
-            self._context.check()
-            index = self._indices.get(serial)
-            if index is not None:
-                native.poll(self._context.device, index)
-        return True
 
-    def _wait_in_steps(self, serial: int, timeout: float | None) -> bool:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause = _FIRST_PAUSE
-        while not self.is_done(serial):
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
+        def is_done() -> bool:
+            if self.is_done(serial):
+                return True
             self._context.check()
-            time.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
-        return True
+            return False
+
+        return wait_until(is_done, timeout)
 
     def _poll(self) -> None:
         if self._context.removed_reason is not None:
             return
+        if self._completion.tracked < self._submitted:  # an exception came in ``send``, or another thread is there
+            with self._context.lock:
+                self._context.check()
+                if self._completion.tracked < self._submitted:
+                    self._completion.track(self._submitted)
         if self._context.info.backend == "OpenGL":
             with self._context.lock:
                 native.poll(self._context.device)
         else:
             native.poll(self._context.device)
-
-    def _complete(self, serial: int) -> None:
-        with self._completion_lock:  # two threads may poll at once, and the later one may finish first
-            for done in range(self._completed + 1, serial + 1):
-                self._indices.pop(done, None)
-            self._completed = max(self._completed, serial)
 
     def _blame(self, work: Sequence[Work], error: Exception) -> DmlError:
         """Return the exception for a refused list, naming the first piece of work that is refused by itself too."""

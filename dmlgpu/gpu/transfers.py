@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,12 @@ from dmlgpu.gpu import native
 from dmlgpu.gpu.buffers import GpuBuffer
 from dmlgpu.gpu.context import Context
 from dmlgpu.gpu.queue import Queue
+from dmlgpu.gpu.waiting import wait_until
 
 _FLUSH_BYTES = 64 << 20
 _SMALLEST_STAGING = 1 << 16
 _KEPT_STAGING = 4
 _MAP_ALIGNMENT = 8
-_PAUSE = 1e-4
 
 
 class Transfers:
@@ -29,12 +28,13 @@ class Transfers:
         self._context, self._queue = context, queue
         self._unsent = 0
         self._staging: list[Any] = []
+        self._replies: list[native.Reply] = []
 
     def write(self, buffer: GpuBuffer, offset: int, data: NDArray[np.uint8]) -> None:
         """Put bytes (offset and length multiples of 4) into a buffer, after all submitted work.
 
         Raises:
-            InvalidState: when the buffer was released.
+            InvalidState: when the buffer was released, or mapped or destroyed by its maker.
             DeviceRemoved: when the device is gone.
         """
         if data.size == 0:
@@ -43,10 +43,12 @@ class Transfers:
         with context.lock:
             context.check()
             buffer.check("write")
-            with context.reporting(f"write of {data.nbytes:,} bytes to buffer {buffer.label!r}"):
-                context.queue.write_buffer(buffer.wgpu, offset, np.ascontiguousarray(data))
+            buffer.check_maker("write")
+            context.end_mapping()
             self._unsent = data.nbytes + (self._unsent if self._queue.has_writes else 0)
             self._queue.has_writes = True
+            with context.reporting(f"write of {data.nbytes:,} bytes to buffer {buffer.label!r}"):
+                context.queue.write_buffer(buffer.wgpu, offset, np.ascontiguousarray(data))
             if self._unsent > _FLUSH_BYTES:  # wgpu keeps a copy of every write until the next submission
                 self._queue.flush()
 
@@ -54,7 +56,7 @@ class Transfers:
         """Return the bytes of a buffer (offset and size multiples of 4), once all submitted work is done.
 
         Raises:
-            InvalidState: when the buffer was released.
+            InvalidState: when the buffer was released, or mapped or destroyed by its maker.
             DeviceRemoved: when the device is gone.
         """
         if size == 0:
@@ -78,12 +80,14 @@ class Transfers:
         with context.lock:
             context.check()
             buffer.check("read")
+            buffer.check_maker("read")
             with context.reporting(f"read of {size:,} bytes of buffer {buffer.label!r}"):
                 staging = self._take_staging(size)
                 encoder = context.device.create_command_encoder()
                 encoder.copy_buffer_to_buffer(buffer.wgpu, offset, staging, 0, size)
                 serial = self._queue.send(encoder.finish())
         self._queue.wait(serial)
+        # After an exception here the staging buffer is not kept, so that none is ever mapped when it is used.
         with context.lock:
             context.check()
             data = self._copy_out(staging, 0, size)
@@ -94,16 +98,21 @@ class Transfers:
         """Map, copy, unmap. Call with the lock held."""
         start = offset // _MAP_ALIGNMENT * _MAP_ALIGNMENT
         extent = offset + size - start
-        mapping = _Mapping()
-        with self._context.reporting(f"read of {size:,} bytes"):
-            native.map_for_reading(buffer, start, extent, mapping.arrive)
-            mapping.wait(self._context)
-            if not mapping.success:
-                raise DmlError(f"{self._context.info}: the driver could not map {size:,} bytes for reading")
-            try:
-                return native.mapped_bytes(buffer, start, extent)[offset - start :].copy()
-            finally:
-                native.unmap(buffer)
+        context = self._context
+        reply = self._replies.pop() if self._replies else native.Reply("WGPUBufferMapCallback")
+        with context.reporting(f"read of {size:,} bytes"), context.mapping(buffer):
+            native.map_for_reading(buffer, start, extent, reply)
+            wait_until(lambda: self._has_come(reply))
+            if not native.is_mapped(reply):
+                raise DmlError(f"{context.info}: the driver could not map {size:,} bytes for reading")
+            data = native.mapped_bytes(buffer, start, extent)[offset - start :].copy()
+        reply.clear()
+        self._replies.append(reply)
+        return data
+
+    def _has_come(self, reply: native.Reply) -> bool:
+        native.poll(self._context.device)
+        return bool(reply.statuses)  # perhaps from another thread's poll, later than this one
 
     def _take_staging(self, size: int) -> Any:
         fitting = [staging for staging in self._staging if staging.size >= size]
@@ -121,20 +130,3 @@ class Transfers:
         if len(self._staging) > _KEPT_STAGING:
             self._staging.remove(smallest := min(self._staging, key=lambda kept: int(kept.size)))
             smallest.destroy()
-
-
-class _Mapping:
-    """A mapping under way. Its answer may come in another thread's poll, shortly after this thread's has returned."""
-
-    def __init__(self) -> None:
-        self.success = False
-        self._event = threading.Event()
-
-    def arrive(self, success: bool) -> None:
-        self.success = success
-        self._event.set()
-
-    def wait(self, context: Context) -> None:
-        while not self._event.is_set():
-            native.poll(context.device)
-            self._event.wait(_PAUSE)

@@ -9,7 +9,7 @@ from dmlgpu.compiler import keep_owned
 from dmlgpu.errors import InvalidArgument, NotSupported
 from dmlgpu.graph.lowering import lower
 from dmlgpu.graph.network import Network
-from dmlgpu.graph.passes import element_wise, epilogues, views
+from dmlgpu.graph.passes import attention, element_wise, epilogues, views
 from dmlgpu.graph.passes.nodes import drop_dead, fold_constants, merge_duplicates
 from dmlgpu.graph.passes.rewriting import Note, Rewriting
 from dmlgpu.graph.passes.trees import as_body, simplified
@@ -30,6 +30,7 @@ NODE_PASSES: dict[str, Callable[[Network, list[Note]], Network]] = {
 
 STEP_PASSES: dict[str, Callable[[Rewriting, Target], None]] = {
     element_wise.NAME: element_wise.fuse_element_wise,
+    attention.NAME: attention.fuse_attention,
     epilogues.NAME: epilogues.fuse_epilogues,
     views.NAME: views.read_through_copies,
 }

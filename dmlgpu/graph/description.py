@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from dmlgpu import kinds
+from dmlgpu.errors import InvalidGraph
 from dmlgpu.operator_desc import OperatorDesc
+
+_NUMBER = kinds.between(0, 2**32 - 1)
+_NAME = kinds.optional(kinds.text)
+
+
+def _check(given: Any, **converters: kinds.Converter[Any]) -> None:
+    """Put every field of a node, an edge or a graph into its kind.
+
+    Raises:
+        InvalidGraph: for a value of the wrong kind; names the class and the field.
+    """
+    for field, convert in converters.items():
+        try:
+            object.__setattr__(given, field, convert(getattr(given, field)))
+        except kinds.WrongKind as wrong:
+            raise InvalidGraph(f"{type(given).__name__}: {field}{wrong.where} {wrong.describe()}") from None
 
 
 @dataclass(frozen=True)
@@ -17,10 +35,16 @@ class OperatorNode:
     Attributes:
         desc: the operator's description.
         name: for messages and labels; None for none.
+
+    Raises:
+        InvalidGraph: a field is of the wrong kind.
     """
 
     desc: OperatorDesc
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self, desc=kinds.instance_of(OperatorDesc, "an OperatorDesc"), name=_NAME)
 
 
 @dataclass(frozen=True)
@@ -30,10 +54,16 @@ class ConstantNode:
     Attributes:
         data: the bytes of the tensor, as many as the TotalTensorSizeInBytes of the inputs that it feeds.
         name: as for ``OperatorNode``.
+
+    Raises:
+        InvalidGraph: a field is of the wrong kind.
     """
 
     data: bytes
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self, data=kinds.instance_of(bytes, "bytes"), name=_NAME)
 
 
 Node: TypeAlias = OperatorNode | ConstantNode
@@ -47,12 +77,18 @@ class InputEdge:
         graph_input: number of the graph's input; several edges may start there.
         to_node, to_input: the node's number, and the flat number of its input.
         name: as for ``OperatorNode``.
+
+    Raises:
+        InvalidGraph: a field is of the wrong kind.
     """
 
     graph_input: int
     to_node: int
     to_input: int
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self, graph_input=_NUMBER, to_node=_NUMBER, to_input=_NUMBER, name=_NAME)
 
 
 @dataclass(frozen=True)
@@ -65,6 +101,9 @@ class IntermediateEdge:
         from_node, from_output: the node's number, and the flat number of its output; 0 for a constant.
         to_node, to_input: the node's number, and the flat number of its input.
         name: as for ``OperatorNode``.
+
+    Raises:
+        InvalidGraph: a field is of the wrong kind.
     """
 
     from_node: int
@@ -72,6 +111,9 @@ class IntermediateEdge:
     to_node: int
     to_input: int
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self, from_node=_NUMBER, from_output=_NUMBER, to_node=_NUMBER, to_input=_NUMBER, name=_NAME)
 
 
 @dataclass(frozen=True)
@@ -82,12 +124,18 @@ class OutputEdge:
         from_node, from_output: the node's number, and the flat number of its output.
         graph_output: number of the graph's output; one edge ends there.
         name: as for ``OperatorNode``.
+
+    Raises:
+        InvalidGraph: a field is of the wrong kind.
     """
 
     from_node: int
     from_output: int
     graph_output: int
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self, from_node=_NUMBER, from_output=_NUMBER, graph_output=_NUMBER, name=_NAME)
 
 
 @dataclass(frozen=True)
@@ -99,6 +147,9 @@ class GraphDesc:
         nodes: in any order; edges name them by their place here.
         input_edges, intermediate_edges, output_edges: in any order.
         name: of the whole, for messages and labels.
+
+    Raises:
+        InvalidGraph: a field is of the wrong kind.
     """
 
     input_count: int
@@ -108,3 +159,19 @@ class GraphDesc:
     intermediate_edges: tuple[IntermediateEdge, ...] = ()
     output_edges: tuple[OutputEdge, ...] = ()
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(
+            self,
+            input_count=_NUMBER,
+            output_count=_NUMBER,
+            nodes=_entries(OperatorNode | ConstantNode, "OperatorNode or ConstantNode"),
+            input_edges=_entries(InputEdge, "InputEdge"),
+            intermediate_edges=_entries(IntermediateEdge, "IntermediateEdge"),
+            output_edges=_entries(OutputEdge, "OutputEdge"),
+            name=_NAME,
+        )
+
+
+def _entries(kind: Any, what: str) -> kinds.Converter[tuple[Any, ...]]:
+    return kinds.tuple_of(kinds.instance_of(kind, f"an {what}"), what)

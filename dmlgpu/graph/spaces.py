@@ -108,8 +108,11 @@ def compose(outer: Affine, inner: Affine) -> Affine:
 
 
 def is_same(affine: Affine, sizes: Sizes, other: Sizes) -> bool:
-    """Return whether a map changes no coordinate between spaces of these sizes."""
-    return sizes == other and affine == Affine.box((0,) * len(sizes))
+    """Return whether a map changes no coordinate between spaces of these sizes; coordinates that are always 0 do not
+    count."""
+    moving = [dimension for dimension, size in enumerate(sizes) if size > 1]
+    kept = all(row[column] == (number == column) for number, row in enumerate(affine.steps) for column in moving)
+    return sizes == other and not any(affine.start) and kept
 
 
 def seen_from(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[Tensor, Source] | None = None) -> Source:

@@ -13,17 +13,23 @@ from dmlgpu.graph.network import Network
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.host.executable import Memory, NumPyExecutable, Work
 from dmlgpu.host.graph import NumPyGraph
+from dmlgpu.memory import host_budget
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.target import Profile, Target
 
 
 class NumPyBackend(Backend):
-    """An executor on host memory. Work is done by the time ``submit`` returns."""
+    """An executor on host memory. Work is done by the time ``submit`` returns.
+
+    Attributes:
+        memory_budget: most bytes of buffers, and of what operators need to compute, at a time; None where unknown.
+    """
 
     def __init__(self, deterministic: bool = False, memory_budget: int | None = None):
         self.info = NUMPY_ADAPTER
         self.target = Target(name=self.info.name, profile=Profile.CPU, deterministic=deterministic)
-        self._budget, self._allocated = memory_budget, 0
+        self.memory_budget = host_budget() if memory_budget is None else memory_budget
+        self._allocated = 0
         self._serial = 0
 
     def check(self, desc: OperatorDesc) -> None:
@@ -31,9 +37,15 @@ class NumPyBackend(Backend):
         if desc.operator not in reference.implemented():
             raise OperatorNotImplemented(desc.operator)
 
-    def compile(self, desc: OperatorDesc, half_precision: bool = False) -> NumPyExecutable:
+    def compile(
+        self, desc: OperatorDesc, half_precision: bool = False, preserve_padding: bool = False
+    ) -> NumPyExecutable:
         """Make an operator ready; half precision is never used."""
-        return NumPyExecutable(desc)
+        return NumPyExecutable(desc, self._room, preserve_padding)
+
+    def _room(self) -> int | None:
+        """Return the bytes of the memory budget that no buffer takes; None where there is no budget."""
+        return None if self.memory_budget is None else max(0, self.memory_budget - self._allocated)
 
     def compile_graph(
         self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
@@ -45,7 +57,7 @@ class NumPyBackend(Backend):
         """
         for node in network.nodes:
             self.check(node.desc)
-        return NumPyGraph(network)
+        return NumPyGraph(network, self._room)
 
     def create_buffer(self, size: int, label: str) -> Memory:
         """Allocate zeroed memory, aligned for every data type.
@@ -53,14 +65,14 @@ class NumPyBackend(Backend):
         Raises:
             OutOfMemory: beyond the memory budget, or when the host has no more.
         """
-        if self._budget is not None and self._allocated + size > self._budget:
+        if self.memory_budget is not None and self._allocated + size > self.memory_budget:
             raise OutOfMemory(
-                f"buffer {label!r}: {size:,} bytes exceed the memory budget of {self._budget:,} bytes,"
+                f"buffer {label!r}: {size:,} bytes exceed the memory budget of {self.memory_budget:,} bytes,"
                 f" of which {self._allocated:,} are in use"
             )
         try:
             memory = np.zeros(-(-size // 8), np.uint64).view(np.uint8)[:size]
-        except MemoryError as error:
+        except (MemoryError, ValueError) as error:  # the latter where no address reaches so far
             raise OutOfMemory(f"buffer {label!r}: the host has no {size:,} bytes left") from error
         self._allocated += size
         return memory

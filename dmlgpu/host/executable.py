@@ -19,12 +19,17 @@ Work: TypeAlias = Callable[[], None]
 
 
 class NumPyExecutable(Executable):
-    """One operator, computed by the reference; owned inputs lie in the persistent resource as they were given."""
+    """One operator, computed by the reference; owned inputs lie in the persistent resource as they were given.
+
+    Args:
+        desc: the operator.
+        room: says how many bytes of the memory budget are left to compute in.
+    """
 
     temporary_size = 0
 
-    def __init__(self, desc: OperatorDesc):
-        self._desc = desc
+    def __init__(self, desc: OperatorDesc, room: Callable[[], int | None], preserve_padding: bool = False):
+        self._desc, self._room, self._preserve_padding = desc, room, preserve_padding
         self._inputs = tuple(tensor for _, _, tensor in desc.inputs)
         self._outputs = tuple(tensor for _, _, tensor in desc.outputs)
         self._owned: dict[int, Range[None]] = {}
@@ -40,15 +45,29 @@ class NumPyExecutable(Executable):
             for index, source in enumerate(resources.inputs)
         ]
 
+        reference.check_memory(self._desc, self._left())
+
         def execute() -> None:
             keeps = reference.keeps_outputs(self._desc.operator)
             before = _decoded(self._outputs, resources.outputs) if keeps else None
-            results = reference.evaluate(self._desc, _decoded(self._inputs, sources), before)
+            results = reference.evaluate(self._desc, _decoded(self._inputs, sources), before, self._left())
             for tensor, target, result in zip(self._outputs, resources.outputs, results, strict=True):
                 if tensor is not None and target is not None:
-                    _view(target)[: tensor.byte_size] = tensor.encode(result)
+                    self._store(tensor, _view(target)[: tensor.byte_size], result)
 
         return (execute,)
+
+    def _store(self, tensor: TensorDesc, memory: Memory, result: NDArray[Any]) -> None:
+        content = tensor.encode(result)
+        if self._preserve_padding:
+            content |= memory & _padding(tensor)
+        memory[:] = content
+
+    def _left(self) -> int | None:
+        """Return the bytes to compute in, less those in which results are laid out as their tensors lie."""
+        room = self._room()
+        copies = sum(tensor.byte_size for tensor in self._outputs if tensor is not None)
+        return None if room is None else max(0, room - copies)
 
     def bind_initialization(self, resources: Resources) -> Sequence[Work]:
         def copy(index: int) -> None:
@@ -70,6 +89,12 @@ def _decoded(tensors: Sequence[TensorDesc | None], ranges: Sequence[Range[Memory
         None if tensor is None or one is None else tensor.decode(_view(one))
         for tensor, one in zip(tensors, ranges, strict=True)
     ]
+
+
+def _padding(tensor: TensorDesc) -> Memory:
+    """Return a tensor's bytes with the bits set that belong to no element."""
+    element = np.full(max(tensor.data_type.bits // 8, 1), 0xFF, np.uint8).view(tensor.data_type.numpy)
+    return ~tensor.encode(element[0])
 
 
 def _view(source: Range[Memory]) -> Memory:

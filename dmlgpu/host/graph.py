@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -19,12 +19,17 @@ from dmlgpu.tensor import TensorDesc, aligned
 
 
 class NumPyGraph(Executable):
-    """A network; owned inputs lie in the persistent resource as they were given, results in the temporary one."""
+    """A network; owned inputs lie in the persistent resource as they were given, results in the temporary one.
 
-    def __init__(self, network: Network):
+    Args:
+        network: what is computed.
+        room: says how many bytes of the memory budget are left to compute in.
+    """
+
+    def __init__(self, network: Network, room: Callable[[], int | None]):
         self._network = network
         self._constants = [np.frombuffer(data, np.uint8) for data in network.constants]
-        self._nodes = [NumPyExecutable(_without_ownership(node.desc)) for node in network.nodes]
+        self._nodes = [NumPyExecutable(_without_ownership(node.desc), room) for node in network.nodes]
         self._owned: dict[int, Range[None]] = {}
         self.persistent_size = 0
         for number, tensor in enumerate(network.inputs):

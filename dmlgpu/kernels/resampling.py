@@ -5,6 +5,7 @@ Coordinates are float32 numbers, each step of their formula rounded, here as in 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,12 +15,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.enums import DataType
+from dmlgpu.errors import NotSupported
 from dmlgpu.plan import Body, Constants, Element, Lookup, Source, constants
 
 NEAREST = "resampling/nearest"
 LINEAR = "resampling/linear"
 ANTIALIASED = "resampling/antialiased"
 GRADIENT = "resampling/gradient"
+
+LONGEST_LISTED = 1 << 18
+"""Elements of an axis whose coordinates are looked at one by one; those of longer ones are estimated."""
+
+MOST_PAIRS = 1 << 30
+"""Elements along an axis times those that each looks at; more only where that is but a few for each element."""
+
+COORDINATE_ERROR = 2.0**-21
+"""Rounding errors of a coordinate, at most, in parts of the largest number that it is computed from: four operations,
+each rounded to 24 bits."""
+
+LARGEST_COORDINATE = 2**126
+"""Below it nothing overflows float32."""
 
 Coordinates = NDArray[np.float32]
 Sizes = tuple[int, ...]
@@ -135,16 +150,12 @@ def _follows(rank: int, axes: Sequence[Axis]) -> tuple[int | None, ...]:
 def antialiased(source: Source, axis: Axis) -> Body:
     """Return what each of the elements under a triangle adds along one axis: {output sizes.., taps}.
 
-    The triangle is as wide as an output element, at least as two elements of the input; its weights on the input are
-    normalised. Where there are none, the nearest edge has all of it.
+    The triangle is as wide as an output element, at least as two elements of the input. Its weights are normalised;
+    those of positions beyond an edge go to the edge's element, as without antialiasing.
     """
     scale = np.float32(axis.scale)
     reach, slope = np.maximum(np.float32(1) / scale, np.float32(1)), np.minimum(scale, np.float32(1))
-    beyond = reach - np.float32(0.5)
-    lowest, highest = -beyond, np.float32(axis.size - 1) + beyond
-    x = np.clip(axis.coordinates(), lowest, highest)
-    first = np.maximum(np.floor(x - reach), 0)
-    last = np.minimum(np.ceil(x + reach), axis.size - 1)
+    lowest, highest = -reach, np.float32(axis.size - 1) + reach
     values = constants(
         axes=(axis,),
         reach_bits=bits_of_float(reach),
@@ -152,7 +163,16 @@ def antialiased(source: Source, axis: Axis) -> Body:
         lowest_bits=bits_of_float(lowest),
         highest_bits=bits_of_float(highest),
     )
-    return _tapped(ANTIALIASED, source, axis, (axis.count, int((last - first).max()) + 1), values)
+    return _tapped(ANTIALIASED, source, axis, (axis.count, _most_under(axis, reach, lowest, highest)), values)
+
+
+def _most_under(axis: Axis, reach: np.float32, lowest: np.float32, highest: np.float32) -> int:
+    """Return how many elements of the input, at most, lie under a triangle: exactly, or a few more for a long axis."""
+    if axis.count > LONGEST_LISTED:
+        return min(axis.size, math.ceil(2 * float(reach) * (1 + COORDINATE_ERROR)) + 3)
+    x, edge = np.clip(axis.coordinates(), lowest, highest), np.float32(axis.size - 1)
+    first, last = np.clip(np.floor(x - reach), 0, edge), np.clip(np.ceil(x + reach), 0, edge)
+    return int((last - first).max()) + 1
 
 
 def gradient(source: Source, axis: Axis, rounding: Rounding | None) -> Body:
@@ -162,8 +182,10 @@ def gradient(source: Source, axis: Axis, rounding: Rounding | None) -> Body:
     Args:
         rounding: of nearest neighbour; None for linear interpolation.
     """
-    begin, end = users(axis, rounding)
-    line, taps = line_below(axis, begin, end)
+    if axis.size + axis.count > LONGEST_LISTED:
+        line, taps = estimated_line(axis, rounding)
+    else:
+        line, taps = line_below(axis, *users(axis, rounding))
     values = constants(
         axes=(axis,), line=line, nearest=rounding is not None, increasing=rounding is not None and rounding.increasing
     )
@@ -171,8 +193,17 @@ def gradient(source: Source, axis: Axis, rounding: Rounding | None) -> Body:
 
 
 def _tapped(file: str, source: Source, axis: Axis, made: Sizes, values: Constants) -> Body:
-    """Return a body of so many elements and taps in the place of an axis."""
+    """Return a body of so many elements and taps in the place of an axis.
+
+    Raises:
+        NotSupported: when scale and offsets let so many elements meet that looking at all pairs would not end.
+    """
     size, taps = made
+    if size * taps > max(MOST_PAIRS, 8 * (axis.size + axis.count)):
+        raise NotSupported(
+            f"scales[{axis.dimension}] ({axis.scale:g}) and its pixel offsets make {size} elements look at {taps}"
+            f" others each, beyond {MOST_PAIRS} pairs in all"
+        )
     sizes = tuple(size if dimension == axis.dimension else n for dimension, n in enumerate(source.sizes))
     follows = ((*_follows(len(sizes), [axis]), None),)
     inputs = (("input", source),)
@@ -204,15 +235,44 @@ class Line:
         return np.maximum(elements * self.step + self.start, 0) // self.divisor
 
 
+def _slope(axis: Axis) -> Fraction | None:
+    """Return a ratio near the scale, of numbers with which a line stays in 32-bit integers, or None."""
+    most = int(min(4096, (1 << 29) / max(axis.count, axis.size * axis.scale, 1.0)))
+    return Fraction(axis.scale).limit_denominator(most) if most >= 1 else None
+
+
+def estimated_line(axis: Axis, rounding: Rounding | None) -> tuple[Line, int]:
+    """Return what ``line_below`` returns without looking at every element: a line as near, and a few numbers more.
+
+    The users of element i are the output elements whose coordinates lie between ``i + low`` and ``i + high``. Exact
+    coordinates differ from those in float32 by ``error`` at most, so that users lie between two parallel lines.
+    """
+    scale, before, behind = (Fraction(value) for value in (axis.scale, axis.input_offset, axis.output_offset))
+    largest = (axis.count + abs(behind)) / scale + abs(before)
+    ratio = _slope(axis)
+    if ratio is None or largest > LARGEST_COORDINATE:
+        return Line(0, 0, 1), axis.count
+    error = Fraction(COORDINATE_ERROR) * largest
+    low = -1 if rounding is None or rounding.increasing else 0
+    high = 1 if rounding is None or not rounding.increasing else 0
+    divisor, drift = ratio.denominator, scale - ratio
+    ends = (0, axis.size - 1)
+    first = (low - error + before) * scale + behind
+    start = min(0, math.floor(min(element * drift + first for element in ends) * divisor))
+    line = Line(ratio.numerator, max(start, -(axis.size - 1) * ratio.numerator), divisor)
+    past = (high + error + before) * scale + behind + 1  # behind the last user of element 0
+    inner = max(element * drift + past - Fraction(line.start, divisor) for element in ends) + 1
+    edge = axis.count - int(line.at(np.array([axis.size - 1]))[0])  # all that lie behind the input use its last element
+    return line, min(axis.count, max(math.ceil(inner), edge, 1))
+
+
 def line_below(axis: Axis, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Line, int]:
     """Return a line, near the users of all elements of the input and never behind their first, and how many numbers
     from there on reach the last one of each."""
     used = np.flatnonzero(end > begin)
-    reach = max(axis.count, axis.size * axis.scale, 1.0)
-    most = int(min(4096, (1 << 29) / reach))
+    ratio = _slope(axis)
     line = Line(0, 0, 1)
-    if most >= 1:
-        ratio = Fraction(axis.scale).limit_denominator(most)
+    if ratio is not None:
         inner = used[used > 0]
         starts = begin[inner] * ratio.denominator - inner * ratio.numerator
         line = Line(ratio.numerator, int(starts.min(initial=0)), ratio.denominator)

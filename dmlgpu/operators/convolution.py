@@ -16,7 +16,7 @@ from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, Featur
 from dmlgpu.kernels.sources import CONVERT, permuted, stepped
 from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.fused import activated, check_activation_level
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, check_padded, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.parameters import (
     DIFFERENCE,
     GATHERED,
@@ -92,6 +92,7 @@ class _Forward(Lowering):
                 padded = axis.spatial + desc.start_padding[number] + desc.end_padding[number]
                 reason = f"must reach no further than the padded input ({padded}), but it reaches over {axis.reach}"
                 raise invalid(desc, f"filter_tensor.sizes[{LEAD + number}]", reason)
+        _check_padded(desc, desc.input_tensor.sizes)
 
 
 def _check_steps(desc: Any) -> None:
@@ -103,6 +104,10 @@ def _check_steps(desc: Any) -> None:
     if desc.group_count < 1 or channels % desc.group_count:
         reason = f"must be a divisor of the channels of input_tensor ({channels}), got {desc.group_count}"
         raise invalid(desc, "group_count", reason)
+
+
+def _check_padded(desc: Any, sizes: Sizes) -> None:
+    check_padded(desc, [sum(ends) for ends in zip(sizes[LEAD:], desc.start_padding, desc.end_padding, strict=True)])
 
 
 def _check_filter(desc: Any, dimension: int, expected: int, why: str) -> None:
@@ -186,6 +191,7 @@ class Convolution(_Forward):
                 padding = desc.start_padding[number] + desc.end_padding[number]
                 reason = f"must leave at least 1 of the {size + padding} elements of the output, got {padding}"
                 raise invalid(desc, f"start_padding[{number}] + end_padding[{number}]", reason)
+        _check_padded(desc, cls.output_sizes(desc)["output_tensor"])
 
     @classmethod
     def check_level(cls, desc: descs.Convolution, level: FeatureLevel) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.windows import covering, taken
-from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, Probe, check_padded, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.plan import Map, Plan, Reduce, Reduction, Tensor, View
 from dmlgpu.plan.windows import Windows, positions_of, sizes_of, windows_over
 from dmlgpu.target import Target
@@ -50,6 +50,8 @@ def _check(desc: Any, image: str) -> None:
             padded = axis.spatial + desc.start_padding[number] + desc.end_padding[number]
             reason = f"must reach no further than the padded image ({padded}), but it reaches over {axis.reach}"
             raise invalid(desc, f"window_sizes[{number}]", reason)
+    sizes = getattr(desc, image).sizes[LEAD:]
+    check_padded(desc, [sum(ends) for ends in zip(sizes, desc.start_padding, desc.end_padding, strict=True)])
 
 
 def _columns(tensor: Tensor, windows: Windows) -> Tensor:

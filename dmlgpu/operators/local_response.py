@@ -14,6 +14,9 @@ from dmlgpu.target import Target
 
 FLOAT32 = DataType.FLOAT32
 
+MOST_NEIGHBOURS = 1 << 16
+"""Elements of a region along one dimension."""
+
 SQUARE = "normalization/square"
 WINDOW_SUM = "normalization/window_sum"
 
@@ -53,7 +56,7 @@ class _Windows:
         """Read the regions from a description.
 
         Raises:
-            NotSupported: when the adapter would stop the loop over a region.
+            NotSupported: when a region is too long, or the adapter would stop the loop over it.
         """
         sizes = desc.input_tensor.sizes
         axes = (1,) if desc.cross_channel else (3, 2)
@@ -62,6 +65,10 @@ class _Windows:
             raise NotSupported(
                 f"a region of {longest} elements in a row exceeds the loops that {target.name!r} runs to their end"
                 f" ({target.loop_limit})"
+            )
+        if longest > MOST_NEIGHBOURS:
+            raise NotSupported(
+                f"a region of {longest} elements in a row exceeds the {MOST_NEIGHBOURS} that are summed per element"
             )
         return cls(sizes, axes, (desc.local_size - 1) // 2, desc.local_size // 2, [])
 
@@ -99,7 +106,8 @@ class LocalResponseNormalization(_LocalResponse):
     """The region of an element runs across channels where CrossChannel is set (as onnxruntime needs it for ONNX's LRN),
     else across height and width; the two pages contradict each other. Of LocalSize elements (LocalSize - 1) / 2,
     rounded down, lie before it, the others behind it, as in ONNX; what lies outside the tensor is left out. Alpha is
-    divided by LocalSize also where the region has two dimensions, as the formula is printed.
+    divided by LocalSize also where the region has two dimensions, as the formula is printed. A region that reaches over
+    more than 65536 elements in a row is refused.
 
     Sums and powers are computed in float32 and rounded once to the output's type.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -12,6 +12,9 @@ from dmlgpu.kernels.moves import Move
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Plan, Role, Tensor, View
 from dmlgpu.target import Target
+
+MOST_PADDED = 2**31 - 1
+"""Most elements of a spatial dimension with its padding: shaders count them in signed 32-bit integers."""
 
 _LOWERINGS: dict[str, type[Lowering]] = {}
 
@@ -147,6 +150,14 @@ def check_axes(desc: Any) -> None:
             )
         if axis in desc.axes[:position]:
             raise invalid(desc, f"axes[{position}]", f"must not repeat an axis, got {axis} again")
+
+
+def check_padded(desc: OperatorDesc, padded: Sequence[int]) -> None:
+    """Raise InvalidDescription where a spatial dimension has more elements, padding included, than shaders count."""
+    for number, size in enumerate(padded):
+        if size > MOST_PADDED:
+            field = f"start_padding[{number}] + end_padding[{number}]"
+            raise invalid(desc, field, f"must give a padded dimension of at most {MOST_PADDED} elements, got {size}")
 
 
 def input_tensor(desc: OperatorDesc, field: str, view: View = View.COMPUTE) -> Tensor:

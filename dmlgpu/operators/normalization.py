@@ -184,11 +184,17 @@ class MeanVarianceNormalization(Lowering):
 
 
 class LpNormalization(Lowering):
-    """input / max(norm, epsilon): the page says only that epsilon guards the division. A row with NaN becomes NaN; the
-    norm is infinite where it exceeds float32, not where its squares do."""
+    """input / max(norm, epsilon): the page says only that epsilon guards the division. A row with NaN becomes NaN; a
+    norm beyond float32, or one whose squares are, is taken in larger units, so that the quotients are what they are."""
 
     desc = descs.LpNormalization
-    shaders = ("normalization/lp_normalization", "reduction/reduce_l1_float", "reduction/reduce_l2")
+    shaders = (
+        "normalization/lp_normalization",
+        "normalization/absolute_sum",
+        "normalization/root_of_squares",
+        "reduction/reduce_l1_float",
+        "reduction/reduce_l2",
+    )
 
     @classmethod
     def check(cls, desc: descs.LpNormalization) -> None:
@@ -201,15 +207,36 @@ class LpNormalization(Lowering):
     @classmethod
     def lower(cls, desc: descs.LpNormalization, target: Target) -> Plan:
         """One kernel where rows are short enough; else a reduction and a map."""
-        body, absolute, squares = cls.shaders
-        stage = Stage("norm", absolute, 2) if desc.p == 1 else Stage("norm", squares, 4)
-        values = constants(compute=FLOAT32, epsilon=float(desc.epsilon))
+        body, stage, form, exponent = cls.shaders[0], *cls._norm(desc)
+        values = constants(
+            compute=FLOAT32,
+            form=form,
+            exponent=exponent,
+            epsilon=float(desc.epsilon),
+            epsilon_of_unit=math.ldexp(desc.epsilon, -exponent),
+            of_unit=math.ldexp(1, -exponent),
+        )
 
         def divided(data_type: DataType, sources: Mapping[str, Source]) -> Body:
             return apply(body, data_type, sources["input"].sizes, portable=True, values=values, **sources)
 
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         return Plan(desc.operator, (rows((stage,), divided, source, (desc.axis,), output),))
+
+    @classmethod
+    def _norm(cls, desc: descs.LpNormalization) -> tuple[Stage, str, int]:
+        """Return the reduction, the form in which the body gets its result, and the exponent of the unit."""
+        _, absolute, squares, absolute_halves, square_halves = cls.shaders
+        if desc.input_tensor.data_type is DataType.FLOAT16:  # no norm of halves comes near the limits of float32
+            return (Stage("norm", absolute_halves, 2) if desc.p == 1 else Stage("norm", square_halves, 4)), "plain", 0
+        if desc.p == 2:
+            return Stage("norm", squares, 4), "signed", 86
+        exponent = desc.input_tensor.sizes[desc.axis].bit_length() + 1
+        # What a sum loses of numbers that are subnormal in this unit is below 2^(2 exponent - 127): nothing beside such
+        # an epsilon.
+        if desc.epsilon >= math.ldexp(1, 2 * exponent - 100):
+            return Stage("norm", absolute, 2, constants=constants(exponent=exponent)), "scaled", exponent
+        return Stage("norm", absolute, 4, constants=constants(exponent=0, absolute=True)), "signed", 64
 
 
 class ValueScale2d(Lowering):

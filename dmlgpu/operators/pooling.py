@@ -14,7 +14,7 @@ from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.windows import covering, taken
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.operators.lowering import Lowering, check_padded, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.parameters import DIFFERENCE, check_per_channel, difference, no_zero_point, per_channel
 from dmlgpu.operators.quantization import limits
 from dmlgpu.plan import Body, Element, Map, Plan, Reduce, Reduction, Source, Tensor, apply, constants, element
@@ -22,8 +22,14 @@ from dmlgpu.plan.windows import Sizes, Windows, positions_of, sizes_of, windows_
 from dmlgpu.target import Target
 
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
+SAFE_POWER_OF_HALVES = 5
+"""The 5th powers of all halves, and their sums, are normal numbers of float32."""
 LEAD = 2
 """Batch and channel come before the spatial dimensions."""
+
+MOST_PLACES = 1 << 20
+"""Elements that a window may have although the input has fewer: beyond them a description asks for work without end
+on nothing but padding."""
 
 AVERAGE = "pooling/average"
 SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
@@ -47,7 +53,8 @@ def _windows(desc: Any, spatial: Sizes) -> Windows:
 
 class Pooling(Lowering):
     """What all share. Tensors are {N, C, spatial..}; every position of the window must see at least one element of the
-    input, as onnxruntime demands too (the pages are silent).
+    input, as onnxruntime demands too (the pages are silent). A window of more than 2^20 elements must not have more
+    than the input has in its spatial dimensions.
 
     Class attributes:
         whole, pooled: the fields of the tensors before and after pooling.
@@ -81,14 +88,17 @@ class Pooling(Lowering):
         windows = cls.windows(desc)
         for number, axis in enumerate(windows):
             _check_axis(desc, cls.whole, number, axis.positions, axis.reach)
+        check_padded(
+            desc, [axis.spatial + axis.start + end for axis, end in zip(windows, desc.end_padding, strict=True)]
+        )
+        _check_places(desc, cls.whole, whole.sizes[LEAD:])
         expected = cls.pooled_sizes(desc)
         check_sizes(desc, cls.pooled, expected, f"what {cls.whole}, window_size, strides and padding give")
         for number, axis in enumerate(windows):
-            empty = next((position for position in range(axis.positions) if not axis.inside(position)), None)
-            if empty is not None:
+            if axis.first_empty is not None:
                 where = f"start_padding[{number}], end_padding[{number}]"
-                reason = f"must leave every window an element of the input, but at position {empty} there is none"
-                raise invalid(desc, where, reason)
+                reason = "must leave every window an element of the input, but at position"
+                raise invalid(desc, where, f"{reason} {axis.first_empty} there is none")
 
 
 def _check_attribute(desc: Any, field: str, count: int, whole: str) -> None:
@@ -110,6 +120,14 @@ def _check_axis(desc: Any, whole: str, number: int, positions: int, reach: int) 
         padded = size + desc.start_padding[number] + desc.end_padding[number]
         reason = f"must reach no further than the padded input ({padded}), but it reaches over {reach}"
         raise invalid(desc, f"window_size[{number}]", reason)
+
+
+def _check_places(desc: Any, whole: str, spatial: Sizes) -> None:
+    """Raise InvalidDescription for a window that is large for its padding alone, all of which is walked through."""
+    places, most = math.prod(desc.window_size), max(MOST_PLACES, math.prod(spatial))
+    if places > most:
+        reason = f"must have at most {most} elements, {MOST_PLACES} or as many as {whole} has in space, got {places}"
+        raise invalid(desc, "window_size", reason)
 
 
 class Undilated(Lowering):
@@ -207,11 +225,21 @@ class LpPooling1(Pooling):
     """(sum of |x|^p)^(1/p), in float32. Padding adds 0. The absolute value is taken for odd p too, as onnxruntime does
     (the page prints none). A p of 0 is refused.
 
-    Norms of p = 1 and 2 neither overflow nor underflow before their result does; powers of higher ones may.
+    No norm overflows or underflows before its result does: squares are taken in units that fit, and for p from 3 on
+    elements are divided by the largest one of their window first, but for halves up to the 5th power, which float32
+    holds.
     """
 
     desc = descs.LpPooling1
-    shaders = ("pooling/power", "pooling/root", "reduction/reduce_l1_float", "reduction/reduce_l2", "window/taken")
+    shaders = (
+        "pooling/power",
+        "pooling/root",
+        "elementwise/element_wise_abs",
+        "reduction/reduce_max",
+        "reduction/reduce_l1_float",
+        "reduction/reduce_l2",
+        "window/taken",
+    )
 
     norms: ClassVar[Mapping[int, Reduction]] = {
         1: Reduction("reduction/reduce_l1_float", FLOAT32, 2, portable=True),
@@ -226,16 +254,27 @@ class LpPooling1(Pooling):
 
     @classmethod
     def lower(cls, desc: descs.LpPooling1, target: Target) -> Plan:
-        """One reduction for p = 1 and 2; else sums of powers, and a map that takes the root."""
+        """One reduction for p = 1 and 2; else the largest elements where needed, sums of powers, and their roots."""
         windows, output = cls.windows(desc), output_tensor(desc)
         seen, axes = taken(input_tensor(desc, "input_tensor"), windows), len(windows)
         if desc.p in cls.norms:
             return Plan(desc.operator, (reduced(cls.norms[desc.p], seen, output, axes),))
-        values = constants(p=desc.p)
-        powers = apply(cls.shaders[0], FLOAT32, seen.sizes, portable=True, values=values, input=seen)
+        power, root, size, maximum, *_ = cls.shaders
+        is_safe = output.data_type is DataType.FLOAT16 and desc.p <= SAFE_POWER_OF_HALVES
+        values, steps = constants(p=desc.p, scaled=not is_safe), []
+        scale: dict[str, Tensor] = {}
+        repeated_scale: dict[str, Tensor] = {}
+        if not is_safe:
+            largest = temporary(seen, FLOAT32, axes)
+            sizes = apply(size, FLOAT32, seen.sizes, portable=True, input=seen)
+            steps.append(reduced(Reduction(maximum, FLOAT32, 1, portable=True), sizes, largest, axes))
+            scale = {"largest": largest}
+            strides = largest.strides + (0,) * axes
+            repeated_scale = {"largest": replace(largest, sizes=seen.sizes, strides=strides)}
+        powers = apply(power, FLOAT32, seen.sizes, portable=True, values=values, input=seen, **repeated_scale)
         sums = temporary(seen, FLOAT32, axes)
-        root = apply(cls.shaders[1], output.data_type, output.sizes, portable=True, values=values, input=sums)
-        return Plan(desc.operator, (reduced(SUM, powers, sums, axes), Map("root", root, output)))
+        roots = apply(root, output.data_type, output.sizes, portable=True, values=values, input=sums, **scale)
+        return Plan(desc.operator, (*steps, reduced(SUM, powers, sums, axes), Map("root", roots, output)))
 
 
 class LpPooling(Undilated):
@@ -253,8 +292,8 @@ class QuantizedLinearAveragePooling(Pooling):
 
     The sum of the elements less their zero point is exact, in INT32; average and quotient are computed in float32, one
     step after the other, rounded to an integer once, halves to even, and the zero point added in integers (the page is
-    silent).
-    A missing zero point is 0. Scales and zero points come one for all or one per channel.
+    silent). So a product of average and scale beyond float32 is infinite and saturates; NaN counts as 0, as in all
+    quantization. A missing zero point is 0. Scales and zero points come one for all or one per channel.
     """
 
     desc = descs.QuantizedLinearAveragePooling

@@ -6,6 +6,7 @@ What they share, where the pages are silent:
   sequence. A length of 0 leaves a sequence its initial states; lengths above the number of steps count as that.
 - Everything is computed in float32, states between the steps as well, and rounded to the type of an output once.
 - At least one output must be given.
+- More than 8192 steps in time, or kernels for them, are refused.
 """
 
 from __future__ import annotations

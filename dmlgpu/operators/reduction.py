@@ -112,6 +112,8 @@ class Reduce(_AlongAxes):
     does: AVERAGE and LOG_SUM add large numbers in larger units, L2 and SUM_SQUARE square in units that fit, LOG_SUM_EXP
     shifts by the largest element so far, MULTIPLY takes exponents apart from significands.
 
+    Near a sum of 1, LOG_SUM is as far off as the sum is: up to 2^-47 times the sum of absolute values over the sum.
+
     NaN makes every result NaN but those of ARGMIN and ARGMAX. MIN and MAX take -0 for smaller than 0. LOG_SUM of a
     negative sum is NaN; LOG_SUM_EXP of nothing but negative infinity is negative infinity.
 

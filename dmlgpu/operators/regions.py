@@ -20,6 +20,11 @@ from dmlgpu.tensor import packed_strides
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
 
+MOST_SAMPLES = 256
+"""Samples of one output element along an axis that a description may ask for whatever the size of the region: of more
+than its input has elements, most lie between the same neighbours. (Those that a region's size asks for are looked at
+only where they lie on the input, which bounds them.)"""
+
 INCLUDED = ("regions/sampling", "regions/samples", "regions/interpolated")
 """What the shaders of ROI align share."""
 
@@ -40,6 +45,8 @@ def check_sampling(desc: Any) -> int:
     for field in ("spatial_scale_x", "spatial_scale_y", "input_pixel_offset", "output_pixel_offset"):
         check_finite(desc, field)
     fewest, most = desc.minimum_samples_per_output, desc.maximum_samples_per_output
+    if fewest > MOST_SAMPLES:
+        raise invalid(desc, "minimum_samples_per_output", f"must be at most {MOST_SAMPLES}, got {fewest}")
     if most < 1:
         raise invalid(desc, "maximum_samples_per_output", f"must be at least 1, got {most}")
     if fewest > most:
@@ -136,6 +143,8 @@ class RoiAlign1(Lowering):
     input; the nearest neighbour of a half is the lower element, as the page's example needs it. A region lies outside
     if there is no such batch, or if its corners are not finite. A NaN makes the mean and the maximum NaN. (ONNX's MAX
     is another function: it takes the largest of the weighted neighbours.)
+
+    A MinimumSamplesPerOutput above 256 is refused: it would ask for work without end on a few elements.
 
     All is computed in float32 and rounded once to the output's type; sums keep their rounding errors.
     """

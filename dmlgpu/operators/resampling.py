@@ -168,12 +168,14 @@ class Resample3(Lowering):
 
     - Coordinates are computed in float32, each step of (o - OutputPixelOffset) / Scale - InputPixelOffset rounded, as
       onnxruntime does; every adapter finds the same elements.
-    - Antialiased is ONNX's antialiasing of linear interpolation: a triangle of width max(1, 1 / Scale) to either side,
-      also for 1 < 1 / Scale <= 2, its weights on the input normalised; the page starts at 1 / Scale > 2. Where no
-      element of the input lies under the triangle, the nearest edge does. NEAREST_NEIGHBOR ignores it.
+    - Antialiased is ONNX's antialiasing of linear interpolation, with its default of exclude_outside (0), which is how
+      onnxruntime's DirectML provider names it: a triangle of width max(1, 1 / Scale) to either side, also for
+      1 < 1 / Scale <= 2 (the page starts at 1 / Scale > 2), its weights normalised. Positions beyond an edge take the
+      edge's element, as without antialiasing. NEAREST_NEIGHBOR ignores it.
     - Linear interpolation adds up in float32. Integers are rounded half to even.
     - Elements of weight 0 add nothing, even if they are infinite or NaN.
-    - Scales must be positive. NEAREST_NEIGHBOR moves elements bit by bit.
+    - Scales must be positive. Scales and offsets with which each of many elements takes up very many others are refused
+      (2^30 pairs along an axis). NEAREST_NEIGHBOR moves elements bit by bit.
     """
 
     desc = descs.Resample3
@@ -276,7 +278,8 @@ class Upsample2d(Lowering):
 
 class ResampleGrad1(Lowering):
     """Every element adds up what the output elements that used it in RESAMPLE2 had of it: along one axis after the
-    other, in float32. Coordinates, rounding and clamping are those of RESAMPLE2."""
+    other, in float32. Coordinates, rounding and clamping are those of RESAMPLE2. Scales and offsets with which each of
+    many elements meets very many others are refused (2^30 pairs along an axis)."""
 
     desc = descs.ResampleGrad1
     shaders = (GRADIENT,)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dmlgpu.enums import DataType
+from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.sources import CONVERT, identity
 from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.lowering import input_tensor, output_tensor
@@ -33,6 +34,7 @@ from dmlgpu.operators.timestep import (
     total,
 )
 from dmlgpu.plan import (
+    MOST_KERNELS,
     Body,
     Contract,
     Held,
@@ -54,6 +56,9 @@ LASTS = "recurrent/lasts"
 
 LARGEST = 64 << 20
 """Bytes of a temporary tensor with something of every step beyond which time is taken in parts."""
+
+MOST_PARTS = 64
+"""Parts of the time: each has kernels of its own, which take time to make."""
 
 LEAST_REUSE = 4
 """Steps from which on it pays to lay recurrent weights out anew, those of neighbouring elements side by side."""
@@ -108,9 +113,22 @@ class _Unrolled:
     # ---- temporary tensors
 
     def _part(self, *blocks: Sizes) -> int:
-        """Return the steps of a part of the time, split as evenly as can be."""
+        """Return the steps of a part of the time, split as evenly as can be.
+
+        Raises:
+            NotSupported: when there are too many steps, or would be too many parts.
+        """
         room = min(LARGEST, self.target.max_binding_size) // (4 * max(math.prod(sizes) for sizes in blocks))
         parts = -(-self.layer.steps // max(1, room - 1))
+        if self.layer.steps > MOST_KERNELS:
+            raise NotSupported(
+                f"{self.layer.steps} steps in time exceed the {MOST_KERNELS} that one execution may have"
+            )
+        if parts > MOST_PARTS:
+            raise NotSupported(
+                f"{self.layer.steps} steps in time fit into temporary tensors only in {parts} parts,"
+                f" more than the {MOST_PARTS} that one execution may have"
+            )
         return -(-self.layer.steps // parts)
 
     def _lasts(self) -> Series | None:

@@ -16,7 +16,7 @@ from dmlgpu.plan.sources import (
     element,
     only_moves,
 )
-from dmlgpu.plan.steps.base import Map, Plan, Repeat, Step
+from dmlgpu.plan.steps.base import MOST_KERNELS, Map, Plan, Repeat, Step
 from dmlgpu.plan.steps.ordering import Scatter, Sort, record_lanes
 from dmlgpu.plan.steps.products import Attend, Contract, Convolution, Convolve, Product, Recurrence, Space
 from dmlgpu.plan.steps.reductions import (
@@ -35,6 +35,7 @@ from dmlgpu.plan.steps.reductions import (
 from dmlgpu.plan.tensors import Allocation, Binding, Role, Sizes, Tensor, View
 
 __all__ = [
+    "MOST_KERNELS",
     "Affine",
     "AffineView",
     "Allocation",

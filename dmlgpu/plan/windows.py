@@ -46,6 +46,47 @@ class Axis:
         highest = min(self.size - 1, (self.spatial - 1 - first) // self.dilation)
         return range(lowest, highest + 1)
 
+    @property
+    def first_empty(self) -> int | None:
+        """The first position at which no element of the window lies on the input; None where there is no such
+        position. Found in as many steps as the numbers have digits, not positions."""
+        if not self.inside(0):
+            return 0
+        # The window begins in the padding, and no element of it meets the input, whose size is below the dilation.
+        if self.spatial < self.dilation:
+            between = self.dilation - self.start % self.dilation  # what is added to a multiple of the stride
+            low, high = self.spatial - between, self.dilation - 1 - between
+            found = first_multiple_within(self.stride, self.dilation, low, high)
+            if found is not None and found < self.positions and found * self.stride < self.start:
+                return found
+        behind = -(-(self.spatial + self.start) // self.stride)  # the first position that begins behind the input
+        return behind if behind < self.positions else None
+
+
+def first_multiple_within(step: int, modulus: int, low: int, high: int) -> int | None:
+    """Return the smallest n, at least 0, for which ``n * step`` leaves a remainder from ``low`` to ``high``; None where
+    there is none.
+
+    Args:
+        step: at least 0.
+        modulus: at least 1.
+        low, high: the ends of the interval of remainders, ``low <= high < low + modulus``; it may begin below 0 or end
+            above the modulus, and then means the remainders that are left of its numbers.
+    """
+    low, high = low % modulus, low % modulus + high - low
+    if low == 0 or high >= modulus:
+        return 0
+    step %= modulus
+    if step == 0:
+        return None
+    if 2 * step > modulus:  # count down instead
+        step, low, high = modulus - step, modulus - high, modulus - low
+    number = -(-low // step)
+    if number * step <= high:
+        return number
+    turns = first_multiple_within(-modulus % step, step, low % step, high % step)
+    return None if turns is None else -(-(low + turns * modulus) // step)
+
 
 Windows: TypeAlias = tuple[Axis, ...]
 """How a window slides along each spatial dimension."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from dmlgpu.reference.memory import check_memory
 from dmlgpu.reference.registry import evaluate, find, implemented, keeps_outputs, reference
 
-__all__ = ["evaluate", "find", "implemented", "keeps_outputs", "reference"]
+__all__ = ["check_memory", "evaluate", "find", "implemented", "keeps_outputs", "reference"]
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dmlgpu import descs
 from dmlgpu.enums import MultiheadAttentionMaskType as MaskType
 from dmlgpu.reference.elementwise import attribute
+from dmlgpu.reference.memory import claim
 from dmlgpu.reference.registry import reference
 
 Array = NDArray[Any]
@@ -144,6 +145,7 @@ def _output(
     """``softmax(query @ keys^T * scale + masks) @ values``, heads side by side."""
     repeats = query.shape[1] // keys.shape[1]
     wide_keys, wide_values = (np.repeat(array, repeats, axis=1).astype(np.float64) for array in (keys, values))
+    claim("scores", *query.shape[:3], keys.shape[2], each=40)
     unseen = _unseen(query.shape[2], keys.shape[2], lengths)
     scores = query.astype(np.float64) @ wide_keys.swapaxes(-1, -2) * attribute(desc.scale)
     if position is not None:

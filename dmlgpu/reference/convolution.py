@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dmlgpu import descs
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode
 from dmlgpu.reference.fused import activated
+from dmlgpu.reference.memory import claim
 from dmlgpu.reference.quantization import quantized
 from dmlgpu.reference.registry import reference
 
@@ -41,6 +42,8 @@ def _forward(desc: Any, source: Array, filters: Array) -> Array:
     """Add up, place by place of the window, what it contributes to all positions."""
     spatial, positions = LETTERS[: source.ndim - 2], desc.output_tensor.sizes[2:]
     padding = zip(desc.start_padding, desc.end_padding, strict=True)
+    sizes = (sum(ends) for ends in zip(source.shape[2:], desc.start_padding, desc.end_padding, strict=True))
+    claim("the padded input", *source.shape[:2], *sizes)
     padded = _grouped(np.pad(source, [(0, 0), (0, 0), *padding]), 1, desc.group_count)
     weights = _grouped(filters, 0, desc.group_count)
     total = np.zeros((source.shape[0], desc.group_count, weights.shape[1], *positions), source.dtype)
@@ -60,6 +63,7 @@ def _backward(desc: Any, source: Array, filters: Array) -> Array:
             spatial, filters.shape[2:], desc.strides, desc.dilations, desc.start_padding, sizes[2:], strict=True
         )
     ]
+    claim("the output with its padding", batch, desc.group_count, filters.shape[1], *reach)
     total = np.zeros((batch, desc.group_count, filters.shape[1], *reach))
     for place, part in _places(desc, filters.shape[2:], tuple(spatial)):
         total[part] += np.einsum(f"ngc{letters},gco->ngo{letters}", inputs, weights[place])

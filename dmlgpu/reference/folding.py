@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import descs
+from dmlgpu.reference.memory import claim
 from dmlgpu.reference.registry import reference
 
 Array = NDArray[Any]
@@ -38,11 +39,16 @@ def _padding(desc: Any) -> list[tuple[int, int]]:
     return [(0, 0), (0, 0), *zip(desc.start_padding, desc.end_padding, strict=True)]
 
 
+def _padded(desc: Any, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size + sum(ends) for size, ends in zip(sizes, _padding(desc), strict=True))
+
+
 @reference(descs.Unfold)
 def unfold(desc: descs.Unfold, input_tensor: Array) -> Array:
     """The columns of all windows."""
     batch, channels = input_tensor.shape[:2]
     positions = _positions(desc, input_tensor.shape[2:])
+    claim("the padded images", *_padded(desc, input_tensor.shape))
     padded = np.pad(input_tensor, _padding(desc))
     seen = [padded[slices] for _, slices in _places(desc, positions)]
     return np.stack(seen, axis=2).reshape(batch, channels * len(seen), -1)
@@ -55,7 +61,9 @@ def fold(desc: descs.Fold, input_tensor: Array) -> Array:
     positions = _positions(desc, tuple(spatial))
     columns = input_tensor.astype(np.float64).reshape(batch, channels, -1, *positions)
     padding = _padding(desc)
-    total = np.zeros(tuple(size + sum(ends) for size, ends in zip(desc.output_tensor.sizes, padding, strict=True)))
+    sizes = _padded(desc, desc.output_tensor.sizes)
+    claim("the padded images", *sizes)
+    total = np.zeros(sizes)
     for number, slices in _places(desc, positions):
         total[slices] += columns[:, :, number]
     inside = tuple(slice(low, low + size) for size, (low, _) in zip(desc.output_tensor.sizes, padding, strict=True))

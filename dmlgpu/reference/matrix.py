@@ -69,13 +69,16 @@ def matrix_multiply_integer(
 
 @reference(descs.MatrixMultiplyIntegerToFloat)
 def matrix_multiply_integer_to_float(desc: descs.MatrixMultiplyIntegerToFloat, *tensors: Any) -> Array:
-    """``((A - zero) @ (B - zero)) * (scale * scale) + bias``; 8-bit sums modulo 2**32, wider ones in float64."""
+    """``((A - zero) @ (B - zero)) * (scale * scale) + bias``; 8-bit sums modulo 2**32, wider ones in float64.
+
+    The product of the scales is rounded to float32.
+    """
     a, a_scale, a_zero, b, b_scale, b_zero, bias = tensors
     if desc.a_tensor.data_type.bits == 8:
         total = _sums(a, a_zero, b, b_zero).astype(np.int32).astype(np.float64)
     else:
         total = _less_zero(a, a_zero, _rows).astype(np.float64) @ _less_zero(b, b_zero, _columns).astype(np.float64)
-    total = total * _rows(a_scale).astype(np.float64) * _columns(b_scale).astype(np.float64)
+    total = total * (_rows(a_scale).astype(np.float32) * _columns(b_scale).astype(np.float32)).astype(np.float64)
     if bias is not None:
         total = total + bias
     return total.astype(desc.output_tensor.data_type.numpy)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import descs
+from dmlgpu.reference.memory import claim
 from dmlgpu.reference.registry import reference
 
 Array = NDArray[Any]
@@ -25,7 +27,9 @@ def _axis(desc: Any, axis: int, spatial: int) -> Array:
 
 def _windows(desc: Any, sizes: tuple[int, ...]) -> Array:
     """Return the flat numbers within {spatial..} that each position sees: {positions.., places}; -1 is padding."""
-    spatial = sizes[2:]
+    spatial, places = sizes[2:], math.prod(desc.window_size)
+    pooled = getattr(desc, "input_gradient_tensor", None) or desc.output_tensor
+    claim("what windows see", math.prod(pooled.sizes) + math.prod(pooled.sizes[2:]), places, each=160)
     number = np.zeros((1,) * (2 * len(spatial)), np.int64)
     inside = np.ones_like(number, bool)
     for axis, size in enumerate(spatial):
@@ -169,15 +173,14 @@ def quantized_linear_average_pooling(
     output_scale_tensor: Array,
     output_zero_point_tensor: Array | None,
 ) -> Array:
-    """Integer sums, then float32 for the quotient, as onnxruntime computes it."""
+    """Integer sums; the average, times a scale, by a scale: float32, rounded at every step. NaN counts as 0."""
     rank = input_tensor.ndim
     windows = _windows(desc, input_tensor.shape)
     values = input_tensor.astype(np.int64) - _per_channel(input_zero_point_tensor, rank).astype(np.int64)
-    sums = _seen(values, windows, 0).sum(-1).astype(np.float32)
-    real = sums * _per_channel(input_scale_tensor, rank)
-    divisor = _divisors(desc, windows).astype(np.float32) * _per_channel(output_scale_tensor, rank)
+    average = _seen(values, windows, 0).sum(-1).astype(np.float32) / _divisors(desc, windows).astype(np.float32)
     with np.errstate(all="ignore"):
-        quotient = np.rint(real / divisor)
+        real = average * _per_channel(input_scale_tensor, rank)
+        quotient = np.rint(real / _per_channel(output_scale_tensor, rank))
     whole = np.clip(np.nan_to_num(quotient, nan=0), -(2.0**31), 2.0**31).astype(np.int64)
     zero = _per_channel(output_zero_point_tensor, rank).astype(np.int64)
     limits = np.iinfo(desc.output_tensor.data_type.numpy)

@@ -14,6 +14,7 @@ from dmlgpu.enums import DataType, RecurrentNetworkDirection
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.reference.elementwise import attribute
 from dmlgpu.reference.fused import activated
+from dmlgpu.reference.memory import claim
 from dmlgpu.reference.registry import reference
 from dmlgpu.tensor import TensorDesc
 
@@ -83,6 +84,7 @@ def _layer(
     (_, steps, sequences, _), (_, directions, _, hidden) = x.shape, recurrence.shape
     shape = (directions, sequences, hidden)
     states = [np.zeros(shape) if given is None else _wide(given[0]) for given in initial]
+    claim("the states of all steps", steps, *shape, each=16)
     whole = np.zeros((steps, *shape))
     lasting = np.full(sequences, steps) if lengths is None else lengths.ravel()
     for number in range(directions):

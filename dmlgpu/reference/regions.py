@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dmlgpu import descs
 from dmlgpu.enums import InterpolationMode, ReduceFunction
+from dmlgpu.reference.memory import claim
 from dmlgpu.reference.registry import reference
 
 Array = NDArray[Any]
@@ -81,6 +82,7 @@ def _axis(desc: Any, near: Any, far: Any, size: int, outputs: int) -> _Axis:
     fewest, most = max(desc.minimum_samples_per_output, 1), desc.maximum_samples_per_output
     span = far - near
     samples = int(np.clip(np.ceil(span / real(outputs)), fewest, most)) if np.isfinite(span) else fewest
+    claim("samples", outputs, samples, each=64)
     intervals = real(outputs * samples - (1 if desc.align_regions_to_corners else 0))
     number = np.arange(outputs * samples).astype(real) - real(desc.output_pixel_offset)
     if not np.isfinite(span):
@@ -139,11 +141,13 @@ class _Region:
     @property
     def inside(self) -> Array:
         """Which samples lie on the input."""
+        claim("samples of a region", self.y.inside.size, self.x.inside.size, each=256)
         return np.logical_and.outer(self.y.inside, self.x.inside)
 
     def values(self, image: Array, outside: float) -> Array:
         """{channels, rows, samples, columns, samples} of {batch, channels, height, width}."""
         plane = image[self.batch].astype(np.float64)
+        claim("samples of a region", len(plane), self.y.inside.size, self.x.inside.size, each=128)
         total = sum(plane[:, row, column] * weight for row, column, weight in self.corners)
         return np.where(self.inside, total, outside)
 

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.errors import OperatorNotImplemented
+from dmlgpu.memory import host_budget
 from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.reference.memory import allowing, claim_tensors
 
 Array: TypeAlias = NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -55,7 +57,10 @@ def keeps_outputs(operator: str) -> bool:
 
 
 def evaluate(
-    desc: OperatorDesc, inputs: Sequence[Array | None], before: Sequence[Array | None] | None = None
+    desc: OperatorDesc,
+    inputs: Sequence[Array | None],
+    before: Sequence[Array | None] | None = None,
+    budget: int | None = None,
 ) -> tuple[Array, ...]:
     """Compute an operator.
 
@@ -63,17 +68,21 @@ def evaluate(
         desc: a valid description; only sizes, types and attributes matter.
         inputs: one array of logical sizes per flat input (``desc.inputs``), None for an absent optional tensor.
         before: what the outputs held, for operators that leave part of it; None for zeros.
+        budget: most bytes to take for what is computed; None means ``memory.host_budget``.
 
     Returns:
         One array per flat output, of its sizes and NumPy type.
 
     Raises:
         OperatorNotImplemented: when the operator has no reference.
+        OutOfMemory: when it would take more than the budget.
     """
     if desc.operator not in _FUNCTIONS:
         raise OperatorNotImplemented(desc.operator)
     kept = {"before": before} if keeps_outputs(desc.operator) else {}
-    with np.errstate(all="ignore"):  # overflow, wrapping and NaN are results here, not accidents
+    # Overflow, wrapping and NaN are results here, not accidents.
+    with np.errstate(all="ignore"), allowing(desc.operator, host_budget() if budget is None else budget):
+        claim_tensors(desc)
         result = _FUNCTIONS[desc.operator](desc, *_by_field(desc, inputs), **kept)
     return result if isinstance(result, tuple) else (result,)
 

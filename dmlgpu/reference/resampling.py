@@ -69,17 +69,28 @@ def _linear(axis: _Axis) -> Taps:
 
 
 def _antialiased(axis: _Axis) -> Taps:
-    """Weigh elements by a triangle as wide as an output element; where that holds none, take the edge."""
-    reach = max(1.0, 1 / float(np.float32(axis.scale)))
-    x = np.clip(axis.coordinates().astype(np.float64), 0.5 - reach, axis.size - 1.5 + reach)
-    first = np.maximum(np.floor(x - reach), 0)
-    taps = []
-    for place in range(int(min(2 * reach, axis.size)) + 3):
+    """Weigh elements by a triangle as wide as an output element; positions beyond an edge take the edge's element."""
+    reach, edge = max(1.0, 1 / float(np.float32(axis.scale))), axis.size - 1
+    x = np.clip(axis.coordinates().astype(np.float64), -reach, edge + reach)
+
+    def weight_from(distance: Array) -> Array:
+        """Add up the weights on one side, of the position at a distance and of those further away."""
+        count = np.maximum(np.floor(reach - distance) + 1, 0)
+        return np.asarray(count * (1 - (distance + (count - 1) / 2) / reach))
+
+    total = weight_from(x - np.floor(x)) + weight_from(np.floor(x) + 1 - x)
+
+    def weight_of_edge(inwards: Array) -> Array:
+        """Add up the weights of an edge and of all beyond it; the coordinate lies so far inside of it."""
+        return np.where(inwards >= 0, weight_from(np.maximum(inwards, 0)), total - weight_from(1 - inwards))
+
+    first = np.clip(np.floor(x - reach), 0, edge)
+    for place in range(int(min(2 * reach, edge)) + 3):
         element = first + place
         weight = np.maximum(1 - np.abs(element - x) / reach, 0)
-        taps.append((np.minimum(element, axis.size - 1).astype(np.int64), np.where(element < axis.size, weight, 0)))
-    total = sum(weight for _, weight in taps)
-    yield from ((element, weight / total) for element, weight in taps)
+        weight = np.where(element == 0, weight_of_edge(x), weight)
+        weight = np.where(element == edge, weight_of_edge(edge - x) if edge else total, weight)
+        yield np.minimum(element, edge).astype(np.int64), np.where(element <= edge, weight / total, 0)
 
 
 # ---- forward

@@ -72,10 +72,14 @@ def _parts(output: Tensor, axis: int, target: Target) -> int | None:
     count = math.prod(output.sizes) // units
     longest = units if target.loop_limit is None else min(units, target.loop_limit)
     wanted = max(1, -(-RUNS_IN_FLIGHT // count), -(-units // longest))
-    parts = [n for n in range(1, units // SHORTEST_RUN + 1) if units % n == 0]
-    enough = [n for n in parts if n >= wanted]
-    chosen = enough[0] if enough else parts[-1]
+    parts = [n for n in _divisors(units) if n <= units // SHORTEST_RUN]
+    chosen = min((n for n in parts if n >= wanted), default=max(parts))
     return None if units // chosen > longest else chosen
+
+
+def _divisors(number: int) -> list[int]:
+    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return [*small, *(number // n for n in small)]
 
 
 def _split(body: Body, output: Tensor, axis: int, parts: int) -> tuple[Body, Tensor, int]:

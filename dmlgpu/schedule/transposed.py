@@ -85,7 +85,7 @@ def _parts(axis: Axis) -> Iterator[Part]:
     step, dilation = axis.stride // common, axis.dilation // common
     for first in range(min(axis.stride, axis.spatial)):
         reached = first + axis.start
-        tap = next((k for k in range(step) if (reached - k * axis.dilation) % axis.stride == 0), axis.size)
+        tap = axis.size if reached % common else reached // common * pow(dilation, -1, step) % step
         size = max(0, -((tap - axis.size) // step))
         nearest = (reached - tap * axis.dilation) // axis.stride
         positions = -((first - axis.spatial) // axis.stride)

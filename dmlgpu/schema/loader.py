@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.errors import InvalidArgument
+from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.schema.model import (
     CountRule,
     EnumSchema,
@@ -71,12 +71,13 @@ def operator(name: str) -> OperatorSchema:
         InvalidArgument: when there is none; the message offers similar names.
     """
     known = _catalog()
-    wanted = name.upper()
+    wanted = name.upper() if isinstance(name, str) else ""
     wanted = known.aliases.get(wanted, wanted)
     if wanted not in known:
-        similar = difflib.get_close_matches(wanted, known)
+        # Longer names resemble none, and the search would take long.
+        similar = difflib.get_close_matches(wanted, known) if len(wanted) <= 2 * max(map(len, known)) else []
         hint = f"; similar names: {', '.join(similar)}" if similar else ""
-        raise InvalidArgument(f"DirectML has no operator {name!r}{hint}")
+        raise InvalidArgument(f"DirectML has no operator {shown(name)}{hint}")
     return known[wanted]
 
 

@@ -46,7 +46,7 @@ def _strip_trailing_comments(chunk: str) -> str:
     return "\n".join(lines)
 
 
-@functools.cache
+@functools.cache  # bounded by the declarations in shaders/lib
 def calls(name: str) -> tuple[str, ...]:
     """Return the declarations of the library that one of its declarations uses."""
     return _used(library()[name], frozenset([name]))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Allocation, Binding, Role
+from dmlgpu.plan import MOST_KERNELS, Allocation, Binding, Role
 from dmlgpu.program import Kernel, Program, Slot
 from dmlgpu.schedule.memory import Arena, Use, lay_out
 from dmlgpu.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
@@ -19,11 +19,14 @@ def render(schedule: Schedule) -> Program:
     """Return a schedule's kernels as text, with their bindings and grids.
 
     Raises:
-        NotSupported: when the adapter lacks a feature or a limit that they need.
+        NotSupported: when the adapter lacks a feature or a limit that they need, or they are too many.
     """
     target = schedule.target
     initialization = [_turns(schedule.operator, step, target) for step in schedule.initialization]
     executed = [_turns(schedule.operator, step, target) for step in schedule.steps]
+    count = sum(turns.count * len(turns.kernels_of_turn) for turns in executed)
+    if count > MOST_KERNELS:
+        raise NotSupported(f"{count} kernels one after the other exceed the {MOST_KERNELS} that one execution may have")
     arenas = {
         Role.TEMPORARY: lay_out(_uses(executed, Role.TEMPORARY), reuse=True),
         Role.PERSISTENT: lay_out(_uses([*initialization, *executed], Role.PERSISTENT), reuse=False),

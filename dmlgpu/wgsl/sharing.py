@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from dmlgpu.aliasing import known_bindings
+from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.errors import NotSupported
 from dmlgpu.plan import Role
 from dmlgpu.program import Bindings, Kernel, Program, Slot
@@ -16,6 +18,10 @@ from dmlgpu.wgsl import templates
 _STORAGE = re.compile(r"@group\(0\) @binding\(\d+\) var<storage, read_write> (\w+): array<(.+)>;\n")
 _UNIFORM = re.compile(r"(?<=@group\(0\) @binding\()\d+(?=\) var<uniform>)")
 _WORDS = {"u32": 1, "atomic<u32>": 1, "vec2<u32>": 2, "vec4<u32>": 4}
+
+_shared: Final[Cache[tuple[str, Bindings, Bindings, frozenset[int]], str]] = Cache(
+    CacheLimits(entries=1024, size=16 << 20)
+)
 
 
 def share_known(program: Program) -> Program:
@@ -36,7 +42,8 @@ def share(operator: str, kernel: Kernel, bindings: Bindings) -> Kernel:
     if bindings == kernel.bindings:
         return kernel
     try:
-        text = _share(kernel.wgsl, kernel.bindings, bindings, _whole(kernel.slots, bindings))
+        key = kernel.wgsl, kernel.bindings, bindings, _whole(kernel.slots, bindings)
+        text = _shared.get_or_make(key, lambda: _share(*key), lambda made: sys.getsizeof(key[0]) + sys.getsizeof(made))
         return replace(kernel, wgsl=text, bindings=bindings)
     except NotSupported as error:
         raise NotSupported(f"{operator}: kernel {kernel.label!r}: {error}") from None
@@ -60,7 +67,6 @@ class _Variable:
     block: str
 
 
-@functools.lru_cache(maxsize=1024)
 def _share(text: str, before: Bindings, bindings: Bindings, whole: frozenset[int]) -> str:
     variables = [_Variable(*found) for found in _STORAGE.findall(text)]
     groups: dict[int, dict[_Variable, None]] = {}

@@ -28,7 +28,7 @@ def exists(file: str) -> bool:
     return root().joinpath(*f"{file}{SUFFIX}".split("/")).is_file()
 
 
-@functools.cache
+@functools.cache  # bounded by the files
 def original(file: str) -> str:
     """Return the text of a shader file as it lies on the disk."""
     return root().joinpath(*f"{file}{SUFFIX}".split("/")).read_text(encoding="utf-8")
@@ -52,7 +52,7 @@ def replaced(file: str, text: str) -> Iterator[None]:
         del _replaced[file]
 
 
-@functools.cache
+@functools.cache  # bounded by the folders
 def files(folder: str) -> tuple[str, ...]:
     """Return the shader files directly in a folder, by path without suffix."""
     names = (entry.name for entry in root().joinpath(folder).iterdir())
@@ -93,7 +93,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        cache_size=-1,  # no limit, and so no order of use to keep
+        cache_size=-1,  # bounded by the files: no limit, and so no order of use to keep
         line_statement_prefix="# ",
     )
 

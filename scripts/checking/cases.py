@@ -19,7 +19,7 @@ from types import FrameType
 from dmlgpu import operators, reference
 from dmlgpu.cli.request import Request
 from dmlgpu.cli.test import test
-from dmlgpu.compiler import compile_operator
+from dmlgpu.compiler import compile_operator, programs
 from dmlgpu.conformance.cases.profiles import quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.errors import NotSupported
@@ -97,7 +97,7 @@ def runs_through(path: Path, desc: OperatorDesc, target: Target) -> bool:
         nonlocal called
         called = called or (event == "call" and frame.f_code.co_filename == wanted)
 
-    compile_operator.cache_clear()
+    programs.clear()
     sys.setprofile(note)
     try:
         compile_operator(desc, target)

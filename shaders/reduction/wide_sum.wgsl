@@ -3,9 +3,10 @@
 const LARGE_UNIT = 18446744073709551616.0f;
 const OF_LARGE_UNIT = 5.421010862427522e-20f; // its reciprocal
 alias acc_t = vec4<f32>; // sum of the smaller numbers, its error; sum of the large ones in units of 2^64, its error
+{% set number = "size_of_f32(value)" if absolute|default(false) else "value" %}
 fn lift(value: input_s, index: u32) -> acc_t {
     let is_large = (bitcast<u32>(value) & 0x7fffffffu) >= 0x5f800000u;
-    return select(vec4<f32>(value, 0.0, 0.0, 0.0), vec4<f32>(0.0, 0.0, value * OF_LARGE_UNIT, 0.0), is_large);
+    return select(vec4<f32>({{ number }}, 0.0, 0.0, 0.0), vec4<f32>(0.0, 0.0, {{ number }} * OF_LARGE_UNIT, 0.0), is_large);
 }
 fn merge(a: acc_t, b: acc_t) -> acc_t {
     let small = opaque(a.x + b.x);

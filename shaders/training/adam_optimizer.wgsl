@@ -3,5 +3,5 @@
 fn apply(parameters: parameters_s, first: first_s, second: second_s, step: step_s) -> output_s {
     let steps = {{ step.to(compute) }};
     let correction = sqrt(-expm1_f32(steps * {{ log_beta2 }})) / -expm1_f32(steps * {{ log_beta1 }});
-    return parameters - {{ learning_rate }} * correction * first / (sqrt(second) + {{ epsilon }});
+    return parameters - opaque({{ learning_rate }}) * correction * first / (sqrt(second) + {{ epsilon }});
 }

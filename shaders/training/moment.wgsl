@@ -1,8 +1,9 @@
 // ADAM_OPTIMIZER: moment = beta * moment + (1 - beta) * gradient, of the gradient or of its square
 fn apply(moment: moment_s, gradient: gradient_s) -> output_s {
+    // Also a factor of 0 makes NaN of what is not finite; compilers that know it would drop the product.
     # if squared
-    return {{ beta }} * moment + {{ rest }} * (gradient * gradient);
+    return opaque({{ beta }}) * moment + opaque({{ rest }}) * (gradient * gradient);
     # else
-    return {{ beta }} * moment + {{ rest }} * gradient;
+    return opaque({{ beta }}) * moment + opaque({{ rest }}) * gradient;
     # endif
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -142,8 +143,9 @@ class BrowserBackend:
     def check(self, desc: Any) -> None:
         compile_operator(desc, self.target)
 
-    def compile(self, desc: Any, half_precision: bool = False) -> Executable:
-        return Executable(self, compile_operator(desc, self.target))
+    def compile(self, desc: Any, half_precision: bool = False, preserve_padding: bool = False) -> Executable:
+        target = dataclasses.replace(self.target, preserves_padding=preserve_padding)
+        return Executable(self, compile_operator(desc, target))
 
     def create_buffer(self, size: int, label: str) -> PageBuffer:
         buffer = PageBuffer(next(self._numbers), size)

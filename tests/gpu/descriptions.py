@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import compiler
@@ -18,11 +19,26 @@ def run_desc(
     backend: GpuBackend, desc: OperatorDesc, arrays: Sequence[NDArray[Any]], target: Target
 ) -> tuple[NDArray[Any], ...]:
     """One array per output; the inputs are given in order, without absent ones."""
+    outputs = [slot.tensor for slot in desc.outputs if slot.tensor is not None]
+    results = run_over(backend, desc, arrays, target, [None] * len(outputs))
+    return tuple(tensor.decode(content) for tensor, content in zip(outputs, results, strict=True))
+
+
+def run_over(
+    backend: GpuBackend,
+    desc: OperatorDesc,
+    arrays: Sequence[NDArray[Any]],
+    target: Target,
+    contents: Sequence[NDArray[np.uint8] | None],
+) -> list[NDArray[np.uint8]]:
+    """The bytes of every output; ``contents`` lie there before, zeros for None."""
     executable = backend.prepare(compiler.compile_operator(desc, target))
     buffers: list[Any] = []
 
-    def place(size: int) -> Range:
+    def place(size: int, data: NDArray[np.uint8] | None = None) -> Range:
         buffers.append(backend.create_buffer(size, f"buffer {len(buffers)}"))
+        if data is not None:
+            backend.write(buffers[-1], 0, data)
         return Range(buffers[-1], 0, size)
 
     given = iter(arrays)
@@ -31,20 +47,18 @@ def run_desc(
     for slot in desc.inputs:
         where = None
         if slot.tensor is not None:
-            data = slot.tensor.encode(next(given))
-            where = place(data.size)
-            backend.write(buffers[-1], 0, data)
+            where = place(slot.tensor.byte_size, slot.tensor.encode(next(given)))
         is_owned = slot.tensor is not None and slot.tensor.owned_by_dml
         bound.append(None if is_owned and executable.persistent_size else where)
         owned.append(where if is_owned else None)
-    outputs = [slot.tensor for slot in desc.outputs if slot.tensor is not None]
-    ranges = tuple(place(tensor.byte_size) for tensor in outputs)
+    before = iter(contents)
+    outputs = [None if slot.tensor is None else place(slot.tensor.byte_size, next(before)) for slot in desc.outputs]
     temporary = place(executable.temporary_size) if executable.temporary_size else None
     persistent = place(executable.persistent_size) if executable.persistent_size else None
     if persistent:
         backend.submit(executable.bind_initialization(Resources(tuple(owned), (), None, persistent)))
-    backend.submit(executable.bind(Resources(tuple(bound), ranges, temporary, persistent)))
-    results = [backend.read(where.buffer, 0, where.size) for where in ranges]
+    backend.submit(executable.bind(Resources(tuple(bound), tuple(outputs), temporary, persistent)))
+    results = [backend.read(where.buffer, 0, where.size) for where in outputs if where is not None]
     for buffer in buffers:
         backend.destroy_buffer(buffer)
-    return tuple(tensor.decode(content) for tensor, content in zip(outputs, results, strict=True))
+    return results

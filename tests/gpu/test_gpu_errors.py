@@ -339,6 +339,56 @@ def test_wrapping_buffers(backend: GpuBackend) -> None:
     assert message(InvalidState, lambda: backend.submit(work)) == "add: buffer 'theirs' was released"
 
 
+def uses_of(backend: GpuBackend, buffer: wgpu.GPUBuffer) -> dict[str, Callable[[], object]]:
+    """All that can be done with a wrapped buffer."""
+    wrapped, target = backend.wrap_buffer(buffer), backend.create_buffer(256, "target")
+    work = backend.prepare(add(backend, 1)).bind(Resources((Range(wrapped, 0, 256),), (Range(target, 0, 256),)))
+    return {
+        "add": lambda: backend.submit(work),
+        "copy 'theirs' to 'target'": lambda: backend.submit([backend.copy(wrapped, 0, target, 0, 256)]),
+        "copy 'target' to 'theirs'": lambda: backend.submit([backend.copy(target, 0, wrapped, 0, 256)]),
+        "add ": lambda: backend.time(work),
+        "write": lambda: backend.write(wrapped, 0, words(np.arange(64))),
+        "read": lambda: backend.read(wrapped, 0, 256),
+    }
+
+
+def test_a_wrapped_buffer_that_its_maker_destroys(backend: GpuBackend) -> None:
+    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.COPY_SRC
+    theirs = backend.wgpu_device.create_buffer(label="theirs", size=256, usage=usage)
+    uses = uses_of(backend, theirs)
+    for use in uses.values():
+        use()
+    theirs.destroy()
+    for name, use in uses.items():
+        assert message(InvalidState, use) == (
+            f"{name.strip()}: {backend.info} refuses: Buffer with 'theirs' label has been destroyed"
+        )
+    backend.wait(backend.submit([]))
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_wrapped_buffer_that_its_maker_maps(backend: GpuBackend, answered: bool) -> None:
+    if not backend.target.has("mappable-primary-buffers"):
+        pytest.skip("on this adapter no buffer can be both mapped and bound")
+    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.MAP_READ
+    theirs = backend.wgpu_device.create_buffer(label="theirs", size=256, usage=usage)
+    uses = uses_of(backend, theirs)
+    for use in uses.values():
+        use()
+    mapping = theirs.map_async("READ")
+    if answered:
+        mapping.sync_wait()
+    for name, use in uses.items():
+        assert message(InvalidState, use) == (
+            f"{name.strip()}: wrapped buffer 'theirs' is mapped; its maker must unmap it first"
+        )
+    mapping.sync_wait()
+    theirs.unmap()
+    for use in uses.values():
+        use()
+
+
 def test_wrapping_a_buffer_of_the_wrong_usage(backend: GpuBackend) -> None:
     usage = wgpu.BufferUsage
     poor = backend.wgpu_device.create_buffer(size=64, usage=usage.COPY_SRC | usage.UNIFORM)

@@ -169,3 +169,43 @@ def test_runs_read_the_parameters_of_a_channel_outside_the_loop() -> None:
     loop = on_cpu.wgsl.partition("for (var index")
     assert "fixed3_load(at)" in loop[0] and "_load(at)" not in loop[2]
     assert "for (var index" not in on_gpu.wgsl
+
+
+# ---- norms whose sums or squares leave float32
+
+
+@pytest.mark.parametrize("count", [7, 5000])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-12])
+@pytest.mark.parametrize("p", [1, 2])
+def test_lp_normalization_where_the_norm_exceeds_float32(
+    backend: GpuBackend, p: int, epsilon: float, count: int
+) -> None:
+    """Rows of numbers of one size, from the smallest normal ones to the largest, both signs."""
+    sizes = np.array([2e-38, 1e-25, 1.0, 1e10, 1e15, 1e25, 3.4e38])
+    signs = np.where(np.arange(count) % 3, 1.0, -1.0)
+    x = (sizes[:, None] * signs).astype(np.float32)
+    tensor = TensorDesc(F32, x.shape)
+    desc = descs.LpNormalization(input_tensor=tensor, output_tensor=tensor, axis=1, epsilon=epsilon, p=p)
+    norm = np.abs(x[:, :1].astype(np.float64)) * count ** (1 / p)
+    (got,) = run_desc(backend, desc, [x], backend.target.exact)
+    np.testing.assert_allclose(got, x / np.maximum(norm, np.float32(epsilon)), 1e-6)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 8, 100])
+def test_lp_pooling_where_powers_leave_float32(backend: GpuBackend, p: int) -> None:
+    """Windows of three equal numbers and a 0; the last ones of zeros, and with an infinity."""
+    numbers = np.array([2e-38, 1e-25, 1.0, 1e15, 1e25, 1e38, 0.0, np.inf], np.float32)
+    x = np.repeat(numbers[:, None], 4, axis=1)
+    x[:, 3] = 0
+    tensors = TensorDesc(F32, (1, 1, *x.shape)), TensorDesc(F32, (1, 1, len(x), 1))
+    desc = descs.LpPooling(
+        input_tensor=tensors[0],
+        output_tensor=tensors[1],
+        strides=(1, 4),
+        window_size=(1, 4),
+        start_padding=(0, 0),
+        end_padding=(0, 0),
+        p=p,
+    )
+    (got,) = run_desc(backend, desc, [x[None, None]], backend.target.exact)
+    np.testing.assert_allclose(got.ravel(), numbers.astype(np.float64) * 3 ** (1 / p), 1e-6)

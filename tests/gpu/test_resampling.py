@@ -8,6 +8,7 @@ import pytest
 from dmlgpu import compiler, descs, reference
 from dmlgpu.enums import AxisDirection, DataType, InterpolationMode
 from dmlgpu.gpu import GpuBackend
+from dmlgpu.kernels.resampling import LONGEST_LISTED
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
 
@@ -89,6 +90,37 @@ def test_antialiasing_over_a_long_input(backend: GpuBackend) -> None:
     tensors = TensorDesc(FLOAT, (300_000,)), TensorDesc(FLOAT, (3,))
     desc = resample3(tensors, (1e-5,), LINEAR, antialiased=True)
     x = np.random.default_rng(1).random(300_000, np.float32)
+    (expected,) = reference.evaluate(desc, (x,))
+    (got,) = run_desc(backend, desc, [x], backend.target.exact)
+    np.testing.assert_allclose(got, expected, 1e-5)
+
+
+@pytest.mark.parametrize("mode", [LINEAR, NEAREST])
+def test_gradients_of_axes_too_long_to_list(backend: GpuBackend, mode: InterpolationMode) -> None:
+    """Every element meets all output elements that used it, though where these begin is only estimated."""
+    size, count = 1 << 17, 3 << 16
+    desc = descs.ResampleGrad1(
+        input_gradient_tensor=TensorDesc(FLOAT, (count,)),
+        output_gradient_tensor=TensorDesc(FLOAT, (size,)),
+        interpolation_mode=mode,
+        rounding_direction=AxisDirection.DECREASING,
+        scales=(1.5,),
+        input_pixel_offsets=(0.5,),
+        output_pixel_offsets=(-0.5,),
+    )
+    assert size + count > LONGEST_LISTED
+    gradient = np.random.default_rng(5).integers(-50, 50, count).astype(np.float32)
+    (got,) = run_desc(backend, desc, [gradient], backend.target.exact)
+    (expected,) = reference.evaluate(desc, [gradient])
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-2 if mode is LINEAR else 0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_antialiasing_of_fewer_elements_than_the_triangle_holds(backend: GpuBackend, size: int) -> None:
+    """Coordinates from far before the input to far behind it: the edges weigh for all positions beyond them."""
+    tensors = TensorDesc(FLOAT, (size,)), TensorDesc(FLOAT, (9,))
+    desc = resample3(tensors, (0.3,), LINEAR, (14.5, -0.5), antialiased=True)
+    x = np.random.default_rng(size).random(size, np.float32)
     (expected,) = reference.evaluate(desc, (x,))
     (got,) = run_desc(backend, desc, [x], backend.target.exact)
     np.testing.assert_allclose(got, expected, 1e-5)

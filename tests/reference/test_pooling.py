@@ -221,3 +221,39 @@ def test_quantized_average_pooling_like_dequantising_averaging_quantising(includ
     # Quotients that lie on a half may fall to either side: averages of three or six are rounded before they are scaled.
     assert np.abs(got.astype(int) - expected.astype(int)).max() <= 1
     assert (got == expected).mean() > 0.99
+
+
+@pytest.mark.parametrize(
+    ("input_scale", "output_scale", "expected"),
+    [
+        (1e38, 3e38, 255),  # 127 * 1e38 is infinite; the scale of the output is not
+        (-1e38, 3e38, 0),
+        (np.inf, np.inf, 3),  # NaN counts as 0
+        (np.nan, 1.0, 3),
+        (1.0, np.nan, 3),
+        (1.0, np.inf, 3),
+        (1.0, 0.0, 255),
+        (0.0, 0.0, 3),
+        (np.inf, 0.5, 255),
+    ],
+)
+def test_quantized_average_pooling_by_steps_in_float32(input_scale, output_scale, expected):
+    """The average is 127, not its sum over two scales of the output."""
+    q, zero = np.full((1, 1, 1, 2), 255, np.uint8), np.full((1, 1, 1, 1), 128, np.uint8)
+    scales = [np.full((1, 1, 1, 1), value, np.float32) for value in (input_scale, output_scale)]
+    shift = np.full((1, 1, 1, 1), 3, np.uint8)
+    desc = descs.QuantizedLinearAveragePooling(
+        input_tensor=tensor(q),
+        input_scale_tensor=tensor(scales[0]),
+        input_zero_point_tensor=tensor(zero),
+        output_scale_tensor=tensor(scales[1]),
+        output_zero_point_tensor=tensor(shift),
+        output_tensor=TensorDesc(DataType.UINT8, (1, 1, 1, 1)),
+        strides=(1, 1),
+        window_size=(1, 2),
+        start_padding=(0, 0),
+        end_padding=(0, 0),
+        dilations=(1, 1),
+        include_padding=False,
+    )
+    assert run(desc, q, scales[0], zero, scales[1], shift).item() == expected

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from onnx.backend.test.case.node import resize as onnx_cases
 from scipy import ndimage
 
 from dmlgpu import descs
@@ -93,15 +94,37 @@ def test_aligned_corners_like_onnxruntime(counts):
 @pytest.mark.parametrize("scale", [0.15, 0.25, 1 / 3, 0.4, 0.5, 0.7, 1.0, 1.5])
 def test_antialiasing_like_resize(scale):
     x, scales = image((1, 1, 21, 33)), (1.0, 1.0, scale, 0.3)
-    attributes = {
-        "mode": "linear",
-        "antialias": 1,
-        "exclude_outside": 1,
-        "coordinate_transformation_mode": "half_pixel",
-    }
+    attributes = {"mode": "linear", "antialias": 1, "coordinate_transformation_mode": "half_pixel"}
     for evaluate in (onnx_reference, onnx_runtime):
         expected = by_onnx(evaluate, x, scales, **attributes)
         np.testing.assert_allclose(resized(x, expected.shape, scales, antialiased=True), expected, 1e-3, 1e-3)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("scale", [0.21, 0.34, 0.6, 1.0])
+def test_antialiasing_of_fewer_elements_than_the_triangle_holds(size, scale):
+    """ONNX's formula, position by position."""
+    x, count = image((size,)), 4
+    expected = []
+    for place in (np.arange(count) + 0.5) / scale - 0.5 - 3:
+        positions = np.arange(-40, 40)
+        weights = np.maximum(1 - np.abs(positions - place) * scale, 0)
+        expected.append((weights * x[positions.clip(0, size - 1)]).sum() / weights.sum())
+    got = resized(x, (count,), (scale,), (3.5, -0.5), antialiased=True)
+    np.testing.assert_allclose(got, expected, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(("given", "first"), [("scales", 2.875), ("sizes", 2.3636363)])
+def test_onnxs_own_cases_of_antialiasing(given, first, monkeypatch):
+    """What the onnx package expects of its backends; DirectML has no cubic interpolation."""
+    found = []
+    monkeypatch.setattr(onnx_cases, "expect", lambda node, **arrays: found.append(arrays))
+    getattr(onnx_cases.Resize, f"export_resize_downsample_{given}_linear_antialias")()
+    ((x, numbers), (expected,)) = (found[0][key] for key in ("inputs", "outputs"))
+    scales = numbers if numbers.dtype == np.float32 else numbers / x.shape
+    got = resized(x, expected.shape, scales.tolist(), antialiased=True)
+    np.testing.assert_allclose(got, expected, 1e-6)
+    assert got.ravel()[0] == pytest.approx(first, abs=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
@@ -168,7 +191,7 @@ def test_an_element_without_weight_adds_nothing():
     np.testing.assert_array_equal(resized(x, (2,), (1 / 3,), CORNERS), [1, 3])
 
 
-def test_where_the_triangle_holds_nothing_the_edge_is_taken():
+def test_where_the_triangle_lies_outside_the_edge_is_taken():
     x = np.array([1, 2, 3, 4], np.float32)
     assert resized(x, (2,), (0.5,), (100.0, 0.0), antialiased=True).tolist() == [1, 1]
     assert resized(x, (2,), (0.5,), (-100.0, 0.0), antialiased=True).tolist() == [4, 4]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -32,3 +33,14 @@ def objects() -> Objects:
 def hungry() -> Objects:
     """A device over a bookkeeping executor whose operators need temporary and persistent resources."""
     return Objects(temporary_size=512, persistent_size=256)
+
+
+@pytest.fixture
+def limited_files() -> Iterator[Callable[[int], None]]:
+    """Limits the size in bytes of files that this process writes, for one test: a disk that is full from there on."""
+    resource = pytest.importorskip("resource", reason="this system has no limits for processes")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, ignored)

@@ -56,7 +56,7 @@ class BookkeepingBackend(NumPyBackend):
     def check(self, desc: OperatorDesc) -> None:
         """Everything runs."""
 
-    def compile(self, desc: OperatorDesc, half_precision: bool = False) -> Any:
+    def compile(self, desc: OperatorDesc, half_precision: bool = False, preserve_padding: bool = False) -> Any:
         return BookkeepingExecutable(*self.sizes)
 
     def submit(self, work: Sequence[Any]) -> int:

@@ -114,7 +114,8 @@ def test_a_missing_extra_says_how_to_install_it(module, extra, arguments, tmp_pa
 
 def test_adapter_from_the_environment_and_the_option_wins(monkeypatch):
     taken = []
-    monkeypatch.setattr(cli_app, "verb", lambda name: type("Verb", (), {"run": lambda *given: taken.append(given[2])}))
+    run = type("Verb", (), {"run": lambda *given, **_: taken.append(given[2])})
+    monkeypatch.setattr(cli_app, "verb", lambda name: run)
     runner = CliRunner()
     runner.invoke(cli_app.app, ["run", "m.json"], env={"DMLGPU_ADAPTER": "numpy"})
     runner.invoke(cli_app.app, ["run", "m.json", "-a", "0"], env={"DMLGPU_ADAPTER": "numpy"})

@@ -20,7 +20,8 @@ from dmlgpu.cli.side_by_side import side_by_side
 from dmlgpu.conformance.cluster.registry import ClusterAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, run_cases
-from dmlgpu.conformance.running.records import FORMAT, Run, machine, read_runs
+from dmlgpu.conformance.running.reading import read_runs
+from dmlgpu.conformance.running.records import Run, facts, machine
 from dmlgpu.errors import AdapterNotFound
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit.conformance_suite import MANY
@@ -47,7 +48,8 @@ def test_a_killed_worker_costs_nothing(local, many, tmp_path, capsys):
     with local.workers(*map(numpy, ("1.0", "1.0", "2.0"))) as workers:
         killer = threading.Thread(target=local.kill_one_at_work, args=(workers[:2],))
         killer.start()
-        assert main(["test", "--scheduler", local.address, "--suite", "many", "-o", str(path)]) == 1
+        command = ["test", "--scheduler", local.address, "-a", "numpy", "--suite", "many", "-o", str(path)]
+        assert main(command) == 1
         killer.join()
         assert sum(worker.process.poll() is not None for worker in workers) == 1
     local.wait_until(lambda: not local.client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
@@ -102,7 +104,8 @@ def test_a_lost_case_is_no_expected_failure(tmp_path, capsys):
 def test_runs_that_end_early_are_put_together(tmp_path):
     path = tmp_path / "runs.jsonl"
     path.write_text("what was there before")
-    headers = {name: {"format": FORMAT, "name": name} for name in ("first", "second")}
+    header = facts(NUMPY_ADAPTER, "operators", "quick", "", ())
+    headers = {name: {**header, "name": name} for name in ("first", "second")}
     with pytest.raises(KeyboardInterrupt), side_by_side(path, headers) as write:
         for name, outcome in zip(("first", "second", "first"), GOOD, strict=True):
             write(name, outcome)

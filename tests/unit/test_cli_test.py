@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -12,8 +13,7 @@ from dmlgpu.cli.main import main
 from dmlgpu.cli.test import reproduce
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.pool import Job
-from dmlgpu.conformance.running.records import read_comparisons, read_runs
+from dmlgpu.conformance.running.reading import read_comparisons, read_runs
 from dmlgpu.device.adapters import adapters
 from dmlgpu.errors import AdapterNotFound
 from dmlgpu.host.adapter import NUMPY_ADAPTER
@@ -75,7 +75,7 @@ def test_a_failing_run(misbehaving, capsys):
         "fail: bad-1",
         "  1 of 2 elements are wrong; the worst, at [1]: expected 4, got 5 from 3; "
         "beyond any bound, at most 2 ULP, allowed difference 0 (exact)",
-        f"  again: dmlgpu test --suite misbehaving --adapter {NUMPY} -k bad-1",
+        "  again: dmlgpu test --suite misbehaving --adapter numpy -k bad-1",
     ]
     assert out[3].split() == ["adapter", "fail"]
 
@@ -109,7 +109,53 @@ def test_what_does_not_exist_is_refused(altered, arguments, message, capsys):
 
 
 def test_names_are_quoted_in_commands():
-    assert reproduce(Outcome("a b", Status.FAIL), Job("operators", 2)) == "dmlgpu test --adapter 2 -k 'a b'"
+    card = LocatedAdapter(replace(NUMPY_ADAPTER, name="card"), 2)
+    assert reproduce(Outcome("a b", Status.FAIL), "operators", card) == "dmlgpu test --adapter 2 -k 'a b'"
+
+
+# ---- without a GPU
+
+
+@pytest.fixture
+def no_driver(monkeypatch):
+    """No driver brings an adapter any more."""
+    monkeypatch.setattr("dmlgpu.gpu.adapters", lambda: ())
+    monkeypatch.setattr("dmlgpu.cli.adapters.all_drivers", lambda paths: Discovery((LocatedAdapter(NUMPY_ADAPTER, 0),)))
+    monkeypatch.delenv("DMLGPU_ADAPTER", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable"),
+    [
+        ([], ""),
+        ([], "0"),
+        (["-a", "all"], ""),
+        (["-a", "0"], "llvmpipe"),
+        (["-d", "all"], "llvmpipe"),
+        (["-d", "all", "-a", "0"], ""),
+    ],
+)
+def test_the_reference_is_not_tested_instead_of_a_gpu(no_driver, arguments, variable, monkeypatch, capsys):
+    monkeypatch.setenv("DMLGPU_ADAPTER", variable)
+    assert main(["test", "--suite", "operators", "-k", "argmin-example1", *arguments]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (
+        "dmlgpu: no GPU adapter was found, and the reference would only be compared with itself; "
+        "--adapter numpy does so\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable"),
+    [(["-a", "numpy"], ""), (["-a", "NumPy"], ""), ([], "numpy"), (["-d", "all", "-a", "numpy"], "")],
+)
+def test_the_reference_is_tested_where_it_is_asked_for(no_driver, arguments, variable, monkeypatch):
+    tested = []
+    monkeypatch.setenv("DMLGPU_ADAPTER", variable)
+    monkeypatch.setattr("dmlgpu.cli.test.run_cases", lambda job, names, workers: tested.append(job.adapter) or ())
+    assert main(["test", "--suite", "operators", "-k", "argmin-example1", *arguments]) == 0
+    assert len(tested) == 1
 
 
 # ---- drivers side by side
@@ -128,7 +174,7 @@ def test_all_drivers_in_one_file_and_one_table(altered, tmp_path, capsys):
     lines = captured.out.splitlines()
     assert lines[:2] == [
         "fail on altered: far-1",
-        f"  again: {VARIABLE}=1 dmlgpu test --suite altered --adapter {NUMPY} -k far-1",
+        f"  again: {VARIABLE}=1 dmlgpu test --suite altered --adapter numpy -k far-1",
     ]
     assert cells(lines[2:]) == [
         ["adapter", "pass", "fail"],

@@ -9,7 +9,7 @@ import pytest
 from dmlgpu.cli.main import main
 from dmlgpu.conformance.report.changes import Kind, changes, pairs
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import FORMAT, Run, write_run
+from dmlgpu.conformance.running.records import Run, facts, write_run
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 
@@ -20,7 +20,11 @@ REFUSED = Outcome("a", Status.NOT_SUPPORTED)
 
 def run(*outcomes, suite="dmlgpu", **facts_of_adapter) -> Run:
     return Run(
-        {"format": FORMAT, "suite": suite, "adapter": asdict(replace(NUMPY_ADAPTER, **facts_of_adapter))}, outcomes
+        {
+            **facts(NUMPY_ADAPTER, suite, "quick", "", tuple(outcome.case for outcome in outcomes)),
+            "adapter": asdict(replace(NUMPY_ADAPTER, **facts_of_adapter)),
+        },
+        outcomes,
     )
 
 

@@ -83,6 +83,9 @@ def test_a_file(tmp_path):
             "expected[0].driver: must be versions such as '>=25.0, <25.1': Invalid specifier: 'new'",
         ),
         ("[[known]]\ncases = 'a'", "known: is unknown; there is only [[expected]]"),
+        ("expected = 5", "expected: must be tables, as [[expected]] writes them"),
+        ("expected = [5]", "expected: must be tables, as [[expected]] writes them"),
+        ("[[expected]]\ncases = 5\nreason = 'r'", "expected[0].cases: must be a text, got 5"),
     ],
 )
 def test_malformed_files_are_refused(tmp_path, text, message):
@@ -105,3 +108,11 @@ def test_our_own_expectations_speak_of_cases(path):
     patterns = [pattern for entry in load(path) for pattern in entry.cases]
     names = (case_names if path == BUILT_IN[0] else MutantSuite().names)("full") if patterns else ()
     assert [pattern for pattern in patterns if not fnmatch.filter(names, pattern)] == []
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"a = " + b"[" * 10_000, b"a = " + b"9" * 5000])
+def test_files_that_cannot_be_parsed_are_refused(tmp_path, content):
+    path = tmp_path / "known.toml"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=r"known\.toml: is no TOML: "):
+        load(path)

@@ -30,14 +30,8 @@ from dmlgpu.conformance.drivers.pairwise import (
 from dmlgpu.conformance.drivers.pairwise_run import AdapterResult, compare_results, run_pairwise
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
-from dmlgpu.conformance.running.records import (
-    comparison_facts,
-    facts,
-    read_comparisons,
-    read_runs,
-    write_comparison,
-    write_run,
-)
+from dmlgpu.conformance.running.reading import read_comparisons, read_runs
+from dmlgpu.conformance.running.records import comparison_facts, facts, write_comparison, write_run
 from dmlgpu.device.adapters import adapters
 from dmlgpu.errors import InvalidArgument, ModelError
 from dmlgpu.host.adapter import NUMPY_ADAPTER
@@ -304,10 +298,11 @@ def test_runs_and_comparisons_lie_in_one_file(tmp_path):
     ("line", "message"),
     [
         ('{"record": "case"}', "a comparison has records of the kind 'pair', got 'case'"),
-        ('{"record": "pair", "case": "a"}', "is no comparison of a pair: 'agreement'"),
+        ('{"record": "pair", "case": "a"}', "is no comparison of a pair: 'adapters' is missing"),
         (
             '{"record": "pair", "case": "a", "agreement": "fine", "adapters": ["a", "b"]}',
-            "is no comparison of a pair: 'fine' is not a valid Agreement",
+            "is no comparison of a pair: 'agreement' must be one of agree, disagree, no result, expected, "
+            "not supported, undecided, got 'fine'",
         ),
     ],
 )

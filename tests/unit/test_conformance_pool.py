@@ -13,6 +13,7 @@ from dmlgpu.conformance.running import pool
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, WorkerProcess, run_cases, run_repeatedly
 from dmlgpu.device.adapters import adapters
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit import conformance_suite
 
 NUMPY = len(adapters()) - 1
@@ -65,6 +66,16 @@ def test_a_child_is_replaced_after_many_cases(job, monkeypatch):
         monkeypatch.setattr(worker, "_start", lambda start=worker._start: (started.append(1), start())[1])
         assert [worker.run("good-1").status for _ in range(5)] == [Status.PASS] * 5
     assert len(started) == 3
+
+
+def test_another_adapter_does_not_take_the_place_of_one_whose_driver_is_gone(job):
+    with contextlib.closing(WorkerProcess(replace(job, adapter_text="Vulkan: card (driver 1.0)"))) as worker:
+        outcome = worker.run("good-1")
+    assert outcome.status is Status.CRASH
+    assert outcome.message.splitlines() == [
+        "the process ended with exit code 1",
+        f"adapter {NUMPY} is {NUMPY_ADAPTER} here, not Vulkan: card (driver 1.0)",
+    ]
 
 
 def test_a_hang_ends_at_the_limit(outcomes):

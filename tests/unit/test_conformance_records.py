@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
 from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.cases.registry import case_names
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import facts, read_runs, shader_digest, write_run
+from dmlgpu.conformance.running.reading import read_file, read_runs
+from dmlgpu.conformance.running.records import facts, shader_digest, write_run
 from dmlgpu.conformance.suites.registry import list_digest, matches, select, suite_by_name
 from dmlgpu.errors import InvalidArgument, ModelError
 from dmlgpu.host.adapter import NUMPY_ADAPTER
+from tests.unit.cli_process import run_here
 
 INFINITY = float("inf")
 OUTCOMES = (
@@ -69,19 +72,109 @@ def test_a_run_says_what_ran():
         ("[]", "line 1: must be an object whose 'record' is one of run, case, comparison, pair, end"),
         ('{"record": "case"}', "line 1: stands before any run"),
         ('{"record": "run", "format": 1}', "line 1: format: must be 2, got 1"),
-        ('{"record": "run", "format": 2}\n{"record": "case"}', "line 2: is no outcome of a case"),
-        (
-            '{"record": "run", "format": 2}\n{"record": "case", "case": "a", "status": "fine"}',
-            "line 2: is no outcome of a case: 'fine' is not a valid Status",
-        ),
+        ('{"record": "run", "format": 2}', "line 1: is no header of a run: 'suite' is missing"),
+        ("[" * 100_000, "line 1: is no JSON: "),
+        ('{"record": ' + "9" * 5000, "line 1: is no JSON: "),
+        (f'{{"record": "run", "a": {"[" * 30}{"]" * 30}}}', "line 1: is nested more than 20 deep"),
+        ("{\udcff}", "line 1: is not UTF-8 text: byte 1 is 0xff"),
     ],
 )
 def test_other_files_are_refused(tmp_path, text, message):
     path = tmp_path / "run.jsonl"
-    path.write_text(text)
+    path.write_text(text, errors="surrogateescape")
     with pytest.raises(ModelError) as error:
         read_runs(path)
     assert str(error.value).startswith(f"{path}, {message}")
+
+
+WRONG = [
+    ("case", 5, "must be a string, got 5"),
+    ("status", "fine", "must be one of pass, fail, "),
+    ("status", ["pass"], "must be one of pass, fail, "),
+    ("message", None, "must be a string, got null"),
+    ("of_bound", "big", "must be a number from 0 on, 'inf' or 'nan', got 'big'"),
+    ("max_ulp", -1, "must be a number from 0 on, 'inf' or 'nan', got -1"),
+    ("mean_ulp", True, "must be a number from 0 on, 'inf' or 'nan', got true"),
+    ("bound", 10**400, "must be in the range of float64, got an integer of 1329 bits"),
+    ("wrong", 1.0, "must be an integer from 0 to 18446744073709551615, got 1.0"),
+    ("elements", -1, "must be an integer from 0 to 18446744073709551615, got -1"),
+    ("worst", "2", "must be an array, got '2'"),
+    ("worst", [2, "3"], "must be an integer from 0 to 18446744073709551615, got '3'"),
+    ("inputs", {"a": "b"}, "must be an array, got an object"),
+    ("seconds", "inf", "must be a time in seconds, got 'inf'"),
+    ("seconds", 1e300, "must be a time in seconds, got 1e+300"),
+    ("curve", [[1, 2, 3]], "must hold pairs of an exponent and a distance, got an array of 3"),
+    ("curve", [[1, "nan"]], "must hold exponents up to 1100 and distances, got 1"),
+    ("curve", [[1e18, 1]], "must hold exponents up to 1100 and distances, got 1e+18"),
+    ("colour", "red", "is unknown"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "reason"), WRONG)
+def test_fields_of_wrong_types_are_refused(tmp_path, field, value, reason):
+    path = tmp_path / "run.jsonl"
+    case = {"record": "case", **OUTCOMES[1].to_json(), field: value}
+    path.write_text(f"{written().splitlines()[0]}\n{json.dumps(case)}\n")
+    with pytest.raises(ModelError) as error:
+        read_runs(path)
+    assert str(error.value).startswith(f"{path}, line 2: is no outcome of a case: {field!r} {reason}")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("suite", ["a"], "'suite' must be a string, got an array of 1"),
+        ("cases", "7", "'cases' must be an integer from 0 to 18446744073709551615, got '7'"),
+        ("adapter", "numpy", "'adapter' must be an object, got 'numpy'"),
+        ("adapter", {}, "'adapter' 'name' is missing"),
+        ("environment", {"a": 1}, "'environment' must be a string, got 1"),
+    ],
+)
+def test_headers_of_wrong_types_are_refused(tmp_path, field, value, reason):
+    path = tmp_path / "run.jsonl"
+    path.write_text(json.dumps({"record": "run", **HEADER, field: value}))
+    with pytest.raises(ModelError) as error:
+        read_runs(path)
+    assert str(error.value) == f"{path}, line 1: is no header of a run: {reason}"
+
+
+@pytest.mark.parametrize("held", [3, 40, -1])
+def test_a_last_line_that_was_half_written_is_left_out_and_told(tmp_path, held):
+    path = tmp_path / "run.jsonl"
+    first, case, other, _ = written().splitlines(keepends=True)
+    path.write_text(first + case + other[:-1][:held])
+    found = read_file(path)
+    assert [(run.outcomes, run.is_complete) for run in found.runs] == [(OUTCOMES[:1], False)]
+    assert found.problems == (
+        f"{path}, line 3: was cut off in the middle and is left out",
+        f"{path}: a run was cut off: 1 of 2 cases are there",
+    )
+    done = run_here("report", path, "-o", tmp_path / "report.md")
+    assert (done.returncode, done.stderr.splitlines()) == (0, [f"dmlgpu: {problem}" for problem in found.problems])
+    assert "1 of 2, cut off" in (tmp_path / "report.md").read_text()
+    done = run_here("compare", path, path)
+    assert (done.returncode, done.stderr.splitlines()[:2]) == (0, [f"dmlgpu: {one}" for one in found.problems])
+
+
+def test_a_half_written_header_and_the_run_before_it(tmp_path):
+    path = tmp_path / "run.jsonl"
+    path.write_text(written() + written()[:50])
+    found = read_file(path)
+    assert [(run.outcomes, run.is_complete) for run in found.runs] == [(OUTCOMES, True)]
+    assert found.problems == (f"{path}, line 5: was cut off in the middle and is left out",)
+    path.write_text(written()[:50] + "\n" + written())
+    with pytest.raises(ModelError, match="line 1: is no JSON"):  # a broken line elsewhere is no cut
+        read_file(path)
+
+
+@pytest.mark.parametrize("suffix", [".md", ".html", ".xml"])
+def test_lone_surrogates_of_records_do_not_reach_reports(tmp_path, suffix):
+    path, report = tmp_path / "run.jsonl", tmp_path / f"report{suffix}"
+    with path.open("w") as file:
+        header = {**HEADER, "suite": "\ud800", "environment": {"VK_DRIVER_FILES": "/\udcff"}}
+        list(write_run(file, header, [replace(OUTCOMES[1], case="a\udfff", message="\ud83d")]))
+    assert run_here("report", path, "-o", report).returncode == 0
+    assert "a?" in report.read_text(encoding="utf-8")
 
 
 # ---- suites

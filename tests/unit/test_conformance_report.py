@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 import zlib
+from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -16,6 +17,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from dmlgpu.cli.main import main
+from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.report.causes import causes
 from dmlgpu.conformance.report.charts import charts
 from dmlgpu.conformance.report.dataset import packed
@@ -260,6 +262,50 @@ def test_markdown_says_when_a_run_was_cut_off():
     assert adapters[1][4] == "1 of 7, cut off"
 
 
+HOSTILE = "<script>alert(1)</script> <img src=x> `<b>` | x ![p](http://a/b.png) [l](java:x) &lt; \\| ``` \n# h <!--"
+"""Text that would do something in a page, were it not escaped."""
+
+
+def hostile() -> Report:
+    """Runs and a comparison whose every text is hostile."""
+    adapter = {"name": HOSTILE, "backend": HOSTILE, "driver": HOSTILE, "vendor": HOSTILE, "kind": HOSTILE}
+    adapter |= {"features": (HOSTILE,), "limits": {HOSTILE: 1}}
+    outcomes = [
+        Outcome(f"{HOSTILE}-{status}", status, HOSTILE, 2.0, 2.0, 2.0, 1, 1, (0,), *((HOSTILE,), HOSTILE, HOSTILE))
+        for status in (*Status, Status.PASS)
+    ]
+    outcomes = [replace(one, message=HOSTILE, reason=HOSTILE, missing=HOSTILE) for one in outcomes]
+    runs = [run(*outcomes, suite=suite, **adapter) for suite in (HOSTILE, HOSTILE, "dmlgpu")]
+    for number, made in enumerate(runs):
+        texts = ("profile", "pattern", "dmlgpu", "commit", "wgpu", "numpy", "os", "started")
+        made.facts.update(dict.fromkeys(texts, f"{HOSTILE}{number}"), environment={HOSTILE: HOSTILE})
+    header = {**compared().facts, "adapters": {label: {} for label in (HOSTILE, "b", "c")}, "command": [HOSTILE]}
+    header |= {"suite": HOSTILE, "profile": HOSTILE}
+    pairs = tuple(
+        replace(pair, case=HOSTILE, adapters=(HOSTILE, pair.adapters[1]), message=HOSTILE, tolerance=HOSTILE)
+        for pair in compared().pairs
+    )
+    return Report(tuple(runs), (Comparison(header, pairs),))
+
+
+def test_nothing_in_records_is_markdown():
+    text = as_markdown(hostile())
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    inner = [one for token in tokens for one in token.children or ()]
+    assert not {token.type for token in [*tokens, *inner]} & {"html_block", "link_open", "image", "fence", "code_block"}
+    assert {one.content for one in inner if one.type == "html_inline"} <= {"<br>"}  # the template's own
+    assert {len({len(row) for row in table}) for table in tables_of(text)} == {1}
+    headings = [after.content for token, after in itertools.pairwise(tokens) if token.type == "heading_open"]
+    assert len(headings) == text.count("\n## ") + 1
+
+
+def test_nothing_in_records_is_a_part_of_the_page():
+    page = Page(as_html(hostile()))
+    assert page.open == [] and not {"img", "b"} & page.tags.keys()
+    assert page.tags["script"] == Page(as_html(mixed())).tags["script"] == 2
+    assert not {link for link in page.links if not link.startswith("#")}
+
+
 # ---- JUnit ----------------------------------------------------------------------------------------------------------
 
 ATTRIBUTES = {
@@ -331,11 +377,12 @@ class Page(HTMLParser):
 
     def __init__(self, text: str):
         super().__init__()
-        self.open, self.links, self.ids, self.text = [], set(), [], ""
+        self.open, self.links, self.ids, self.text, self.tags = [], set(), [], "", Counter()
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         values = dict(attrs)
+        self.tags[tag] += 1
         self.links |= {values["href"]} if "href" in values else set()
         self.ids += [values["id"]] if "id" in values else []
         if tag not in self.VOID:

@@ -23,7 +23,7 @@ class Saboteur(NumPyBackend):
         super().__init__()
         self.harm, self.instead = harm, instead
 
-    def compile(self, desc, half_precision=False):
+    def compile(self, desc, half_precision=False, preserve_padding=False):
         executable = super().compile(desc, half_precision)
         bind = executable.bind
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from dmlgpu.conformance.cases.families.reduction import LogarithmOfSum
 from dmlgpu.conformance.cases.tolerance import (
     CORRECTLY_ROUNDED,
     EXACT,
@@ -189,3 +190,19 @@ def test_what_rounds_up_to_the_smallest_normal_number_may_be_flushed_too():
     smallest = np.finfo(np.float32).smallest_normal
     expected = np.array([smallest, -smallest, np.nextafter(smallest, np.float32(1))], np.float32)
     assert CORRECTLY_ROUNDED.accepts(expected, np.zeros(3, np.float32), None).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "terms", "accepted"),
+    [
+        (1.1095569e-12, 1.1096177e-12, 1.0, True),  # the logarithm of 1 + 1.1e-12: 561 ULP, 6e-17 of the sum
+        (1.1095569e-12, 1.2e-12, 1.0, False),
+        (1.1095569e-12, 1.2e-12, 1e3, True),  # numbers that cancel
+        (0.5, 0.5 + 2**-23, 1.0, True),  # 2 ULP
+        (0.5, 0.5 + 2**-22, 1.0, False),
+        (np.nan, np.nan, np.inf, True),
+        (-np.inf, -1e30, np.inf, False),  # a sum of 0
+    ],
+)
+def test_the_logarithm_of_a_sum_is_as_far_off_as_the_sum(expected, got, terms, accepted):
+    assert ok(expected, got, LogarithmOfSum(2), magnitude=terms) is accepted

@@ -171,3 +171,13 @@ def test_a_picture_that_cannot_be_written_is_2(tmp_path):
     target = tmp_path / "no" / "where.png"
     done = run_here("demo", "--size", "16", "--colors", "2", "-i", "0", "-o", target, "-a", "numpy")
     assert (done.returncode, done.stderr) == (2, f"dmlgpu: {target}: No such file or directory\n")
+
+
+def test_a_picture_that_unpacks_to_gigabytes_is_refused(tmp_path, monkeypatch):
+    photo = tmp_path / "photo.png"
+    Image.new("1", (64, 64)).save(photo)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)  # Pillow refuses twice as many
+    done = run_here("demo", photo, "-a", "numpy", "-o", tmp_path / "demo.png")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"dmlgpu: {photo}: Image size (4096 pixels) exceeds limit")
+    assert not (tmp_path / "demo.png").exists()

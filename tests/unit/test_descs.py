@@ -125,7 +125,10 @@ def test_wrong_kinds_of_other_fields():
     assert refusal(linear, alpha="1", beta=0) == "ACTIVATION_LINEAR: alpha must be a number, got '1' of type str"
     assert refusal(linear, alpha=False, beta=0) == "ACTIVATION_LINEAR: alpha must be a number, got False of type bool"
     message = refusal(linear, alpha=10**400, beta=0)
-    assert message.startswith("ACTIVATION_LINEAR: alpha must be a number in the range of a float, got 1000")
+    assert message == "ACTIVATION_LINEAR: alpha must be a number in the range of a float, got an integer of 1329 bits"
+    assert refusal(constant, 10**400, DataType.FLOAT64) == (
+        "FILL_VALUE_CONSTANT: value must be a number in the range of a float, got an integer of 1329 bits"
+    )
     assert refusal(constant, "3") == "FILL_VALUE_CONSTANT: value must be a number, got '3' of type str"
     assert refusal(descs.ScaleBias, 1, None) == "ScaleBias: bias must be a number, got None"
     assert refusal(descs.Size2D, 1, 2.0) == "Size2D: height must be an integer, got 2.0 of type float"

@@ -1,10 +1,14 @@
 """Recording, executing and waiting: every state that an object can be used in by mistake."""
 
+import signal
 import threading
+import time
 
+import numpy as np
 import pytest
 
 from dmlgpu import BindingError, DeviceRemoved, ExecutionFlags, InvalidArgument, InvalidState
+from dmlgpu.errors import shown
 from tests.unit.device_objects import Objects, raises, subtract
 
 
@@ -233,7 +237,7 @@ def test_fences_grow(objects):
     fence = objects.device.create_fence()
     fence.name = "frames"
     objects.device.queue.signal(fence, 2)
-    with raises(InvalidArgument, "fence 'frames': signal takes an integer above the last one, 2, got 2"):
+    with raises(InvalidArgument, "fence 'frames': signal: value must be an integer above the last one, 2, got 2"):
         objects.device.queue.signal(fence, 2)
 
 
@@ -253,6 +257,79 @@ def test_a_signal_from_another_thread(objects):
     timer.start()
     assert fence.wait(1, timeout=10)
     timer.join()
+
+
+@pytest.mark.parametrize("value", [float("nan"), 1.5, None, "1", True])
+def test_fences_take_integers(objects, value):
+    fence = objects.device.create_fence()
+    expected = f"must be an integer between 0 and {2**64 - 1}, got {shown(value, typed=True)}"
+    with raises(InvalidArgument, f"fence: value {expected}"):
+        fence.wait(value, timeout=0)
+    with raises(InvalidArgument, f"fence: signal: value must be an integer above the last one, 0, got {value!r}"):
+        objects.device.queue.signal(fence, value)
+    with raises(InvalidArgument, f"create_fence: initial_value {expected}"):
+        objects.device.create_fence(value)
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), np.float32("nan"), "1", 1j])
+def test_fences_take_seconds(objects, timeout):
+    fence = objects.device.create_fence()
+    expected = "a number" if isinstance(timeout, str | complex) else "a number of seconds"
+    with pytest.raises(InvalidArgument, match=f"^fence: timeout must be {expected}, got "):
+        fence.wait(1, timeout)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("-inf"), np.float32(0)])
+def test_a_time_limit_that_has_passed(objects, timeout):
+    fence = objects.device.create_fence()
+    assert not fence.wait(1, timeout)
+    objects.device.queue.signal(fence, 1)
+    assert fence.wait(1, timeout)
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e300, threading.TIMEOUT_MAX])
+@pytest.mark.parametrize("signalled", [True, False])
+def test_waiters_hear_of_signals_and_of_the_removal(objects, timeout, signalled):
+    fence, outcomes = objects.device.create_fence(), []
+
+    def wait():
+        try:
+            outcomes.append(fence.wait(1, timeout))
+        except DeviceRemoved as removed:
+            outcomes.append(str(removed))
+
+    waiters = [threading.Thread(target=wait, daemon=True) for _ in range(2)]
+    for waiter in waiters:
+        waiter.start()
+    while len(objects.device._state.waiters) < len(waiters):
+        time.sleep(0.001)
+    if signalled:
+        objects.device.queue.signal(fence, 1)
+    else:
+        objects.device.remove("enough")
+    for waiter in waiters:
+        waiter.join(5)
+    removed = f"{objects.device.description} is removed: enough; create a new device"
+    assert outcomes == [True if signalled else removed] * 2
+    assert not objects.device._state.waiters
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that send signals")
+def test_an_interrupted_wait_keeps_no_lock(objects):
+    fence, queue = objects.device.create_fence(), objects.device.queue
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for _ in range(20):
+            signal.setitimer(signal.ITIMER_REAL, 0.002)
+            with pytest.raises(KeyboardInterrupt):
+                fence.wait(1, timeout=60)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    signaller = threading.Thread(target=queue.signal, args=(fence, 1), daemon=True)
+    signaller.start()
+    signaller.join(5)
+    assert fence.completed_value == 1
 
 
 # ---- removal ---------------------------------------------------------------------------------------------------------

@@ -75,7 +75,12 @@ def test_feature_levels(device):
     assert low.check_feature_support(above) == FeatureLevels(None)
     with raises(InvalidArgument, "FeatureLevelsQuery: requested_feature_levels must not be empty"):
         device.check_feature_support(FeatureLevelsQuery([]))
-    with raises(InvalidArgument, "FeatureLevelsQuery: requested_feature_levels: 7 is not a valid FeatureLevel"):
+    levels = ", ".join(FeatureLevel.__members__)
+    with raises(
+        InvalidArgument,
+        f"FeatureLevelsQuery: requested_feature_levels[0] must be a member of FeatureLevel ({levels}), "
+        "got 7 of type int",
+    ):
         device.check_feature_support(FeatureLevelsQuery([7]))
 
 
@@ -137,7 +142,7 @@ def test_support_of_a_description(poor):
 def test_unknown_queries(device):
     with raises(
         InvalidArgument,
-        "check_feature_support: takes a FeatureLevelsQuery, a TensorDataTypeSupportQuery or an OperatorSupportQuery, "
-        "got int",
+        "check_feature_support: query must be a FeatureLevelsQuery, a TensorDataTypeSupportQuery or an "
+        "OperatorSupportQuery, got int",
     ):
         device.check_feature_support(1)

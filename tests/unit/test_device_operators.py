@@ -96,8 +96,8 @@ def test_a_low_level_refuses_later_types_and_ranks():
 def test_feature_level_of_a_device():
     with raises(
         InvalidArgument,
-        "Device: feature_level must be one of LEVEL_1_0, LEVEL_2_0, LEVEL_2_1, LEVEL_3_0, LEVEL_3_1, LEVEL_4_0, "
-        "LEVEL_4_1, LEVEL_5_0, LEVEL_5_1, LEVEL_5_2, LEVEL_6_0, LEVEL_6_1, LEVEL_6_2, LEVEL_6_3, LEVEL_6_4, got 7",
+        f"Device: feature_level must be a member of FeatureLevel ({', '.join(FeatureLevel.__members__)}), "
+        "got 7 of type int",
     ):
         Device("numpy", feature_level=7)
 
@@ -110,20 +110,22 @@ def test_flags(device):
     for wrong in (8, -1, "NONE", True):
         with raises(
             InvalidArgument,
-            "compile_operator: flags must combine ExecutionFlags (NONE, ALLOW_HALF_PRECISION_COMPUTATION, "
-            f"DISABLE_META_COMMANDS, DESCRIPTORS_VOLATILE), got {wrong!r}",
+            "compile_operator: flags must be a combination of ExecutionFlags (NONE, ALLOW_HALF_PRECISION_COMPUTATION, "
+            f"DISABLE_META_COMMANDS, DESCRIPTORS_VOLATILE), got {wrong!r} of type {type(wrong).__name__}",
         ):
             device.compile_operator(operator, wrong)
 
 
-def test_half_precision_reaches_the_executor():
+def test_options_reach_the_executor():
     objects = Objects()
     asked = []
     compile_operator = objects.backend.compile
-    objects.backend.compile = lambda desc, half: asked.append(half) or compile_operator(desc, half)
+    objects.backend.compile = lambda *options: asked.append(options[1:]) or compile_operator(*options)
     objects.compiled()
     objects.compiled(flags=ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
-    assert asked == [False, True]
+    operator = objects.device.create_operator(identity())
+    objects.device.compile_operator(operator, preserve_padding=True)
+    assert asked == [(False, False), (True, False), (False, True)]
 
 
 def test_compile_takes_an_operator_of_this_device(device):

@@ -212,6 +212,27 @@ def test_impossible_file_names(device: dmlgpu.Device, tmp_path: Path, target: st
         dxdispatch.run(target, device)
 
 
+@pytest.mark.parametrize("place", ["sizeInBytes", "initialValuesOffsetInBytes"])
+@pytest.mark.parametrize("size", [2**62, 2**63 - 8, 2**63, 2**64 - 1])
+def test_sizes_beyond_all_memory(device: dmlgpu.Device, place: str, size: int) -> None:
+    model = copy_model(initialValuesDataType="FLOAT32", initialValues=[1, 2, 3, 4], **{place: size})
+    with pytest.raises(OutOfMemory, match=r"^(buffer|resource) 'X': .* [\d,]+ bytes"):
+        dxdispatch.run(model, device)
+
+
+@pytest.mark.parametrize("values", [{"value": 0}, {"valueStart": 0, "valueDelta": 1}])
+def test_values_that_memory_cannot_hold(device: dmlgpu.Device, monkeypatch: pytest.MonkeyPatch, values: Any) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    model = copy_model("INT32", initialValuesDataType="INT32", initialValues={"valueCount": 2**31, **values})
+    loaded = dxdispatch.load(model)
+    monkeypatch.setattr(np, "zeros", lambda size, *_: np.empty(16, np.uint8))  # the device's buffer is there
+    monkeypatch.setattr(np, "full", fail)
+    with pytest.raises(OutOfMemory, match=r"^resource 'X': the host has no 8,589,934,592 bytes left$"):
+        dxdispatch.execute(loaded, device)
+
+
 def test_python_mapping_with_tuples_and_floats(device: dmlgpu.Device) -> None:
     model = copy_model(initialValuesDataType="FLOAT32", initialValues=(math.nan, -math.inf, 0.5, 2))
     np.testing.assert_array_equal(dxdispatch.run(model, device)["Y"], [math.nan, -math.inf, 0.5, 2])
@@ -288,7 +309,7 @@ def test_files_that_cannot_be_written(device: dmlgpu.Device, tmp_path: Path) -> 
 
 
 def test_buffers_are_given_back(device: dmlgpu.Device) -> None:
-    small = dmlgpu.Device("numpy", memory_budget=64)
+    small = dmlgpu.Device("numpy", memory_budget=600)  # two buffers of 16 bytes, and 512 to compute in
     for _ in range(5):
         dxdispatch.run(copy_model(), small)
     bad = copy_model()

@@ -170,6 +170,10 @@ BOUND = "$.commands[0].bindings"
             "$.commands[1].verbose: must be true or false, got 1",
         ),
         (
+            lambda model: model["commands"][2].update(dimensions=[2**32 - 1] * 1000),
+            "$.commands[2].dimensions: must multiply to the 3 elements of 'my out', got 4294967295 or more",
+        ),
+        (
             lambda model: model["commands"][2].update(targetPath="a/../../b.npy"),
             "$.commands[2].targetPath: must lie below the output directory, got 'a/../../b.npy'",
         ),

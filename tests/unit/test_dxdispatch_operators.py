@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ from dmlgpu.enums import (
 from dmlgpu.frontends import dxdispatch
 from dmlgpu.operator_desc import ScaleBias, Size2D
 from dmlgpu.tensor import TensorDesc
-from tests.unit.dxdispatch_models import broken, complaint, load_operator, subtraction, tensor
+from tests.unit.dxdispatch_models import broken, complaint, load_operator, subtraction, tensor, values
 
 
 def test_long_and_short_forms_describe_the_same() -> None:
@@ -316,3 +317,38 @@ def test_fused_activations_take_no_tensors() -> None:
         "$.dispatchables.x.desc.FusedActivation.InputTensor: "
         "a fused ACTIVATION_ELU has no key 'InputTensor'; known keys are 'Type' or 'Alpha'"
     )
+
+
+@pytest.mark.parametrize("depth", [1, 2000])
+def test_nothing_is_fused_into_what_is_fused(depth: int) -> None:
+    activation: dict[str, Any] = {"Type": "ACTIVATION_RELU"}
+    for _ in range(depth + 1):
+        activation = {"Type": "GEMM", "FusedActivation": activation}
+    model = {"resources": {}, "dispatchables": {"x": {"type": "GEMM", **activation}}, "commands": []}
+    del model["dispatchables"]["x"]["Type"]
+    model["dispatchables"]["x"] |= dict.fromkeys(("ATensor", "BTensor", "OutputTensor"), tensor(1, 1, 2, 2))
+    model["dispatchables"]["x"] |= {"TransA": "NONE", "TransB": "NONE", "Alpha": 1, "Beta": 0}
+    inner = model["dispatchables"]["x"]["FusedActivation"]
+    inner |= {"TransA": "NONE", "TransB": "NONE", "Alpha": 1, "Beta": 0}
+    assert complaint(model) == (
+        "$.dispatchables.x.FusedActivation.FusedActivation: "
+        "GEMM is fused into an operator, so nothing can be fused into it"
+    )
+
+
+def test_tensors_of_many_dimensions_are_refused_at_once() -> None:
+    many = tensor(*[2**32 - 1] * 100_000)
+    model = {"type": "ELEMENT_WISE_IDENTITY", "InputTensor": many, "OutputTensor": many}
+    start = time.process_time()
+    assert complaint({"resources": {}, "dispatchables": {"x": model}, "commands": []}) == (
+        "$.dispatchables.x.InputTensor.Sizes: must have at most 8 entries, got 100000"
+    )
+    assert time.process_time() - start < 5
+
+
+def test_a_name_like_many_is_looked_for_shortly() -> None:
+    resources = {f"{'x' * 50}{number}": values(1) for number in range(5000)}
+    start = time.process_time()
+    model = {"resources": resources, "dispatchables": {}, "commands": [{"type": "print", "resource": "x" * 50}]}
+    assert complaint(model).startswith(f"$.commands[0].resource: the model has no resource '{'x' * 50}'; did you mean")
+    assert time.process_time() - start < 20

@@ -16,6 +16,13 @@ from dmlgpu.frontends import dxdispatch
 from tests.unit.dxdispatch_models import complaint, load_resource, values
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for files, the current one, in which models look that are no files."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.mark.parametrize("prefix", ["", "DML_TENSOR_DATA_TYPE_"])
 @pytest.mark.parametrize("data_type", [member for member in DataType if member.bits >= 8])
 def test_array_constant_and_sequence_of_every_type(data_type: DataType, prefix: str) -> None:
@@ -116,7 +123,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "models" / "model.json"
     file.write_text(json.dumps(model))
     monkeypatch.chdir(tmp_path)  # flags.npy is not in the model's folder, so it is looked up here.
-    resources = dxdispatch.load(file).resources
+    resources = dxdispatch.load(file, allow_paths=True).resources
     assert [resource.data_type for resource in resources.values()] == [DataType.INT16, DataType.UINT8, DataType.FLOAT16]
     np.testing.assert_array_equal(resources["big"].values.make(), [0, 1, 2, 3, 4, 5])
     assert resources["big"].values.make().dtype == np.dtype("=i2")
@@ -243,8 +250,8 @@ def test_missing_files_are_file_not_found_errors_too() -> None:
         ("a.png", b"", "FLOAT32", "images are not offered; give the pixels of 'a.png' as a .npy file"),
     ],
 )
-def test_bad_files(tmp_path: Path, name: str, content: Any, data_type: str | None, reason: str) -> None:
-    file = tmp_path / name
+def test_bad_files(here: Path, name: str, content: Any, data_type: str | None, reason: str) -> None:
+    file = here / name
     if isinstance(content, bytes):
         file.write_bytes(content)
     else:
@@ -254,3 +261,32 @@ def test_bad_files(tmp_path: Path, name: str, content: Any, data_type: str | Non
     text = complaint({"resources": {"X": resource}, "dispatchables": {}, "commands": []})
     expected = f"$.resources.X.initialValues.sourcePath: {reason.format(file=str(file))}"
     assert text.startswith(expected) if expected.endswith(": ") else text == expected
+
+
+def npy(shape: str, data_type: str = "<f4", version: int = 1, data: bytes = b"") -> bytes:
+    """A .npy file with a header of any kind."""
+    text = f"{{'descr': {data_type!r}, 'fortran_order': False, 'shape': {shape}}}".encode()
+    return b"\x93NUMPY" + bytes([version, 0]) + len(text).to_bytes(2 * version, "little") + text + data
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (npy("(1099511627776,)"), "has sizes outside 0 to 4294967295"),
+        (npy("(1048576, 1048576)"), "promises 4,398,046,511,104 bytes of elements, but holds 0"),
+        (npy("(1048576, 1048576)", version=2), "promises 4,398,046,511,104 bytes of elements, but holds 0"),
+        (npy("(4,)", data=bytes(15)), "promises 16 bytes of elements, but holds 15"),
+        (npy("(0, 9223372036854775808)"), "has sizes outside 0 to 4294967295"),
+        (npy("(-1,)", data=bytes(16)), "has sizes outside 0 to 4294967295"),
+        (npy("(True,)", data=bytes(4)), "has sizes outside 0 to 4294967295"),
+        (npy("(9,)", "|V4294967295"), "is not a .npy file of numbers: "),
+        (npy("(" * 4000), "is not a .npy file of numbers: "),
+        (npy("(1,)", version=3), "is not a .npy file of numbers: "),
+        (b"PK\3\4" + bytes(100), "is not a .npy file of numbers: "),
+    ],
+)
+def test_array_files_that_promise_what_they_do_not_hold(here: Path, content: bytes, reason: str) -> None:
+    (here / "a.npy").write_bytes(content)
+    resource = {"initialValues": {"sourcePath": "a.npy"}}
+    text = complaint({"resources": {"X": resource}, "dispatchables": {}, "commands": []})
+    assert text.startswith(f"$.resources.X.initialValues.sourcePath: {str(here / 'a.npy')!r} {reason}")

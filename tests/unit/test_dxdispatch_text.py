@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,11 +49,65 @@ def test_byte_order_mark_is_skipped(tmp_path: Path) -> None:
         ('// c\n{"a": NaN}', 'line 2, column 7: malformed JSON: NaN is not a JSON value, write "nan"'),
         ('{"a": -Infinity}', 'line 1, column 7: malformed JSON: -Infinity is not a JSON value, write "-inf"'),
         ("[" * 100_000, "malformed JSON: nested too deeply"),
+        ('{"a": "b', "line 1, column 7: malformed JSON: Unterminated string starting at"),
+        ('{"a": "b\\', "line 1, column 7: malformed JSON: Unterminated string starting at"),
+        ('{"a": ' + "9" * 5000 + "}", "malformed JSON: an integer has more than 4,300 digits"),
     ],
 )
 def test_malformed_json_is_located(tmp_path: Path, text: str, reason: str) -> None:
     file = write(tmp_path, text)
     assert complaint(file) == f"{file}: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"a": "' + '\\"' * 100_000, "line 1, column 7: malformed JSON: Unterminated string starting at"),
+        ('"\\' * 100_000, "line 1, column 1: malformed JSON: Unterminated string starting at"),
+        ("[1" + ("," + " " * 100) * 2000, "line 1, column 104: malformed JSON: Expecting value"),
+        (
+            '{"resources": {' + ",".join(f'"k{number // 2}": 1' for number in range(40_000)) + "}}",
+            "$.resources.k0: this key is given more than once",
+        ),
+    ],
+    ids=["escapes", "quotes", "commas", "keys"],
+)
+def test_reading_takes_time_in_proportion_to_the_text(tmp_path: Path, text: str, reason: str) -> None:
+    file = write(tmp_path, text)
+    start = time.process_time()
+    assert complaint(file).endswith(reason)
+    assert time.process_time() - start < 5  # quadratic time would take minutes
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            '{"resources": {"\\ud800": 1}}',
+            "$.resources: keys must be Unicode text, without lone surrogates, got '\\ud800'",
+        ),
+        (
+            '{"resources": {}, "dispatchables": {"x": {"type": "\\udfff"}}}',
+            "$.dispatchables.x.type: must be Unicode text, without lone surrogates, got '\\udfff'",
+        ),
+        (
+            '{"resources": {}, "dispatchables": {}, "commands": [{"type": "print", "resource": "\\ud83d"}]}',
+            "$.commands[0].resource: must be Unicode text, without lone surrogates, got '\\ud83d'",
+        ),
+    ],
+)
+def test_lone_surrogates_are_refused(tmp_path: Path, text: str, reason: str) -> None:
+    assert complaint(write(tmp_path, text)) == reason
+
+
+@pytest.mark.parametrize("where", [["resources"], ["resources", "A", "initialValues", 0], ["commands", 0, "type"]])
+def test_integers_that_python_does_not_write_are_refused(where: list[Any]) -> None:
+    model: Any = subtraction()
+    place = model
+    for key in where[:-1]:
+        place = place[key]
+    place[where[-1]] = 10**5000
+    assert complaint(model).endswith(", got an integer of 16610 bits")
 
 
 def test_other_encodings_are_refused(tmp_path: Path) -> None:

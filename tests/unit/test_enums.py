@@ -5,6 +5,7 @@ import pytest
 
 from dmlgpu import enums
 from dmlgpu.enums import DataType, FeatureLevel
+from dmlgpu.errors import InvalidArgument
 from dmlgpu.schema import class_name, constants, enumerations
 from dmlgpu.tensor import (
     MAX_DIMENSIONS,
@@ -81,13 +82,13 @@ def test_numpy_types_map_back(name, dtype):
 
 def test_unknown_has_no_element():
     assert DataType.UNKNOWN.bits == 0
-    with pytest.raises(TypeError, match=r"^DataType.UNKNOWN has no NumPy equivalent$"):
+    with pytest.raises(InvalidArgument, match=r"^DataType.UNKNOWN has no NumPy equivalent$"):
         _ = DataType.UNKNOWN.numpy
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.complex64, "U3", "M8[s]"])
 def test_numpy_types_without_counterpart(dtype):
-    with pytest.raises(TypeError, match=r"has no DirectML data type$"):
+    with pytest.raises(InvalidArgument, match=r"has no DirectML data type$"):
         DataType.from_numpy(dtype)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dmlgpu.gpu.adapter import describe, loop_limit, target_of
-from dmlgpu.gpu.memory import host_memory
 from dmlgpu.gpu.pipelines import compile_error, excerpt
+from dmlgpu.memory import host_memory
 from dmlgpu.program import Kernel
 from dmlgpu.target import AdapterInfo, Profile
 

@@ -1,6 +1,8 @@
 """Pooling and folding: what is refused, how older operators upgrade, what the plans look like."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dmlgpu import descs, operators
 from dmlgpu.enums import DataType
@@ -44,6 +46,55 @@ def average(**changes):
 )
 def test_bad_windows_are_refused(changes, message):
     assert refusal(average(**changes)) == f"AVERAGE_POOLING: {message}"
+
+
+HUGE = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"start_padding": (HUGE, 0), "window_size": (HUGE, 2)},
+            "window_size must have at most 1048576 elements, 1048576 or as many as input_tensor has in space,"
+            " got 2097152",
+        ),
+        (
+            {"start_padding": (0, 2**31 - 6)},
+            "start_padding[1] + end_padding[1] must give a padded dimension of at most 2147483647 elements,"
+            " got 2147483648",
+        ),
+    ],
+)
+def test_windows_that_are_large_for_padding_alone_are_refused(changes, message):
+    assert refusal(average(**changes)) == f"AVERAGE_POOLING: {message}"
+
+
+def test_windows_as_large_as_the_input_are_accepted():
+    whole, one = TensorDesc(FLOAT, (1, 1, HUGE, 3)), TensorDesc(FLOAT, (1, 1, 1, 1))
+    none = {"strides": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0)}
+    operators.check(average(input_tensor=whole, output_tensor=one, window_size=(HUGE, 3), **none))
+
+
+AXES = st.builds(
+    Axis,
+    spatial=st.integers(1, 9),
+    positions=st.integers(1, 40),
+    size=st.integers(1, 12),
+    stride=st.integers(1, 40),
+    dilation=st.integers(1, 40),
+    start=st.integers(0, 200),
+)
+
+
+@settings(max_examples=200)
+@given(AXES)
+def test_the_first_empty_window_is_the_one_that_looking_at_all_finds(axis):
+    places = [
+        [p * axis.stride + k * axis.dilation - axis.start for k in range(axis.size)] for p in range(axis.positions)
+    ]
+    empty = (p for p, seen in enumerate(places) if not any(0 <= place < axis.spatial for place in seen))
+    assert axis.first_empty == next(empty, None)
 
 
 def test_a_norm_of_order_0_is_refused():

@@ -8,7 +8,7 @@ import pytest
 
 from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType, FeatureLevel, RecurrentNetworkDirection
-from dmlgpu.errors import InvalidDescription
+from dmlgpu.errors import InvalidDescription, NotSupported
 from dmlgpu.operators.unrolling import LARGEST
 from dmlgpu.plan import Role
 from dmlgpu.schedule.steps import ScheduledRecurrence, ScheduledRepeat
@@ -54,6 +54,29 @@ def steps_of(desc: Any, target: Target = CPU) -> list[ScheduledRecurrence]:
 
 def labels(desc: Any) -> list[str]:
     return [step.label for step in scheduled(desc) if not isinstance(step, ScheduledRepeat)]
+
+
+# ---- limits
+
+
+def test_more_steps_than_one_execution_may_have_are_refused():
+    with pytest.raises(NotSupported) as caught:
+        operators.lower(network("GRU", (1 << 14, 1, 1, 1)), GPU)
+    assert str(caught.value) == "16384 steps in time exceed the 8192 that one execution may have"
+
+
+def test_more_kernels_than_one_execution_may_have_are_refused():
+    desc = network("GRU", (8000, 1, 1, 1), linear_before_reset=False)
+    with pytest.raises(NotSupported, match=r"GRU: 160\d\d kernels one after the other exceed the 8192"):
+        compiler.compile_operator(desc, GPU)
+
+
+def test_more_parts_of_the_time_than_are_worth_it_are_refused():
+    with pytest.raises(NotSupported) as caught:
+        operators.lower(network("GRU", (256, 1 << 16, 1, 256)), GPU)
+    assert str(caught.value) == (
+        "256 steps in time fit into temporary tensors only in 256 parts, more than the 64 that one execution may have"
+    )
 
 
 # ---- checks

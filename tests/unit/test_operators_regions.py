@@ -111,6 +111,10 @@ BAD_SAMPLES = [
         "maximum_samples_per_output must be at least 1, got 0",
     ),
     (
+        {"minimum_samples_per_output": 257},
+        "minimum_samples_per_output must be at most 256, got 257",
+    ),
+    (
         {"minimum_samples_per_output": 3, "maximum_samples_per_output": 2},
         "minimum_samples_per_output must be at most maximum_samples_per_output (2), got 3",
     ),

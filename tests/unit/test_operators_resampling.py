@@ -2,13 +2,16 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dmlgpu import descs, operators
 from dmlgpu.enums import AxisDirection, DataType, FeatureLevel, InterpolationMode
-from dmlgpu.errors import DmlError
+from dmlgpu.errors import DmlError, NotSupported
 from dmlgpu.kernels import resampling
 from dmlgpu.kernels.resampling import Axis, Rounding
 from dmlgpu.operator_desc import Size2D
+from dmlgpu.plan import Role, Tensor, View
 from dmlgpu.schedule.steps import ScheduledMap, ScheduledReduce, ScheduledUpsample, Tap
 from dmlgpu.schedule.upsample import find_pattern
 from dmlgpu.target import Profile, Target
@@ -203,6 +206,63 @@ def test_antialiasing_adds_up_along_one_axis_after_the_other():
 def test_long_sums_take_two_steps():
     desc = resample3((1, 1), sizes=(1, 1 << 20), antialiased=True)
     assert [step.label for step in steps(desc)] == ["partial", "serial of partials"]
+
+
+OFFSETS = st.sampled_from([1.0, 1e3, 1e9]).flatmap(
+    lambda most: st.one_of(st.sampled_from([0.0, 0.5, -0.5]), st.floats(-3, 3, width=32).map(lambda x: x * most))
+)
+AXES = st.builds(
+    Axis,
+    dimension=st.just(0),
+    size=st.integers(1, 60),
+    count=st.integers(1, 200),
+    scale=st.one_of(st.sampled_from([0.5, 1.0, 2.0]), st.floats(0.0625, 16, width=32)),
+    input_offset=OFFSETS,
+    output_offset=OFFSETS,
+)
+ROUNDINGS = st.sampled_from([None, Rounding(increasing=True), Rounding(increasing=False)])
+
+
+@settings(max_examples=150)
+@given(AXES, ROUNDINGS)
+def test_estimated_users_hold_all_that_looking_at_every_element_finds(axis, rounding):
+    places = axis.places(rounding)
+    line, taps = resampling.estimated_line(axis, rounding)
+    for element in range(axis.size):
+        users = np.flatnonzero(np.abs(places - element) < (1 if rounding is None else 0.5))
+        first = int(line.at(np.array([element]))[0])
+        assert all(first <= user < first + taps for user in users)
+
+
+def test_estimated_users_of_an_upsampled_axis_are_few():
+    axis = Axis(0, 1 << 12, 1 << 14, 4.0, 0.5, -0.5)
+    exact = resampling.line_below(axis, *resampling.users(axis, None))
+    assert exact[1] == 8 <= resampling.estimated_line(axis, None)[1] <= 11
+
+
+def antialiased_taps(axis):
+    source = Tensor.of(Role.INPUT, 0, TensorDesc(FLOAT, (axis.size,)), View.COMPUTE)
+    return resampling.antialiased(source, axis).sizes[-1]
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-3, 0.5, 1 / 3, 1.0, 4.0])
+def test_estimated_triangles_hold_what_listing_finds(scale, monkeypatch):
+    axis = Axis(0, 5000, 4000, scale, 0.5, -0.5)
+    exact = antialiased_taps(axis)
+    monkeypatch.setattr(resampling, "LONGEST_LISTED", 1000)
+    assert exact <= antialiased_taps(axis) <= exact + 3
+
+
+def test_pairs_beyond_all_time_are_refused():
+    far = {"input_pixel_offsets": (-1e9,), "scales": (1.0,)}
+    sizes = {name: TensorDesc(FLOAT, (1 << 20,)) for name in ("input_gradient_tensor", "output_gradient_tensor")}
+    desc = resample_grad1(LINEAR, output_pixel_offsets=(0.0,), **far, **sizes)
+    with pytest.raises(NotSupported) as error:
+        operators.lower(desc, TARGET)
+    assert str(error.value) == (
+        "scales[0] (1) and its pixel offsets make 1048576 elements look at 1048576 others each,"
+        " beyond 1073741824 pairs in all"
+    )
 
 
 def test_whole_factors_are_written_in_whole_units():

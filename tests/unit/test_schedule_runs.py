@@ -69,6 +69,14 @@ def test_few_runs_are_cut_until_they_fill_the_adapter():
     assert RUNS_IN_FLIGHT <= 64 * 16
 
 
+def test_runs_are_cut_into_as_few_parts_as_fill_the_adapter():
+    for units in (48, 720, 3136, 2 * 3 * 5 * 7 * 11 * 13, 65536):
+        divisors = [n for n in range(1, units // SHORTEST_RUN + 1) if units % n == 0]
+        expected = next((n for n in divisors if n >= RUNS_IN_FLIGHT), divisors[-1])
+        runs = find_runs("map", *added((1, units), (1, 0)), CPU)
+        assert runs is not None and units // runs.output.sizes[runs.axis] == expected
+
+
 def test_runs_of_prime_length_stay_whole_unless_a_loop_would_be_cut():
     assert find_runs("map", *added((2, 65537), (1, 0)), CPU).output.sizes == (2, 65537)
     assert find_runs("map", *added((2, 65537), (1, 0)), replace(CPU, loop_limit=65535)) is None

@@ -56,12 +56,16 @@ def test_the_library(python):
 
 
 @pytest.mark.parametrize(
-    "wish", ["'llvmpipe'", "1", "dmlgpu.AdapterInfo('GeForce', 'Vulkan', 'discrete', 'NVIDIA', '550')"]
+    "attempt",
+    [
+        "Device('llvmpipe')",
+        "Device(1)",
+        "Device(dmlgpu.AdapterInfo('GeForce', 'Vulkan', 'discrete', 'NVIDIA', '550'))",
+        "Device.from_wgpu(object())",
+    ],
 )
-def test_a_gpu_is_not_found(python, wish):
-    finished = python(
-        f"import dmlgpu\ntry: dmlgpu.Device({wish})\nexcept dmlgpu.AdapterNotFound as error: print(error)\n"
-    )
+def test_a_gpu_is_not_found(python, attempt):
+    finished = python(f"import dmlgpu\ntry: dmlgpu.{attempt}\nexcept dmlgpu.AdapterNotFound as error: print(error)\n")
     first, only = finished.stdout.splitlines()
     assert first.startswith("no adapter matches ")
     assert first.endswith(f": {WHY}; available adapters:")

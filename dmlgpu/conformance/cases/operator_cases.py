@@ -32,8 +32,9 @@ from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT
 from dmlgpu.enums import DataType, FeatureLevel, TensorFlags
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.overlap import has_overlap
 from dmlgpu.schema import loader
-from dmlgpu.tensor import MAX_DIMENSIONS, TensorDesc, has_overlap
+from dmlgpu.tensor import MAX_DIMENSIONS, TensorDesc
 
 
 class OperatorCases(ABC):
@@ -94,7 +95,7 @@ class OperatorCases(ABC):
             common.append(INPLACE)
         return tuple(common)
 
-    @functools.cache  # noqa: B019 - one object per operator, for good
+    @functools.cache  # noqa: B019 - bounded by the catalog: one object per operator, for good
     def names(self, profile: str) -> tuple[str, ...]:
         """Names of the cases of a profile, one of PROFILES; building the cases can wait.
 

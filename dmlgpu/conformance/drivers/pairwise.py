@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.tolerance import Bound, Exact, Tolerance, as_bits, ulp_distance
+from dmlgpu.conformance.running import fields
 from dmlgpu.errors import InvalidArgument
 
 BLOCK = 1 << 20
@@ -214,20 +215,41 @@ class Pair:
         """What ``to_json`` made.
 
         Raises:
-            KeyError, TypeError, ValueError: when it is something else.
+            ValueError: when it is something else.
         """
-        values: dict[str, Any] = {**record, "agreement": Agreement(record["agreement"])}
-        first, second = record["adapters"]
-        values["adapters"] = (first, second)
-        if "distance" in values:
-            read = values["distance"]
-            lists = {name: tuple(read.get(name, ())) for name in ("worst", "values")}
-            values["distance"] = Distance(**{**read, **lists, **{name: float(read.get(name, 0.0)) for name in _FLOATS}})
-        return cls(**values)
+        return cls(**fields.read_fields(record, _READERS, "case", "adapters", "agreement"))
 
 
 _FLOATS = ("of_bound", "max_ulp")
 """Of a distance: what may be infinite."""
+
+
+def _read_distance(value: Any) -> Distance:
+    found = Distance(**fields.read_fields(value, _DISTANCE_READERS, "elements"))
+    if found.wrong and not (found.worst and found.values):
+        raise ValueError("must say which element is the worst, and its values")
+    return found
+
+
+def _read_labels(value: Any) -> tuple[str, ...]:
+    labels = fields.list_of(fields.text)(value)
+    if len(labels) != 2:
+        raise ValueError(f"must be two labels, got {len(labels)}")
+    return labels
+
+
+_DISTANCE_READERS: Mapping[str, fields.Reader[Any]] = {
+    **dict.fromkeys(("elements", "differing", "wrong"), fields.count),
+    **dict.fromkeys((*_FLOATS, "allowed"), fields.error),
+    "worst": fields.list_of(fields.count),
+    "values": fields.list_of(fields.text),
+}
+_READERS: Mapping[str, fields.Reader[Any]] = {
+    **dict.fromkeys(("case", "tolerance", "message"), fields.text),
+    "adapters": _read_labels,
+    "agreement": fields.member_of(Agreement),
+    "distance": _read_distance,
+}
 
 
 def _filled(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,8 @@ def function_of(name: str) -> Function | None:
 
 def clear_caches() -> None:
     """Make rendering start anew: what is kept from the shader files is no longer true."""
-    for kept in (compiler.compile_operator, linker.library, linker.calls):
+    compiler.programs.clear()
+    for kept in (linker.library, linker.calls):
         kept.cache_clear()
 
 
@@ -109,7 +110,7 @@ def _includes() -> Mapping[str, frozenset[str]]:
     return {file: frozenset(_PATH.findall(" ".join(_TAKEN_IN.findall(templates.original(file))))) for file in files}
 
 
-@functools.cache
+@functools.cache  # bounded by the files
 def _including(file: str) -> frozenset[str]:
     """A file and all that take it in, directly or not."""
     found = {file}

@@ -142,7 +142,7 @@ class Mutant:
         return match.string[: match.start()] + replacement + match.string[match.end() :]
 
 
-@functools.cache
+@functools.cache  # bounded by the files
 def _lines(file: str) -> Sequence[str]:
     return templates.original(file).split("\n")
 

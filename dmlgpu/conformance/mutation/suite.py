@@ -30,7 +30,7 @@ from dmlgpu.conformance.suites.special_values import SpecialValueSuite
 from dmlgpu.device.adapters import adapters
 from dmlgpu.device.device import Device
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.target import Profile
+from dmlgpu.target import Profile, Target
 
 PER_FILE = {"quick": 1, "standard": 4, "full": None}
 """Mutants of each shader file, by profile."""
@@ -91,7 +91,7 @@ class MutantSuite:
 
     def _cases(self, mutant: Mutant, device: Device) -> Iterator[tuple[Profile, str]]:
         """The cases that a mutant may change, operators mixed: most faults show in many of them."""
-        found = list(self._coverage(device).cases_of(mutant))
+        found = list(self._coverage(device.backend.target.exact).cases_of(mutant))
         order = np.random.default_rng(zlib.crc32(str(mutant).encode())).permutation(len(found))
         yield from sorted((found[number] for number in order), key=lambda found: found[0] is not Profile.CPU)
 
@@ -107,8 +107,8 @@ class MutantSuite:
         return tuple(name for suite in suites for name in suite.names("quick"))
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 - one suite per process
-    def _coverage(self, device: Device) -> KernelCoverage:
-        return KernelCoverage(self._names, device.backend.target.exact)
+    def _coverage(self, target: Target) -> KernelCoverage:
+        return KernelCoverage(self._names, target)
 
 
 def _outcome(name: str, status: Status, message: str, start: float) -> Outcome:

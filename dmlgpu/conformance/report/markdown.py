@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -35,6 +36,7 @@ def as_markdown(report: Report) -> str:
         cell=_cell,
         names=_names,
         escape=_escape,
+        code=_code,
         again=lambda cause: reproduce(report.runs[cause.number], cause.worst),
         bound_text=bound_text,
     )
@@ -49,7 +51,7 @@ def _versions(report: Report) -> Iterator[str]:
         for text, label in zip(rows[name], report.labels, strict=True):
             by_text.setdefault(text or "not told", []).append(str(label))
         said = [f"{text} ({'; '.join(dict.fromkeys(labels))})" for text, labels in by_text.items()]
-        yield f"{name}: {rows[name][0] if len(said) == 1 else ', '.join(said)}"
+        yield _escape(f"{name}: {rows[name][0] if len(said) == 1 else ', '.join(said)}")
 
 
 _VERSIONS = ("dmlgpu", "commit", "shaders", "wgpu", "numpy", "python", "os", "processor")
@@ -64,16 +66,23 @@ def _cell(cell: Cell | None) -> str:
 
 def _names(cause: Cause) -> str:
     """Some operators and how many more there are."""
-    named = ", ".join(f"`{name}`" for name in cause.operators[:NAMES])
+    named = ", ".join(map(_code, cause.operators[:NAMES]))
     more = len(cause.operators) - NAMES
     return f"{named} and {more} more" if more > 0 else named
 
 
-def _escape(text: str) -> str:
-    """In a cell of a table, where a bar would end it and what looks like HTML would vanish."""
-    for sign, written in (("|", "\\|"), ("<", "&lt;"), ("\n", " ")):
-        text = text.replace(sign, written)
-    return text
+def _escape(text: object) -> str:
+    """As text, also in a cell of a table: no HTML, links, pictures or code, which who wrote the records chose."""
+    signs = {"|": "\\|", "\\": "\\\\", "`": "\\`", "&": "&amp;", "<": "&lt;"}
+    return " ".join("".join(signs.get(sign, sign) for sign in str(text)).replace("](", "]\\(").split())
+
+
+def _code(text: str) -> str:
+    """As code, also in a cell of a table: between more backticks than it holds in a row."""
+    text = " ".join(text.replace("|", "\\|").split())
+    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    space = " " if "`" in text else ""
+    return f"{fence}{space}{text}{space}{fence}"
 
 
 def _differences(report: Report) -> Iterator[tuple[int, int, Sequence[tuple[Kind, int]]]]:

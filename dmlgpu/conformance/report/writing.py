@@ -12,6 +12,7 @@ from dmlgpu.conformance.report.model import Cell, Report, reproduce
 from dmlgpu.conformance.report.page import as_html
 from dmlgpu.conformance.running.records import Run
 from dmlgpu.errors import InvalidArgument
+from dmlgpu.files import whole_file
 
 __all__ = ["FORMATS", "Cell", "Report", "as_html", "as_junit", "as_markdown", "reproduce", "write_report"]
 
@@ -30,4 +31,6 @@ def write_report(runs: Sequence[Run], path: Path, comparisons: Sequence[Comparis
         raise InvalidArgument("there is no run to report")
     if path.suffix not in FORMATS:
         raise InvalidArgument(f"{path}: the suffix must be one of {', '.join(FORMATS)}, got {path.suffix!r}")
-    path.write_text(FORMATS[path.suffix](Report(tuple(runs), tuple(comparisons))), encoding="utf-8")
+    text = FORMATS[path.suffix](Report(tuple(runs), tuple(comparisons)))
+    with whole_file(path) as stream:
+        stream.write(text.encode())

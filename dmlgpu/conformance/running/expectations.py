@@ -67,14 +67,15 @@ def load(path: Path) -> tuple[Expectation, ...]:
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(str(path), f"is no TOML: {error}") from error
     unknown = document.keys() - {"expected"}
     if unknown:
         raise ModelError(f"{path}: {min(unknown)}", "is unknown; there is only [[expected]]")
-    return tuple(
-        _expectation(f"{path}: expected[{number}]", entry) for number, entry in enumerate(document.get("expected", []))
-    )
+    entries = document.get("expected", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ModelError(f"{path}: expected", "must be tables, as [[expected]] writes them")
+    return tuple(_expectation(f"{path}: expected[{number}]", entry) for number, entry in enumerate(entries))
 
 
 def _expectation(where: str, entry: Mapping[str, Any]) -> Expectation:
@@ -84,7 +85,7 @@ def _expectation(where: str, entry: Mapping[str, Any]) -> Expectation:
     for name in ("cases", "reason"):
         if not entry.get(name):
             raise ModelError(f"{where}.{name}", "is missing")
-    cases = [entry["cases"]] if isinstance(entry["cases"], str) else entry["cases"]
+    cases = entry["cases"] if isinstance(entry["cases"], list) else [entry["cases"]]
     texts = {name: entry[name] for name in _TEXTS if name in entry}
     for name, value in [*texts.items(), *(("cases", case) for case in cases)]:
         if not isinstance(value, str):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.comparison import Verdict
 from dmlgpu.conformance.running.wording import bound_text, ulp_text
 
@@ -137,15 +138,24 @@ class Outcome:
         """What ``to_json`` made.
 
         Raises:
-            KeyError, TypeError, ValueError: when it is something else.
+            ValueError: when it is something else.
         """
-        values: dict[str, Any] = {**record, "status": Status(record["status"])}
-        values |= {name: tuple(values[name]) for name in ("worst", "inputs") if name in values}
-        numbers = ("of_bound", "max_ulp", "mean_ulp", "bound", "seconds")
-        values |= {name: float(values[name]) for name in numbers if name in values}
-        if "curve" in values:
-            values["curve"] = tuple((float(exponent), float(distance)) for exponent, distance in values["curve"])
-        return cls(**values)
+        return cls(**fields.read_fields(record, _READERS, "case", "status"))
+
+
+_READERS: Mapping[str, fields.Reader[Any]] = {
+    **dict.fromkeys(
+        ("case", "tolerance", "expected", "got", "message", "missing", "reason", "digest"),
+        fields.text,
+    ),
+    **dict.fromkeys(("of_bound", "max_ulp", "mean_ulp", "bound"), fields.error),
+    **dict.fromkeys(("wrong", "elements"), fields.count),
+    "status": fields.member_of(Status),
+    "worst": fields.list_of(fields.count),
+    "inputs": fields.list_of(fields.text),
+    "seconds": fields.seconds,
+    "curve": fields.list_of(fields.point),
+}
 
 
 def _as_json(value: Any) -> Any:

@@ -36,6 +36,8 @@ class Job:
         time_limit: seconds for one case.
         repeat: how often each case is run; runs that differ make it flaky. A case that fails is always run twice.
         environment: variables that the children get beside this process's, such as VK_DRIVER_FILES.
+        adapter_text: the adapter as text, which children must find under the number, lest one whose driver does not
+            load there takes the next adapter or the reference; empty where any will do.
     """
 
     suite: str
@@ -43,6 +45,7 @@ class Job:
     time_limit: float = 60.0
     repeat: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
+    adapter_text: str = ""
 
 
 class WorkerProcess:
@@ -109,6 +112,7 @@ class WorkerProcess:
                 "dmlgpu.conformance.running.worker",
                 self.job.suite,
                 str(self.job.adapter),
+                self.job.adapter_text,
                 *self._arguments,
             ],
             stdin=subprocess.PIPE,

@@ -11,7 +11,7 @@ import json
 import platform
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,10 +19,9 @@ from typing import Any, TextIO
 
 import dmlgpu
 from dmlgpu.conformance.drivers.discovery import Environment, LocatedAdapter
-from dmlgpu.conformance.drivers.pairwise import Comparison, Pair
+from dmlgpu.conformance.drivers.pairwise import Pair
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.suites.registry import list_digest
-from dmlgpu.errors import ModelError
 from dmlgpu.target import AdapterInfo
 from dmlgpu.wgsl import templates
 
@@ -188,93 +187,3 @@ def _write(file: TextIO, record: dict[str, Any]) -> None:
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def read_runs(path: Path) -> tuple[Run, ...]:
-    """The runs of a file, those that were cut off included; comparisons are passed over.
-
-    Raises:
-        ModelError: when a line is not one of a run; the message says which and why.
-        OSError: when the file cannot be read.
-    """
-    return tuple(Run(*parts) for parts in _of_kind(path, "run"))
-
-
-def read_comparisons(path: Path) -> tuple[Comparison, ...]:
-    """The comparisons of adapters in a file, those that were cut off included; runs are passed over.
-
-    Raises:
-        ModelError: when a line is not one of a comparison; the message says which and why.
-        OSError: when the file cannot be read.
-    """
-    return tuple(Comparison(*parts) for parts in _of_kind(path, "comparison"))
-
-
-def _of_kind(path: Path, kind: str) -> Iterator[tuple[dict[str, Any], tuple[Any, ...], bool]]:
-    """Of the sections of a kind: the header, what follows, whether it came to its end."""
-    for section in _sections(path):
-        if section.kind == kind:
-            yield section.header, tuple(section.read), section.is_complete
-
-
-@dataclass
-class _Section:
-    """What follows a header: of a run its outcomes, of a comparison its pairs."""
-
-    kind: str
-    header: dict[str, Any]
-    read: list[Any] = field(default_factory=list)
-    is_complete: bool = False
-
-
-_CONTENTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], Any]]] = {
-    "run": ("case", "outcome of a case", Outcome.from_json),
-    "comparison": ("pair", "comparison of a pair", Pair.from_json),
-}
-"""By a section's kind: that of its records, what these are called, how they are read."""
-
-
-def _sections(path: Path) -> list[_Section]:
-    sections: list[_Section] = []
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            where = f"{path}, line {number}"
-            record = _record(where, line)
-            kind = record.pop("record")
-            if kind in _CONTENTS:
-                sections.append(_Section(kind, _checked(where, record)))
-            elif not sections:
-                raise ModelError(where, "stands before any run")
-            elif kind == "end":
-                sections[-1].is_complete = True
-            else:
-                sections[-1].read.append(_content(where, sections[-1].kind, kind, record))
-    return sections
-
-
-def _record(where: str, line: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ModelError(where, f"is no JSON: {error}") from error
-    kinds = ("run", "case", "comparison", "pair", "end")
-    if not isinstance(record, dict) or record.get("record") not in kinds:
-        raise ModelError(where, f"must be an object whose 'record' is one of {', '.join(kinds)}")
-    return record
-
-
-def _checked(where: str, header: dict[str, Any]) -> dict[str, Any]:
-    if header.get("format") != FORMAT:
-        raise ModelError(f"{where}: format", f"must be {FORMAT}, got {header.get('format')!r}")
-    return header
-
-
-def _content(where: str, section: str, kind: str, record: dict[str, Any]) -> Any:
-    """A case or a pair, where such a record may stand."""
-    due, name, read = _CONTENTS[section]
-    if kind != due:
-        raise ModelError(where, f"a {section} has records of the kind {due!r}, got {kind!r}")
-    try:
-        return read(record)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(where, f"is no {name}: {error}") from error

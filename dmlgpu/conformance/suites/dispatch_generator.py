@@ -69,17 +69,20 @@ class DispatchGenerator:
         rng: draws.
         indices: where a row of four indices below 4 lies.
         values: what can be read.
+        element_wise: how many times as often as others dispatches are drawn that compute or move element by element.
     """
 
     data_type: DataType
     rng: np.random.Generator
     indices: Location
     values: list[Value] = field(default_factory=list)
+    element_wise: int = 1
 
     def draw(self) -> Dispatch:
         """The next dispatch: of a random kind, or one that makes numbers smaller."""
+        kinds = _ELEMENT_WISE * self.element_wise + _OTHERS
         for _ in range(8):
-            dispatch = _KINDS[self.rng.integers(len(_KINDS))](self)
+            dispatch = kinds[self.rng.integers(len(kinds))](self)
             if dispatch is not None and dispatch.most <= LARGEST[self.data_type] and self._fits(dispatch.sizes):
                 return dispatch
         return self.clip()
@@ -114,8 +117,8 @@ class DispatchGenerator:
     def pair(self) -> Dispatch:
         """Sums, products, extremes of two values, one of which may be one row for all."""
         a = self.one()
-        b = self.other(lambda value: value.sizes in (a.sizes, (1, a.sizes[1])))
-        assert b is not None, "a itself will do"
+        fitting = (a.sizes, (1, a.sizes[1]))
+        b = self.other(lambda value: value.sizes in fitting and value.location != a.location) or a
         strides = None if a.sizes == b.sizes else (0, 1)
         kind: Any = _PAIRS[self.rng.integers(len(_PAIRS))]
         desc = kind(
@@ -238,13 +241,16 @@ _PAIRS = (
     descs.ElementWiseMax,
     descs.ElementWiseMin,
 )
-_KINDS: tuple[Callable[[DispatchGenerator], Dispatch | None], ...] = (
+_Kinds = tuple[Callable[[DispatchGenerator], Dispatch | None], ...]
+_ELEMENT_WISE: _Kinds = (
     DispatchGenerator.clip,
     DispatchGenerator.sign,
     DispatchGenerator.pair,
     DispatchGenerator.pair,
     DispatchGenerator.transpose,
     DispatchGenerator.slice,
+)
+_OTHERS: _Kinds = (
     DispatchGenerator.pad,
     DispatchGenerator.join,
     DispatchGenerator.reduce,

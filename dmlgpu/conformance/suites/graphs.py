@@ -79,7 +79,7 @@ def example(key: Key) -> Example:
     """The graph of a key. Where a value lies is its number: sources first, then nodes, in order."""
     rng = np.random.default_rng(zlib.crc32(str(key).encode()))
     sources = [Value(Location(1 + number), sizes, 3) for number, sizes in enumerate(SOURCES)]
-    generator = DispatchGenerator(key.data_type, rng, Location(0), list(sources))
+    generator = DispatchGenerator(key.data_type, rng, Location(0), list(sources), element_wise=3)
     dispatches = []
     for number in range(key.nodes):
         dispatch = generator.draw()

@@ -47,8 +47,8 @@ class Kind(enum.Enum):
 
     ALL = enum.auto()
     NOT_LARGE = enum.auto()
-    """No finite numbers near the limits: the order of a sum decides whether they overflow on the way, or the operator
-    raises them to powers in float32. Infinities and NaN come out the same in every order."""
+    """No finite numbers near the limits: the order of a sum decides whether they overflow on the way. Infinities and
+    NaN come out the same in every order."""
     NORMAL = enum.auto()
     """No subnormals: adapters may take them for 0, and results must be exact."""
     FINITE = enum.auto()
@@ -67,8 +67,7 @@ KINDS: Mapping[str, Kind] = {
     "roi_align*": Kind.FINITE,  # neighbours of weight 0
     "convolution": Kind.FINITE,  # padding; transforms of whole tiles
     "gemm": Kind.FINITE,  # alpha or beta of 0
-    "lp_pooling*": Kind.NOT_LARGE,  # p-th powers
-    "lp_normalization": Kind.NOT_LARGE,
+    "quantized_linear_average_pooling": Kind.NORMAL,  # integers of quotients
     "*quantized_linear*": Kind.FINITE,  # products and quotients of scales
     "*quantize*": Kind.NORMAL,  # integers of quotients
 }

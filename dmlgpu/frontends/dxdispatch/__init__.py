@@ -16,7 +16,7 @@ from dmlgpu.device.device import Device
 from dmlgpu.frontends.dxdispatch.execution import execute
 from dmlgpu.frontends.dxdispatch.loading import load
 from dmlgpu.frontends.dxdispatch.model import Model
-from dmlgpu.frontends.dxdispatch.resources import MissingFile
+from dmlgpu.frontends.dxdispatch.paths import MissingFile
 from dmlgpu.frontends.dxdispatch.result import Dispatched, Event, Initialized, Printed, Result, Written
 
 __all__ = [
@@ -39,13 +39,15 @@ def run(
     device: Device | None = None,
     *,
     output_directory: str | os.PathLike[str] | None = None,
+    allow_paths: bool = False,
 ) -> dict[str, NDArray[Any]]:
     """Run a model and return what it prints and writes.
 
     Args:
         model: the path of a JSON file, what such a file holds as a Python mapping, or a loaded model.
         device: where to run; None opens the default adapter.
-        output_directory: where relative files are written; None means the current directory.
+        output_directory: where files are written; None means the current directory.
+        allow_paths: whether a model that is not loaded yet may read and write any regular file; see ``load``.
 
     Returns:
         Every resource that a print or writeFile names, as the last such command saw it: in the type of its initial
@@ -57,5 +59,5 @@ def run(
         ModelError, MissingFile: as ``load``.
         ModelError, BindingError, NotSupported, OutOfMemory: as ``execute``.
     """
-    loaded = model if isinstance(model, Model) else load(model)
+    loaded = model if isinstance(model, Model) else load(model, allow_paths=allow_paths)
     return dict(execute(loaded, device, output_directory=output_directory).resources)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,11 +20,12 @@ from dmlgpu.device.commands import CommandList
 from dmlgpu.device.device import Device, default_device
 from dmlgpu.device.operator import CompiledOperator
 from dmlgpu.device.table import BindingTable
-from dmlgpu.errors import BindingError, DmlError, InvalidDescription
+from dmlgpu.errors import BindingError, DmlError, InvalidDescription, OutOfMemory
 from dmlgpu.frontends.dxdispatch import output
 from dmlgpu.frontends.dxdispatch.model import Bindings, BoundTensor, Dispatch, Dispatchable, Model, Print, WriteFile
 from dmlgpu.frontends.dxdispatch.node import Node
 from dmlgpu.frontends.dxdispatch.operators import located
+from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.frontends.dxdispatch.result import Dispatched, Event, Initialized, Printed, Result, Written
 from dmlgpu.tensor import TensorDesc
 
@@ -40,11 +42,12 @@ def execute(
     Args:
         model: from ``load``.
         device: where to run; None opens the default adapter.
-        output_directory: where relative files are written; None means the current directory.
+        output_directory: where files are written; None means the current directory.
         on_event: called with each event as it happens, so that what came before an error is seen.
 
     Raises:
-        ModelError: an operator description that the device refuses, or a file that cannot be written.
+        ModelError: an operator description that the device refuses, or a file that cannot be written or that the
+            model may not write, which is found before anything runs.
         BindingError: a binding that the device refuses; the message begins with the path of the command.
         NotSupported: an operator or type that the adapter lacks, or that is not implemented.
         OutOfMemory: resources that the device cannot hold.
@@ -80,10 +83,12 @@ class _Execution:
 
     def run(self) -> Result:
         """Do everything; buffers are given back by leaving the ``with`` block."""
+        for command in self.model.commands:
+            if isinstance(command, WriteFile):
+                self.model.access.target(command.target, self.folder, command.path)
         self._expect_shapes()
-        for name, resource in self.model.resources.items():
-            buffer = self.buffers[name] = self.device.create_buffer(resource.allocated_size, name)
-            buffer.write(resource.to_bytes())
+        for resource in self.model.resources.values():
+            self._upload(resource)
         for dispatchable in self.model.dispatchables.values():
             self._initialize(dispatchable)
         for command in self.model.commands:
@@ -102,6 +107,18 @@ class _Execution:
             self.on_event(event)
 
     # -- dispatchables ----------------------------------------------------------------------------------------------
+
+    def _upload(self, resource: Resource) -> None:
+        name, size = resource.name, resource.allocated_size
+        if size > sys.maxsize:
+            raise OutOfMemory(f"resource {name!r}: its {size:,} bytes are more than a process can address")
+        buffer = self.buffers[name] = self.device.create_buffer(size, name)
+        try:
+            buffer.write(resource.to_bytes())
+        except OutOfMemory:
+            raise
+        except MemoryError as error:
+            raise OutOfMemory(f"resource {name!r}: the host has no {size:,} bytes left") from error
 
     def _initialize(self, dispatchable: Dispatchable) -> None:
         start = time.perf_counter()
@@ -196,7 +213,8 @@ class _Execution:
             self.stated[command.resource] = command.dimensions
         array, raw = self._array(command.resource, command.dimensions)
         file = self.folder / command.target
-        output.write(file, array, raw[: self.model.resources[command.resource].size], command.path)
+        resolved = self.model.access.target(command.target, self.folder, command.path)
+        output.write(resolved, array, raw[: self.model.resources[command.resource].size], command.path)
         self._emit(Written(command.resource, file))
 
 

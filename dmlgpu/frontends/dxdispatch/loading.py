@@ -13,7 +13,8 @@ from dmlgpu.frontends.dxdispatch.bindings import allow_points, lookup, parse_bin
 from dmlgpu.frontends.dxdispatch.model import BindPoint, Command, Dispatch, Dispatchable, Model, Print, WriteFile
 from dmlgpu.frontends.dxdispatch.node import Node, child_path, listing
 from dmlgpu.frontends.dxdispatch.operators import parse_operator
-from dmlgpu.frontends.dxdispatch.resources import IMAGE_SUFFIXES, MissingFile, Resource, parse_resource
+from dmlgpu.frontends.dxdispatch.paths import Access, MissingFile
+from dmlgpu.frontends.dxdispatch.resources import IMAGE_SUFFIXES, Resource, parse_resource
 from dmlgpu.frontends.dxdispatch.text import parse_json
 from dmlgpu.frontends.dxdispatch.values import optional, parse_flags
 from dmlgpu.operator_desc import OperatorDesc
@@ -23,20 +24,23 @@ _FOREIGN = {"hlsl": "HLSL shaders", "onnx": "ONNX models", "dmlserializedgraph":
 _DISPATCHABLE_KEYS = ("executionFlags", "bindings", "dmlCompileType")
 
 
-def load(model: Mapping[str, Any] | str | os.PathLike[str]) -> Model:
+def load(model: Mapping[str, Any] | str | os.PathLike[str], *, allow_paths: bool = False) -> Model:
     """Read and check a model.
 
     Args:
-        model: the path of a JSON file, or what such a file holds as a Python mapping. Relative references to files
-            are looked up in the model's folder, then in the current directory.
+        model: the path of a JSON file, or what such a file holds as a Python mapping. References to files start in
+            the model's folder, for a mapping in the current directory.
+        allow_paths: whether the model may read and write any regular file. Without it the model reads what lies in
+            its folder and below, and writes into the output directory and below, symbolic links resolved. With it
+            relative references are also looked up in the current directory.
 
     Raises:
         ModelError: for malformed JSON (with line and column) and for whatever the format does not allow (with
-            the path of the offending key).
+            the path of the offending key), also for a reference to a file that the model may not read.
         MissingFile: when the model or a file that it refers to does not exist; also a FileNotFoundError.
     """
     if isinstance(model, Mapping):
-        return _parse(Node(model), Path(), None)
+        return _parse(Node(model), Access(Path(), allow_paths), None)
     source = Path(model)
     try:
         raw = source.read_bytes()
@@ -45,19 +49,20 @@ def load(model: Mapping[str, Any] | str | os.PathLike[str]) -> Model:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ModelError(str(source), f"the model file cannot be read: {reason}") from error
-    return _parse(Node(parse_json(raw, str(source))), source.parent, source)
+    return _parse(Node(parse_json(raw, str(source))), Access(source.parent, allow_paths), source)
 
 
-def _parse(root: Node, folder: Path, source: Path | None) -> Model:
+def _parse(root: Node, access: Access, source: Path | None) -> Model:
     root.allow(("$schema", "resources", "dispatchables", "commands"), "a model")
     resources = {
-        name: parse_resource(name, node, folder) for name, node in root.require("resources", "a model").items()
+        name: parse_resource(name, node, access) for name, node in root.require("resources", "a model").items()
     }
     dispatchables = {
         name: _dispatchable(name, node, resources) for name, node in root.require("dispatchables", "a model").items()
     }
     commands = root.require("commands", "a model").elements()
-    return Model(resources, dispatchables, tuple(_command(node, resources, dispatchables) for node in commands), source)
+    parsed = tuple(_command(node, resources, dispatchables, access) for node in commands)
+    return Model(resources, dispatchables, parsed, access, source)
 
 
 # -- dispatchables --------------------------------------------------------------------------------------------------
@@ -110,7 +115,9 @@ def bind_points(desc: OperatorDesc) -> tuple[tuple[BindPoint, ...], tuple[BindPo
 # -- commands -------------------------------------------------------------------------------------------------------
 
 
-def _command(node: Node, resources: Mapping[str, Resource], dispatchables: Mapping[str, Dispatchable]) -> Command:
+def _command(
+    node: Node, resources: Mapping[str, Resource], dispatchables: Mapping[str, Dispatchable], access: Access
+) -> Command:
     kind = node.require("type", "a command")
     match kind.string().lower():
         case "dispatch":
@@ -118,7 +125,7 @@ def _command(node: Node, resources: Mapping[str, Resource], dispatchables: Mappi
         case "print":
             return _print(node, resources)
         case "writefile":
-            return _write_file(node, resources)
+            return _write_file(node, resources, access)
     raise kind.error(f"commands of type {kind.string()!r} are not offered, only 'dispatch', 'print' and 'writeFile'")
 
 
@@ -147,7 +154,7 @@ def _print(node: Node, resources: Mapping[str, Resource]) -> Print:
     return Print(resource.name, optional(node.get("verbose"), Node.boolean, False), node.path)
 
 
-def _write_file(node: Node, resources: Mapping[str, Resource]) -> WriteFile:
+def _write_file(node: Node, resources: Mapping[str, Resource], access: Access) -> WriteFile:
     node.allow(("type", "resource", "targetPath", "dimensions"), "a writeFile command")
     resource = lookup(node.require("resource", "a writeFile command"), resources, "resource")
     target = node.require("targetPath", "a writeFile command")
@@ -156,7 +163,8 @@ def _write_file(node: Node, resources: Mapping[str, Resource]) -> WriteFile:
         raise target.error("images are not offered; write a .npy file")
     if not file.name:
         raise target.error("must name a file, got an empty path")
-    if not file.is_absolute() and os.path.normpath(file).split(os.sep)[0] == os.pardir:
+    climbs = not file.is_absolute() and os.path.normpath(file).split(os.sep)[0] == os.pardir
+    if climbs and not access.everywhere:
         raise target.error(f"must lie below the output directory, got {target.string()!r}")
     return WriteFile(resource.name, file, _dimensions(node.get("dimensions"), resource), node.path)
 
@@ -166,8 +174,9 @@ def _dimensions(node: Node | None, resource: Resource) -> tuple[int, ...] | None
     if not sizes or node is None:
         return None
     count = 1
-    for size in sizes:
+    for position, size in enumerate(sizes, start=1):
         count *= size
-    if count != resource.element_count:
-        raise node.error(f"must multiply to the {resource.element_count} elements of {resource.name!r}, got {count}")
+        if count > resource.element_count or (position == len(sizes) and count < resource.element_count):
+            got = count if position == len(sizes) else f"{count} or more"
+            raise node.error(f"must multiply to the {resource.element_count} elements of {resource.name!r}, got {got}")
     return sizes

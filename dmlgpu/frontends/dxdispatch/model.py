@@ -9,6 +9,7 @@ from pathlib import Path
 from dmlgpu.backend import Range
 from dmlgpu.enums import ExecutionFlags
 from dmlgpu.frontends.dxdispatch.node import Node
+from dmlgpu.frontends.dxdispatch.paths import Access
 from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc
@@ -88,7 +89,7 @@ class WriteFile:
 
     Attributes:
         resource: name of the resource.
-        target: the file; relative ones lie below the output directory. ``.npy`` gives a NumPy array, others raw bytes.
+        target: the file; relative ones start in the output directory. ``.npy`` gives a NumPy array, others raw bytes.
         dimensions: sizes to write and return the resource with, or None.
         path: where the command stands in the model.
     """
@@ -110,10 +111,12 @@ class Model:
         resources: by name, in the model's order.
         dispatchables: by name, in the model's order.
         commands: in the order in which they run.
+        access: which files it may read and write.
         source: the file it came from, or None.
     """
 
     resources: Mapping[str, Resource]
     dispatchables: Mapping[str, Dispatchable]
     commands: tuple[Command, ...]
+    access: Access
     source: Path | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -14,12 +15,21 @@ from dmlgpu.errors import ModelError
 UINT32_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
 
+_LONGEST = 64
+"""Characters of a name that mistyped ones are compared with."""
+
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
 
 
 def nearest(word: str, candidates: Collection[str]) -> str:
-    """``"; did you mean 'Axis'?"`` for the candidate most like ``word``, or nothing where none is."""
-    by_folded = {candidate.casefold(): candidate for candidate in candidates}
+    """``"; did you mean 'Axis'?"`` for the candidate most like ``word``, or nothing where none is.
+
+    Long words and what lies beyond the first thousand candidates are left out: comparing takes quadratic time.
+    """
+    if len(word) > _LONGEST:
+        return ""
+    short = (candidate for candidate in candidates if len(candidate) <= _LONGEST)
+    by_folded = {candidate.casefold(): candidate for candidate in itertools.islice(short, 1000)}
     match = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
     return f"; did you mean {by_folded[match[0]]!r}?" if match else ""
 
@@ -35,14 +45,28 @@ def child_path(path: str, key: str) -> str:
     return f"{path}.{key}" if _IDENTIFIER.match(key) else f"{path}[{json.dumps(key)}]"
 
 
-def _kind(value: Any) -> str:
-    """Return what a value is in JSON's words, with the value itself where it is short."""
+def _is_unicode(text: str) -> bool:
+    """Whether UTF-8 can say a text: lone surrogates, which JSON can escape, are none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def shown(value: Any) -> str:
+    """Return what a value is in JSON's words, with the value itself where it is short.
+
+    Python refuses to write integers of more than 4,300 digits: long ones come as their number of bits.
+    """
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, list | tuple):
         return f"an array of {len(value)}"
     if value is None or isinstance(value, bool):
         return json.dumps(value)
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
     if isinstance(value, int | float | str):
         text = repr(value)
         return text if len(text) <= 60 else f"{text[:57]}..."
@@ -67,7 +91,7 @@ class Node:
 
     def expected(self, what: str) -> ModelError:
         """Return the complaint that this value is not ``what``."""
-        return self.error(f"must be {what}, got {_kind(self.value)}")
+        return self.error(f"must be {what}, got {shown(self.value)}")
 
     # -- objects ----------------------------------------------------------------------------------------------------
 
@@ -79,7 +103,9 @@ class Node:
             raise Node(None, child_path(self.path, key)).error("this key is given more than once")
         for key in self.value:
             if not isinstance(key, str):
-                raise self.error(f"keys must be strings, got {key!r}")
+                raise self.error(f"keys must be strings, got {shown(key)}")
+            if not _is_unicode(key):
+                raise self.error(f"keys must be Unicode text, without lone surrogates, got {shown(key)}")
         return self.value
 
     def allow(self, keys: Collection[str], what: str) -> None:
@@ -118,9 +144,11 @@ class Node:
         return self.value
 
     def string(self) -> str:
-        """Return the value as a string."""
+        """Return the value as a string, of Unicode text without lone surrogates."""
         if not isinstance(self.value, str):
             raise self.expected("a string")
+        if not _is_unicode(self.value):
+            raise self.expected("Unicode text, without lone surrogates")
         return self.value
 
     def boolean(self) -> bool:

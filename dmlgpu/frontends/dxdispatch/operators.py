@@ -22,7 +22,7 @@ from dmlgpu.frontends.dxdispatch.values import (
 from dmlgpu.operator_desc import OperatorDesc, ScaleBias, Size2D
 from dmlgpu.schema import FieldSchema, OperatorSchema, catalog, operator
 from dmlgpu.schema.names import class_name, to_directml
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.tensor import MAX_DIMENSIONS, TensorDesc
 
 _TENSOR_KEYS = (
     "DataType",
@@ -86,6 +86,8 @@ def _describe(schema: OperatorSchema, fields: Node, fused: bool) -> OperatorDesc
             if not field.optional:
                 raise ModelError(child_path(fields.path, field.name), f"{schema.name} needs the field {field.name!r}")
             continue
+        if fused and field.type == "OPERATOR_DESC":
+            raise member.error(f"{schema.name} is fused into an operator, so nothing can be fused into it")
         values[field.python_name] = (
             tuple(_one(element, field, schema, fields) for element in member.elements())
             if field.is_array
@@ -151,7 +153,10 @@ def parse_tensor(node: Node) -> TensorDesc:
     inner = node if inner is None else inner
     if inner is not node:
         inner.allow(_TENSOR_KEYS, "a buffer tensor description")
-    sizes = inner.require("Sizes", "a tensor description").integers()
+    sizes_node = inner.require("Sizes", "a tensor description")
+    if len(sizes_node.array()) > MAX_DIMENSIONS:
+        raise sizes_node.error(f"must have at most {MAX_DIMENSIONS} entries, got {len(sizes_node.array())}")
+    sizes = sizes_node.integers()
     _check_dimensions(inner.get("DimensionCount"), len(sizes))
     return TensorDesc(
         data_type=parse_data_type(inner.require("DataType", "a tensor description")),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import ModelError
+from dmlgpu.files import whole_file, write_array, write_bytes
 from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.tensor import TensorDesc
 
@@ -79,11 +80,11 @@ def write(file: Path, array: NDArray[Any], raw: NDArray[np.uint8], path: str) ->
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        if file.suffix.lower() == ".npy":
-            with file.open("wb") as stream:  # np.save would append a second suffix to "X.NPY".
-                np.save(stream, array)
-        else:
-            raw.tofile(file)
+        with whole_file(file) as stream:
+            if file.suffix.lower() == ".npy":
+                write_array(stream, array)
+            else:
+                write_bytes(stream, raw)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ModelError(path, f"cannot write {str(file)!r}: {reason}") from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.enums import DataType
-from dmlgpu.errors import ModelError
-from dmlgpu.frontends.dxdispatch.node import UINT64_MAX, Node
+from dmlgpu.errors import InvalidArgument, OutOfMemory
+from dmlgpu.frontends.dxdispatch.node import UINT32_MAX, UINT64_MAX, Node
+from dmlgpu.frontends.dxdispatch.paths import Access
 from dmlgpu.frontends.dxdispatch.values import optional, parse_array, parse_data_type, parse_scalar
+from dmlgpu.memory import host_budget
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg"})
 """File names that DxDispatch takes for images, which dmlgpu does not read or write."""
@@ -26,10 +29,6 @@ _FORMS = {
     "valueStart": ("valueCount", "valueStart", "valueDelta"),
     "sourcePath": ("sourcePath",),
 }
-
-
-class MissingFile(ModelError, FileNotFoundError):
-    """A file that a model refers to, or the model itself, does not exist."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,11 @@ class InitialValues:
     def byte_count(self) -> int:
         """Bytes that the elements take."""
         return -(-self.count * (self.data_type.bits or 8) // 8)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that making the elements takes, and packing those of 4 bits."""
+        return max(2, 32 // (self.data_type.bits or 8)) * self.byte_count
 
     def to_bytes(self) -> NDArray[np.uint8]:
         """Return the elements as they lie in memory; 4-bit integers are packed, low nibble first."""
@@ -102,19 +106,29 @@ class Resource:
         return self.extent * 8 // (self.data_type.bits or 8)
 
     def to_bytes(self) -> NDArray[np.uint8]:
-        """Return the whole allocation at the start, zero where no initial value lies."""
+        """Return the whole allocation at the start, zero where no initial value lies.
+
+        Raises:
+            OutOfMemory: when that takes more than ``memory.host_budget``.
+        """
+        needed, budget = self.allocated_size + self.values.memory, host_budget()
+        if budget is not None and needed > budget:
+            raise OutOfMemory(
+                f"resource {self.name!r}: {needed:,} bytes to make its initial values exceed the {budget:,} that may be"
+                " used of the host's memory"
+            )
         raw = np.zeros(self.allocated_size, np.uint8)
         raw[self.offset : self.extent] = self.values.to_bytes()
         return raw
 
 
-def parse_resource(name: str, node: Node, folder: Path) -> Resource:
+def parse_resource(name: str, node: Node, access: Access) -> Resource:
     """Return a resource from its JSON form.
 
     Args:
         name: the model's name for it.
         node: the member of ``resources``.
-        folder: where relative file references start.
+        access: which files the model may read.
 
     Raises:
         ModelError: naming the path of the offending key.
@@ -127,7 +141,7 @@ def parse_resource(name: str, node: Node, folder: Path) -> Resource:
     kind = node.get("type")
     if kind is not None and kind.string().lower() != "buffer":
         raise kind.error(f"resources of type {kind.string()!r} are not offered, only 'buffer'")
-    values = _initial_values(node, folder)
+    values = _initial_values(node, access)
     if values.count == 0:
         raise node.require("initialValues", "a resource").error("must hold at least one value")
     offset = optional(node.get("initialValuesOffsetInBytes"), lambda at: at.integer(0, UINT64_MAX), 0)
@@ -142,7 +156,7 @@ def parse_resource(name: str, node: Node, folder: Path) -> Resource:
     return Resource(name, values, offset, size)
 
 
-def _initial_values(node: Node, folder: Path) -> InitialValues:
+def _initial_values(node: Node, access: Access) -> InitialValues:
     data_type = optional(node.get("initialValuesDataType"), parse_data_type, DataType.UNKNOWN)
     source = node.require("initialValues", "a resource")
     if isinstance(source.value, list | tuple):
@@ -156,7 +170,7 @@ def _initial_values(node: Node, folder: Path) -> InitialValues:
         raise source.error("must have one of the keys 'value', 'valueStart' and 'sourcePath'")
     source.allow(_FORMS[form], f"an initialiser with {form!r}")
     if form == "sourcePath":
-        return _from_file(source.require(form, "it"), data_type, folder)
+        return _from_file(source.require(form, "it"), data_type, access)
     if data_type is DataType.UNKNOWN:
         raise node.require("initialValuesDataType", f"a resource initialised by {form!r}").error(
             f"must be a data type other than UNKNOWN for a resource initialised by {form!r}"
@@ -220,44 +234,62 @@ def _element(source: Node, key: str, data_type: DataType) -> Any:
 # -- files ----------------------------------------------------------------------------------------------------------
 
 
-def _from_file(source: Node, data_type: DataType, folder: Path) -> InitialValues:
-    path = _find(source, folder)
+def _from_file(source: Node, data_type: DataType, access: Access) -> InitialValues:
+    path = access.source(source)
     suffix = path.suffix.lower()
     if suffix in IMAGE_SUFFIXES:
         raise source.error(f"images are not offered; give the pixels of {path.name!r} as a .npy file")
     try:
+        _check_room(source, path)
         return _from_npy(source, path, data_type) if suffix == ".npy" else _from_raw(source, path, data_type)
     except OSError as error:
         raise source.error(f"cannot read {str(path)!r}: {error.strerror or error}") from error
 
 
-def _find(source: Node, folder: Path) -> Path:
-    name = source.string()
-    candidates = dict.fromkeys((folder / name, Path(name)))
-    for path in candidates:
-        with contextlib.suppress(OSError):  # A name too long for the file system, a folder that may not be entered.
-            if path.exists():
-                return path
-    paths = " nor ".join(repr(str(path)) for path in candidates)
-    raise MissingFile(source.path, f"there is no file {paths}")
+def _check_room(source: Node, path: Path) -> None:
+    """Raise OutOfMemory where reading a file would take more than ``memory.host_budget``: sparse files take no disk."""
+    needed, budget = 2 * path.stat().st_size, host_budget()
+    if budget is not None and needed > budget:
+        raise OutOfMemory(
+            f"{source.path}: {needed:,} bytes to read {str(path)!r} exceed the {budget:,}"
+            " that may be used of the host's memory"
+        )
 
 
 def _from_npy(source: Node, path: Path, data_type: DataType) -> InitialValues:
+    _check_header(source, path)
     try:
         array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except ValueError as error:
         raise source.error(f"{str(path)!r} is not a .npy file of numbers: {error}") from error
-    if not isinstance(array, np.ndarray):
-        raise source.error(f"{str(path)!r} is an .npz archive, not a .npy file")
     array = array.view(np.uint8) if array.dtype == bool else array.astype(array.dtype.newbyteorder("="), copy=False)
     try:
         stored = DataType.from_numpy(array.dtype)
-    except TypeError as error:
+    except InvalidArgument as error:
         raise source.error(f"{str(path)!r}: {error}") from error
     if data_type not in (DataType.UNKNOWN, stored):
         raise source.error(f"{str(path)!r} holds {stored.name}, but initialValuesDataType is {data_type.name}")
     flat = np.ascontiguousarray(array).reshape(-1)
     return InitialValues(stored, flat.size, lambda: flat, array.shape or (1,))
+
+
+def _check_header(source: Node, path: Path) -> None:
+    """Refuse a .npy file whose header promises more than the file holds: NumPy takes memory for all of it at once."""
+    with path.open("rb") as stream:
+        try:
+            version = np.lib.format.read_magic(stream)
+            read = np.lib.format.read_array_header_1_0 if version[0] == 1 else np.lib.format.read_array_header_2_0
+            shape, _, dtype = read(stream)
+            promised = math.prod(shape) * dtype.itemsize
+        except OSError:
+            raise
+        except Exception as error:  # NumPy lets its parser of Python's syntax fail as it will
+            raise source.error(f"{str(path)!r} is not a .npy file of numbers: {error}") from error
+        held = os.fstat(stream.fileno()).st_size - stream.tell()
+    if any(type(size) is not int or not 0 <= size <= UINT32_MAX for size in shape):
+        raise source.error(f"{str(path)!r} has sizes outside 0 to {UINT32_MAX}")
+    if promised > held and not dtype.hasobject:
+        raise source.error(f"{str(path)!r} promises {promised:,} bytes of elements, but holds {held:,}")
 
 
 def _from_raw(source: Node, path: Path, data_type: DataType) -> InitialValues:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from dmlgpu.errors import ModelError
 
+# A string that is not closed reaches to the end of the text. The possessive quantifiers never try a shorter match, so
+# that each character is looked at once.
+_STRING = r'(?P<string>"(?:[^"\\]|\\.)*+(?:"|\\?\Z))'
 _SKIPPED = re.compile(
-    r"""(?P<string>"(?:[^"\\]|\\.)*")
+    _STRING
+    + r"""
       | (?P<comment>//[^\n]*|/\*.*?\*/)
       | (?P<open>/\*)
       | (?P<constant>-?\b(?:NaN|Infinity)\b)""",
     re.DOTALL | re.VERBOSE,
 )
 _TRAILING_COMMA = re.compile(
-    r'(?P<string>"(?:[^"\\]|\\.)*")|(?<![\[{,:\s])(?P<space>\s*)(?P<comma>,)(?=\s*[\]}])', re.DOTALL
+    _STRING + r"|(?<![\[{,:\s])(?P<space>\s*)(?P<comma>,)(?=\s*[\]}])",
+    re.DOTALL,
 )
 
 
@@ -55,8 +61,9 @@ def parse_json(raw: bytes, source: str) -> Any:
         _fail(source, text, error.pos, f"malformed JSON: {error.msg}")
     except RecursionError as error:
         raise ModelError(source, "malformed JSON: nested too deeply") from error
-    except ValueError as error:
-        raise ModelError(source, f"malformed JSON: {error}") from error
+    except ValueError as error:  # the only other one: Python refuses integers of more digits
+        digits = sys.get_int_max_str_digits()
+        raise ModelError(source, f"malformed JSON: an integer has more than {digits:,} digits") from error
 
 
 def _blank_comment(match: re.Match[str], source: str) -> str:

@@ -40,7 +40,7 @@ def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map, target: Ta
         made = rewriting.step(producer)
         if not isinstance(made, Contract | Convolve | Rows):
             continue
-        fused = _with_epilogue(made, step, leaf)
+        fused = with_epilogue(made, step, leaf)
         if fused is not None and fits(fused, target):
             rewriting.replace(producer, None)
             rewriting.replace(number, fused)
@@ -48,7 +48,7 @@ def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map, target: Ta
             return
 
 
-def _with_epilogue(made: Contract | Convolve | Rows, step: Map, leaf: Tensor) -> Step | None:
+def with_epilogue(made: Contract | Convolve | Rows, step: Map, leaf: Tensor) -> Step | None:
     """Return a step that computes what a map computes of its output; None where no coordinates say it."""
     if leaf.view is View.INDEX or (step.keeps_neighbours and not isinstance(made, Contract)):
         return None

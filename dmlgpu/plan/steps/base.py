@@ -35,6 +35,10 @@ class Map(Step):
     costly: bool = False
 
 
+MOST_KERNELS = 1 << 13
+"""Kernels of one execution: each is bound by itself, which takes about a tenth of a millisecond."""
+
+
 @dataclass(frozen=True)
 class Repeat(Step):
     """Executes steps in turn, again and again, on resources that move: all turns share the steps' kernels.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
@@ -152,6 +153,39 @@ class ReduceCases(OperatorCases):
         return Case(name, desc, lambda contents: (fill(contents, function, desc),), tolerance, magnitude=magnitude)
 
 
+@dataclass(frozen=True)
+class LogarithmOfSum(Ulp):
+    """So many ULP, or what is lost of a sum that keeps the rounding errors of its additions, themselves rounded: near
+    1, where the logarithm is that small, the sum's own error is all that remains.
+
+    The magnitude is the sum of the absolute values over that of the sum.
+    """
+
+    def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
+        """Near enough by either."""
+        with np.errstate(invalid="ignore"):
+            difference = np.abs(expected.astype(np.float64) - got.astype(np.float64))
+            return np.asarray(super().accepts(expected, got, magnitude) | (difference <= self.lost(magnitude)))
+
+    def bound(self, expected: Array, magnitude: Bound | None) -> Bound:
+        """The larger of both."""
+        return np.maximum(super().bound(expected, magnitude), self.lost(magnitude))
+
+    def errors(self, expected: Array, got: Array, magnitude: Bound | None) -> Bound:
+        """Numbers of the type away, of ``count``; at most 1 where what is lost of the sum explains it."""
+        errors = super().errors(expected, got, magnitude)
+        return np.where(self.accepts(expected, got, magnitude), np.minimum(errors, 1), errors)
+
+    @staticmethod
+    def lost(magnitude: Bound | None) -> Bound:
+        """What a sum in twice the precision of float32 may lose, relative to itself."""
+        assert magnitude is not None
+        return np.nan_to_num(2.0**-47 * magnitude, nan=0.0, posinf=0.0)
+
+    def __str__(self) -> str:
+        return f"{self.count:g} ULP, or 2^-47 of the terms"
+
+
 def _tolerance(function: ReduceFunction, data_type: DataType) -> Tolerance:
     """How far floats may be off. One term: a rounding error of the sum of absolute values and one of the output."""
     match function.name:
@@ -159,7 +193,9 @@ def _tolerance(function: ReduceFunction, data_type: DataType) -> Tolerance:
             return CORRECTLY_ROUNDED if data_type.is_float else EXACT
         case "SUM" | "L1" | "SUM_SQUARE" | "AVERAGE" | "LOG_SUM_EXP":
             return Accumulated(1)
-        case "L2" | "LOG_SUM" | "MULTIPLY":
+        case "LOG_SUM":
+            return LogarithmOfSum(2)
+        case "L2" | "MULTIPLY":
             return Ulp(2)
     return EXACT
 
@@ -169,6 +205,10 @@ def _magnitude(function: ReduceFunction, values: Array, axes: tuple[int, ...]) -
     match function:
         case ReduceFunction.SUM_SQUARE:
             return np.asarray(np.square(values).sum(axes, keepdims=True))
+        case ReduceFunction.LOG_SUM:
+            with np.errstate(all="ignore"):
+                sums = values.sum(axes, keepdims=True)
+                return np.asarray(np.abs(values).sum(axes, keepdims=True) / np.abs(sums))
         case ReduceFunction.AVERAGE:
             return np.asarray(3 * np.abs(values).mean(axes, keepdims=True))  # the division rounds too
         case ReduceFunction.LOG_SUM_EXP:

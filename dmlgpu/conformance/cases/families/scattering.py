@@ -16,7 +16,7 @@ from dmlgpu.conformance.cases.keys import Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import Layout, draw_tensor
 from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors
 from dmlgpu.enums import DataType
-from dmlgpu.tensor import has_overlap
+from dmlgpu.overlap import has_overlap
 
 DUPLICATES = "duplicates"
 

@@ -1,0 +1,158 @@
+"""Fields of records as JSON holds them: each of the right type and in its range, or refused.
+
+A reader takes a value of JSON and returns what it stands for; it raises ValueError, with the rest of a sentence that
+begins with the field's name, for anything else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from dmlgpu.frontends.dxdispatch.node import shown
+from dmlgpu.target import AdapterInfo
+
+T = TypeVar("T")
+Member = TypeVar("Member", bound=StrEnum)
+Reader = Callable[[Any], T]
+
+_NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+_LARGEST_EXPONENT = 1100
+"""Beyond those of the binary exponents of float64, subnormal numbers included."""
+
+
+def read_fields(record: Any, readers: Mapping[str, Reader[Any]], *required: str) -> dict[str, Any]:
+    """Read an object's fields.
+
+    Args:
+        record: the object.
+        readers: how each field is read, by its name; there may be no others.
+        required: those that must be there.
+
+    Raises:
+        ValueError: when one is missing, unknown or malformed.
+    """
+    for name in mapping(record):
+        if name not in readers:
+            raise ValueError(f"{name!r} is unknown")
+    return {**record, **read_known(record, readers, *required)}
+
+
+def read_known(record: Any, readers: Mapping[str, Reader[Any]], *required: str) -> dict[str, Any]:
+    """Read the fields of an object that are known; others may be anything.
+
+    Raises:
+        ValueError: when one is missing or malformed.
+    """
+    for name in required:
+        if name not in mapping(record):
+            raise ValueError(f"{name!r} is missing")
+    found = {}
+    for name in readers.keys() & mapping(record).keys():
+        try:
+            found[name] = readers[name](record[name])
+        except ValueError as error:
+            raise ValueError(f"{name!r} {error}") from error
+    return found
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Read an object."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"must be an object, got {shown(value)}")
+    return value
+
+
+def text(value: Any) -> str:
+    """Read a string."""
+    if not isinstance(value, str):
+        raise ValueError(f"must be a string, got {shown(value)}")
+    return value
+
+
+def count(value: Any) -> int:
+    """Read an integer from 0 on, of 64 bits at most."""
+    return _integer(value, 0)
+
+
+def integer(value: Any) -> int:
+    """Read an integer, of 64 bits at most."""
+    return _integer(value, -(2**63))
+
+
+def _integer(value: Any, low: int) -> int:
+    if type(value) is not int or not low <= value < 2**64:
+        raise ValueError(f"must be an integer from {low} to {2**64 - 1}, got {shown(value)}")
+    return value
+
+
+def error(value: Any) -> float:
+    """Read a distance: a number from 0 on, which may be infinite or NaN, written as text."""
+    found = _NOT_FINITE.get(value) if isinstance(value, str) else value
+    if isinstance(found, bool) or not isinstance(found, int | float) or found < 0:
+        raise ValueError(f"must be a number from 0 on, 'inf' or 'nan', got {shown(value)}")
+    try:
+        return float(found)
+    except OverflowError as overflow:
+        raise ValueError(f"must be in the range of float64, got {shown(value)}") from overflow
+
+
+def seconds(value: Any) -> float:
+    """Read a time in seconds, of a thousand years at most."""
+    found = error(value)
+    if not found < 3e10:
+        raise ValueError(f"must be a time in seconds, got {shown(value)}")
+    return found
+
+
+def member_of(members: type[Member]) -> Reader[Member]:
+    """Read a member of an enumeration of texts."""
+
+    def read(value: Any) -> Member:
+        if value not in [str(one) for one in members]:
+            raise ValueError(f"must be one of {', '.join(members)}, got {shown(value)}")
+        return members(value)
+
+    return read
+
+
+def list_of(read: Reader[T]) -> Reader[tuple[T, ...]]:
+    """Read an array."""
+
+    def read_all(value: Any) -> tuple[T, ...]:
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"must be an array, got {shown(value)}")
+        return tuple(map(read, value))
+
+    return read_all
+
+
+def mapping_of(read: Reader[T]) -> Reader[dict[str, T]]:
+    """Read an object whose values are alike."""
+    return lambda value: {name: read(one) for name, one in mapping(value).items()}
+
+
+def point(value: Any) -> tuple[float, float]:
+    """Read a point of a curve: a pair of a binary exponent and a distance that is no NaN."""
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise ValueError(f"must hold pairs of an exponent and a distance, got {shown(value)}")
+    exponent, distance = value[0], error(value[1])
+    if type(exponent) not in (int, float) or not abs(exponent) <= _LARGEST_EXPONENT or math.isnan(distance):
+        raise ValueError(f"must hold exponents up to {_LARGEST_EXPONENT} and distances, got {shown(exponent)}")
+    return float(exponent), distance
+
+
+ADAPTER: Mapping[str, Reader[Any]] = {
+    **dict.fromkeys(("name", "backend", "kind", "vendor", "driver"), text),
+    "features": list_of(text),
+    "limits": mapping_of(integer),
+}
+"""The fields of an ``AdapterInfo``."""
+
+
+def adapter(value: Any) -> dict[str, Any]:
+    """Read an adapter's facts; they stay as JSON has them."""
+    AdapterInfo(**read_fields(value, ADAPTER, *ADAPTER))
+    return dict(value)

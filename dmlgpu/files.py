@@ -1,0 +1,130 @@
+"""Files that are written: each appears whole under its name, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, BinaryIO, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+PARTIAL_SUFFIX = ".part"
+"""Ends the names of files that are being written."""
+
+
+class NamedFile(io.FileIO):
+    """A file open for writing whose errors name it, which those of ``write`` do not by themselves.
+
+    Args:
+        file: a path or a descriptor.
+        mode: as for ``open``.
+        name: what errors call it.
+    """
+
+    def __init__(self, file: Path | int, mode: str, name: str):
+        self._name = name
+        with _named(name):
+            super().__init__(file, mode, closefd=not isinstance(file, int))
+
+    def write(self, data: Any, /) -> int:
+        """Write bytes; returns how many."""
+        with _named(self._name):
+            return super().write(data)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing; an earlier one of this name stays as it is until the new one is on the disk.
+
+    The bytes go to a file beside it, which is removed when anything fails. What is no regular file, a pipe for
+    instance, is written directly.
+
+    Raises:
+        OSError: the file cannot be written, or the disk is full; it names ``path``.
+    """
+    target = Path(os.path.realpath(path))
+    partial = None if _is_special(target) else target.with_name(f".dmlgpu-{secrets.token_hex(8)}{PARTIAL_SUFFIX}")
+    try:
+        with io.BufferedWriter(NamedFile(partial or target, "xb" if partial else "wb", str(path))) as stream:
+            yield stream
+            _store(stream, target, partial, str(path))
+    except BaseException:
+        if partial is not None:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+        raise
+
+
+@contextlib.contextmanager
+def growing_file(path: Path) -> Iterator[TextIO]:
+    """Open a text file that is of use as far as it has come: it lies in ``NAME.part`` while it is written.
+
+    It takes its name at the end, also when an exception ends it early; only where it cannot be stored, on a full disk
+    for instance, ``NAME.part`` is left. What is no regular file is written directly.
+
+    Raises:
+        OSError: the file cannot be written, or the disk is full; it names the file that is left.
+    """
+    target = Path(os.path.realpath(path))
+    partial = None if _is_special(target) else target.with_name(target.name + PARTIAL_SUFFIX)
+    name = str(path) + PARTIAL_SUFFIX * (partial is not None)
+    with _named(str(path)):
+        file = NamedFile(partial or target, "wb", name)
+    with io.TextIOWrapper(io.BufferedWriter(file), encoding="utf-8") as stream:
+        try:
+            yield stream
+        finally:
+            _store(stream, target, partial, name)
+
+
+def write_array(stream: BinaryIO, array: NDArray[Any]) -> None:
+    """Write an array in NumPy's .npy format, in C order; unlike ``np.save`` it raises OSError when the disk is full."""
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array))
+    write_bytes(stream, array)
+
+
+def write_bytes(stream: BinaryIO, array: NDArray[Any]) -> None:
+    """Write the bytes of a contiguous array; unlike ``ndarray.tofile`` it raises OSError when the disk is full."""
+    stream.write(array.reshape(-1).view(np.uint8).data)
+
+
+def _is_special(target: Path) -> bool:
+    """Whether something stands there that no other file can take the place of.
+
+    Raises:
+        OSError: a file stands there that may not be written.
+    """
+    if target.is_file() and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+    return target.exists() and not target.is_file()
+
+
+def _store(stream: IO[Any], target: Path, partial: Path | None, name: str) -> None:
+    """Close a stream, and give its file its name once it is on the disk."""
+    stream.flush()
+    if partial is None:
+        return
+    with _named(name):
+        os.fsync(stream.fileno())
+        stream.close()
+        if target.exists():
+            shutil.copymode(target, partial)
+        partial.replace(target)
+
+
+@contextlib.contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Put a file's name into the errors of the system."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = name, None
+        raise

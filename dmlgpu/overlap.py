@@ -1,0 +1,180 @@
+"""Whether two elements of a strided tensor share an offset, decided by arithmetic: no offset is ever listed.
+
+Two elements share an offset where the difference of their coordinates, d, is not zero and ``sum(d[i] * stride[i])`` is:
+a bounded linear equation in integers. Divisibility and size rule most dimensions out. What is left asks for a short
+vector in the lattice of the equation's solutions, which has at most seven dimensions: its basis is reduced (Lenstra,
+Lenstra and Lovász), then the few vectors that can lie in the box of all differences are looked at one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+
+MOST_STEPS = 200_000
+"""Steps after which the search for a vector is given up; layouts of eight dimensions need some hundreds."""
+
+_SLACK = 1e-6
+"""What rounding may add to the length of a vector in the search; the box itself is asked in integers."""
+
+_LOVASZ = Fraction(3, 4)
+
+Vector: TypeAlias = list[int]
+
+
+class Undecided(ValueError):
+    """The search ended before it was known whether two elements share an offset."""
+
+
+@dataclass(frozen=True)
+class _Dimension:
+    """Differences of coordinates along a dimension: multiples of ``stride`` up to ``most`` times, either way."""
+
+    stride: int
+    most: int
+
+
+def has_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether two elements share an offset.
+
+    Args:
+        sizes: elements along each dimension, at least 1.
+        strides: elements from one to the next along each dimension, at least 0.
+
+    Raises:
+        Undecided: when that takes more than ``MOST_STEPS`` steps to find out.
+    """
+    dimensions = [_Dimension(stride, n - 1) for n, stride in zip(sizes, strides, strict=True) if n > 1]
+    if any(one.stride == 0 for one in dimensions):
+        return True
+    dimensions = _entangled(dimensions)
+    if len(dimensions) <= 2:  # the smallest solution in two dimensions is the step that divisibility left
+        return bool(dimensions)
+    if math.prod(one.most + 1 for one in dimensions) > 1 + sum(one.most * one.stride for one in dimensions):
+        return True  # more elements than offsets
+    return _has_short_solution(dimensions)
+
+
+def _entangled(dimensions: list[_Dimension]) -> list[_Dimension]:
+    """Return the dimensions along which elements that share an offset can differ, in steps in which they can.
+
+    A difference is a multiple of what divides all other strides, and no more than all other dimensions make up for.
+    """
+    while True:
+        found = []
+        for number, one in enumerate(dimensions):
+            others = [other for place, other in enumerate(dimensions) if place != number]
+            divisor = math.gcd(*(other.stride for other in others))
+            step = divisor // math.gcd(divisor, one.stride) if divisor else one.most + 1
+            reach = sum(other.most * other.stride for other in others) // one.stride
+            found.append(_Dimension(one.stride * step, min(one.most, reach) // step))
+        found = [one for one in found if one.most > 0]
+        if found == dimensions:
+            return found
+        dimensions = found
+
+
+def _has_short_solution(dimensions: list[_Dimension]) -> bool:
+    """Return whether the equation has a solution, other than zero, within the bounds of all dimensions."""
+    bounds = [one.most for one in dimensions]
+    basis = _reduced(_solutions([one.stride for one in dimensions]), bounds)
+    return any(_is_within(vector, bounds) for vector in basis) or any(
+        any(vector) and _is_within(vector, bounds) for vector in _vectors_near(basis, bounds)
+    )
+
+
+def _is_within(vector: Vector, bounds: Sequence[int]) -> bool:
+    return all(abs(entry) <= bound for entry, bound in zip(vector, bounds, strict=True))
+
+
+def _solutions(strides: Sequence[int]) -> list[Vector]:
+    """Return a basis of all integer vectors whose products with the strides add up to zero."""
+    count = len(strides)
+    basis, divisor = [], strides[0]
+    combination = [1] + [0] * (count - 1)  # of the strides so far, that gives their greatest common divisor
+    for number in range(1, count):
+        stride = strides[number]
+        common = math.gcd(divisor, stride)
+        vector = [entry * (stride // common) for entry in combination]
+        vector[number] = -divisor // common
+        basis.append(vector)
+        share = pow(divisor // common, -1, stride // common) if stride > common else 0
+        combination = [entry * share for entry in combination]
+        combination[number] = (common - share * divisor) // stride
+        divisor = common
+    return basis
+
+
+def _reduced(basis: list[Vector], bounds: Sequence[int]) -> list[Vector]:
+    """Return a basis of short vectors of the same lattice, each coordinate measured by its bound (LLL, exact)."""
+    unit = 1 << max(bounds).bit_length() + 10
+    weights = [unit // bound for bound in bounds]
+
+    def product(a: Vector, b: Vector) -> int:
+        return sum(x * y * weight * weight for x, y, weight in zip(a, b, weights, strict=True))
+
+    lengths: list[Fraction] = []  # squares, of what is orthogonal to all vectors before
+    shares: list[list[Fraction]] = []  # of what is orthogonal of the vectors before, in each
+
+    def orthogonalise(row: int) -> None:
+        """Find the shares of vector ``row``, and its length."""
+        found: list[Fraction] = []
+        for column in range(row):
+            known = sum((found[one] * shares[column][one] * lengths[one] for one in range(column)), Fraction())
+            found.append((product(basis[row], basis[column]) - known) / lengths[column])
+        rest = sum((share * share * length for share, length in zip(found, lengths, strict=False)), Fraction())
+        shares[row:], lengths[row:] = [found], [product(basis[row], basis[row]) - rest]
+
+    row = 0
+    while row < len(basis):
+        orthogonalise(row)
+        for column in reversed(range(row)):
+            if times := round(shares[row][column]):
+                basis[row] = [x - times * y for x, y in zip(basis[row], basis[column], strict=True)]
+                for one in range(column):
+                    shares[row][one] -= times * shares[column][one]
+                shares[row][column] -= times
+        if row and lengths[row] < (_LOVASZ - shares[row][row - 1] ** 2) * lengths[row - 1]:
+            basis[row - 1], basis[row] = basis[row], basis[row - 1]
+            row -= 1
+        else:
+            row += 1
+    return basis
+
+
+def _vectors_near(basis: list[Vector], bounds: Sequence[int]) -> Iterator[Vector]:
+    """Yield the lattice's vectors of which no coordinate, measured by its bound, can be above 1, and some that are
+    longer (Fincke and Pohst).
+
+    Raises:
+        Undecided: after ``MOST_STEPS`` steps.
+    """
+    scaled = np.array([[entry / bound for entry, bound in zip(vector, bounds, strict=True)] for vector in basis])
+    corner = np.linalg.qr(scaled.T)[1]
+    longest = len(bounds) + _SLACK
+    steps = 0
+
+    def extend(row: int, chosen: list[int], square: float) -> Iterator[Vector]:
+        """Choose how often vector ``row`` is taken, given how often those behind it are."""
+        nonlocal steps
+        if row < 0:
+            yield [
+                sum(times * vector[place] for times, vector in zip(chosen, basis, strict=True))
+                for place in range(len(bounds))
+            ]
+            return
+        side = float(corner[row, row])
+        center = -float(corner[row, row + 1 :] @ np.array(chosen)) / side if chosen else 0.0
+        width = math.sqrt(max(longest - square, 0.0)) / abs(side)
+        for times in range(math.ceil(center - width), math.floor(center + width) + 1):
+            steps += 1
+            if steps > MOST_STEPS:
+                raise Undecided(f"not decided in {MOST_STEPS} steps")
+            yield from extend(row - 1, [times, *chosen], square + (side * (times - center)) ** 2)
+
+    return extend(len(basis) - 1, [], 0.0)

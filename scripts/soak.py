@@ -1,0 +1,114 @@
+#!/usr/bin/env python
+"""Do one thing very often, and see that the process does not grow once the caches are full.
+
+    scripts/soak.py shapes                 # evaluate 5,000 shapes of one softmax
+    scripts/soak.py operators              # create 20,000 operators, compile none
+    scripts/soak.py devices                # make and drop 400 devices, each of which evaluates an operator
+    scripts/soak.py shapes -n 60 -e 10     # fewer, with caches of ten entries
+
+Prints the process's resident memory on the way, and exits with 1 when it grows by more than -g MiB after the caches are
+full. On Linux only: other systems do not tell the resident memory in a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+import dmlgpu
+from dmlgpu import CacheLimits, DataType, Device, TensorDesc, compiler, descs
+
+COUNTS = {"shapes": 5000, "operators": 20000, "devices": 400}
+FIRST_DEVICES = 10
+"""Devices after which what all of them share is there."""
+LINES = 20
+STATUS = Path("/proc/self/status")
+
+
+def resident() -> float:
+    """The process's resident memory in MiB."""
+    (line,) = (line for line in STATUS.read_text().splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) / 1024
+
+
+def softmax(number: int) -> descs.ActivationSoftmax1:
+    """One of any number of shapes."""
+    tensor = TensorDesc(DataType.FLOAT32, (2 + number, 4))
+    return descs.ActivationSoftmax1(input_tensor=tensor, output_tensor=tensor, axes=(1,))
+
+
+def evaluate(number: int, device: Device) -> None:
+    """Run a softmax and check what it computes."""
+    desc = softmax(number)
+    ones = np.ones(desc.input_tensor.sizes, np.float32)
+    (result,) = dmlgpu.evaluate(desc, [ones], device)
+    assert np.allclose(result, ones / ones.shape[1], rtol=1e-5), f"softmax of {ones.shape} is wrong"
+
+
+def shapes(count: int, adapter: str | None, limits: CacheLimits | None) -> Iterator[bool]:
+    """Evaluate shapes; says each time whether the caches are full."""
+    device = Device(adapter)
+    if limits is not None:
+        device.pipeline_cache.limits = limits
+    for number in range(count):
+        evaluate(number, device)
+        yield device.pipeline_cache.info.evictions > 0 and compiler.programs.info.evictions > 0
+    print(device.pipeline_cache.info)
+
+
+def operators(count: int, adapter: str | None, _: CacheLimits | None) -> Iterator[bool]:
+    """Create operators; says each time whether the cache is full."""
+    device = Device(adapter)
+    for number in range(count):
+        device.create_operator(softmax(number))
+        yield compiler.programs.info.evictions > 0
+
+
+def devices(count: int, adapter: str | None, _: CacheLimits | None) -> Iterator[bool]:
+    """Make and drop devices; says each time whether those that come first were there."""
+    for number in range(count):
+        evaluate(0, Device(adapter))
+        yield number >= FIRST_DEVICES
+
+
+def watch(soak: Callable[[int, str | None, CacheLimits | None], Iterator[bool]], given: argparse.Namespace) -> float:
+    """Print the resident memory on the way; return by how many MiB it grew after the caches were full."""
+    limits = None if given.entries is None else CacheLimits(entries=given.entries, size=1 << 40)
+    compiler.programs.limits = limits or compiler.programs.limits
+    begin, start, first = resident(), time.perf_counter(), None
+    print(f"{'count':>7} {'seconds':>8} {'MiB':>8}")
+    for number, is_full in enumerate(soak(given.count, given.adapter, limits), 1):
+        if is_full and first is None:
+            first = resident()
+            print(f"{number:7} {time.perf_counter() - start:8.1f} {first:8.1f} the caches are full")
+        elif number % max(1, given.count // LINES) == 0:
+            print(f"{number:7} {time.perf_counter() - start:8.1f} {resident():8.1f}", flush=True)
+    print(compiler.programs.info)
+    if first is None:
+        raise SystemExit("the caches never became full; do it more often, or give them fewer entries")
+    end = resident()
+    print(f"begin {begin:.1f} MiB, caches full {first:.1f}, end {end:.1f}: grown by {end - first:.1f}")
+    return end - first
+
+
+def main() -> None:
+    """Read the arguments, and say by the exit status whether the process stayed flat."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=COUNTS)
+    parser.add_argument("-n", "--count", type=int, help="how often")
+    parser.add_argument("-e", "--entries", type=int, help="entries of each cache, instead of the defaults")
+    parser.add_argument("-g", "--growth", type=float, default=32, help="MiB by which the process may grow")
+    parser.add_argument("-a", "--adapter", help="a part of an adapter's name")
+    given = parser.parse_args()
+    given.count = given.count or COUNTS[given.what]
+    soak = {"shapes": shapes, "operators": operators, "devices": devices}[given.what]
+    sys.exit(watch(soak, given) > given.growth)
+
+
+if __name__ == "__main__":
+    main()

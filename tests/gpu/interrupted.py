@@ -1,0 +1,193 @@
+"""Run in a process of its own: waits that signal handlers end by raising, each followed by a right result.
+
+Arguments: the adapter, the test, the number of rounds.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+import numpy as np
+from gpu_programs import kernel, output_slot, program, words
+
+import dmlgpu
+from dmlgpu import BufferBinding, DataType, TensorDesc, descs
+from dmlgpu.backend import Range, Resources
+from dmlgpu.gpu import GpuBackend, native
+
+COUNT = 1 << 12
+SEED = 15
+SPIN = "var x = s0[b0 + i]; for (var k = 0u; k < 4000u; k++) { x = x * 1664525u + 1013904223u; } s0[b0 + i] = x;"
+
+
+class Interrupted(BaseException):
+    """What the handler raises."""
+
+
+class Interrupts:
+    """Signals at random times, whose handler raises while ``exposed`` runs and interrupts are left."""
+
+    def __init__(self) -> None:
+        self.random = random.Random(SEED)
+        self.left = 0
+        signal.signal(signal.SIGALRM, self._handle)
+
+    def exposed(self, action: Callable[[], object], longest: float) -> bool:
+        """Do something under fire; return whether it was interrupted."""
+        self.left = self.random.choice([1, 1, 1, 5])
+        signal.setitimer(signal.ITIMER_REAL, self.random.uniform(1e-6, longest))
+        try:
+            self.run(action)
+        except Interrupted:
+            return True
+        finally:
+            self.left = 0
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        return False
+
+    @staticmethod
+    def run(action: Callable[[], object]) -> None:
+        """Stand on the stack while interrupts are welcome."""
+        action()
+
+    def _handle(self, _number: int, frame: FrameType | None) -> None:
+        while frame is not None and frame.f_code is not Interrupts.run.__code__:
+            frame = frame.f_back
+        if frame is not None and self.left > 0:
+            self.left -= 1
+            if self.left:
+                signal.setitimer(signal.ITIMER_REAL, 2e-5)  # while the exception is on its way
+            raise Interrupted
+
+
+class Exponentials:
+    """An operator with its buffers and a list that executes it."""
+
+    def __init__(self, device: dmlgpu.Device):
+        self.device, self.fence, self.value = device, device.create_fence(), 0
+        row = TensorDesc(DataType.FLOAT32, (1, COUNT))
+        operator = device.create_operator(descs.ElementWiseExp(input_tensor=row, output_tensor=row))
+        self.compiled = device.compile_operator(operator)
+        initializer = device.create_operator_initializer([self.compiled])
+        device.queue.execute([self._list(initializer, device.create_binding_table(initializer))])
+        self.source, self.target = device.create_buffer(4 * COUNT), device.create_buffer(4 * COUNT)
+        table = device.create_binding_table(self.compiled)
+        table.bind_inputs([BufferBinding(self.source)])
+        table.bind_outputs([BufferBinding(self.target)])
+        self.list = self._list(self.compiled, table)
+
+    def _list(self, dispatchable: object, table: dmlgpu.BindingTable) -> dmlgpu.CommandList:
+        command_list = self.device.create_command_list()
+        self.device.create_command_recorder().record_dispatch(command_list, dispatchable, table)  # type: ignore[arg-type]
+        command_list.close()
+        return command_list
+
+    def compute(self, value: float) -> np.ndarray:
+        """Write, execute, signal, wait, read."""
+        self.source.write(np.full(COUNT, value, np.float32))
+        self.device.queue.execute([self.list])
+        self.value += 1
+        self.device.queue.signal(self.fence, self.value)
+        assert self.fence.wait(self.value, timeout=None if self.value % 2 else 30)
+        return self.target.read().view(np.float32)
+
+    def check(self, value: float) -> None:
+        """Compute, and compare with NumPy."""
+        np.testing.assert_allclose(self.compute(value), np.exp(np.full(COUNT, value, np.float32)), rtol=1e-6)
+
+
+def storm(adapter: str, rounds: int) -> None:
+    """Interrupt at random times, with reads of both kinds; a worker thread goes on meanwhile."""
+    device, interrupts = dmlgpu.Device(adapter), Interrupts()
+    staging = dmlgpu.Device(adapter, disabled_features=["mappable-primary-buffers"])
+    mine, staged, workers = Exponentials(device), Exponentials(staging), Exponentials(device)
+    times = []
+    for turn in range(20):
+        start = time.perf_counter()
+        mine.compute(turn / 20)
+        times.append(time.perf_counter() - start)
+    longest = sorted(times)[10]
+    over, failures, turns = threading.Event(), [], []
+
+    def work() -> None:
+        try:
+            while not over.is_set():
+                workers.check(len(turns) % 7 / 7)
+                turns.append(None)
+                time.sleep(10 * longest)
+        except BaseException as failure:
+            failures.append(failure)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    interrupted = 0
+    for number in range(rounds):
+        one = staged if number % 2 else mine
+        interrupted += interrupts.exposed(lambda: one.compute(0.5), longest)  # noqa: B023 - called at once
+        one.check(interrupts.random.random())
+    over.set()
+    worker.join()
+    assert failures == []
+    assert turns
+    assert interrupted > rounds / 10, interrupted
+    assert device.backend.allocated == 4 * 4 * COUNT  # type: ignore[attr-defined]
+    assert len(native._expected) < rounds
+    device.remove()
+    staging.remove()
+    print(interrupted, "of", rounds, "interrupted, a computation takes", longest, "s", file=sys.stderr)
+
+
+def slow_work(backend: GpuBackend) -> Sequence[object]:
+    """Some hundredths of a second on a processor, less on a card."""
+    buffer = backend.create_buffer(1 << 20, "slow")
+    executable = backend.prepare(program(backend, kernel(backend, SPIN, [output_slot(0, 1 << 20)], grid=4096)))
+    return executable.bind(Resources((), (Range(buffer, 0, 1 << 20),)))
+
+
+def long(adapter: str, rounds: int) -> None:
+    """Interrupt long waits: of a submission, a time limit's, a read's, and that of the device's end."""
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    device = dmlgpu.Device(adapter)
+    backend = device.backend
+    assert isinstance(backend, GpuBackend)
+    buffer, work = backend.create_buffer(256, "read"), slow_work(backend)
+    start = time.perf_counter()
+    backend.wait(backend.submit(work))
+    repeats = int(1.0 / (time.perf_counter() - start)) + 1
+
+    def delay(wait: Callable[[], object]) -> float:
+        """Return how long after the signal a wait of about a second ends."""
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        armed = time.perf_counter()
+        try:
+            wait()
+        except KeyboardInterrupt:
+            return time.perf_counter() - armed - 0.1
+        raise AssertionError("the wait was not interrupted")
+
+    for number in range(rounds):
+        backend.write(buffer, 0, words([number] * 64))
+        serial = backend.submit([*work] * repeats)
+        delays = [
+            delay(lambda: backend.wait(serial)),  # noqa: B023 - called at once
+            delay(lambda: backend.wait(serial, 60.0)),  # noqa: B023 - called at once
+            delay(lambda: backend.read(buffer, 0, 256)),
+        ]
+        assert max(delays) < 0.2, delays
+        assert not backend.is_done(serial)
+        assert (backend.read(buffer, 0, 256).view(np.uint32) == number).all()
+        assert backend.is_done(serial)
+    backend.submit([*work] * repeats)
+    assert delay(device.remove) < 0.2
+    assert device.removed_reason == "it was removed on request"
+
+
+if __name__ == "__main__":
+    {"storm": storm, "long": long}[sys.argv[2]](sys.argv[1], int(sys.argv[3]))
+    print("done")

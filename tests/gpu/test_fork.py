@@ -1,0 +1,32 @@
+"""Forked children are told in one sentence that the parent's devices are of no use, and end as they should."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dmlgpu.gpu import adapters
+from dmlgpu.target import AdapterInfo
+
+PROGRAM = Path(__file__).with_name("forked.py")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+
+def run(adapter: AdapterInfo, test: str) -> None:
+    """Run a test in a process of its own, which may hang or abort."""
+    command = [sys.executable, str(PROGRAM), str(adapter), test]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_children_of_a_process_that_used_a_gpu(adapter: AdapterInfo) -> None:
+    run(adapter, "objects")
+
+
+@pytest.mark.skipif(not adapters(), reason="wgpu finds no adapter on this machine")
+def test_children_of_a_process_that_used_none() -> None:
+    run(adapters()[-1], "first")

@@ -1,0 +1,31 @@
+"""A signal handler that raises ends a wait; nothing is lost with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dmlgpu.target import AdapterInfo
+
+PROGRAM = Path(__file__).with_name("interrupted.py")
+
+
+def run(adapter: AdapterInfo, test: str, rounds: int) -> None:
+    """Run a test in a process of its own, which may hang or abort."""
+    command = [sys.executable, str(PROGRAM), str(adapter), test, str(rounds)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert "cffi callback" not in done.stderr
+
+
+def test_interrupts_at_random_times(adapter: AdapterInfo) -> None:
+    run(adapter, "storm", 100)
+
+
+def test_long_waits_end_soon(adapter: AdapterInfo) -> None:
+    if adapter.backend == "OpenGL" and adapter.is_software:
+        pytest.skip("OpenGL's software driver runs work within the submission")
+    run(adapter, "long", 1)

@@ -1,0 +1,209 @@
+"""Pipelines live as long as they are needed, and the cache keeps the ones used last."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import wgpu
+
+import dmlgpu
+from dmlgpu import CacheLimits, DataType, Device, DeviceRemoved, TensorDesc, descs
+from dmlgpu.backend import Range, Resources
+from dmlgpu.gpu import GpuBackend, native, releases
+from dmlgpu.gpu.executable import GpuExecutable
+from dmlgpu.target import AdapterInfo
+from tests.gpu.gpu_programs import add, words
+
+SOAK = Path(__file__).parents[2] / "scripts" / "soak.py"
+
+
+@pytest.fixture
+def without_collections() -> Iterator[None]:
+    """What happens must not wait for the collector of garbage."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def run(backend: GpuBackend, executable: GpuExecutable) -> np.ndarray:
+    """The result for an input of zeros."""
+    source, target = backend.create_buffer(256, "source"), backend.create_buffer(256, "target")
+    work = executable.bind(Resources((Range(source, 0, 256),), (Range(target, 0, 256),)))
+    backend.wait(backend.submit(work))
+    return backend.read(target, 0, 256).view(np.uint32)
+
+
+def native_pipelines() -> int:
+    """Pipelines that wgpu's library has, of all devices."""
+    count: int = wgpu.diagnostics.wgpu_native_counts.get_dict()["ComputePipeline"]["hub"]["hub"]["a"]
+    return count
+
+
+def test_equal_kernels_share_a_pipeline_though_the_cache_keeps_none(fresh: GpuBackend) -> None:
+    fresh.pipeline_cache.limits = CacheLimits(entries=0, size=0)
+    first, second = fresh.prepare(add(fresh, 1)), fresh.prepare(add(fresh, 1))
+    assert (len(first.new), len(second.new)) == (1, 0)
+    assert len(fresh._pipelines) == 1
+    del first, second
+    assert len(fresh._pipelines) == 0
+    assert len(fresh.prepare(add(fresh, 1)).new) == 1
+
+
+def test_the_cache_keeps_those_used_last(fresh: GpuBackend) -> None:
+    fresh.pipeline_cache.limits = CacheLimits(entries=2, size=1 << 30)
+    for value in (1, 2, 1, 3):
+        fresh.prepare(add(fresh, value))
+    assert len(fresh._pipelines) == 2
+    assert [len(fresh.prepare(add(fresh, value)).new) for value in (3, 1, 2)] == [0, 0, 1]
+
+
+def test_bytes_are_estimated_by_the_text(fresh: GpuBackend) -> None:
+    fresh.prepare(add(fresh, 1))
+    size = fresh.pipeline_cache.info.size
+    assert size >= 100 * len(add(fresh, 1).kernels[0].wgsl)
+    fresh.pipeline_cache.limits = CacheLimits(entries=100, size=2 * size)
+    for value in range(2, 9):
+        fresh.prepare(add(fresh, value))
+    assert len(fresh._pipelines) == 2
+
+
+def test_what_is_in_use_outlives_the_cache(fresh: GpuBackend) -> None:
+    executable = fresh.prepare(add(fresh, 5))
+    fresh.pipeline_cache.clear()
+    fresh.pipeline_cache.limits = CacheLimits(entries=1, size=1 << 30)
+    for value in range(6, 9):
+        fresh.prepare(add(fresh, value))
+    assert (run(fresh, executable) == 5).all()
+    assert fresh.prepare(add(fresh, 5)).new == []
+
+
+def test_bound_work_keeps_its_pipeline(fresh: GpuBackend) -> None:
+    executable = fresh.prepare(add(fresh, 7))
+    source, target = fresh.create_buffer(256, "source"), fresh.create_buffer(256, "target")
+    work = executable.bind(Resources((Range(source, 0, 256),), (Range(target, 0, 256),)))
+    del executable
+    fresh.pipeline_cache.clear()
+    assert len(fresh._pipelines) == 1
+    fresh.wait(fresh.submit(work))
+    assert (fresh.read(target, 0, 256).view(np.uint32) == 7).all()
+
+
+def test_released_pipelines_are_gone_from_wgpu_too(fresh: GpuBackend) -> None:
+    before = native_pipelines()
+    held = [fresh.prepare(add(fresh, value)) for value in range(5)]
+    fresh.wait(fresh.submit(()))
+    assert native_pipelines() == before + 5
+    del held[1:]
+    fresh.pipeline_cache.clear()
+    assert native_pipelines() == before + 1
+
+
+def test_a_closed_device_gives_back_what_operators_hold(adapter: AdapterInfo) -> None:
+    before, backend = native_pipelines(), GpuBackend(adapter)
+    executable = backend.prepare(add(backend, 1))
+    source, target = backend.create_buffer(256, "source"), backend.create_buffer(256, "target")
+    work = executable.bind(Resources((Range(source, 0, 256),), (Range(target, 0, 256),)))
+    backend.close()
+    assert native_pipelines() == before
+    with pytest.raises(DeviceRemoved):
+        backend.submit(work)
+
+
+def test_a_dropped_device_gives_everything_back_at_once(adapter: AdapterInfo, without_collections: None) -> None:
+    before, device = native_pipelines(), Device(adapter)
+    desc = _subtraction()
+    (result,) = dmlgpu.evaluate(desc, [np.ones(4, np.float32)] * 2, device)
+    assert (result == 0).all()
+    compiled = device.compile_operator(device.create_operator(desc))
+    alive = weakref.ref(device.backend), weakref.ref(device.parent)
+    del device, compiled
+    assert [one() for one in alive] == [None, None]
+    assert native_pipelines() == before
+
+
+def test_a_device_may_be_dropped_before_its_work_is_done(adapter: AdapterInfo, without_collections: None) -> None:
+    backend = GpuBackend(adapter)
+    executable = backend.prepare(add(backend, 1))
+    source, target = backend.create_buffer(256, "source"), backend.create_buffer(256, "target")
+    backend.submit(executable.bind(Resources((Range(source, 0, 256),), (Range(target, 0, 256),))) * 1000)
+    alive = weakref.ref(backend), weakref.ref(backend.wgpu_device)
+    del backend, executable, source, target
+    assert [one() for one in alive] == [None, None]
+    native.Reply("WGPUQueueWorkDoneCallback")
+    assert not any(reply.statuses for reply in native._expected)
+
+
+def test_a_queue_whose_device_was_dropped_says_so(adapter: AdapterInfo) -> None:
+    device = Device(adapter)
+    queue = device.queue
+    assert queue.device is device
+    del device
+    with pytest.raises(dmlgpu.InvalidState, match="its device was dropped"):
+        _ = queue.device
+
+
+def test_uniforms_are_bounded(adapter: AdapterInfo) -> None:
+    backend = GpuBackend(adapter, disabled_features=["immediates"])
+    backend._binder._uniforms.limits = CacheLimits(entries=1, size=1 << 20)
+    executable = backend.prepare(add(backend, 1))
+    buffers = [backend.create_buffer(512, "buffer") for _ in range(2)]
+    work = []
+    for offsets in ((0, 0), (16, 0), (0, 16), (16, 16), (0, 0)):
+        source, target = (Range(buffer, offset, 256) for buffer, offset in zip(buffers, offsets, strict=True))
+        work += executable.bind(Resources((source,), (target,)))
+    assert len(backend._binder._uniforms) == 1
+    backend.write(buffers[0], 0, words(np.arange(128)))
+    backend.wait(backend.submit(work))
+    np.testing.assert_array_equal(backend.read(buffers[1], 0, 256).view(np.uint32), np.arange(1, 65))
+    backend.close()
+
+
+def test_opengl_gets_back_what_is_dropped_while_another_thread_works(fresh: GpuBackend) -> None:
+    if fresh.info.backend != "OpenGL":
+        pytest.skip(f"only OpenGL's objects are given back under a lock, not those of {fresh.info.backend}")
+    fresh.pipeline_cache.limits = CacheLimits(entries=0, size=0)
+    executable, before = [fresh.prepare(add(fresh, 1))], native_pipelines()
+    locked, dropped = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with fresh._context.lock:
+            locked.set()
+            dropped.wait()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    locked.wait()
+    executable.clear()
+    assert native_pipelines() == before  # nobody waited for the lock
+    dropped.set()
+    thread.join()
+    releases.run(fresh._context)
+    assert native_pipelines() == before - 1
+
+
+def test_memory_is_flat_once_the_caches_are_full() -> None:
+    found = [info for info in dmlgpu.adapters() if info.backend == "Vulkan" and info.is_software]
+    if not found or not sys.platform.startswith("linux"):
+        pytest.skip("the memory of pipelines is the process's own only with a Vulkan driver in software, on Linux")
+    # Without bounds, 24 shapes take some 20 MiB.
+    arguments = ["shapes", "--count", "30", "--entries", "6", "--growth", "8", "--adapter", str(found[0])]
+    quick = {**os.environ, "GALLIVM_PERF": "nopt"}  # Mesa's driver leaves optimizations out
+    done = subprocess.run([sys.executable, SOAK, *arguments], capture_output=True, text=True, env=quick, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"entries=6, .*evictions=24\)", done.stdout), done.stdout
+
+
+def _subtraction() -> descs.ElementWiseSubtract:
+    tensor = TensorDesc(DataType.FLOAT32, (4,))
+    return descs.ElementWiseSubtract(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)

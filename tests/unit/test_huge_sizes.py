@@ -1,0 +1,103 @@
+"""However huge the numbers of a description are, looking at it takes little time and memory: it is refused or made."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dmlgpu import operators, validation
+from dmlgpu.compiler import compile_operator
+from dmlgpu.errors import InvalidDescription, NotSupported
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.schema import catalog
+from dmlgpu.target import Profile, Target
+from tests.unit.huge_descriptions import LEVEL, MOST_REPAIRS, repaired, smallest, variants
+
+MOST_SECONDS, MOST_BYTES = 1.0, 200_000_000
+WORDS = frozenset({"immediates", "shader-int64", "shader-f64"})
+TARGETS = (
+    Target("large", Profile.DISCRETE, WORDS, max_binding_size=1 << 34),
+    Target("small", Profile.CPU, WORDS, loop_limit=65535),
+)
+CHECKED, COMPILED = 48, 3
+"""Descriptions of each operator that are checked, and of the accepted ones those that are compiled, for one target or
+the other; all, and for both, with ``--profile full``."""
+
+
+@contextlib.contextmanager
+def limits(what: OperatorDesc) -> Iterator[None]:
+    """Fail where the block takes more time of the processor, or asks for more memory, than descriptions may."""
+    start = time.thread_time()
+    with memory_limit(MOST_BYTES):
+        try:
+            yield
+        except MemoryError:
+            pytest.fail(f"more than {MOST_BYTES:,} bytes for {what}")
+    spent = time.thread_time() - start
+    assert spent < MOST_SECONDS, f"{spent:.1f} s for {what}"
+
+
+@contextlib.contextmanager
+def memory_limit(size: int) -> Iterator[None]:
+    """Let the process have so many bytes more than it has now, where the system can limit it."""
+    try:
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    except (ImportError, OSError):
+        yield
+        return
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def check(desc: OperatorDesc) -> InvalidDescription | None:
+    """Return with what a description is refused, if at all."""
+    with limits(desc):
+        try:
+            validation.validate(desc, LEVEL)
+            operators.check(desc, LEVEL)
+        except InvalidDescription as refused:
+            return refused
+    return None
+
+
+def accepted(desc: OperatorDesc) -> OperatorDesc | None:
+    """Return the description with the sizes that its checks ask for; None where they refuse something else."""
+    for _ in range(MOST_REPAIRS):
+        refused = check(desc)
+        if refused is None:
+            return desc
+        changed = repaired(desc, refused)
+        if changed is None or changed == desc:
+            return None
+        desc = changed
+    return None
+
+
+def sample(descs: list[OperatorDesc], count: int) -> list[OperatorDesc]:
+    """Return about so many of some descriptions, in even steps."""
+    return descs[:: -(-len(descs) // count)]
+
+
+@pytest.mark.parametrize("operator", sorted(catalog()))
+def test_huge_numbers_are_looked_at_in_little_time_and_memory(operator, request):
+    base = smallest(operator)
+    compile_operator(base, TARGETS[0])  # so that templates are read
+    everything = request.config.getoption("--profile") == "full"
+    tried = list(variants(base))
+    tried = tried if everything else sample(tried, CHECKED)
+    found = list(dict.fromkeys(desc for one in tried if (desc := accepted(one)) is not None))
+    assert found, "no description was accepted"
+    for number, desc in enumerate(found if everything else sample(found, COMPILED)):
+        for target in TARGETS if everything else (TARGETS[number % 2],):
+            with limits(desc), contextlib.suppress(NotSupported):
+                compile_operator.__wrapped__(desc, target)
