@@ -7,12 +7,14 @@ python scripts/generate_builder.py --check    fail when the file is not what wou
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from generate_descs import WIDTH, attribute_meaning, single_type, tensor_meaning, wrapped
 
+from dmlgpu.enums import DataType
 from dmlgpu.operators.inference import ENTRIES
 from dmlgpu.schema import FieldKind, FieldSchema, OperatorSchema, catalog
 
@@ -211,6 +213,18 @@ class Function:
         return self.schema.name in ("CAST", "DIAGONAL_MATRIX")
 
     @property
+    def usual_type(self) -> str:
+        """Which type it is that is not chosen."""
+        if self.schema.name == "REDUCE":
+            return "the input's, UINT32 for ARGMIN and ARGMAX"
+        if self.schema.name == "DEQUANTIZE":
+            return "the scale's"
+        types = self.schema.support[max(self.schema.support)][self.typed_outputs[0].name].types
+        usual = next(one.name for one in (DataType.UINT8, DataType.UINT32) if one in types)
+        is_quantized = any("zero_point" in field.python_name or field.is_array for field in self.inputs)
+        return f"the zero point's, {usual} without one" if is_quantized else usual
+
+    @property
     def optional_outputs(self) -> list[FieldSchema]:
         """Outputs that may be absent."""
         return [field for field in self.outputs if field.optional]
@@ -253,7 +267,7 @@ class Function:
         if self.needs_graph:
             yield f"        graph: which graph{', where there is no input' if self.inputs else ''}."
         for field in self.inputs:
-            yield from wrapped(f"{operand(field)}: {tensor_meaning(self.schema, field)}.", 8, 4)
+            yield from wrapped(f"{operand(field)}: {in_short(tensor_meaning(self.schema, field))}.", 8, 4)
         for field in self.attributes:
             yield from wrapped(f"{field.python_name}: {self.meaning(field)}.", 8, 4)
         if self.schema.name in SIZES:
@@ -263,7 +277,7 @@ class Function:
             table = self.schema.support[max(self.schema.support)]
             names = " and ".join(operand(field) for field in self.typed_outputs)
             types = ", ".join(one.name for one in table[self.typed_outputs[0].name].types)
-            usual = "" if self.type_is_asked else "; None for the usual one"
+            usual = "" if self.type_is_asked else f"; None for {self.usual_type}"
             yield from wrapped(f"output_type: type of {names}: {types}{usual}.", 8, 4)
         for field in self.optional_outputs:
             yield f"        {operand(field)}: whether it is computed."
@@ -272,7 +286,8 @@ class Function:
 
     def meaning(self, field: FieldSchema) -> str:
         """Return what an attribute is, with what None stands for."""
-        name, text = field.python_name, attribute_meaning(self.schema, field).partition("; usually")[0]
+        name = field.python_name
+        text = in_short(attribute_meaning(self.schema, field).partition("; usually")[0])
         if name in ENTRIES and not field.optional:
             return f"{text}; None for {ENTRIES[name]:g} everywhere"
         if name == "axes" and self.default(field) == "None":
@@ -309,6 +324,11 @@ class Function:
             yield "    )"
         if several:
             yield f"    return {self.result}(*outputs)"
+
+
+def in_short(text: str) -> str:
+    """Return a text with tensors named as parameters are."""
+    return re.sub(r"\b([a-z_]+)_tensor(s?)\b", r"\1\2", text)
 
 
 def display(start: str, pairs: list[str]) -> Iterator[str]:

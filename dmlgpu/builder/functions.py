@@ -94,7 +94,7 @@ def element_wise_add(
 
     Args:
         a: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
+        b: input; 1 to 8 dimensions; types of a.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseAdd, name, {"a_tensor": a, "b_tensor": b})
@@ -198,7 +198,7 @@ def element_wise_divide(
 
     Args:
         a: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
+        b: input; 1 to 8 dimensions; types of a.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseDivide, name, {"a_tensor": a, "b_tensor": b})
@@ -279,8 +279,8 @@ def element_wise_logical_equals(
 
     Args:
         a: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
-        output_type: type of output: UINT32, UINT8; None for the usual one.
+        b: input; 1 to 8 dimensions; types of a.
+        output_type: type of output: UINT32, UINT8; None for UINT8.
         name: for messages, labels and pictures.
     """
     return single(
@@ -302,8 +302,8 @@ def element_wise_logical_greater_than(
 
     Args:
         a: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
-        output_type: type of output: UINT32, UINT8; None for the usual one.
+        b: input; 1 to 8 dimensions; types of a.
+        output_type: type of output: UINT32, UINT8; None for UINT8.
         name: for messages, labels and pictures.
     """
     return single(
@@ -325,8 +325,8 @@ def element_wise_logical_less_than(
 
     Args:
         a: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
-        output_type: type of output: UINT32, UINT8; None for the usual one.
+        b: input; 1 to 8 dimensions; types of a.
+        output_type: type of output: UINT32, UINT8; None for UINT8.
         name: for messages, labels and pictures.
     """
     return single(
@@ -393,7 +393,7 @@ def element_wise_max(
 
     Args:
         a: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
+        b: input; 1 to 8 dimensions; types of a.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseMax, name, {"a_tensor": a, "b_tensor": b})
@@ -409,7 +409,7 @@ def element_wise_mean(
 
     Args:
         a: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT32, UINT32.
-        b: input; 1 to 8 dimensions; types of a_tensor.
+        b: input; 1 to 8 dimensions; types of a.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseMean, name, {"a_tensor": a, "b_tensor": b})
@@ -425,7 +425,7 @@ def element_wise_min(
 
     Args:
         a: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
+        b: input; 1 to 8 dimensions; types of a.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseMin, name, {"a_tensor": a, "b_tensor": b})
@@ -441,7 +441,7 @@ def element_wise_multiply(
 
     Args:
         a: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
+        b: input; 1 to 8 dimensions; types of a.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseMultiply, name, {"a_tensor": a, "b_tensor": b})
@@ -458,7 +458,7 @@ def element_wise_pow(
 
     Args:
         input: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT32, INT16, INT8, UINT32, UINT16, UINT8.
-        exponent: input; 1 to 8 dimensions; types of input_tensor.
+        exponent: input; 1 to 8 dimensions; types of input.
         scale_bias: optional scale and bias applied to the input first.
         name: for messages, labels and pictures.
     """
@@ -549,7 +549,7 @@ def element_wise_subtract(
 
     Args:
         a: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
+        b: input; 1 to 8 dimensions; types of a.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseSubtract, name, {"a_tensor": a, "b_tensor": b})
@@ -603,7 +603,7 @@ def element_wise_quantize_linear(
         input: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT32.
         scale: input; 1 to 8 dimensions; FLOAT32, FLOAT16.
         zero_point: optional input; 1 to 8 dimensions; INT8, UINT8.
-        output_type: type of output: INT8, UINT8; None for the usual one.
+        output_type: type of output: INT8, UINT8; None for the zero point's, UINT8 without one.
         name: for messages, labels and pictures.
     """
     return single(
@@ -626,7 +626,7 @@ def element_wise_dequantize_linear(
     Args:
         input: input; 1 to 8 dimensions; INT32, INT16, INT8, UINT32, UINT16, UINT8.
         scale: input; 1 to 8 dimensions; FLOAT32, FLOAT16.
-        zero_point: optional input; 1 to 8 dimensions; types of input_tensor.
+        zero_point: optional input; 1 to 8 dimensions; types of input.
         name: for messages, labels and pictures.
     """
     return single(
@@ -756,7 +756,7 @@ def activation_parameterized_relu(
 
     Args:
         input: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT32, INT16, INT8.
-        slope: input; 1 to 8 dimensions; types of input_tensor.
+        slope: input; 1 to 8 dimensions; types of input.
         name: for messages, labels and pictures.
     """
     return single(descs.ActivationParameterizedRelu, name, {"input_tensor": input, "slope_tensor": slope})
@@ -945,11 +945,11 @@ def convolution(
         bias: optional input; 3 to 5 dimensions; FLOAT32, FLOAT16; { 1, OutputChannelCount, [1], [1], 1 }.
         mode: a ConvolutionMode.
         direction: a ConvolutionDirection.
-        strides: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        dilations: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        start_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        end_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        output_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
+        strides: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        dilations: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        start_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        output_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
         group_count: unsigned 32-bit integer.
         fused_activation: optional activation applied to the result, described without tensors.
         name: for messages, labels and pictures.
@@ -1031,7 +1031,7 @@ def reduce(
         function: a ReduceFunction.
         axes: unsigned 32-bit integers; None for all.
         output_type: type of output: INT64, INT32, UINT64, UINT32, FLOAT32, FLOAT16, INT16, INT8, UINT16, UINT8; None
-            for the usual one.
+            for the input's, UINT32 for ARGMIN and ARGMAX.
         name: for messages, labels and pictures.
     """
     return single(
@@ -1056,10 +1056,10 @@ def average_pooling(
 
     Args:
         input: input; 4 to 5 dimensions; FLOAT32, FLOAT16.
-        strides: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        window_size: unsigned 32-bit integers, one per spatial dimension of input_tensor.
-        start_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        end_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
+        strides: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        window_size: unsigned 32-bit integers, one per spatial dimension of input.
+        start_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
         include_padding: bool.
         name: for messages, labels and pictures.
     """
@@ -1091,10 +1091,10 @@ def lp_pooling(
 
     Args:
         input: input; 4 to 5 dimensions; FLOAT32, FLOAT16.
-        strides: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        window_size: unsigned 32-bit integers, one per spatial dimension of input_tensor.
-        start_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        end_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
+        strides: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        window_size: unsigned 32-bit integers, one per spatial dimension of input.
+        start_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
         p: unsigned 32-bit integer.
         name: for messages, labels and pictures.
     """
@@ -1125,10 +1125,10 @@ def max_pooling(
 
     Args:
         input: input; 4 to 5 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        strides: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        window_size: unsigned 32-bit integers, one per spatial dimension of input_tensor.
-        start_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        end_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
+        strides: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        window_size: unsigned 32-bit integers, one per spatial dimension of input.
+        start_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
         name: for messages, labels and pictures.
     """
     return single(
@@ -1181,9 +1181,9 @@ def slice(
     Args:
         input: input; 1 to 8 dimensions; FLOAT64, FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16,
             UINT8.
-        offsets: unsigned 32-bit integers, one per dimension of input_tensor; None for 0 everywhere.
-        sizes: unsigned 32-bit integers, one per dimension of input_tensor.
-        strides: unsigned 32-bit integers, one per dimension of input_tensor; None for 1 everywhere.
+        offsets: unsigned 32-bit integers, one per dimension of input; None for 0 everywhere.
+        sizes: unsigned 32-bit integers, one per dimension of input.
+        strides: unsigned 32-bit integers, one per dimension of input; None for 1 everywhere.
         name: for messages, labels and pictures.
     """
     return single(descs.Slice, name, {"input_tensor": input, "offsets": offsets, "sizes": sizes, "strides": strides})
@@ -1259,8 +1259,8 @@ def padding(
             UINT8.
         padding_mode: a PaddingMode.
         padding_value: 32-bit float.
-        start_padding: unsigned 32-bit integers, one per dimension of input_tensor; None for 0 everywhere.
-        end_padding: unsigned 32-bit integers, one per dimension of input_tensor; None for 0 everywhere.
+        start_padding: unsigned 32-bit integers, one per dimension of input; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per dimension of input; None for 0 everywhere.
         name: for messages, labels and pictures.
     """
     return single(
@@ -1385,7 +1385,7 @@ def tile(
 
     Args:
         input: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        repeats: unsigned 32-bit integers, one per dimension of input_tensor.
+        repeats: unsigned 32-bit integers, one per dimension of input.
         name: for messages, labels and pictures.
     """
     return single(descs.Tile, name, {"input_tensor": input, "repeats": repeats})
@@ -1412,7 +1412,7 @@ def top_k(
         input: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
         axis: unsigned 32-bit integer.
         k: unsigned 32-bit integer.
-        output_type: type of output_index: UINT64, UINT32; None for the usual one.
+        output_type: type of output_index: UINT64, UINT32; None for UINT32.
         name: for messages, labels and pictures.
     """
     outputs = several(
@@ -1771,7 +1771,7 @@ def element_wise_is_nan(
 
     Args:
         input: input; 1 to 8 dimensions; FLOAT32, FLOAT16.
-        output_type: type of output: UINT32, UINT8; None for the usual one.
+        output_type: type of output: UINT32, UINT8; None for UINT8.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseIsNan, name, {"input_tensor": input}, types={"output_tensor": output_type})
@@ -1902,7 +1902,7 @@ def element_wise_if(
         condition: input; 1 to 8 dimensions; UINT8.
         a: input; 1 to 8 dimensions; FLOAT64, FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16,
             UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
+        b: input; 1 to 8 dimensions; types of a.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseIf, name, {"condition_tensor": condition, "a_tensor": a, "b_tensor": b})
@@ -1966,11 +1966,11 @@ def max_pooling1(
 
     Args:
         input: input; 4 to 5 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        strides: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        window_size: unsigned 32-bit integers, one per spatial dimension of input_tensor.
-        start_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        end_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        output_type: type of output_indices: UINT64, UINT32; None for the usual one.
+        strides: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        window_size: unsigned 32-bit integers, one per spatial dimension of input.
+        start_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        output_type: type of output_indices: UINT64, UINT32; None for UINT32.
         output_indices: whether it is computed.
         name: for messages, labels and pictures.
     """
@@ -2058,7 +2058,7 @@ def scatter_elements(
         input: input; 1 to 8 dimensions; FLOAT64, FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16,
             UINT8.
         indices: input; 1 to 8 dimensions; INT64, INT32, UINT64, UINT32.
-        updates: input; 1 to 8 dimensions; types of input_tensor.
+        updates: input; 1 to 8 dimensions; types of input.
         axis: unsigned 32-bit integer.
         name: for messages, labels and pictures.
     """
@@ -2108,7 +2108,7 @@ def resample(
     Args:
         input: input; 1 to 4 dimensions; FLOAT32, FLOAT16, INT8, UINT8.
         interpolation_mode: a InterpolationMode.
-        scales: 32-bit floats, one per dimension of input_tensor; None for those that lead to output_sizes.
+        scales: 32-bit floats, one per dimension of input; None for those that lead to output_sizes.
         output_sizes: sizes of output; None where they follow from the rest.
         name: for messages, labels and pictures.
     """
@@ -2130,7 +2130,7 @@ def element_wise_bit_shift_left(
 
     Args:
         a: input; 1 to 8 dimensions; UINT64, UINT32, UINT16, UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
+        b: input; 1 to 8 dimensions; types of a.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseBitShiftLeft, name, {"a_tensor": a, "b_tensor": b})
@@ -2146,7 +2146,7 @@ def element_wise_bit_shift_right(
 
     Args:
         a: input; 1 to 8 dimensions; UINT64, UINT32, UINT16, UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
+        b: input; 1 to 8 dimensions; types of a.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseBitShiftRight, name, {"a_tensor": a, "b_tensor": b})
@@ -2194,7 +2194,7 @@ def element_wise_modulus_truncate(
 
     Args:
         a: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
+        b: input; 1 to 8 dimensions; types of a.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseModulusTruncate, name, {"a_tensor": a, "b_tensor": b})
@@ -2210,7 +2210,7 @@ def element_wise_modulus_floor(
 
     Args:
         a: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
+        b: input; 1 to 8 dimensions; types of a.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseModulusFloor, name, {"a_tensor": a, "b_tensor": b})
@@ -2381,7 +2381,7 @@ def scatter_nd(
         input: input; 1 to 8 dimensions; FLOAT64, FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16,
             UINT8.
         indices: input; 1 to 8 dimensions; INT64, INT32, UINT64, UINT32.
-        updates: input; 1 to 8 dimensions; types of input_tensor.
+        updates: input; 1 to 8 dimensions; types of input.
         input_dimension_count: unsigned 32-bit integer.
         indices_dimension_count: unsigned 32-bit integer.
         name: for messages, labels and pictures.
@@ -2422,12 +2422,12 @@ def max_pooling2(
 
     Args:
         input: input; 4 to 5 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        strides: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        window_size: unsigned 32-bit integers, one per spatial dimension of input_tensor.
-        start_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        end_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        dilations: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        output_type: type of output_indices: UINT64, UINT32; None for the usual one.
+        strides: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        window_size: unsigned 32-bit integers, one per spatial dimension of input.
+        start_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        dilations: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        output_type: type of output_indices: UINT64, UINT32; None for UINT32.
         output_indices: whether it is computed.
         name: for messages, labels and pictures.
     """
@@ -2462,9 +2462,9 @@ def slice1(
     Args:
         input: input; 1 to 8 dimensions; FLOAT64, FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16,
             UINT8.
-        input_window_offsets: unsigned 32-bit integers, one per dimension of input_tensor; None for 0 everywhere.
-        input_window_sizes: unsigned 32-bit integers, one per dimension of input_tensor.
-        input_window_strides: signed 32-bit integers, one per dimension of input_tensor; None for 1 everywhere.
+        input_window_offsets: unsigned 32-bit integers, one per dimension of input; None for 0 everywhere.
+        input_window_sizes: unsigned 32-bit integers, one per dimension of input.
+        input_window_strides: signed 32-bit integers, one per dimension of input; None for 1 everywhere.
         output_sizes: sizes of output; None where they follow from the rest.
         name: for messages, labels and pictures.
     """
@@ -2504,7 +2504,7 @@ def top_k1(
         axis: unsigned 32-bit integer.
         k: unsigned 32-bit integer.
         axis_direction: a AxisDirection.
-        output_type: type of output_index: UINT64, UINT32; None for the usual one.
+        output_type: type of output_index: UINT64, UINT32; None for UINT32.
         name: for messages, labels and pictures.
     """
     outputs = several(
@@ -2607,9 +2607,9 @@ def resample1(
     Args:
         input: input; 1 to 4 dimensions; FLOAT32, FLOAT16, INT8, UINT8.
         interpolation_mode: a InterpolationMode.
-        scales: 32-bit floats, one per dimension of input_tensor; None for those that lead to output_sizes.
-        input_pixel_offsets: 32-bit floats, one per dimension of input_tensor; None for 0.5 everywhere.
-        output_pixel_offsets: 32-bit floats, one per dimension of input_tensor; None for -0.5 everywhere.
+        scales: 32-bit floats, one per dimension of input; None for those that lead to output_sizes.
+        input_pixel_offsets: 32-bit floats, one per dimension of input; None for 0.5 everywhere.
+        output_pixel_offsets: 32-bit floats, one per dimension of input; None for -0.5 everywhere.
         output_sizes: sizes of output; None where they follow from the rest.
         name: for messages, labels and pictures.
     """
@@ -2675,7 +2675,7 @@ def quantized_linear_matrix_multiply(
         b_zero_point: optional input; 1 to 4 dimensions; INT8, UINT8.
         output_scale: input; 1 to 4 dimensions; FLOAT32.
         output_zero_point: optional input; 1 to 4 dimensions; INT8, UINT8.
-        output_type: type of output: INT8, UINT8; None for the usual one.
+        output_type: type of output: INT8, UINT8; None for the zero point's, UINT8 without one.
         name: for messages, labels and pictures.
     """
     return single(
@@ -2717,10 +2717,10 @@ def convolution_integer(
             FilterWidth }.
         filter_zero_point: optional input; 1 to 4 dimensions; INT8, UINT8; { [1], FilterZeroPointChannelCount, [1], [1]
             }.
-        strides: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        dilations: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        start_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        end_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
+        strides: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        dilations: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        start_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
         group_count: unsigned 32-bit integer.
         name: for messages, labels and pictures.
     """
@@ -2772,12 +2772,12 @@ def quantized_linear_convolution(
         bias: optional input; 3 to 4 dimensions; INT32.
         output_scale: input; 1 to 4 dimensions; FLOAT32.
         output_zero_point: optional input; 1 to 4 dimensions; INT8, UINT8.
-        strides: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        dilations: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        start_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        end_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
+        strides: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        dilations: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        start_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
         group_count: unsigned 32-bit integer.
-        output_type: type of output: INT8, UINT8; None for the usual one.
+        output_type: type of output: INT8, UINT8; None for the zero point's, UINT8 without one.
         name: for messages, labels and pictures.
     """
     return single(
@@ -2814,7 +2814,7 @@ def element_wise_bit_and(
     Args:
         a: input; 1 to 8 dimensions; FLOAT64, FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16,
             UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
+        b: input; 1 to 8 dimensions; types of a.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseBitAnd, name, {"a_tensor": a, "b_tensor": b})
@@ -2831,7 +2831,7 @@ def element_wise_bit_or(
     Args:
         a: input; 1 to 8 dimensions; FLOAT64, FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16,
             UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
+        b: input; 1 to 8 dimensions; types of a.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseBitOr, name, {"a_tensor": a, "b_tensor": b})
@@ -2848,7 +2848,7 @@ def element_wise_bit_xor(
     Args:
         a: input; 1 to 8 dimensions; FLOAT64, FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16,
             UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
+        b: input; 1 to 8 dimensions; types of a.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseBitXor, name, {"a_tensor": a, "b_tensor": b})
@@ -2880,7 +2880,7 @@ def element_wise_bit_count(
     Args:
         input: input; 1 to 8 dimensions; FLOAT64, FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16,
             UINT8.
-        output_type: type of output: UINT32, UINT8; None for the usual one.
+        output_type: type of output: UINT32, UINT8; None for UINT8.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseBitCount, name, {"input_tensor": input}, types={"output_tensor": output_type})
@@ -2897,8 +2897,8 @@ def element_wise_logical_greater_than_or_equal(
 
     Args:
         a: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
-        output_type: type of output: UINT32, UINT8; None for the usual one.
+        b: input; 1 to 8 dimensions; types of a.
+        output_type: type of output: UINT32, UINT8; None for UINT8.
         name: for messages, labels and pictures.
     """
     return single(
@@ -2920,8 +2920,8 @@ def element_wise_logical_less_than_or_equal(
 
     Args:
         a: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        b: input; 1 to 8 dimensions; types of a_tensor.
-        output_type: type of output: UINT32, UINT8; None for the usual one.
+        b: input; 1 to 8 dimensions; types of a.
+        output_type: type of output: UINT32, UINT8; None for UINT8.
         name: for messages, labels and pictures.
     """
     return single(
@@ -2958,7 +2958,7 @@ def activation_relu_grad(
 
     Args:
         input: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT32, INT16, INT8.
-        input_gradient: input; 1 to 8 dimensions; types of input_tensor.
+        input_gradient: input; 1 to 8 dimensions; types of input.
         name: for messages, labels and pictures.
     """
     return single(descs.ActivationReluGrad, name, {"input_tensor": input, "input_gradient_tensor": input_gradient})
@@ -2979,12 +2979,10 @@ def average_pooling_grad(
 
     Args:
         input_gradient: input; 4 to 5 dimensions; FLOAT32, FLOAT16.
-        strides: unsigned 32-bit integers, one per spatial dimension of input_gradient_tensor; None for 1 everywhere.
-        window_size: unsigned 32-bit integers, one per spatial dimension of input_gradient_tensor.
-        start_padding: unsigned 32-bit integers, one per spatial dimension of input_gradient_tensor; None for 0
-            everywhere.
-        end_padding: unsigned 32-bit integers, one per spatial dimension of input_gradient_tensor; None for 0
-            everywhere.
+        strides: unsigned 32-bit integers, one per spatial dimension of input_gradient; None for 1 everywhere.
+        window_size: unsigned 32-bit integers, one per spatial dimension of input_gradient.
+        start_padding: unsigned 32-bit integers, one per spatial dimension of input_gradient; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per spatial dimension of input_gradient; None for 0 everywhere.
         include_padding: bool.
         output_sizes: sizes of output_gradient.
         name: for messages, labels and pictures.
@@ -3022,11 +3020,11 @@ def max_pooling_grad(
             InputWidth }.
         input_gradient: input; 4 to 5 dimensions; FLOAT32, FLOAT16; { BatchCount, ChannelCount, [OutputDepth],
             OutputHeight, OutputWidth }.
-        strides: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        window_size: unsigned 32-bit integers, one per spatial dimension of input_tensor.
-        start_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        end_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        dilations: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
+        strides: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        window_size: unsigned 32-bit integers, one per spatial dimension of input.
+        start_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        dilations: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
         name: for messages, labels and pictures.
     """
     return single(
@@ -3116,9 +3114,9 @@ def resample_grad(
     Args:
         input_gradient: input; 1 to 4 dimensions; FLOAT32, FLOAT16.
         interpolation_mode: a InterpolationMode.
-        scales: 32-bit floats, one per dimension of input_gradient_tensor; None for those that lead to output_sizes.
-        input_pixel_offsets: 32-bit floats, one per dimension of input_gradient_tensor; None for 0.5 everywhere.
-        output_pixel_offsets: 32-bit floats, one per dimension of input_gradient_tensor; None for -0.5 everywhere.
+        scales: 32-bit floats, one per dimension of input_gradient; None for those that lead to output_sizes.
+        input_pixel_offsets: 32-bit floats, one per dimension of input_gradient; None for 0.5 everywhere.
+        output_pixel_offsets: 32-bit floats, one per dimension of input_gradient; None for -0.5 everywhere.
         output_sizes: sizes of output_gradient.
         name: for messages, labels and pictures.
     """
@@ -3150,10 +3148,9 @@ def slice_grad(
     Args:
         input_gradient: input; 1 to 8 dimensions; FLOAT64, FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32,
             UINT16, UINT8.
-        input_window_offsets: unsigned 32-bit integers, one per dimension of input_gradient_tensor; None for 0
-            everywhere.
-        input_window_sizes: unsigned 32-bit integers, one per dimension of input_gradient_tensor.
-        input_window_strides: signed 32-bit integers, one per dimension of input_gradient_tensor; None for 1 everywhere.
+        input_window_offsets: unsigned 32-bit integers, one per dimension of input_gradient; None for 0 everywhere.
+        input_window_sizes: unsigned 32-bit integers, one per dimension of input_gradient.
+        input_window_strides: signed 32-bit integers, one per dimension of input_gradient; None for 1 everywhere.
         output_sizes: sizes of output_gradient.
         name: for messages, labels and pictures.
     """
@@ -3237,7 +3234,7 @@ def argmin(
         input: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
         axes: unsigned 32-bit integers; None for all.
         axis_direction: a AxisDirection.
-        output_type: type of output: INT64, INT32, UINT64, UINT32; None for the usual one.
+        output_type: type of output: INT64, INT32, UINT64, UINT32; None for UINT32.
         name: for messages, labels and pictures.
     """
     return single(
@@ -3262,7 +3259,7 @@ def argmax(
         input: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
         axes: unsigned 32-bit integers; None for all.
         axis_direction: a AxisDirection.
-        output_type: type of output: INT64, INT32, UINT64, UINT32; None for the usual one.
+        output_type: type of output: INT64, INT32, UINT64, UINT32; None for UINT32.
         name: for messages, labels and pictures.
     """
     return single(
@@ -3384,7 +3381,7 @@ def element_wise_clip_grad(
 
     Args:
         input: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        input_gradient: input; 1 to 8 dimensions; types of input_tensor.
+        input_gradient: input; 1 to 8 dimensions; types of input.
         min: 32-bit float.
         max: 32-bit float.
         name: for messages, labels and pictures.
@@ -3406,7 +3403,7 @@ def element_wise_difference_square(
 
     Args:
         a: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT32, UINT32.
-        b: input; 1 to 8 dimensions; types of a_tensor.
+        b: input; 1 to 8 dimensions; types of a.
         name: for messages, labels and pictures.
     """
     return single(descs.ElementWiseDifferenceSquare, name, {"a_tensor": a, "b_tensor": b})
@@ -3547,7 +3544,7 @@ def element_wise_quantized_linear_add(
         b_zero_point: optional input; 1 to 8 dimensions; INT8, UINT8.
         output_scale: input; 1 to 8 dimensions; FLOAT32.
         output_zero_point: optional input; 1 to 8 dimensions; INT8, UINT8.
-        output_type: type of output: INT8, UINT8; None for the usual one.
+        output_type: type of output: INT8, UINT8; None for the zero point's, UINT8 without one.
         name: for messages, labels and pictures.
     """
     return single(
@@ -3585,7 +3582,7 @@ def dynamic_quantize_linear(
 
     Args:
         input: input; 1 to 8 dimensions; FLOAT32, FLOAT16.
-        output_type: type of output and output_zero_point: INT8, UINT8; None for the usual one.
+        output_type: type of output and output_zero_point: INT8, UINT8; None for UINT8.
         name: for messages, labels and pictures.
     """
     outputs = several(
@@ -3861,7 +3858,7 @@ def element_wise_clip_grad1(
 
     Args:
         input: input; 1 to 8 dimensions; FLOAT32, FLOAT16, INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8.
-        input_gradient: input; 1 to 8 dimensions; types of input_tensor.
+        input_gradient: input; 1 to 8 dimensions; types of input.
         min_max_data_type: a DataType, the output's; None for that of the input.
         min: number of the data type given beside it.
         max: number of the data type given beside it.
@@ -3898,8 +3895,8 @@ def padding1(
         padding_mode: a PaddingMode.
         padding_value_data_type: a DataType, the output's; None for that of the input.
         padding_value: number of the data type given beside it.
-        start_padding: unsigned 32-bit integers, one per dimension of input_tensor; None for 0 everywhere.
-        end_padding: unsigned 32-bit integers, one per dimension of input_tensor; None for 0 everywhere.
+        start_padding: unsigned 32-bit integers, one per dimension of input; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per dimension of input; None for 0 everywhere.
         name: for messages, labels and pictures.
     """
     return single(
@@ -4009,9 +4006,9 @@ def resample2(
         input: input; 1 to 4 dimensions; FLOAT32, FLOAT16, INT8, UINT8.
         interpolation_mode: a InterpolationMode.
         rounding_direction: a AxisDirection.
-        scales: 32-bit floats, one per dimension of input_tensor; None for those that lead to output_sizes.
-        input_pixel_offsets: 32-bit floats, one per dimension of input_tensor; None for 0.5 everywhere.
-        output_pixel_offsets: 32-bit floats, one per dimension of input_tensor; None for -0.5 everywhere.
+        scales: 32-bit floats, one per dimension of input; None for those that lead to output_sizes.
+        input_pixel_offsets: 32-bit floats, one per dimension of input; None for 0.5 everywhere.
+        output_pixel_offsets: 32-bit floats, one per dimension of input; None for -0.5 everywhere.
         output_sizes: sizes of output; None where they follow from the rest.
         name: for messages, labels and pictures.
     """
@@ -4047,9 +4044,9 @@ def resample_grad1(
         input_gradient: input; 1 to 4 dimensions; FLOAT32, FLOAT16.
         interpolation_mode: a InterpolationMode.
         rounding_direction: a AxisDirection.
-        scales: 32-bit floats, one per dimension of input_gradient_tensor; None for those that lead to output_sizes.
-        input_pixel_offsets: 32-bit floats, one per dimension of input_gradient_tensor; None for 0.5 everywhere.
-        output_pixel_offsets: 32-bit floats, one per dimension of input_gradient_tensor; None for -0.5 everywhere.
+        scales: 32-bit floats, one per dimension of input_gradient; None for those that lead to output_sizes.
+        input_pixel_offsets: 32-bit floats, one per dimension of input_gradient; None for 0.5 everywhere.
+        output_pixel_offsets: 32-bit floats, one per dimension of input_gradient; None for -0.5 everywhere.
         output_sizes: sizes of output_gradient.
         name: for messages, labels and pictures.
     """
@@ -4198,11 +4195,11 @@ def lp_pooling1(
 
     Args:
         input: input; 4 to 5 dimensions; FLOAT32, FLOAT16.
-        strides: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        window_size: unsigned 32-bit integers, one per spatial dimension of input_tensor.
-        start_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        end_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        dilations: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
+        strides: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        window_size: unsigned 32-bit integers, one per spatial dimension of input.
+        start_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        dilations: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
         p: unsigned 32-bit integer.
         name: for messages, labels and pictures.
     """
@@ -4236,11 +4233,11 @@ def average_pooling1(
 
     Args:
         input: input; 4 to 5 dimensions; FLOAT32, FLOAT16.
-        strides: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        window_size: unsigned 32-bit integers, one per spatial dimension of input_tensor.
-        start_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        end_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        dilations: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
+        strides: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        window_size: unsigned 32-bit integers, one per spatial dimension of input.
+        start_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        dilations: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
         include_padding: bool.
         name: for messages, labels and pictures.
     """
@@ -4317,13 +4314,13 @@ def quantized_linear_average_pooling(
         input_zero_point: optional input; 1 to 5 dimensions; INT8, UINT8.
         output_scale: input; 1 to 5 dimensions; FLOAT32.
         output_zero_point: optional input; 1 to 5 dimensions; INT8, UINT8.
-        strides: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        window_size: unsigned 32-bit integers, one per spatial dimension of input_tensor.
-        start_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        end_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        dilations: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
+        strides: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        window_size: unsigned 32-bit integers, one per spatial dimension of input.
+        start_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        dilations: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
         include_padding: bool.
-        output_type: type of output: INT8, UINT8; None for the usual one.
+        output_type: type of output: INT8, UINT8; None for the zero point's, UINT8 without one.
         name: for messages, labels and pictures.
     """
     return single(
@@ -4362,10 +4359,10 @@ def matrix_multiply_integer_to_float(
     Args:
         a: input; 2 to 4 dimensions; INT32, INT16, INT8, UINT32, UINT16, UINT8; { [BatchCount], [ChannelCount], M, K }.
         a_scale: input; 1 to 4 dimensions; FLOAT32, FLOAT16; { AScaleDimensions[] }.
-        a_zero_point: optional input; 1 to 4 dimensions; types of a_tensor; { [1], [1], AZeroPointCount, [1] }.
-        b: input; 2 to 4 dimensions; types of a_tensor; { [BatchCount], [ChannelCount], K, N }.
+        a_zero_point: optional input; 1 to 4 dimensions; types of a; { [1], [1], AZeroPointCount, [1] }.
+        b: input; 2 to 4 dimensions; types of a; { [BatchCount], [ChannelCount], K, N }.
         b_scale: input; 1 to 4 dimensions; FLOAT32, FLOAT16; { BScaleDimensions[] }.
-        b_zero_point: optional input; 1 to 4 dimensions; types of a_tensor; { [1], [1], [1], BZeroPointCount }.
+        b_zero_point: optional input; 1 to 4 dimensions; types of a; { [1], [1], [1], BZeroPointCount }.
         bias: optional input; 2 to 4 dimensions; FLOAT32, FLOAT16; { [BatchCount], [ChannelCount], M, N }.
         name: for messages, labels and pictures.
     """
@@ -4521,7 +4518,7 @@ def quantize(
         input: input; 1 to 8 dimensions; FLOAT32, FLOAT16.
         quantizations: inputs; 1 to 8 dimensions; FLOAT32, FLOAT16, INT8, INT4, UINT8, UINT4.
         quantization_type: a QuantizationType.
-        output_type: type of output: INT8, INT4, UINT8, UINT4; None for the usual one.
+        output_type: type of output: INT8, INT4, UINT8, UINT4; None for the zero point's, UINT8 without one.
         name: for messages, labels and pictures.
     """
     return single(
@@ -4546,7 +4543,7 @@ def dequantize(
         input: input; 1 to 8 dimensions; INT8, INT4, UINT8, UINT4.
         quantizations: inputs; 1 to 8 dimensions; FLOAT32, FLOAT16, INT8, INT4, UINT8, UINT4.
         quantization_type: a QuantizationType.
-        output_type: type of output: FLOAT32, FLOAT16; None for the usual one.
+        output_type: type of output: FLOAT32, FLOAT16; None for the scale's.
         name: for messages, labels and pictures.
     """
     return single(
@@ -4575,9 +4572,9 @@ def resample3(
         input: input; 1 to 4 dimensions; FLOAT32, FLOAT16, INT8, UINT8.
         interpolation_mode: a InterpolationMode.
         rounding_direction: a AxisDirection.
-        scales: 32-bit floats, one per dimension of input_tensor; None for those that lead to output_sizes.
-        input_pixel_offsets: 32-bit floats, one per dimension of input_tensor; None for 0.5 everywhere.
-        output_pixel_offsets: 32-bit floats, one per dimension of input_tensor; None for -0.5 everywhere.
+        scales: 32-bit floats, one per dimension of input; None for those that lead to output_sizes.
+        input_pixel_offsets: 32-bit floats, one per dimension of input; None for 0.5 everywhere.
+        output_pixel_offsets: 32-bit floats, one per dimension of input; None for -0.5 everywhere.
         antialiased: bool.
         output_sizes: sizes of output; None where they follow from the rest.
         name: for messages, labels and pictures.
@@ -4613,11 +4610,11 @@ def fold(
 
     Args:
         input: input; 3 to 8 dimensions; FLOAT32, FLOAT16.
-        window_sizes: unsigned 32-bit integers, one per spatial dimension of output_tensor.
-        strides: unsigned 32-bit integers, one per spatial dimension of output_tensor; None for 1 everywhere.
-        dilations: unsigned 32-bit integers, one per spatial dimension of output_tensor; None for 1 everywhere.
-        start_padding: unsigned 32-bit integers, one per spatial dimension of output_tensor; None for 0 everywhere.
-        end_padding: unsigned 32-bit integers, one per spatial dimension of output_tensor; None for 0 everywhere.
+        window_sizes: unsigned 32-bit integers, one per spatial dimension of output.
+        strides: unsigned 32-bit integers, one per spatial dimension of output; None for 1 everywhere.
+        dilations: unsigned 32-bit integers, one per spatial dimension of output; None for 1 everywhere.
+        start_padding: unsigned 32-bit integers, one per spatial dimension of output; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per spatial dimension of output; None for 0 everywhere.
         output_sizes: sizes of output.
         name: for messages, labels and pictures.
     """
@@ -4650,11 +4647,11 @@ def unfold(
 
     Args:
         input: input; 3 to 8 dimensions; FLOAT32, FLOAT16.
-        window_sizes: unsigned 32-bit integers, one per spatial dimension of input_tensor.
-        strides: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        dilations: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 1 everywhere.
-        start_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
-        end_padding: unsigned 32-bit integers, one per spatial dimension of input_tensor; None for 0 everywhere.
+        window_sizes: unsigned 32-bit integers, one per spatial dimension of input.
+        strides: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        dilations: unsigned 32-bit integers, one per spatial dimension of input; None for 1 everywhere.
+        start_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
+        end_padding: unsigned 32-bit integers, one per spatial dimension of input; None for 0 everywhere.
         name: for messages, labels and pictures.
     """
     return single(

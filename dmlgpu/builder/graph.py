@@ -196,9 +196,11 @@ class Graph:
                 kind.operator, field, f"must be an Expression, got {type(given).__name__} ({location})"
             )
         if given.graph is not self:
-            whose = f"one of {given.graph._label}"
+            other = "another graph" if given.graph.name in (None, self.name) else given.graph._label
+            theirs = given.graph._device
+            where = f" on {theirs.description}" if theirs is not None and theirs is not self._device else ""
             raise InvalidDescription(
-                kind.operator, field, f"must be an expression of {self._label}, got {whose} ({location})"
+                kind.operator, field, f"must be an expression of {self._label}, got one of {other}{where} ({location})"
             )
         return given.desc
 

@@ -138,13 +138,16 @@ def test_constants_are_of_the_arrays_type_or_another(graph: Graph) -> None:
 
 
 def test_wrong_operands_are_refused_with_the_callers_line(graph: Graph) -> None:
-    x, other = graph.input((2, 3)), Graph(name="other").input((2, 3))
+    x, other = graph.input((2, 3)), Graph(graph.device, name="other").input((2, 3))
     with pytest.raises(InvalidDescription) as refused:
         functions.element_wise_add(x, other)
     assert refused.value.field == "b_tensor"
     assert f"must be an expression of graph 'model', got one of graph 'other' ({Path(__file__).name}:" in str(
         refused.value
     )
+    elsewhere = Graph(Device("numpy")).input((2, 3))
+    with pytest.raises(InvalidDescription, match=r"of graph 'model', got one of another graph on "):
+        functions.element_wise_add(x, elsewhere)
     with pytest.raises(InvalidDescription, match=r"input_tensor must be an Expression, .*got neither"):
         functions.activation_relu(3)  # type: ignore[arg-type]
     with pytest.raises(InvalidDescription, match=r"b_tensor must be an Expression, got ndarray"):
