@@ -9,8 +9,10 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def caller() -> str:
-    """Return ``file:line`` of the innermost frame outside this package, for messages."""
+    """Return ``file:line`` of the innermost frame outside this package; files below the working directory relative."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    path = Path(frame.f_code.co_filename)
+    path = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return f"{path}:{frame.f_lineno}"

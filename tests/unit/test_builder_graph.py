@@ -73,7 +73,9 @@ def test_optional_outputs_that_nothing_reads_are_left_out(graph: Graph) -> None:
 def test_required_outputs_are_named_or_computed_all_the_same(graph: Graph) -> None:
     x = graph.input((1, 4))
     values = functions.top_k1(x, axis=1, k=2).output_value
-    with pytest.raises(InvalidGraph, match=r"'model': TOP_K1 output_index_tensor \(test_builder_graph.py:\d+\) is req"):
+    with pytest.raises(
+        InvalidGraph, match=r"'model': TOP_K1 output_index_tensor \(\S*test_builder_graph.py:\d+\) is req"
+    ):
         graph.compile([values])
     (found,) = graph.evaluate([values], [np.array([[3, 1, 4, 1]], np.float32)])
     assert found.tolist() == [[4, 3]]
@@ -142,9 +144,7 @@ def test_wrong_operands_are_refused_with_the_callers_line(graph: Graph) -> None:
     with pytest.raises(InvalidDescription) as refused:
         functions.element_wise_add(x, other)
     assert refused.value.field == "b_tensor"
-    assert f"must be an expression of graph 'model', got one of graph 'other' ({Path(__file__).name}:" in str(
-        refused.value
-    )
+    assert "must be an expression of graph 'model', got one of graph 'other' (" in str(refused.value)
     elsewhere = Graph(Device("numpy")).input((2, 3))
     with pytest.raises(InvalidDescription, match=r"of graph 'model', got one of another graph on "):
         functions.element_wise_add(x, elsewhere)
@@ -156,7 +156,7 @@ def test_wrong_operands_are_refused_with_the_callers_line(graph: Graph) -> None:
         functions.element_wise_add(x, graph.input((3, 2)))
     at = re.search(r"\((\S+):(\d+)\)$", str(refused.value))
     assert "b_tensor.sizes must equal a_tensor.sizes ([2, 3]), got [3, 2]" in str(refused.value)
-    assert at is not None and at[1] == Path(__file__).name
+    assert at is not None and Path(at[1]).resolve() == Path(__file__)
     source = Path(__file__).read_text(encoding="utf-8").splitlines()
     assert "functions.element_wise_add(x, graph.input((3, 2)))" in source[int(at[2]) - 1]
 
@@ -222,7 +222,7 @@ def test_what_the_adapter_refuses_has_the_callers_line(graph: Graph, monkeypatch
     monkeypatch.setattr(graph.device, "compile_graph", refuse)
     monkeypatch.setattr(graph.device, "create_operator", refuse)
     with pytest.raises(
-        NotSupported, match=r"ELEMENT_WISE_EXP 'last' \(test_builder_graph.py:\d+\): this adapter has no"
+        NotSupported, match=r"ELEMENT_WISE_EXP 'last' \(\S*test_builder_graph.py:\d+\): this adapter has no"
     ):
         graph.compile([y])
 
@@ -233,7 +233,7 @@ def test_what_graphs_and_expressions_look_like(graph: Graph) -> None:
     with graph.scope("stem"):
         y = functions.activation_relu(x, name="relu")
     assert re.fullmatch(
-        r"Expression\(ACTIVATION_RELU 'stem_relu' \(test_builder_graph.py:\d+\): FLOAT32 \[2, 3\]\)", repr(y)
+        r"Expression\(ACTIVATION_RELU 'stem_relu' \(\S*test_builder_graph.py:\d+\): FLOAT32 \[2, 3\]\)", repr(y)
     )
     assert repr(x.broadcast_to((4, 2, 3))).endswith("FLOAT32 [4, 2, 3] strides [0, 3, 1])")
     graph.constant([1.0])
