@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dmlgpu import descs as descs
+    from dmlgpu.builder.expression import Expression as Expression
+    from dmlgpu.builder.graph import Graph as Graph
     from dmlgpu.cache import CacheInfo as CacheInfo
     from dmlgpu.cache import CacheLimits as CacheLimits
     from dmlgpu.device.adapters import SoftwareAdapterWarning as SoftwareAdapterWarning
@@ -67,6 +69,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "builder.expression": ("Expression",),
+    "builder.graph": ("Graph",),
     "cache": ("CacheInfo", "CacheLimits"),
     "target": ("AdapterInfo",),
     "device.adapters": ("SoftwareAdapterWarning", "adapters"),

@@ -28,7 +28,7 @@ from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, Ope
 from dmlgpu.device.state import DeviceState
 from dmlgpu.device.table import BindingTable
 from dmlgpu.enums import ExecutionFlags, FeatureLevel
-from dmlgpu.errors import DmlError, InvalidArgument, shown
+from dmlgpu.errors import DmlError, InvalidArgument, InvalidDescription, InvalidGraph, shown
 from dmlgpu.graph.description import GraphDesc
 from dmlgpu.graph.resolve import resolve
 from dmlgpu.operator_desc import OperatorDesc
@@ -289,8 +289,8 @@ class Device(DmlObject):
             disabled_passes: names of the compiler's passes (``dmlgpu.graph.compiler.PASSES``) to leave out.
 
         Raises:
-            InvalidGraph: the graph breaks a rule; the message names node or edge, what was expected and what was given.
-            InvalidDescription: an operator's description does.
+            InvalidGraph: the graph or one of its operators breaks a rule; the message names node or edge, what was
+                expected and what was given.
             InvalidArgument: no graph, no flags, or a name that is no pass.
             NotSupported: the adapter lacks what a node needs.
         """
@@ -300,8 +300,11 @@ class Device(DmlObject):
         if not isinstance(graph, GraphDesc):
             raise InvalidArgument(f"compile_graph: graph must be a GraphDesc, got {type(graph).__name__}")
         network = resolve(graph)
-        for node in dict.fromkeys(node.desc for node in network.nodes):
-            self._check_rules(node)
+        for desc, name in {node.desc: node.name for node in reversed(network.nodes)}.items():
+            try:
+                self._check_rules(desc)
+            except InvalidDescription as error:
+                raise InvalidGraph(f"graph {network.name!r}: node {name!r}: {error}") from error
         half = bool(flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
         executable = self._state.call(self._state.backend.compile_graph, network, half, disabled)
         compiled = CompiledOperator(

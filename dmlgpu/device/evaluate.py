@@ -12,9 +12,10 @@ from dmlgpu.device.binding import BufferArrayBinding
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.child import as_tuple
 from dmlgpu.device.device import Device, default_device
-from dmlgpu.device.operator import CompiledOperator, Port
+from dmlgpu.device.operator import CompiledOperator
 from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.tensor import TensorDesc
 
 Array = NDArray[Any]
 
@@ -44,47 +45,66 @@ def evaluate(desc: OperatorDesc, inputs: Sequence[Array | None], device: Device 
     if len(inputs) != len(compiled.inputs):
         expected = f"{len(compiled.inputs)} arrays ({', '.join(port.label for port in compiled.inputs)})"
         raise InvalidArgument(f"{desc.operator}: inputs must be {expected}, got {len(inputs)}")
-    sources = [_upload(device, desc, port, array) for port, array in zip(compiled.inputs, inputs, strict=True)]
+    raw = run_compiled(compiled, inputs, [port.desc for port in compiled.inputs], desc.operator)
+    found = zip(compiled.outputs, raw, strict=True)
+    return tuple(port.desc.decode(data) for port, data in found if port.desc is not None and data is not None)
+
+
+def run_compiled(
+    compiled: CompiledOperator, inputs: Sequence[Array | None], tensors: Sequence[TensorDesc | None], title: str
+) -> tuple[NDArray[np.uint8] | None, ...]:
+    """Initialise and execute a compiled operator or graph on arrays.
+
+    Args:
+        compiled: what is executed.
+        inputs: one array per input; None for an absent one.
+        tensors: how each input lies in its buffer, of the bytes that the compiled operator binds there.
+        title: how messages begin.
+
+    Returns:
+        The bytes of each output; None for an absent one.
+
+    Raises:
+        InvalidArgument: an array is missing, superfluous, or of the wrong type or shape.
+    """
+    device = compiled.device
+    described = zip(compiled.inputs, tensors, inputs, strict=True)
+    sources = [_upload(device, title, port.label, tensor, array) for port, tensor, array in described]
     outputs = [
         None if port.desc is None else device.create_buffer(port.desc.byte_size, port.label)
         for port in compiled.outputs
     ]
     _run(device, compiled, sources, outputs)
-    results = tuple(
-        port.desc.decode(buffer.read())
-        for port, buffer in zip(compiled.outputs, outputs, strict=True)
-        if port.desc is not None and buffer is not None
-    )
+    results = tuple(None if buffer is None else buffer.read() for buffer in outputs)
     for buffer in (*sources, *outputs):
         if buffer is not None:
             buffer.release()
     return results
 
 
-def _upload(device: Device, desc: OperatorDesc, port: Port, array: Array | None) -> Buffer | None:
-    tensor = port.desc
+def _upload(device: Device, title: str, label: str, tensor: TensorDesc | None, array: Array | None) -> Buffer | None:
     if tensor is None or array is None:
         if (tensor is None) != (array is None):
             expected = "None, since the description leaves it out" if tensor is None else "an array"
-            raise InvalidArgument(f"{desc.operator}: {port.label} must be {expected}, got {type(array).__name__}")
+            raise InvalidArgument(f"{title}: {label} must be {expected}, got {type(array).__name__}")
         return None
-    given = _as_array(desc, port, array)
+    given = _as_array(title, label, array)
     expected_type = tensor.data_type.numpy
     if given.dtype != expected_type or given.shape != tensor.sizes:
         raise InvalidArgument(
-            f"{desc.operator}: {port.label} must be an array of {expected_type} with shape {tensor.sizes}, "
+            f"{title}: {label} must be an array of {expected_type} with shape {tensor.sizes}, "
             f"got {given.dtype} with shape {given.shape}"
         )
-    buffer = device.create_buffer(tensor.byte_size, port.label)
+    buffer = device.create_buffer(tensor.byte_size, label)
     buffer.write(tensor.encode(given))
     return buffer
 
 
-def _as_array(desc: OperatorDesc, port: Port, array: object) -> Array:
+def _as_array(title: str, label: str, array: object) -> Array:
     try:
         return np.asarray(array)
     except Exception as error:  # ragged lists, foreign arrays
-        raise InvalidArgument(f"{desc.operator}: {port.label} must be an array, got {shown(array)}: {error}") from error
+        raise InvalidArgument(f"{title}: {label} must be an array, got {shown(array)}: {error}") from error
 
 
 def _run(

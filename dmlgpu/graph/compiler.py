@@ -75,14 +75,31 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
     for name, change in NODE_PASSES.items():
         if name not in disabled:
             network = change(network, notes)
-    plan = lower(network, target)
+    plain = lower(network, target)
+    plan = _rewritten(plain, target, disabled, notes)
+    try:
+        program = _program(plan, network, target)
+    except NotSupported as refused:
+        if plan.steps == plain.steps:
+            raise
+        notes.append(Note("all", network.name, f"steps are left as they were, since else {refused}"))
+        plan = plain
+        program = _program(plan, network, target)
+    return CompiledGraph(network, plan, program, tuple(notes))
+
+
+def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: list[Note]) -> Plan:
+    """Return a plan after the passes over steps."""
     rewriting = Rewriting.of([_plain(step) for step in plan.steps], notes)
     for name, rewrite in STEP_PASSES.items():
         if name not in disabled:
             rewrite(rewriting, target)
-    plan = replace(plan, steps=rewriting.steps)
+    return replace(plan, steps=rewriting.steps)
+
+
+def _program(plan: Plan, network: Network, target: Target) -> Program:
     program = replace(render(_scheduled(plan, target)), constants=network.constants)
-    return CompiledGraph(network, plan, share_known(keep_owned(program, network.inputs, target)), tuple(notes))
+    return share_known(keep_owned(program, network.inputs, target))
 
 
 def _plain(step: Step) -> Step:

@@ -49,10 +49,11 @@ class NumPyGraph(Executable):
             )
             work += executable.bind(Resources(inputs, outputs))
         for number, value in enumerate(self._network.outputs):
-            source, target = self._value(value, resources), resources.outputs[number]
+            target = resources.outputs[number]
             assert target is not None
-            if source != target:
-                work.append(functools.partial(_copy, source, target, self._network.output_tensors[number].byte_size))
+            if isinstance(value, Constant) or self._network.outputs.index(value) != number:
+                source, size = self._value(value, resources), self._network.output_tensors[number].byte_size
+                work.append(functools.partial(_copy, source, target, size))
         return work
 
     def bind_initialization(self, resources: Resources) -> Sequence[Work]:

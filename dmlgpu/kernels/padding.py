@@ -7,16 +7,14 @@ their neighbours write the outputs: its own where these can, else a copy of what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import replace
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.sources import identity
 from dmlgpu.plan import Allocation, Binding, Contract, Map, Plan, Repeat, Role, Step, Tensor, View
+from dmlgpu.plan.parts import replace_parts, tensors
 from dmlgpu.tensor import WORD_BITS, TensorDesc
-
-Part = TypeVar("Part")
 
 
 def preserve_padding(plan: Plan, outputs: Sequence[TensorDesc | None]) -> Plan:
@@ -57,7 +55,7 @@ def _keeping(step: Step, number: int, data_type: DataType) -> Step | None:
             kept = tuple(one for one in inner if one is not None)
             return replace(step, steps=kept) if len(kept) == len(inner) else None
         case _:
-            return None if any(_lies_in(tensor, number) for tensor in _tensors(step)) else step
+            return None if any(_lies_in(tensor, number) for tensor in tensors(step)) else step
 
 
 def _through_copy(steps: tuple[Step, ...], number: int, output: TensorDesc) -> tuple[Step, ...]:
@@ -73,7 +71,7 @@ def _through_copy(steps: tuple[Step, ...], number: int, output: TensorDesc) -> t
     elements = Tensor.of(Role.OUTPUT, number, output, View.RAW)
     return (
         Map("copy output", identity(before), replace(before, binding=held)),
-        *_rebound(steps, moved, {}),
+        *replace_parts(steps, Binding, moved),
         Map("store elements", identity(replace(elements, binding=held)), elements, keeps_neighbours=True),
     )
 
@@ -84,38 +82,3 @@ def _is_output(binding: Binding, number: int) -> bool:
 
 def _lies_in(tensor: Tensor, number: int) -> bool:
     return _is_output(tensor.binding, number)
-
-
-def _tensors(step: Step) -> Iterator[Tensor]:
-    """Yield the tensors in memory that a step mentions."""
-    seen: set[int] = set()
-    pending: list[Any] = [step]
-    while pending:
-        part = pending.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        if isinstance(part, Tensor):
-            yield part
-        elif isinstance(part, tuple):
-            pending.extend(part)
-        elif is_dataclass(part):
-            pending.extend(getattr(part, field.name) for field in fields(part))
-
-
-def _rebound(part: Part, change: Callable[[Binding], Binding], memo: dict[int, Any]) -> Part:
-    """Return parts of a plan with other bindings; what is shared stays shared, and what has none of them stays."""
-    if id(part) not in memo:
-        found: Any = part
-        if isinstance(part, Binding):
-            found = change(part)
-        elif isinstance(part, tuple):
-            inner = tuple(_rebound(one, change, memo) for one in part)
-            found = part if all(new is old for new, old in zip(inner, part, strict=True)) else inner
-        elif is_dataclass(part) and not isinstance(part, type):
-            old = {field.name: getattr(part, field.name) for field in fields(part)}
-            new = {name: _rebound(value, change, memo) for name, value in old.items()}
-            changed = {name: value for name, value in new.items() if value is not old[name]}
-            found = replace(part, **changed) if changed else part
-        memo[id(part)] = found
-    return memo[id(part)]

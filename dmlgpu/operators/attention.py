@@ -113,6 +113,17 @@ class MultiheadAttention1(Lowering):
         )
 
     @classmethod
+    def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+        """Caches keep their rows."""
+        if not counts_past(desc):
+            return {}
+        pasts = {
+            "output_present_key_tensor": desc.past_key_tensor,
+            "output_present_value_tensor": desc.past_value_tensor,
+        }
+        return {field: past.sizes for field, past in pasts.items() if past is not None}
+
+    @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
         """Present keys and values that are a cache may have any number of rows."""
         expected = expected_sizes(desc, Heads.of(desc))

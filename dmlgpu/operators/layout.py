@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.kernels.moves import Affine, Move
@@ -20,6 +21,12 @@ class Slice1(Moving):
     desc = descs.Slice1
 
     @classmethod
+    def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+        """All that the window offers."""
+        windows = zip(desc.input_window_sizes, desc.input_window_strides, strict=True)
+        return {"output_tensor": tuple(offered(window, stride) for window, stride in windows)}
+
+    @classmethod
     def check(cls, desc: descs.Slice1) -> None:
         check_windows(desc, "input_tensor", "output_tensor")
 
@@ -35,6 +42,10 @@ class Slice(Lowering):
 
     desc = descs.Slice
     newer = descs.Slice1
+
+    @classmethod
+    def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+        return {}
 
     @classmethod
     def output_sizes(cls, desc: descs.Slice) -> Mapping[str, tuple[int, ...]]:
@@ -104,6 +115,11 @@ def window_start(desc: descs.Slice1 | descs.SliceGrad) -> tuple[int, ...]:
     return tuple(offset + (size - 1 if stride < 0 else 0) for offset, size, stride in windows)
 
 
+def offered(window: int, stride: int) -> int:
+    """Return how many elements of a window a walk takes."""
+    return 1 + (window - 1) // abs(stride)
+
+
 def check_windows(desc: descs.Slice1 | descs.SliceGrad, whole: str, taken: str) -> None:
     """Raise InvalidDescription unless windows lie inside a tensor and another takes no more than they offer.
 
@@ -127,7 +143,7 @@ def check_windows(desc: descs.Slice1 | descs.SliceGrad, whole: str, taken: str) 
             )
         if stride == 0:
             raise invalid(desc, f"input_window_strides[{axis}]", "must not be 0")
-        reachable = 1 + (window - 1) // abs(stride)
+        reachable = offered(window, stride)
         if part.sizes[axis] > reachable:
             raise invalid(
                 desc,

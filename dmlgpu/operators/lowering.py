@@ -79,6 +79,14 @@ class Lowering:
         return {} if cls.newer is None else lowering(cls.newer.operator).output_sizes(desc)
 
     @classmethod
+    def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+        """Return sizes for outputs whose sizes the caller chooses, by field: the largest, or those of DirectMLX.
+
+        They follow from the inputs; the description's outputs may have any sizes.
+        """
+        return {} if cls.newer is None else lowering(cls.newer.operator).usual_sizes(desc)
+
+    @classmethod
     def probe(cls, asked: Collection[str]) -> Probe:
         """Return what the smallest description with the tensors that are asked for needs besides."""
         return Probe() if cls.newer is None else lowering(cls.newer.operator).probe(asked)

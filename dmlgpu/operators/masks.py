@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
@@ -92,10 +93,15 @@ class DiagonalMatrix1(Lowering):
     shaders = ("indexing/diagonal_matrix1", PLACE, FILL)
 
     @classmethod
-    def check(cls, desc: descs.DiagonalMatrix1) -> None:
-        given = getattr(desc, "input_tensor", None)  # DIAGONAL_MATRIX has none
-        if given is not None:
-            check_sizes(desc, "output_tensor", given.sizes, "input_tensor.sizes")
+    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+        """The input's, where there is one; DIAGONAL_MATRIX has none."""
+        given = getattr(desc, "input_tensor", None)
+        return {} if given is None else {"output_tensor": given.sizes}
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        for field, sizes in cls.output_sizes(desc).items():
+            check_sizes(desc, field, sizes, "input_tensor.sizes")
 
     @classmethod
     def lower(cls, desc: descs.DiagonalMatrix1, target: Target) -> Plan:

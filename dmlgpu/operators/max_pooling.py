@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, output_tensor
 from dmlgpu.operators.pooling import FLOAT32, LEAD, SUM, UINT32, Pooling, Undilated, reduced, temporary
 from dmlgpu.plan import Element, Map, Plan, Reduce, Reduction, Scatter, Step, Tensor, View, apply, constants, element
-from dmlgpu.plan.windows import Windows, positions_of, sizes_of
+from dmlgpu.plan.windows import Sizes, Windows, positions_of, sizes_of
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
 
@@ -52,6 +53,12 @@ class MaxPooling2(Pooling):
 
     desc = descs.MaxPooling2
     shaders = ("pooling/max_pooling2", "pooling/max_pooling2_indices", "pooling/rank", "window/taken", "window/within")
+
+    @classmethod
+    def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:
+        """The same for elements and for their numbers, which MAX_POOLING does not have."""
+        fields = [field for field in desc.output_fields if getattr(desc, field) is not None]
+        return dict.fromkeys(fields, cls.pooled_sizes(desc))
 
     @classmethod
     def check(cls, desc: Any) -> None:

@@ -70,6 +70,17 @@ class Pooling(Lowering):
         return _windows(desc, getattr(desc, cls.whole).sizes[LEAD:])
 
     @classmethod
+    def pooled_sizes(cls, desc: Any) -> Sizes:
+        """Return batch, channels, and how many positions the window has."""
+        whole: Sizes = getattr(desc, cls.whole).sizes
+        return whole[:LEAD] + positions_of(cls.windows(desc))
+
+    @classmethod
+    def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:
+        """None for a gradient: several inputs have the pooled sizes."""
+        return {cls.pooled: cls.pooled_sizes(desc)} if cls.pooled in desc.output_fields else {}
+
+    @classmethod
     def check(cls, desc: Any) -> None:
         whole = getattr(desc, cls.whole)
         for field in ("strides", "window_size", "dilations", "start_padding", "end_padding"):
@@ -81,7 +92,7 @@ class Pooling(Lowering):
             desc, [axis.spatial + axis.start + end for axis, end in zip(windows, desc.end_padding, strict=True)]
         )
         _check_places(desc, cls.whole, whole.sizes[LEAD:])
-        expected = whole.sizes[:LEAD] + positions_of(windows)
+        expected = cls.pooled_sizes(desc)
         check_sizes(desc, cls.pooled, expected, f"what {cls.whole}, window_size, strides and padding give")
         for number, axis in enumerate(windows):
             if axis.first_empty is not None:

@@ -242,6 +242,10 @@ class ElementWiseQuantizedLinearAdd(Lowering):
     scalars = ("a_scale", "a_zero_point", "b_scale", "b_zero_point", "output_scale", "output_zero_point")
 
     @classmethod
+    def output_sizes(cls, desc: descs.ElementWiseQuantizedLinearAdd) -> Mapping[str, tuple[int, ...]]:
+        return {"output_tensor": desc.a_tensor.sizes}
+
+    @classmethod
     def check(cls, desc: descs.ElementWiseQuantizedLinearAdd) -> None:
         for field in ("b_tensor", "output_tensor"):
             check_sizes(desc, field, desc.a_tensor.sizes, "a_tensor.sizes")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType, ReduceFunction
@@ -50,6 +50,14 @@ class RoiAlignGrad(Lowering):
             sizes={"roi_tensor": (4,), "output_roi_gradient_tensor": (4,)},
             values={"reduction_function": ReduceFunction.AVERAGE},
         )
+
+    @classmethod
+    def output_sizes(cls, desc: descs.RoiAlignGrad) -> Mapping[str, tuple[int, ...]]:
+        """The regions'; the input's, where there is one."""
+        found = {"output_roi_gradient_tensor": desc.roi_tensor}
+        if desc.input_tensor is not None:
+            found["output_gradient_tensor"] = desc.input_tensor
+        return {field: tensor.sizes for field, tensor in found.items() if getattr(desc, field) is not None}
 
     @classmethod
     def check(cls, desc: descs.RoiAlignGrad) -> None:

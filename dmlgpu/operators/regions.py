@@ -89,14 +89,18 @@ class RoiPooling(Lowering):
         return Probe(sizes={"roi_tensor": (5,)})
 
     @classmethod
+    def output_sizes(cls, desc: descs.RoiPooling) -> Mapping[str, tuple[int, ...]]:
+        """{regions, channels, height, width}."""
+        pooled = desc.pooled_size
+        return {"output_tensor": (desc.roi_tensor.sizes[2], desc.input_tensor.sizes[1], pooled.height, pooled.width)}
+
+    @classmethod
     def check(cls, desc: descs.RoiPooling) -> None:
-        regions = desc.roi_tensor.sizes[2]
-        check_sizes(desc, "roi_tensor", (1, 1, regions, 5), "1, 1, regions, 5 numbers of each")
-        pooled = (desc.pooled_size.height, desc.pooled_size.width)
-        expected = (regions, desc.input_tensor.sizes[1], *pooled)
+        check_sizes(desc, "roi_tensor", (1, 1, desc.roi_tensor.sizes[2], 5), "1, 1, regions, 5 numbers of each")
+        expected = cls.output_sizes(desc)["output_tensor"]
         check_sizes(desc, "output_tensor", expected, "regions, channels, pooled_size")
         check_finite(desc, "spatial_scale")
-        for name, size in zip(("height", "width"), pooled, strict=True):
+        for name, size in zip(("height", "width"), expected[2:], strict=True):
             if size > cls.most_bins:
                 raise invalid(desc, f"pooled_size.{name}", f"must be at most {cls.most_bins}, got {size}")
 

@@ -182,6 +182,12 @@ class Resample3(Lowering):
     shaders = (NEAREST, LINEAR, ANTIALIASED, ROUNDED)
 
     @classmethod
+    def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+        """The input's, scaled and rounded down, as ONNX has it."""
+        scaled = zip(desc.input_tensor.sizes, desc.scales, strict=True)
+        return {"output_tensor": tuple(int(np.float32(size) * np.float32(scale)) for size, scale in scaled)}
+
+    @classmethod
     def check(cls, desc: descs.Resample3) -> None:
         _check_numbers(desc, "input_tensor")
 

@@ -84,6 +84,12 @@ class NonzeroCoordinates(Lowering):
     shaders = ("scanning/nonzero_coordinates", "scanning/is_nonzero", "scanning/cumulative_summation")
 
     @classmethod
+    def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+        """A count, and one coordinate per dimension of the input."""
+        sizes = desc.input_tensor.sizes
+        return {"output_count_tensor": (1,), "output_coordinates_tensor": (math.prod(sizes), len(sizes))}
+
+    @classmethod
     def output_sizes(cls, desc: descs.NonzeroCoordinates) -> Mapping[str, tuple[int, ...]]:
         """A single count; as many rows as elements. How many coordinates a row has, the caller chooses."""
         coordinates = desc.output_coordinates_tensor

@@ -1,5 +1,6 @@
+// The sum of absolute values, however small or large.
 # if exponent
-// The sum of absolute values, in units of 2^{{ exponent }}. Each is scaled behind opaque(): drivers would scale their sums.
+// In units of 2^{{ exponent }}. Each value is scaled behind opaque(): drivers would scale their sums.
 {% include "reduction/exact_sum" %}
 fn lift(value: input_s, index: u32) -> acc_t {
     return vec2<f32>(opaque(size_of_f32(value) * {{ 2.0 ** -exponent }}), 0.0);
@@ -8,7 +9,7 @@ fn finish(acc: acc_t) -> output_s {
     return select(acc.x + acc.y, acc.x, is_not_finite(acc.x));
 }
 # else
-// The sum of absolute values, however small; a negative number is one in units of 2^64.
+// A negative number stands for one in units of 2^64.
 {% include "reduction/wide_sum" %}
 fn finish(acc: acc_t) -> output_s {
     let sum = whole_sum(acc);

@@ -28,6 +28,7 @@ from tests.unit.graph_examples import (
     OperatorNode,
     OutputEdge,
     add,
+    attention,
     chain,
     convolution,
     product,
@@ -70,6 +71,18 @@ def test_a_residual_block_agrees_fused_unfused_and_on_the_host(device: Device) -
     (expected,) = computed(Device("numpy"), block, arrays)
     for disabled in ((), compiler.PASSES):
         (got,) = computed(device, block, arrays, disabled)
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 5, 7, 4), (1, 2, 16, 32, 8)])
+def test_attention_agrees_fused_unfused_and_on_the_host(device: Device, sizes: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(2)
+    graph = attention(*sizes)
+    host = Device("numpy").compile_graph(graph)
+    arrays = [rng.standard_normal(port.desc.byte_size // 4).astype(np.float32) for port in host.inputs if port.desc]
+    (expected,) = run_graph(host, arrays)
+    for disabled in ((), compiler.PASSES):
+        (got,) = computed(device, graph, arrays, disabled)
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmlgpu import DataType, OperatorDesc, TensorDesc, descs
+from dmlgpu import DataType, OperatorDesc, ScaleBias, TensorDesc, descs
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, MatrixTransform
 from dmlgpu.graph import ConstantNode, GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
 
@@ -52,13 +52,36 @@ def convolution(tensor: TensorDesc = FLOATS, filters: TensorDesc | None = None) 
 
 def product(tensor: TensorDesc = FLOATS) -> OperatorDesc:
     """GEMM of two tensors of square matrices."""
+    return matrices(tensor, tensor, tensor, MatrixTransform.NONE)
+
+
+def attention(batch: int, heads: int, rows: int, keys: int, size: int) -> GraphDesc:
+    """Scale, mask and softmax between two products; inputs are query, key, mask and value."""
+
+    def tensor(*sizes: int) -> TensorDesc:
+        return TensorDesc(DataType.FLOAT32, (batch, heads, *sizes))
+
+    scores = tensor(rows, keys)
+    mask = TensorDesc(DataType.FLOAT32, scores.sizes, (0, 0, keys, 1))
+    operators = (
+        matrices(tensor(rows, size), tensor(keys, size), scores, MatrixTransform.TRANSPOSE),
+        descs.ElementWiseIdentity(input_tensor=scores, output_tensor=scores, scale_bias=ScaleBias(size**-0.5, 0.0)),
+        add(scores, mask, scores),
+        descs.ActivationSoftmax1(input_tensor=scores, output_tensor=scores, axes=(3,)),
+        matrices(scores, tensor(keys, size), tensor(rows, size), MatrixTransform.NONE),
+    )
+    return chain(*operators)
+
+
+def matrices(a: TensorDesc, b: TensorDesc, output: TensorDesc, transform: MatrixTransform) -> OperatorDesc:
+    """GEMM, the second operand transposed or not."""
     return descs.Gemm(
-        a_tensor=tensor,
-        b_tensor=tensor,
+        a_tensor=a,
+        b_tensor=b,
         c_tensor=None,
-        output_tensor=tensor,
+        output_tensor=output,
         trans_a=MatrixTransform.NONE,
-        trans_b=MatrixTransform.NONE,
+        trans_b=transform,
         alpha=1.0,
         beta=0.0,
         fused_activation=None,
@@ -91,6 +114,7 @@ __all__ = [
     "OperatorNode",
     "OutputEdge",
     "add",
+    "attention",
     "chain",
     "convolution",
     "exponential",

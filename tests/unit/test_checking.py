@@ -196,6 +196,7 @@ def test_every_script_that_can_check_what_it_writes_is_known():
 def test_scripts_check_what_they_write_from_a_file():
     assert [check.command[0] for check in command.generated("dmlgpu/conformance/cases/families/cast.py")] == [
         "scripts/generate_descs.py",
+        "scripts/generate_builder.py",
         "scripts/generate_pages.py",
         "scripts/conformance_counts.py",
     ]

@@ -8,9 +8,13 @@ import pytest
 
 from dmlgpu import DataType, TensorDesc, descs
 from dmlgpu.enums import PaddingMode, ReduceFunction
-from dmlgpu.errors import InvalidArgument
+from dmlgpu.errors import InvalidArgument, NotSupported
+from dmlgpu.graph import compiler
 from dmlgpu.graph.compiler import PASSES, CompiledGraph, compile_network
 from dmlgpu.graph.resolve import resolve
+from dmlgpu.kernels.sources import nodes
+from dmlgpu.plan import Body, Map, Step
+from dmlgpu.schedule.steps import Steps
 from dmlgpu.target import Profile, Target
 from tests.unit.graph_examples import (
     FLOATS,
@@ -21,6 +25,7 @@ from tests.unit.graph_examples import (
     OperatorNode,
     OutputEdge,
     add,
+    attention,
     chain,
     convolution,
     exponential,
@@ -207,9 +212,38 @@ def test_constants_are_folded_and_duplicates_and_the_dead_go(target: Target) -> 
     assert len(compile_network(resolve(known), target, PASSES).program.kernels) == 4
 
 
+def test_products_around_a_softmax_become_attention(target: Target) -> None:
+    between = attention(2, 3, 8, 16, 4)
+    fused = compile_network(resolve(between), target)
+    assert [note.subject for note in fused.notes if note.pass_name == "attention"] == ["gemm4 gemm"]
+    assert not [label for label in labels(fused) if "softmax" in label or "gemm0" in label]
+    apart = compile_network(resolve(between), target, ["attention"])
+    assert [label for label in labels(apart) if "softmax" in label]
+
+
+def test_scores_that_are_read_elsewhere_are_stored(target: Target) -> None:
+    between = attention(2, 3, 8, 16, 4)
+    tapped = dataclasses.replace(between, output_count=2, output_edges=(OutputEdge(4, 0, 0), OutputEdge(3, 0, 1)))
+    assert [label for label in labels(compile_network(resolve(tapped), target)) if "softmax" in label]
+
+
 def test_a_name_that_is_no_pass_is_refused(target: Target) -> None:
     with pytest.raises(InvalidArgument, match=r"disabled_passes must name passes .*, got 'fusion'"):
         compile_network(resolve(chain(relu())), target, ["fusion"])
+
+
+def test_what_an_adapter_takes_only_apart_is_left_apart(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduled = compiler.schedule_step
+
+    def picky(step: Step, target: Target) -> Steps:
+        if isinstance(step, Map) and sum(isinstance(node, Body) for node in nodes(step.body)) > 1:
+            raise NotSupported("this adapter takes one body at a time")
+        return scheduled(step, target)
+
+    monkeypatch.setattr(compiler, "schedule_step", picky)
+    compiled = compile_network(resolve(chain(relu(), exponential())), target)
+    assert len(compiled.program.kernels) == 2
+    assert compiled.notes[-1].text.endswith("this adapter takes one body at a time")
 
 
 def test_kernels_bind_no_more_than_the_adapter_allows() -> None:

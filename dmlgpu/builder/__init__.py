@@ -1,0 +1,1 @@
+"""Building graphs from expressions: sizes and types are inferred, in the manner of DirectMLX."""

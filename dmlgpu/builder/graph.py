@@ -1,0 +1,392 @@
+"""Graphs under construction: inputs, constants, operators; then a description, a compiled operator, or arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dmlgpu import operators, validation
+from dmlgpu.builder import drawing, picture
+from dmlgpu.builder.description import describe
+from dmlgpu.builder.expression import Expression
+from dmlgpu.builder.location import caller
+from dmlgpu.builder.nodes import BuiltNode, GraphInput, Origin, shown, used
+from dmlgpu.builder.policy import Policy, as_policy
+from dmlgpu.device.device import Device, default_device
+from dmlgpu.device.evaluate import run_compiled
+from dmlgpu.device.operator import CompiledOperator
+from dmlgpu.enums import DataType, ExecutionFlags, FeatureLevel, TensorFlags
+from dmlgpu.errors import InvalidArgument, InvalidDescription, InvalidGraph, NotSupported
+from dmlgpu.graph.description import GraphDesc
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.operators.inference import complete
+from dmlgpu.schema import operator
+from dmlgpu.tensor import TensorDesc
+
+Array: TypeAlias = NDArray[Any]
+
+_TYPES = {one.numpy: one for one in DataType if one is not DataType.UNKNOWN and one.bits >= 8}
+
+
+class Graph:
+    """A graph of operators under construction (DirectMLX: dml::Graph).
+
+        graph = Graph()
+        x = graph.input((2, 3), name="x")
+        y = functions.activation_relu(x * 2 + 1)
+        (result,) = graph.evaluate([y], [np.ones((2, 3), np.float32)])
+
+    Args:
+        device: where it is compiled, whose feature level holds; None takes ``default_device()`` when one is needed, and
+            the newest level.
+        name: for messages and labels.
+        policy: how tensors that operators write lie in memory: ``"default"``, ``"interleaved_channel"`` or a function
+            (see ``dmlgpu.builder.policy``). It may be changed between nodes.
+
+    Raises:
+        InvalidArgument: no device, or an unknown policy.
+    """
+
+    def __init__(self, device: Device | None = None, name: str | None = None, policy: str | Policy = "default"):
+        if device is not None and not isinstance(device, Device):
+            raise InvalidArgument(f"Graph: device must be a Device or None, got {type(device).__name__}")
+        self._device, self.name = device, name
+        self._policy = as_policy(policy)
+        self._scopes: list[str] = []
+        self.inputs: list[GraphInput] = []
+        self.nodes: list[BuiltNode] = []
+
+    @property
+    def device(self) -> Device:
+        """Where the graph is compiled."""
+        return self._device or default_device()
+
+    @property
+    def policy(self) -> Policy:
+        """How the tensors of the nodes to come lie in memory."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: str | Policy) -> None:
+        self._policy = as_policy(policy)
+
+    # ---- leaves -----------------------------------------------------------------------------------------------------
+
+    def input(
+        self,
+        desc: TensorDesc | Sequence[int],
+        data_type: DataType = DataType.FLOAT32,
+        *,
+        name: str | None = None,
+        owned: bool = False,
+    ) -> Expression:
+        """Add the next input (DirectMLX: InputTensor).
+
+        Args:
+            desc: the tensor, or its sizes.
+            data_type: the type where ``desc`` is sizes; the layout is then the policy's.
+            name: for messages, pictures and ``evaluate``; None numbers it.
+            owned: whether the data are constant and handed over at initialisation (OWNED_BY_DML).
+
+        Raises:
+            InvalidArgument: another input has the name.
+        """
+        flags = TensorFlags.OWNED_BY_DML if owned else TensorFlags.NONE
+        if not isinstance(desc, TensorDesc):
+            desc = self._policy(data_type, flags, tuple(desc))
+        elif owned:
+            strides, total = desc.strides, desc.total_tensor_size_in_bytes
+            desc = TensorDesc(desc.data_type, desc.sizes, strides, flags, total, desc.guaranteed_base_offset_alignment)
+        number = len(self.inputs)
+        name = name or f"input {number}"
+        if any(other.name == name for other in self.inputs):
+            raise InvalidArgument(f"{self._label}: the name of an input must be new, got {name!r} again")
+        self.inputs.append(GraphInput(desc, name))
+        return Expression(self, Origin("input", number), desc)
+
+    def constant(self, array: ArrayLike, data_type: DataType | None = None, *, name: str | None = None) -> Expression:
+        """Add data that are known now (DirectMLX: ConstantData); nobody binds them.
+
+        Args:
+            array: at least one dimension; copied.
+            data_type: the tensor's type; None takes the array's.
+            name: for messages and pictures.
+
+        Raises:
+            InvalidArgument: the array is of no type of DirectML's, or holds what the type cannot.
+        """
+        given = np.asarray(array)
+        if data_type is None:
+            data_type = _TYPES.get(given.dtype)
+            if data_type is None:
+                raise InvalidArgument(f"constant: array must be of a type of DirectML's, got {given.dtype}")
+        if given.ndim == 0:
+            given = given.reshape(1)
+        desc = TensorDesc(data_type, given.shape)
+        data = desc.encode(given.astype(desc.data_type.numpy)).tobytes()
+        self.nodes.append(BuiltNode(desc, (), self._full_name(name), caller(), data))
+        return Expression(self, Origin("constant", len(self.nodes) - 1), desc)
+
+    # ---- operators --------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        kind: type[OperatorDesc],
+        values: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        types: Mapping[str, DataType] | None = None,
+        sizes: Mapping[str, Any] | None = None,
+        absent: Sequence[str] = (),
+    ) -> tuple[Expression | None, ...]:
+        """Add an operator; ``dmlgpu.builder.functions`` has a typed function for each.
+
+        Args:
+            kind: its description's class.
+            values: by field: expressions for inputs, attributes as they are; see ``operators.inference.complete`` for
+                what may be left out, and for ``types``, ``sizes`` and ``absent``.
+            name: for messages, labels and pictures.
+            types: data types of outputs, by field, where several are allowed.
+            sizes: sizes of outputs, by field, where they do not follow from the inputs.
+            absent: optional outputs that are not wanted.
+
+        Returns:
+            One expression per flat output, None for an absent one.
+
+        Raises:
+            InvalidDescription: the operator's rules are broken; the message ends with the caller's line.
+            InvalidArgument: an input is no expression, or one of another graph.
+        """
+        location = caller()
+        feeding = {field: values[field] for field in kind.input_fields if values.get(field) is not None}
+        tensors = {field: self._tensors(kind, field, given, location) for field, given in feeding.items()}
+        try:
+            desc = complete(kind, {**values, **tensors}, types=types, sizes=sizes, absent=absent)
+            desc = desc.replace(**{field: self._laid_out(getattr(desc, field)) for field in desc.output_fields})
+            level = self._device.feature_level if self._device else max(FeatureLevel)
+            validation.validate(desc, level)
+            operators.check(desc, level)
+        except InvalidDescription as error:
+            raise InvalidDescription(error.operator, error.field, f"{error.reason} ({location})") from None
+        fed: list[Origin | None] = []
+        for field in kind.input_fields:
+            given = feeding.get(field, ())
+            if isinstance(getattr(desc, field), tuple):
+                fed += [one.origin for one in given]
+            else:
+                fed.append(given.origin if isinstance(given, Expression) else None)
+        number = len(self.nodes)
+        self.nodes.append(BuiltNode(desc, tuple(fed), self._full_name(name), location))
+        return tuple(
+            None if slot.tensor is None else Expression(self, Origin("operator", number, output), slot.tensor)
+            for output, slot in enumerate(desc.outputs)
+        )
+
+    def _tensors(self, kind: type[OperatorDesc], field: str, given: Any, location: str) -> Any:
+        """Return the descriptions of the expressions for a field."""
+        if not isinstance(given, Expression) and isinstance(given, Sequence):
+            return tuple(self._tensors(kind, f"{field}[{number}]", one, location) for number, one in enumerate(given))
+        if not isinstance(given, Expression):
+            raise InvalidDescription(
+                kind.operator, field, f"must be an Expression, got {type(given).__name__} ({location})"
+            )
+        if given.graph is not self:
+            other = "another graph" if given.graph.name in (None, self.name) else given.graph._label
+            theirs = given.graph._device
+            where = f" on {theirs.description}" if theirs is not None and theirs is not self._device else ""
+            raise InvalidDescription(
+                kind.operator, field, f"must be an expression of {self._label}, got one of {other}{where} ({location})"
+            )
+        return given.desc
+
+    def _laid_out(self, given: Any) -> Any:
+        """Return output tensors as the policy lays them out."""
+        if isinstance(given, tuple):
+            return tuple(map(self._laid_out, given))
+        return None if given is None else self._policy(given.data_type, TensorFlags.NONE, given.sizes)
+
+    # ---- names ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Put a name before those of the nodes that are added inside (DirectMLX: CreateNameScope), joined by ``_``."""
+        self._scopes.append(name)
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    def _full_name(self, name: str | None) -> str | None:
+        return "_".join([*self._scopes, *([name] if name else [])]) or None
+
+    @property
+    def _label(self) -> str:
+        return f"graph {self.name!r}" if self.name else "a graph without a name"
+
+    def describe(self, origin: Origin) -> str:
+        """Return what computes a value, as messages call it: ``CONVOLUTION 'stem_conv' (model.py:12)``."""
+        if origin.kind == "input":
+            return f"{self.inputs[origin.number].name!r}"
+        node = self.nodes[origin.number]
+        output = ""
+        if isinstance(node.desc, OperatorDesc) and len(node.desc.outputs) > 1:
+            output = f" {node.desc.outputs[origin.output].label}"
+        return f"{node}{output} ({node.location})"
+
+    def __repr__(self) -> str:
+        named = f" {self.name!r}" if self.name else ""
+        inputs = ", ".join(f"{one.name!r} {shown(one.desc)}" for one in self.inputs)
+        operators = sum(isinstance(node.desc, OperatorDesc) for node in self.nodes)
+        constants = len(self.nodes) - operators
+        return f"<Graph{named}: inputs ({inputs}), {operators} operators, {constants} constants>"
+
+    # ---- results ----------------------------------------------------------------------------------------------------
+
+    def desc(self, outputs: Sequence[Expression]) -> GraphDesc:
+        """Return the description of what the outputs need; optional outputs of nodes that nothing reads are left out.
+
+        Raises:
+            InvalidArgument: no output, one that is no expression of this graph, or one that no operator computes.
+            InvalidGraph: an output of a node is required, and neither read nor among the outputs.
+        """
+        self._check_outputs(outputs)
+        unread = self._unread(outputs)
+        if unread:
+            what = self.describe(unread[0].origin)
+            raise InvalidGraph(f"{self._label}: {what} is required and not read; name it among the outputs, too")
+        return describe(self.nodes, len(self.inputs), [output.origin for output in outputs], self.name)
+
+    def _check_outputs(self, outputs: Sequence[Expression]) -> None:
+        if not isinstance(outputs, Sequence) or not outputs:
+            wanted = "a sequence of at least one Expression"
+            raise InvalidArgument(f"{self._label}: outputs must be {wanted}, got {outputs!r}")
+        for number, output in enumerate(outputs):
+            if not isinstance(output, Expression):
+                raise InvalidArgument(
+                    f"{self._label}: outputs[{number}] must be an Expression, got {type(output).__name__}"
+                )
+            if output.graph is not self:
+                raise InvalidArgument(f"{self._label}: outputs[{number}] belongs to {output.graph._label}")
+            if output.origin.kind != "operator":
+                raise InvalidArgument(
+                    f"{self._label}: outputs[{number}] must be computed by an operator, got {output!r}; "
+                    "put an element_wise_identity between"
+                )
+
+    def _unread(self, outputs: Sequence[Expression]) -> list[Expression]:
+        """Return the required outputs of the nodes in use that nothing reads."""
+        wanted = {output.origin for output in outputs}
+        needed = used(self.nodes, [output.origin for output in outputs])
+        wanted |= {origin for number in needed for origin in self.nodes[number].fed if origin is not None}
+        found = []
+        for number in needed:
+            node = self.nodes[number].desc
+            if isinstance(node, OperatorDesc):
+                for position, slot in enumerate(node.outputs):
+                    origin = Origin("operator", number, position)
+                    if slot.tensor and origin not in wanted and not operator(node.operator).field(slot.field).optional:
+                        found.append(Expression(self, origin, slot.tensor))
+        return found
+
+    def compile(
+        self,
+        outputs: Sequence[Expression],
+        flags: ExecutionFlags = ExecutionFlags.NONE,
+        *,
+        disabled_passes: Collection[str] = (),
+    ) -> CompiledOperator:
+        """Compile what the outputs need (DirectMLX: Compile); see ``Device.compile_graph``.
+
+        Its inputs are numbered as they were added; one that no output needs is not bound.
+
+        Raises:
+            InvalidArgument, InvalidGraph: as ``desc``.
+            DmlError: as ``Device.compile_graph``; where an operator is at fault, the message has its line.
+        """
+        graph = self.desc(outputs)
+        try:
+            return self.device.compile_graph(graph, flags, disabled_passes=disabled_passes)
+        except NotSupported as error:
+            self._blame(outputs, error)
+
+    def _blame(self, outputs: Sequence[Expression], error: NotSupported) -> NoReturn:
+        """Raise the error with the line of the node that the device refuses."""
+        for number in used(self.nodes, [output.origin for output in outputs]):
+            node = self.nodes[number]
+            if isinstance(node.desc, OperatorDesc):
+                try:
+                    self.device.create_operator(node.desc)
+                except NotSupported as refused:
+                    raise NotSupported(f"{node} ({node.location}): {refused}") from None
+        raise error
+
+    def evaluate(
+        self,
+        outputs: Sequence[Expression],
+        inputs: Mapping[str, Array] | Sequence[Array | None] = (),
+        flags: ExecutionFlags = ExecutionFlags.NONE,
+        *,
+        disabled_passes: Collection[str] = (),
+    ) -> tuple[Array, ...]:
+        """Compile, initialise and execute the graph on NumPy arrays.
+
+        Args:
+            outputs: what is computed.
+            inputs: arrays of the inputs' sizes and types, by name or in the order of the inputs.
+            flags: as for ``compile``.
+            disabled_passes: as for ``compile``.
+
+        Returns:
+            One array per output, of its sizes and type.
+
+        Raises:
+            InvalidArgument: an array is missing, superfluous, or of another type or sizes.
+            DmlError: as ``compile``.
+        """
+        self._check_outputs(outputs)
+        compiled = self.compile([*outputs, *self._unread(outputs)], flags, disabled_passes=disabled_passes)
+        arrays = self._in_order(inputs)
+        needed = [None if port.desc is None else one for port, one in zip(compiled.inputs, self.inputs, strict=True)]
+        for number, one in enumerate(needed):
+            if one is None:
+                arrays[number] = None
+            elif arrays[number] is None:
+                raise InvalidArgument(f"{self._label}: inputs must have an array for {one.name!r}")
+        raw = run_compiled(compiled, arrays, [None if one is None else one.desc for one in needed], self._label)
+        found = zip(outputs, raw, strict=False)  # behind the outputs come those that are required and not wanted
+        return tuple(output.desc.decode(data) for output, data in found if data is not None)
+
+    def _in_order(self, inputs: Mapping[str, Array] | Sequence[Array | None]) -> list[Array | None]:
+        if isinstance(inputs, Mapping):
+            names = [one.name for one in self.inputs]
+            for name in inputs:
+                if name not in names:
+                    raise InvalidArgument(f"{self._label}: inputs must be named {', '.join(names)}, got {name!r}")
+            return [inputs.get(name) for name in names]
+        if len(inputs) != len(self.inputs):
+            raise InvalidArgument(f"{self._label}: inputs must be {len(self.inputs)} arrays, got {len(inputs)}")
+        return list(inputs)
+
+    # ---- pictures ---------------------------------------------------------------------------------------------------
+
+    def to_dot(self) -> str:
+        """Return a picture of all nodes in Graphviz' language."""
+        return picture.to_dot(self.name, self.inputs, self.nodes)
+
+    def save(self, path: str | Path) -> None:
+        """Write a picture of all nodes: ``.dot`` text, an ``.html`` page, or ``.svg`` by Graphviz' program ``dot``.
+
+        Raises:
+            InvalidArgument: another ending.
+            NotSupported: ``.svg`` where there is no ``dot``.
+        """
+        path = Path(path)
+        if path.suffix == ".html":
+            path.write_text(drawing.to_page(self.name, self.inputs, self.nodes), encoding="utf-8")
+        else:
+            picture.save(self.to_dot(), path)

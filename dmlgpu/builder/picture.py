@@ -1,0 +1,54 @@
+"""Pictures of graphs, in Graphviz' language."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from dmlgpu.builder.nodes import BuiltNode, GraphInput, shown
+from dmlgpu.errors import InvalidArgument, NotSupported
+from dmlgpu.operator_desc import OperatorDesc
+
+
+def to_dot(name: str | None, inputs: Sequence[GraphInput], nodes: Sequence[BuiltNode]) -> str:
+    """Return a picture: inputs as ellipses, constants as notes, operators as boxes, tensors on the edges."""
+    lines = [f"digraph {_quoted(name or 'graph')} {{", "    node [shape=box, fontname=sans-serif];"]
+    lines += [
+        f"    input{number} [shape=ellipse, label={_quoted(one.name, shown(one.desc))}];"
+        for number, one in enumerate(inputs)
+    ]
+    for number, node in enumerate(nodes):
+        if not isinstance(node.desc, OperatorDesc):
+            lines.append(f"    node{number} [shape=note, label={_quoted(str(node), shown(node.desc))}];")
+            continue
+        lines.append(f"    node{number} [label={_quoted(node.desc.operator, *([node.name] if node.name else []))}];")
+        for origin, slot in zip(node.fed, node.desc.inputs, strict=True):
+            if origin is not None and slot.tensor is not None:
+                source = f"{'input' if origin.kind == 'input' else 'node'}{origin.number}"
+                lines.append(f"    {source} -> node{number} [label={_quoted(slot.label, shown(slot.tensor))}];")
+    return "\n".join([*lines, "}", ""])
+
+
+def _quoted(*lines: str) -> str:
+    text = "\n".join(lines).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{text}"'
+
+
+def save(dot: str, path: Path) -> None:
+    """Write a picture as ``.dot`` or ``.svg``.
+
+    Raises:
+        InvalidArgument: another ending.
+        NotSupported: Graphviz is not installed.
+    """
+    if path.suffix == ".dot":
+        path.write_text(dot, encoding="utf-8")
+        return
+    if path.suffix != ".svg":
+        raise InvalidArgument(f"Graph.save: path must end in .dot, .html or .svg, got {str(path)!r}")
+    program = shutil.which("dot")
+    if program is None:
+        raise NotSupported("Graph.save: .svg needs Graphviz' program dot, which is not installed; save as .html")
+    subprocess.run([program, "-Tsvg", "-o", path], input=dot.encode(), check=True)
