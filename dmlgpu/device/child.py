@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmlgpu import kinds
 from dmlgpu.device.state import DeviceState
-from dmlgpu.errors import InvalidArgument, shown
+from dmlgpu.errors import InvalidArgument, abridged, shown
 
 if TYPE_CHECKING:
     from dmlgpu.device.device import Device
@@ -61,7 +61,7 @@ class DmlObject:
     @property
     def description(self) -> str:
         """The object as messages name it."""
-        return f"{self._kind} {self._name!r}" if self._name else self._kind
+        return f"{self._kind} {abridged(self._name)!r}" if self._name else self._kind
 
     def __repr__(self) -> str:
         return f"<{self.description}>"

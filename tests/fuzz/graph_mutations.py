@@ -173,7 +173,7 @@ def _edge(graph: GraphDesc, rng: random.Random, monitor: Monitor) -> dict[str, A
 def _cycle(graph: GraphDesc, rng: random.Random, monitor: Monitor) -> dict[str, Any]:
     """What feeds an input is another node, perhaps one that reads it."""
     into, inner = list(graph.input_edges), list(graph.intermediate_edges)
-    if not (into or inner):
+    if not (graph.nodes and (into or inner)):
         return {}
     edge = rng.choice([*into, *inner])
     edges: list[Any] = into if isinstance(edge, InputEdge) else inner
