@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 _MOST_BITS = 256
 _MOST_CHARACTERS = 80
+_MOST_TEXT = 400
 
 
 def shown(value: object, typed: bool = False) -> str:
@@ -22,6 +23,11 @@ def shown(value: object, typed: bool = False) -> str:
         return f"an object of type {type(value).__name__}"
     suffix = f" of type {type(value).__name__}" if typed and value is not None else ""
     return (text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 3] + "...") + suffix
+
+
+def abridged(text: str) -> str:
+    """Return a caller's text as messages hold it: the beginning of a long one."""
+    return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 3] + "..."
 
 
 class DmlError(Exception):

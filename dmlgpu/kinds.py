@@ -25,6 +25,9 @@ Converter = Callable[[Any], Kind]
 UINT64_MAX = 2**64 - 1
 """The largest number that DirectML's structures hold."""
 
+MOST_ENTRIES = 2**20
+"""Most entries of a sequence; one that claims more, a ``range`` say, is refused before it is copied."""
+
 
 class WrongKind(Exception):
     """A value is of the wrong kind; ``where`` is the part of the field, ``[1]`` or ``.scale``."""
@@ -178,9 +181,12 @@ def tuple_of(convert: Converter[Kind], what: str) -> Converter[tuple[Kind, ...]]
         if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
             raise WrongKind(f"a sequence of {what}", values)
         try:
-            entries = tuple(values)
+            is_long = len(values) > MOST_ENTRIES
+            entries = () if is_long else tuple(values)
         except Exception:  # a foreign sequence, or an array without dimensions
             raise WrongKind(f"a sequence of {what}", values) from None
+        if is_long:
+            raise WrongKind(f"a sequence of at most {MOST_ENTRIES:,} {what}", values)
         converted = []
         for index, value in enumerate(entries):
             try:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.backend import WORD_BYTES
 from dmlgpu.device.child import DeviceChild, DmlObject
-from dmlgpu.errors import InvalidArgument, InvalidState, shown
+from dmlgpu.errors import InvalidArgument, InvalidState, abridged, shown
 from dmlgpu.kinds import UINT64_MAX, as_index
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Buffer(DeviceChild):
 
     @property
     def description(self) -> str:
-        return f"buffer {self._name!r}" if self._name else f"buffer of {self._size} bytes"
+        return f"buffer {abridged(self._name)!r}" if self._name else f"buffer of {self._size} bytes"
 
     def write(self, data: Any, offset: int = 0) -> None:
         """Put bytes into the buffer, after all submitted work. Fast when offset and length are multiples of 4.

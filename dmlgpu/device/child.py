@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmlgpu import kinds
 from dmlgpu.device.state import DeviceState
-from dmlgpu.errors import InvalidArgument, shown
+from dmlgpu.errors import InvalidArgument, abridged, shown
 
 if TYPE_CHECKING:
     from dmlgpu.device.device import Device
@@ -61,7 +61,7 @@ class DmlObject:
     @property
     def description(self) -> str:
         """The object as messages name it."""
-        return f"{self._kind} {self._name!r}" if self._name else self._kind
+        return f"{self._kind} {abridged(self._name)!r}" if self._name else self._kind
 
     def __repr__(self) -> str:
         return f"<{self.description}>"
@@ -91,14 +91,17 @@ def as_tuple(caller: str, argument: str, values: Any, what: str) -> tuple[Any, .
         what: what the sequence holds, as messages name it.
 
     Raises:
-        InvalidArgument: no sequence.
+        InvalidArgument: no sequence, or one of more than ``kinds.MOST_ENTRIES`` values.
     """
+    limit = ""
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         try:
-            return tuple(values)
+            if len(values) <= kinds.MOST_ENTRIES:
+                return tuple(values)
+            limit = f"at most {kinds.MOST_ENTRIES:,} "
         except Exception:  # whatever a foreign sequence raises
             pass
-    raise InvalidArgument(f"{caller}: {argument} must be a sequence of {what}, got {type(values).__name__}")
+    raise InvalidArgument(f"{caller}: {argument} must be a sequence of {limit}{what}, got {type(values).__name__}")
 
 
 def expect_child(caller: str, argument: str, value: object, kind: type[DeviceChild], state: DeviceState) -> None:

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import ParamSpec, TypeVar
 
 from dmlgpu.backend import Backend
-from dmlgpu.errors import DeviceRemoved, DmlError, InvalidState
+from dmlgpu.errors import DeviceRemoved, DmlError, InvalidState, abridged
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -45,14 +45,14 @@ class DeviceState:
     def name(self, name: str | None) -> None:
         """Take over the device's name."""
         where = f"on '{self.backend.info}'"
-        self.label = f"device {name!r} {where}" if name else f"device {where}"
+        self.label = f"device {abridged(name)!r} {where}" if name else f"device {where}"
 
     def check(self) -> None:
         """Raise DeviceRemoved when the device is gone, InvalidState where it is the parent's of a forked process."""
         if self.removed is not None:
             if self._lost_by_fork:
                 raise InvalidState(f"{self.label}: {self.removed}")
-            raise DeviceRemoved(f"{self.label} is removed: {self.removed}; create a new device")
+            raise DeviceRemoved(f"{self.label} is removed: {abridged(self.removed)}; create a new device")
 
     def call(
         self, function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs

@@ -45,7 +45,8 @@ def serve(target: str, adapter: str, seeds: range, seconds: float, output: TextI
     _watch_other_exceptions(monitor)
     target_run = load(target).run
     limit = float(os.environ.get(CALL_LIMIT_VARIABLE, CALL_LIMIT))
-    monitor.before_call = lambda: faulthandler.dump_traceback_later(limit, exit=True)
+    errors = sys.stderr  # targets may replace it while they call
+    monitor.before_call = lambda: faulthandler.dump_traceback_later(limit, exit=True, file=errors)
     end = time.monotonic() + seconds
     for seed in seeds:
         if time.monotonic() > end:

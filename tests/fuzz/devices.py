@@ -15,10 +15,14 @@ SUM = descs.ElementWiseAdd(a_tensor=ROW, b_tensor=ROW, output_tensor=ROW)
 
 
 def open_device(adapter: str, **options: object) -> Device:
-    """A new device; a software adapter is not announced."""
+    """A new device; a software adapter is not announced.
+
+    Args:
+        adapter: numpy, gpu (the default one) or what ``Device`` takes.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return Device(None if adapter == "gpu" else adapter, **options)  # type: ignore[arg-type]
+        return Device(None if isinstance(adapter, str) and adapter == "gpu" else adapter, **options)  # type: ignore[arg-type]
 
 
 @functools.cache

@@ -166,10 +166,8 @@ class Monitor:
 
 
 def is_documented(error: BaseException) -> bool:
-    """Whether dmlgpu may raise an exception: its own, and TensorDesc's for values of a wrong kind."""
-    if isinstance(error, DmlError):
-        return True
-    return isinstance(error, TypeError) and str(error).startswith("TensorDesc: ")
+    """Whether dmlgpu may raise an exception: its own only."""
+    return isinstance(error, DmlError)
 
 
 def place_of(error: BaseException) -> str:

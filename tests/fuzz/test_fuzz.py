@@ -93,15 +93,10 @@ def test_messages_are_bounded_and_exceptions_documented():
     def fail(error: BaseException) -> None:
         raise error
 
-    for error in (
-        dmlgpu.InvalidArgument("x"),
-        TypeError("TensorDesc: sizes"),
-        TypeError("x"),
-        dmlgpu.DmlError("x" * 5000),
-    ):
+    for error in (dmlgpu.InvalidArgument("x"), TypeError("x"), dmlgpu.DmlError("x" * 5000)):
         monitor.call(fail, error)
     assert [(one.kind, one.place) for one in monitor.findings] == [
         ("TypeError", "tests/fuzz/test_fuzz.py:fail"),
         ("long message", "tests/fuzz/test_fuzz.py:fail"),
     ]
-    assert (monitor.calls, monitor.refused) == (4, 4)
+    assert (monitor.calls, monitor.refused) == (3, 3)

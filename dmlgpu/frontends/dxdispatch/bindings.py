@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from dmlgpu.errors import ModelError
 from dmlgpu.frontends.dxdispatch.model import Bindings, BindPoint, BoundTensor
-from dmlgpu.frontends.dxdispatch.node import UINT64_MAX, Node, child_path, listing, nearest
+from dmlgpu.frontends.dxdispatch.node import UINT64_MAX, Node, child_path, listing, nearest, quoted
 from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.frontends.dxdispatch.values import optional
 from dmlgpu.tensor import TensorDesc
@@ -64,7 +64,7 @@ def allow_points(node: Node | None, points: tuple[BindPoint, ...], operator: str
     for name, member in node.items() if node is not None else ():
         if name not in names:
             suggestion = nearest(name, names) or f"; known are {listing(names)}"
-            raise member.error(f"{operator} has no such tensor to bind here: {name!r}{suggestion}")
+            raise member.error(f"{operator} has no such tensor to bind here: {quoted(name)}{suggestion}")
 
 
 def _sources(member: Node | None, path: str, point: BindPoint) -> tuple[Node | None, ...]:
@@ -116,7 +116,7 @@ def _range(source: Node, name: str, tensor: TensorDesc, resources: Mapping[str, 
     if offset + size > resource.allocated_size:
         raise source.error(
             f"{name} needs {size} bytes from byte {offset} on, "
-            f"but resource {resource.name!r} has {resource.allocated_size} bytes"
+            f"but resource {quoted(resource.name)} has {resource.allocated_size} bytes"
         )
     if size < tensor.byte_size:
         raise source.error(f"gives {name} {size} bytes, but it takes {tensor.byte_size}")
@@ -134,7 +134,8 @@ def _element_range(source: Node, resource: Resource) -> tuple[int, int]:
     bits = 8 * optional(size_node, Node.integer, 0) or resource.data_type.bits
     if not bits and (first or count):
         raise source.error(
-            f"elementSizeInBytes must be given, as resource {resource.name!r} holds mixed types and has no element size"
+            f"elementSizeInBytes must be given, as resource {quoted(resource.name)} holds mixed types"
+            " and has no element size"
         )
     if first * bits % 8:
         raise source.error(f"elementOffset must be at a whole byte, got {first} elements of {bits} bits")
@@ -160,5 +161,5 @@ def lookup(node: Node, known: Mapping[str, T], what: str) -> T:
     """
     name = node.string()
     if name not in known:
-        raise node.error(f"the model has no {what} {name!r}{nearest(name, list(known))}")
+        raise node.error(f"the model has no {what} {quoted(name)}{nearest(name, list(known))}")
     return known[name]

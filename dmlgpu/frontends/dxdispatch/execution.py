@@ -23,7 +23,7 @@ from dmlgpu.device.table import BindingTable
 from dmlgpu.errors import BindingError, DmlError, InvalidDescription, OutOfMemory
 from dmlgpu.frontends.dxdispatch import output
 from dmlgpu.frontends.dxdispatch.model import Bindings, BoundTensor, Dispatch, Dispatchable, Model, Print, WriteFile
-from dmlgpu.frontends.dxdispatch.node import Node
+from dmlgpu.frontends.dxdispatch.node import Node, quoted
 from dmlgpu.frontends.dxdispatch.operators import located
 from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.frontends.dxdispatch.result import Dispatched, Event, Initialized, Printed, Result, Written
@@ -111,14 +111,14 @@ class _Execution:
     def _upload(self, resource: Resource) -> None:
         name, size = resource.name, resource.allocated_size
         if size > sys.maxsize:
-            raise OutOfMemory(f"resource {name!r}: its {size:,} bytes are more than a process can address")
+            raise OutOfMemory(f"resource {quoted(name)}: its {size:,} bytes are more than a process can address")
         buffer = self.buffers[name] = self.device.create_buffer(size, name)
         try:
             buffer.write(resource.to_bytes())
         except OutOfMemory:
             raise
         except MemoryError as error:
-            raise OutOfMemory(f"resource {name!r}: the host has no {size:,} bytes left") from error
+            raise OutOfMemory(f"resource {quoted(name)}: the host has no {size:,} bytes left") from error
 
     def _initialize(self, dispatchable: Dispatchable) -> None:
         start = time.perf_counter()

@@ -11,7 +11,7 @@ from dmlgpu.enums import ExecutionFlags
 from dmlgpu.errors import ModelError
 from dmlgpu.frontends.dxdispatch.bindings import allow_points, lookup, parse_bindings
 from dmlgpu.frontends.dxdispatch.model import BindPoint, Command, Dispatch, Dispatchable, Model, Print, WriteFile
-from dmlgpu.frontends.dxdispatch.node import Node, child_path, listing
+from dmlgpu.frontends.dxdispatch.node import Node, child_path, listing, quoted
 from dmlgpu.frontends.dxdispatch.operators import parse_operator
 from dmlgpu.frontends.dxdispatch.paths import Access, MissingFile
 from dmlgpu.frontends.dxdispatch.resources import IMAGE_SUFFIXES, Resource, parse_resource
@@ -73,7 +73,7 @@ def _dispatchable(name: str, node: Node, resources: Mapping[str, Resource]) -> D
     foreign = _FOREIGN.get(kind.string().lower())
     if foreign is not None:
         raise kind.error(
-            f"dispatchables of type {kind.string()!r} ({foreign}) are not offered, only DirectML operators"
+            f"dispatchables of type {quoted(kind.string())} ({foreign}) are not offered, only DirectML operators"
         )
     desc, fields = parse_operator(node, _DISPATCHABLE_KEYS)
     inputs, outputs = bind_points(desc)
@@ -100,7 +100,7 @@ def _check_compile_type(node: Node | None) -> None:
     """Accept either way to compile: both give the same results."""
     known = ("DmlCompileOp", "DmlCompileGraph")
     if node is not None and node.string() not in known:
-        raise node.error(f"must be {listing(known)}, got {node.string()!r}")
+        raise node.error(f"must be {listing(known)}, got {quoted(node.string())}")
 
 
 def bind_points(desc: OperatorDesc) -> tuple[tuple[BindPoint, ...], tuple[BindPoint, ...]]:
@@ -126,7 +126,9 @@ def _command(
             return _print(node, resources)
         case "writefile":
             return _write_file(node, resources, access)
-    raise kind.error(f"commands of type {kind.string()!r} are not offered, only 'dispatch', 'print' and 'writeFile'")
+    raise kind.error(
+        f"commands of type {quoted(kind.string())} are not offered, only 'dispatch', 'print' and 'writeFile'"
+    )
 
 
 def _dispatch(node: Node, resources: Mapping[str, Resource], dispatchables: Mapping[str, Dispatchable]) -> Dispatch:
@@ -165,7 +167,7 @@ def _write_file(node: Node, resources: Mapping[str, Resource], access: Access) -
         raise target.error("must name a file, got an empty path")
     climbs = not file.is_absolute() and os.path.normpath(file).split(os.sep)[0] == os.pardir
     if climbs and not access.everywhere:
-        raise target.error(f"must lie below the output directory, got {target.string()!r}")
+        raise target.error(f"must lie below the output directory, got {quoted(target.string())}")
     return WriteFile(resource.name, file, _dimensions(node.get("dimensions"), resource), node.path)
 
 
@@ -178,5 +180,7 @@ def _dimensions(node: Node | None, resource: Resource) -> tuple[int, ...] | None
         count *= size
         if count > resource.element_count or (position == len(sizes) and count < resource.element_count):
             got = count if position == len(sizes) else f"{count} or more"
-            raise node.error(f"must multiply to the {resource.element_count} elements of {resource.name!r}, got {got}")
+            raise node.error(
+                f"must multiply to the {resource.element_count} elements of {quoted(resource.name)}, got {got}"
+            )
     return sizes

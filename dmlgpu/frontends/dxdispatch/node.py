@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dmlgpu.errors import ModelError
+from dmlgpu.errors import ModelError, abridged
 
 UINT32_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
@@ -40,8 +40,17 @@ def listing(words: Collection[str]) -> str:
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}" if quoted else "none"
 
 
+def quoted(text: str) -> str:
+    """Return a text of the model's as messages quote it; the beginning of a long one."""
+    return repr(abridged(text))
+
+
 def child_path(path: str, key: str) -> str:
-    """Return the path of a member: ``$.resources.A``, or ``$.resources["my buffer"]`` for other than identifiers."""
+    """Return the path of a member: ``$.resources.A``, or ``$.resources["my buffer"]`` for other than identifiers.
+
+    Of a long key it has the beginning.
+    """
+    key = abridged(key)
     return f"{path}.{key}" if _IDENTIFIER.match(key) else f"{path}[{json.dumps(key)}]"
 
 
@@ -113,7 +122,7 @@ class Node:
         for key in self.mapping():
             if key not in keys:
                 suggestion = nearest(key, keys) or f"; known keys are {listing(keys)}"
-                raise ModelError(child_path(self.path, key), f"{what} has no key {key!r}{suggestion}")
+                raise ModelError(child_path(self.path, key), f"{what} has no key {quoted(key)}{suggestion}")
 
     def get(self, key: str) -> Node | None:
         """Return the member, or None where it is absent."""

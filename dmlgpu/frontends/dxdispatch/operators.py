@@ -10,7 +10,7 @@ import numpy as np
 from dmlgpu import descs, enums
 from dmlgpu.enums import DataType, TensorFlags, TensorType
 from dmlgpu.errors import InvalidArgument, InvalidDescription, ModelError
-from dmlgpu.frontends.dxdispatch.node import UINT64_MAX, Node, child_path, nearest
+from dmlgpu.frontends.dxdispatch.node import UINT64_MAX, Node, child_path, nearest, quoted
 from dmlgpu.frontends.dxdispatch.values import (
     optional,
     parse_data_type,
@@ -72,7 +72,7 @@ def parse_operator_type(node: Node) -> OperatorSchema:
     except InvalidArgument:
         schema = None
     if schema is None or name != name.upper():
-        raise node.error(f"DirectML has no operator {name!r}{nearest(name, list(catalog()))}")
+        raise node.error(f"DirectML has no operator {quoted(name)}{nearest(name, list(catalog()))}")
     return schema
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dmlgpu.enums import DataType
 from dmlgpu.errors import ModelError
 from dmlgpu.files import whole_file, write_array, write_bytes
+from dmlgpu.frontends.dxdispatch.node import quoted
 from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.tensor import TensorDesc
 
@@ -87,4 +88,4 @@ def write(file: Path, array: NDArray[Any], raw: NDArray[np.uint8], path: str) ->
                 write_bytes(stream, raw)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ModelError(path, f"cannot write {str(file)!r}: {reason}") from error
+        raise ModelError(path, f"cannot write {quoted(str(file))}: {reason}") from error

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dmlgpu.errors import ModelError
-from dmlgpu.frontends.dxdispatch.node import Node
+from dmlgpu.frontends.dxdispatch.node import Node, quoted
 
 
 class MissingFile(ModelError, FileNotFoundError):
@@ -39,7 +39,7 @@ class Access:
         candidates = tuple(dict.fromkeys((self.folder / name, *((Path(name),) if self.everywhere else ()))))
         path = next((path for path in candidates if _exists(path)), None)
         if path is None:
-            raise MissingFile(node.path, f"there is no file {' nor '.join(repr(str(path)) for path in candidates)}")
+            raise MissingFile(node.path, f"there is no file {' nor '.join(quoted(str(path)) for path in candidates)}")
         try:
             return self._checked(path, self.folder, "read")
         except ValueError as error:
@@ -60,18 +60,18 @@ class Access:
             return self._checked(folder / file, folder, "write")
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise ModelError(path, f"cannot write {str(folder / file)!r}: {reason}") from error
+            raise ModelError(path, f"cannot write {quoted(str(folder / file))}: {reason}") from error
 
     def _checked(self, path: Path, folder: Path, verb: str) -> Path:
         resolved = Path(os.path.realpath(path))
         if not self.everywhere and not resolved.is_relative_to(os.path.realpath(folder)):
             where = "the model's folder" if verb == "read" else "the output directory"
             raise ValueError(
-                f"{str(resolved)!r} lies outside {where}; a model may {verb} it only with --allow-paths "
+                f"{quoted(str(resolved))} lies outside {where}; a model may {verb} it only with --allow-paths "
                 "(in Python allow_paths=True)"
             )
         if resolved.exists() and not stat.S_ISREG(resolved.stat().st_mode):
-            raise ValueError(f"{str(resolved)!r} is no regular file")
+            raise ValueError(f"{quoted(str(resolved))} is no regular file")
         return resolved
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument, OutOfMemory
-from dmlgpu.frontends.dxdispatch.node import UINT32_MAX, UINT64_MAX, Node
+from dmlgpu.errors import InvalidArgument, OutOfMemory, abridged
+from dmlgpu.frontends.dxdispatch.node import UINT32_MAX, UINT64_MAX, Node, quoted
 from dmlgpu.frontends.dxdispatch.paths import Access
 from dmlgpu.frontends.dxdispatch.values import optional, parse_array, parse_data_type, parse_scalar
 from dmlgpu.memory import host_budget
@@ -114,8 +114,8 @@ class Resource:
         needed, budget = self.allocated_size + self.values.memory, host_budget()
         if budget is not None and needed > budget:
             raise OutOfMemory(
-                f"resource {self.name!r}: {needed:,} bytes to make its initial values exceed the {budget:,} that may be"
-                " used of the host's memory"
+                f"resource {quoted(self.name)}: {needed:,} bytes to make its initial values exceed the {budget:,}"
+                " that may be used of the host's memory"
             )
         raw = np.zeros(self.allocated_size, np.uint8)
         raw[self.offset : self.extent] = self.values.to_bytes()
@@ -140,7 +140,7 @@ def parse_resource(name: str, node: Node, access: Access) -> Resource:
     node.allow(_KEYS, "a resource")
     kind = node.get("type")
     if kind is not None and kind.string().lower() != "buffer":
-        raise kind.error(f"resources of type {kind.string()!r} are not offered, only 'buffer'")
+        raise kind.error(f"resources of type {quoted(kind.string())} are not offered, only 'buffer'")
     values = _initial_values(node, access)
     if values.count == 0:
         raise node.require("initialValues", "a resource").error("must hold at least one value")
@@ -238,12 +238,12 @@ def _from_file(source: Node, data_type: DataType, access: Access) -> InitialValu
     path = access.source(source)
     suffix = path.suffix.lower()
     if suffix in IMAGE_SUFFIXES:
-        raise source.error(f"images are not offered; give the pixels of {path.name!r} as a .npy file")
+        raise source.error(f"images are not offered; give the pixels of {quoted(path.name)} as a .npy file")
     try:
         _check_room(source, path)
         return _from_npy(source, path, data_type) if suffix == ".npy" else _from_raw(source, path, data_type)
     except OSError as error:
-        raise source.error(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+        raise source.error(f"cannot read {quoted(str(path))}: {error.strerror or error}") from error
 
 
 def _check_room(source: Node, path: Path) -> None:
@@ -251,7 +251,7 @@ def _check_room(source: Node, path: Path) -> None:
     needed, budget = 2 * path.stat().st_size, host_budget()
     if budget is not None and needed > budget:
         raise OutOfMemory(
-            f"{source.path}: {needed:,} bytes to read {str(path)!r} exceed the {budget:,}"
+            f"{source.path}: {needed:,} bytes to read {quoted(str(path))} exceed the {budget:,}"
             " that may be used of the host's memory"
         )
 
@@ -261,14 +261,14 @@ def _from_npy(source: Node, path: Path, data_type: DataType) -> InitialValues:
     try:
         array = np.load(path, allow_pickle=False)
     except ValueError as error:
-        raise source.error(f"{str(path)!r} is not a .npy file of numbers: {error}") from error
+        raise source.error(f"{quoted(str(path))} is not a .npy file of numbers: {abridged(str(error))}") from error
     array = array.view(np.uint8) if array.dtype == bool else array.astype(array.dtype.newbyteorder("="), copy=False)
     try:
         stored = DataType.from_numpy(array.dtype)
     except InvalidArgument as error:
-        raise source.error(f"{str(path)!r}: {error}") from error
+        raise source.error(f"{quoted(str(path))}: {error}") from error
     if data_type not in (DataType.UNKNOWN, stored):
-        raise source.error(f"{str(path)!r} holds {stored.name}, but initialValuesDataType is {data_type.name}")
+        raise source.error(f"{quoted(str(path))} holds {stored.name}, but initialValuesDataType is {data_type.name}")
     flat = np.ascontiguousarray(array).reshape(-1)
     return InitialValues(stored, flat.size, lambda: flat, array.shape or (1,))
 
@@ -284,17 +284,19 @@ def _check_header(source: Node, path: Path) -> None:
         except OSError:
             raise
         except Exception as error:  # NumPy lets its parser of Python's syntax fail as it will
-            raise source.error(f"{str(path)!r} is not a .npy file of numbers: {error}") from error
+            raise source.error(f"{quoted(str(path))} is not a .npy file of numbers: {abridged(str(error))}") from error
         held = os.fstat(stream.fileno()).st_size - stream.tell()
     if any(type(size) is not int or not 0 <= size <= UINT32_MAX for size in shape):
-        raise source.error(f"{str(path)!r} has sizes outside 0 to {UINT32_MAX}")
+        raise source.error(f"{quoted(str(path))} has sizes outside 0 to {UINT32_MAX}")
     if promised > held and not dtype.hasobject:
-        raise source.error(f"{str(path)!r} promises {promised:,} bytes of elements, but holds {held:,}")
+        raise source.error(f"{quoted(str(path))} promises {promised:,} bytes of elements, but holds {held:,}")
 
 
 def _from_raw(source: Node, path: Path, data_type: DataType) -> InitialValues:
     if data_type is DataType.UNKNOWN:
-        raise source.error(f"the raw file {str(path)!r} says nothing of its type: initialValuesDataType must be given")
+        raise source.error(
+            f"the raw file {quoted(str(path))} says nothing of its type: initialValuesDataType must be given"
+        )
     raw = np.fromfile(path, np.uint8)
     if data_type.bits == 4:
         nibbles = np.stack([raw & 15, raw >> 4], -1).ravel()
@@ -302,7 +304,7 @@ def _from_raw(source: Node, path: Path, data_type: DataType) -> InitialValues:
     if raw.size * 8 % data_type.bits:
         element = data_type.bits // 8
         raise source.error(
-            f"{str(path)!r} has {raw.size} bytes, not a multiple of the {element} bytes of a {data_type.name}"
+            f"{quoted(str(path))} has {raw.size} bytes, not a multiple of the {element} bytes of a {data_type.name}"
         )
     elements = raw.view(data_type.numpy)
     return InitialValues(data_type, elements.size, lambda: elements)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.enums import DataType
-from dmlgpu.frontends.dxdispatch.node import Node, listing, nearest
+from dmlgpu.frontends.dxdispatch.node import Node, listing, nearest, quoted
 
 _SPECIAL = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 
@@ -92,7 +92,7 @@ def _member_name(node: Node, names: list[str], prefix: str) -> str:
     name = node.string().removeprefix(prefix)
     if name not in names:
         suggestion = nearest(name, names) or f"; known are {listing(names)}"
-        raise node.error(f"{node.value!r} is not a value of {prefix.removesuffix('_')}{suggestion}")
+        raise node.error(f"{quoted(node.value)} is not a value of {prefix.removesuffix('_')}{suggestion}")
     return name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import random
 from typing import Any
 
@@ -32,7 +33,10 @@ class Arguments(LifeCycle):
         if (place := self.rng.choice(list(changed))) == 0 and getattr(function, "__name__", "") in METHODS:
             return SKIPPED
         value = changed[place]
-        if isinstance(value, list) and value and self.rng.random() < 0.5:
+        if place == 1 and getattr(function, "__name__", "") == "wait":
+            # A long timeout is a wait that nobody ends.
+            changed[place] = _timeout(self.rng)
+        elif isinstance(value, list) and value and self.rng.random() < 0.5:
             value = list(value)
             value[self.rng.randrange(len(value))] = strange(self.rng)
             changed[place] = value
@@ -46,6 +50,12 @@ class Arguments(LifeCycle):
 
 METHODS = frozenset({"repr", "name"})
 """Functions whose first argument is the object itself."""
+
+
+def _timeout(rng: random.Random) -> Any:
+    """A strange value that is not many seconds."""
+    value = strange(rng)
+    return -1 if isinstance(value, numbers.Real) and value > 1 else value
 
 
 def run(seed: int, monitor: Monitor) -> None:

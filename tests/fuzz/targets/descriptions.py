@@ -20,7 +20,8 @@ from dmlgpu.device.device import Device
 from dmlgpu.device.features import OperatorSupportQuery
 from dmlgpu.enums import ExecutionFlags
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import TensorDesc, has_overlap
+from dmlgpu.overlap import has_overlap
+from dmlgpu.tensor import TensorDesc
 from tests.fuzz.description_mutations import mutate
 from tests.fuzz.devices import check_usable, shared_device
 from tests.fuzz.monitor import Monitor, Refused, shown

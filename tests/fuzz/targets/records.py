@@ -34,7 +34,8 @@ def run(seed: int, monitor: Monitor) -> None:
 
 def replay(before: Path, after: Path, what: str, monitor: Monitor) -> None:
     """Compare two files, or write a report on both."""
-    monitor.subject = lambda: f"{what}: {before.read_bytes()[:3000].decode(errors='backslashreplace')}"
+    text = before.read_bytes()[:3000].decode(errors="backslashreplace")
+    monitor.subject = lambda: f"{what}: {text}"
     if what in FORMATS:
         output = before.with_name(f"report{what}")
         code, _ = _command(["report", str(before), str(after), "-o", str(output)], monitor)
