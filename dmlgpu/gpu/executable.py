@@ -57,10 +57,10 @@ class Binder:
             {"binding": binding, "resource": {"buffer": buffer, "offset": offset, "size": size}}
             for binding, (buffer, offset, size) in enumerate(layout.bound)
         ]
-        bases, group_layout = layout.bases, self.pipelines.layout(len(entries), immediates)
-        context = self.context
+        bases, context = layout.bases, self.context
         with context.lock:
             context.check()
+            group_layout = self.pipelines.layout(len(entries), immediates)
             guard = Guard(tuple([buffer for buffer, _, _ in found]), self.allocator.epoch)
             guard.check(self.allocator.epoch, kernel.label)
             with context.reporting(f"{operator}: kernel {kernel.label!r}"):
