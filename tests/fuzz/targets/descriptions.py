@@ -117,9 +117,9 @@ class Close(Tolerance):
         """Equal integers; floats within a twentieth of their size, or of the largest of all."""
         if expected.dtype.kind != "f":
             return expected == got
-        wanted, found = expected.astype(np.float64), got.astype(np.float64)
-        finite = np.isfinite(wanted)
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # NaN that signal, too
+            wanted, found = expected.astype(np.float64), got.astype(np.float64)
+            finite = np.isfinite(wanted)
             near = np.abs(wanted - found) <= 0.05 * np.abs(wanted[finite]).max(initial=1.0)
         return near | (ulp_distance(expected, got) <= 16)
 
