@@ -12,6 +12,7 @@ import wgpu
 from dmlgpu.errors import DeviceRemoved, DmlError, InvalidArgument, InvalidState, NotSupported, OutOfMemory
 from dmlgpu.gpu import forks, native
 from dmlgpu.gpu.adapter import describe, target_of, wgpu_adapter
+from dmlgpu.gpu.waiting import without_signals
 from dmlgpu.target import AdapterInfo, Target
 
 _OPENGL = threading.RLock()
@@ -50,12 +51,17 @@ class Context:
         forks.use_drivers(str(info))
         target = target_of(info, deterministic=deterministic, disabled_features=disabled_features)
         adapter = wgpu_adapter(info)
-        try:
+
+        def request() -> wgpu.GPUDevice:
             # Without required_limits wgpu-py asks for the adapter's own.
             device = adapter.request_device_sync(label="dmlgpu", required_features=sorted(target.features))
+            return native.without_cycle(device)
+
+        try:
+            device = without_signals(request)
         except RuntimeError as error:
             raise NotSupported(f"{info}: the driver gives no device: {error}") from error
-        return cls(native.without_cycle(device), info, target, owned=True)
+        return cls(device, info, target, owned=True)
 
     @classmethod
     def wrap(cls, device: wgpu.GPUDevice, deterministic: bool, disabled_features: Collection[str]) -> Context:

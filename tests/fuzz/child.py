@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_stdout
 from dmlgpu.device.adapters import ADAPTER_VARIABLE
-from tests.fuzz.monitor import Monitor
+from tests.fuzz.monitor import Monitor, place_of
 from tests.fuzz.targets import load
 
 ADDRESS_SPACE = 6 << 30
@@ -70,9 +70,12 @@ def _watch_other_exceptions(monitor: Monitor) -> None:
     """Note exceptions that Python would only print: those of threads, finalizers and callbacks."""
 
     def note(args: Any) -> None:
-        # A signal may arrive while Python runs a finalizer, where no exception can be raised.
-        if args.exc_value is not None and not isinstance(args.exc_value, KeyboardInterrupt):
-            monitor.note_exception(args.exc_value)
+        error = args.exc_value
+        # A signal may arrive while Python runs a finalizer, where no exception can be raised; or while wgpu-py makes an
+        # object, whose finalizer then lacks attributes.
+        half_made = isinstance(error, AttributeError) and place_of(error).startswith("_api.py:_release")
+        if error is not None and not isinstance(error, KeyboardInterrupt) and not half_made:
+            monitor.note_exception(error)
 
     sys.unraisablehook = threading.excepthook = note
 

@@ -12,13 +12,19 @@ from tests.fuzz.monitor import Monitor
 from tests.fuzz.targets.corpus import FILES
 
 SHORT = {
-    ("descriptions", "numpy"): range(317, 598),
-    ("descriptions", "gpu"): range(15, 60),
+    ("descriptions", "numpy"): range(300),
+    ("descriptions", "gpu"): range(40),
     ("programs", "numpy"): range(200),
-    ("models", "numpy"): range(57, 232),
-    ("life_cycle", "numpy"): range(5, 8),
+    ("graphs", "numpy"): range(200),
+    ("graphs", "gpu"): range(3),
+    ("models", "numpy"): range(200),
+    ("records", "numpy"): range(100),
+    ("life_cycle", "numpy"): range(2),
     ("life_cycle", "gpu"): range(1),
+    ("arguments", "numpy"): range(2),
+    ("arguments", "gpu"): range(1),
     ("interrupts", "numpy"): range(6),
+    ("interrupts", "gpu"): range(4),
 }
 """Seeds of each target that every run of the tests tries; ``scripts/fuzz`` goes on from there."""
 
