@@ -86,6 +86,10 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "Sequence[Array]": (*NO_SEQUENCES, *NO_ENTRIES, np.zeros((2, 1, 1, 1, 4), np.float32), [[1, [2]], Hostile()]),
     "OperatorDesc": (*NO_OBJECTS, dmlgpu.OperatorDesc()),
     "Buffer.write(data)": NO_DATA,
+    "DataType": NO_MEMBERS,
+    "Sequence[int]": (*NO_SEQUENCES, ["x"], [1.5], [Hostile()], [HUGE], [object()]),
+    "ArrayLike": (object(), HUGE, Hostile(), ["x"], [], np.array([None])),
+    "str | Policy": (1, "x", b"x", [], HUGE),
     "DataType.from_numpy(dtype)": (None, 1, "x", bool, complex, object, object(), HUGE, Hostile()),
 }
 """Wrong values by annotation, apart from None, or by argument; objects and sequences of them follow rules."""
@@ -138,6 +142,8 @@ class World:
         self.table = device.create_binding_table(compiled)
         self.table.bind_inputs([self.source, self.source])
         self.table.bind_outputs([self.target])
+        graph = dmlgpu.Graph(device)
+        self.expression = graph.input((2, 3)) * 2.0
         self.objects = {
             type(one).__name__: one
             for one in (
@@ -151,6 +157,8 @@ class World:
                 device.create_command_list(),
                 device.create_command_recorder(),
                 device.create_fence(),
+                graph,
+                self.expression,
             )
         }
 
@@ -184,6 +192,15 @@ class World:
             "Queue.signal": {"fence": objects["Fence"], "value": 1},
             "Fence.wait": {"value": 0},
             "BufferBinding": {"buffer": self.source},
+            "Expression.broadcast_to": {"sizes": (4, 2, 3)},
+            "Expression.reinterpret": {"sizes": (6,)},
+            "Graph": {"device": self.device},
+            "Graph.compile": {"outputs": [self.expression]},
+            "Graph.constant": {"array": np.ones(3, np.float32)},
+            "Graph.desc": {"outputs": [self.expression]},
+            "Graph.evaluate": {"outputs": [self.expression], "inputs": [np.ones((2, 3), np.float32)]},
+            "Graph.input": {"desc": (2, 3)},
+            "Graph.policy": {"policy": "interleaved_channel"},
             "DataType.from_numpy": {"dtype": np.float32},
             "FeatureLevel.from_label": {"label": "6_4"},
             "descs.by_name": {"operator": "GATHER"},
@@ -202,6 +219,9 @@ ELSEWHERE = {
     "Device.from_wgpu": "needs wgpu",
     "Device.remove": "ends the device",
     "Device.wrap_buffer": "needs wgpu",
+    "Graph.add": "checks as descriptions do",
+    "Graph.describe": "takes what expressions hold",
+    "Graph.save": "writes files: a test of its own",
     "OperatorDesc.replace": "checks as the constructor",
     "TensorDesc.decode": "a test of its own",
     "TensorDesc.encode": "a test of its own",
@@ -209,7 +229,7 @@ ELSEWHERE = {
 }
 """What the walk leaves out, with the reason."""
 
-CONSTRUCTORS = ("BufferArrayBinding", "BufferBinding", "Device")
+CONSTRUCTORS = ("BufferArrayBinding", "BufferBinding", "Device", "Graph")
 """Classes whose constructors check arguments of their own; descriptions have fields, all others are made by methods."""
 
 

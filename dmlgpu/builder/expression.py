@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeGuard
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu import descs, kinds
 from dmlgpu.builder.location import caller
 from dmlgpu.builder.nodes import Origin, shown
 from dmlgpu.enums import DataType, MatrixTransform
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dmlgpu.builder.graph import Graph
 
 Number: TypeAlias = int | float
+
+_SIZES = kinds.tuple_of(kinds.integer, "integers")
 
 
 class Expression:
@@ -75,10 +77,12 @@ class Expression:
         Raises:
             InvalidArgument: they reach beyond the tensor's bytes.
         """
+        strides = kinds.argument("reinterpret", "strides", kinds.optional(_SIZES), strides)
+        data_type = kinds.argument("reinterpret", "data_type", kinds.optional(kinds.member_of(DataType)), data_type)
         wanted = TensorDesc(
             self.data_type if data_type is None else data_type,
-            tuple(sizes),
-            None if strides is None else tuple(strides),
+            kinds.argument("reinterpret", "sizes", _SIZES, sizes),
+            strides,
             self.desc.flags,
             self.desc.total_tensor_size_in_bytes,
             self.desc.guaranteed_base_offset_alignment,
@@ -102,7 +106,7 @@ class Expression:
         Raises:
             InvalidArgument: a size is neither 1 nor the wanted one.
         """
-        wanted = tuple(sizes)
+        wanted = kinds.argument("broadcast_to", "sizes", _SIZES, sizes)
         new = len(wanted) - len(self.sizes)
         if new < 0 or any(has not in (1, want) for has, want in zip(self.sizes, wanted[max(new, 0) :], strict=False)):
             raise InvalidArgument(

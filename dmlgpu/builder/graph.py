@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmlgpu import operators, validation
+from dmlgpu import kinds, operators, validation
 from dmlgpu.builder import drawing, picture
 from dmlgpu.builder.description import describe
 from dmlgpu.builder.expression import Expression
 from dmlgpu.builder.location import caller
 from dmlgpu.builder.nodes import BuiltNode, GraphInput, Origin, shown, used
 from dmlgpu.builder.policy import Policy, as_policy
+from dmlgpu.device.child import as_tuple
 from dmlgpu.device.device import Device, default_device
 from dmlgpu.device.evaluate import run_compiled
 from dmlgpu.device.operator import CompiledOperator
 from dmlgpu.enums import DataType, ExecutionFlags, FeatureLevel, TensorFlags
 from dmlgpu.errors import InvalidArgument, InvalidDescription, InvalidGraph, NotSupported
+from dmlgpu.files import whole_file
 from dmlgpu.graph.description import GraphDesc
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.inference import complete
@@ -30,7 +32,21 @@ from dmlgpu.tensor import TensorDesc
 
 Array: TypeAlias = NDArray[Any]
 
+_NAME = kinds.optional(kinds.text)
+_SIZES = kinds.tuple_of(kinds.integer, "integers")
+_OUTPUTS = kinds.tuple_of(kinds.instance_of(Expression, "an Expression"), "Expressions")
 _TYPES = {one.numpy: one for one in DataType if one is not DataType.UNKNOWN and one.bits >= 8}
+
+
+def _numbers(value: Any) -> Array:
+    """Take what NumPy makes an array of numbers of, with at least one element."""
+    try:
+        array = np.asarray(value)
+    except Exception:  # whatever a foreign __array__ raises
+        array = np.empty(0)
+    if array.dtype.kind not in "biuf" or not array.size:
+        raise kinds.WrongKind("an array of numbers, at least one", value)
+    return array
 
 
 class Graph:
@@ -55,7 +71,7 @@ class Graph:
     def __init__(self, device: Device | None = None, name: str | None = None, policy: str | Policy = "default"):
         if device is not None and not isinstance(device, Device):
             raise InvalidArgument(f"Graph: device must be a Device or None, got {type(device).__name__}")
-        self._device, self.name = device, name
+        self._device, self.name = device, kinds.argument("Graph", "name", _NAME, name)
         self._policy = as_policy(policy)
         self._scopes: list[str] = []
         self.inputs: list[GraphInput] = []
@@ -96,9 +112,15 @@ class Graph:
         Raises:
             InvalidArgument: another input has the name.
         """
+        data_type = kinds.argument("input", "data_type", kinds.member_of(DataType), data_type)
+        name = kinds.argument("input", "name", _NAME, name)
+        owned = kinds.argument("input", "owned", kinds.boolean, owned)
         flags = TensorFlags.OWNED_BY_DML if owned else TensorFlags.NONE
         if not isinstance(desc, TensorDesc):
-            desc = self._policy(data_type, flags, tuple(desc))
+            sizes = kinds.argument("input", "desc", _SIZES, desc)
+            if not sizes:
+                raise InvalidArgument(f"{self._label}: desc must be a TensorDesc or sizes, at least one, got none")
+            desc = self._policy(data_type, flags, sizes)
         elif owned:
             strides, total = desc.strides, desc.total_tensor_size_in_bytes
             desc = TensorDesc(desc.data_type, desc.sizes, strides, flags, total, desc.guaranteed_base_offset_alignment)
@@ -120,7 +142,9 @@ class Graph:
         Raises:
             InvalidArgument: the array is of no type of DirectML's, or holds what the type cannot.
         """
-        given = np.asarray(array)
+        data_type = kinds.argument("constant", "data_type", kinds.optional(kinds.member_of(DataType)), data_type)
+        name = kinds.argument("constant", "name", _NAME, name)
+        given = kinds.argument("constant", "array", _numbers, array)
         if data_type is None:
             data_type = _TYPES.get(given.dtype)
             if data_type is None:
@@ -212,9 +236,12 @@ class Graph:
 
     # ---- names ------------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def scope(self, name: str) -> Iterator[None]:
+    def scope(self, name: str) -> AbstractContextManager[None]:
         """Put a name before those of the nodes that are added inside (DirectMLX: CreateNameScope), joined by ``_``."""
+        return self._within(kinds.argument("scope", "name", kinds.text, name))
+
+    @contextmanager
+    def _within(self, name: str) -> Iterator[None]:
         self._scopes.append(name)
         try:
             yield
@@ -254,22 +281,19 @@ class Graph:
             InvalidArgument: no output, one that is no expression of this graph, or one that no operator computes.
             InvalidGraph: an output of a node is required, and neither read nor among the outputs.
         """
-        self._check_outputs(outputs)
+        outputs = self._check_outputs(outputs)
         unread = self._unread(outputs)
         if unread:
             what = self.describe(unread[0].origin)
             raise InvalidGraph(f"{self._label}: {what} is required and not read; name it among the outputs, too")
         return describe(self.nodes, len(self.inputs), [output.origin for output in outputs], self.name)
 
-    def _check_outputs(self, outputs: Sequence[Expression]) -> None:
-        if not isinstance(outputs, Sequence) or not outputs:
-            wanted = "a sequence of at least one Expression"
-            raise InvalidArgument(f"{self._label}: outputs must be {wanted}, got {outputs!r}")
+    def _check_outputs(self, given: Sequence[Expression]) -> tuple[Expression, ...]:
+        """Return the outputs, checked."""
+        outputs = kinds.argument(self._label, "outputs", _OUTPUTS, given)
+        if not outputs:
+            raise InvalidArgument(f"{self._label}: outputs must be a sequence of at least one Expression, got none")
         for number, output in enumerate(outputs):
-            if not isinstance(output, Expression):
-                raise InvalidArgument(
-                    f"{self._label}: outputs[{number}] must be an Expression, got {type(output).__name__}"
-                )
             if output.graph is not self:
                 raise InvalidArgument(f"{self._label}: outputs[{number}] belongs to {output.graph._label}")
             if output.origin.kind != "operator":
@@ -277,6 +301,7 @@ class Graph:
                     f"{self._label}: outputs[{number}] must be computed by an operator, got {output!r}; "
                     "put an element_wise_identity between"
                 )
+        return outputs
 
     def _unread(self, outputs: Sequence[Expression]) -> list[Expression]:
         """Return the required outputs of the nodes in use that nothing reads."""
@@ -348,7 +373,7 @@ class Graph:
             InvalidArgument: an array is missing, superfluous, or of another type or sizes.
             DmlError: as ``compile``.
         """
-        self._check_outputs(outputs)
+        outputs = self._check_outputs(outputs)
         compiled = self.compile([*outputs, *self._unread(outputs)], flags, disabled_passes=disabled_passes)
         arrays = self._in_order(inputs)
         needed = [None if port.desc is None else one for port, one in zip(compiled.inputs, self.inputs, strict=True)]
@@ -368,9 +393,10 @@ class Graph:
                 if name not in names:
                     raise InvalidArgument(f"{self._label}: inputs must be named {', '.join(names)}, got {name!r}")
             return [inputs.get(name) for name in names]
-        if len(inputs) != len(self.inputs):
-            raise InvalidArgument(f"{self._label}: inputs must be {len(self.inputs)} arrays, got {len(inputs)}")
-        return list(inputs)
+        arrays = as_tuple(self._label, "inputs", inputs, "arrays")
+        if len(arrays) != len(self.inputs):
+            raise InvalidArgument(f"{self._label}: inputs must be {len(self.inputs)} arrays, got {len(arrays)}")
+        return list(arrays)
 
     # ---- pictures ---------------------------------------------------------------------------------------------------
 
@@ -387,6 +413,7 @@ class Graph:
         """
         path = Path(path)
         if path.suffix == ".html":
-            path.write_text(drawing.to_page(self.name, self.inputs, self.nodes), encoding="utf-8")
+            with whole_file(path) as stream:
+                stream.write(drawing.to_page(self.name, self.inputs, self.nodes).encode())
         else:
             picture.save(self.to_dot(), path)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dmlgpu.builder.nodes import BuiltNode, GraphInput, shown
 from dmlgpu.errors import InvalidArgument, NotSupported
+from dmlgpu.files import whole_file
 from dmlgpu.operator_desc import OperatorDesc
 
 
@@ -44,7 +45,8 @@ def save(dot: str, path: Path) -> None:
         NotSupported: Graphviz is not installed.
     """
     if path.suffix == ".dot":
-        path.write_text(dot, encoding="utf-8")
+        with whole_file(path) as stream:
+            stream.write(dot.encode())
         return
     if path.suffix != ".svg":
         raise InvalidArgument(f"Graph.save: path must end in .dot, .html or .svg, got {str(path)!r}")

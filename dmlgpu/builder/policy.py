@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from dmlgpu.enums import DataType, TensorFlags
-from dmlgpu.errors import InvalidArgument
+from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.tensor import TensorDesc, packed_strides
 
 Sizes: TypeAlias = tuple[int, ...]
@@ -42,5 +42,5 @@ def as_policy(policy: str | Policy) -> Policy:
         return policy
     found = POLICIES.get(policy) if isinstance(policy, str) else None
     if found is None:
-        raise InvalidArgument(f"Graph: policy must be a function or one of {', '.join(POLICIES)}, got {policy!r}")
+        raise InvalidArgument(f"Graph: policy must be a function or one of {', '.join(POLICIES)}, got {shown(policy)}")
     return found
