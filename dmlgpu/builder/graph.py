@@ -22,7 +22,7 @@ from dmlgpu.device.device import Device, default_device
 from dmlgpu.device.evaluate import run_compiled
 from dmlgpu.device.operator import CompiledOperator
 from dmlgpu.enums import DataType, ExecutionFlags, FeatureLevel, TensorFlags
-from dmlgpu.errors import InvalidArgument, InvalidDescription, InvalidGraph, NotSupported
+from dmlgpu.errors import InvalidArgument, InvalidDescription, InvalidGraph, NotSupported, abridged
 from dmlgpu.files import whole_file
 from dmlgpu.graph.description import GraphDesc
 from dmlgpu.operator_desc import OperatorDesc
@@ -253,7 +253,7 @@ class Graph:
 
     @property
     def _label(self) -> str:
-        return f"graph {self.name!r}" if self.name else "a graph without a name"
+        return f"graph {abridged(self.name)!r}" if self.name else "a graph without a name"
 
     def describe(self, origin: Origin) -> str:
         """Return what computes a value, as messages call it: ``CONVOLUTION 'stem_conv' (model.py:12)``."""

@@ -286,7 +286,7 @@ class Device(DmlObject):
         Args:
             graph: operators, constants and the edges between them.
             flags: as for ``compile_operator``, for all operators.
-            disabled_passes: names of the compiler's passes (``dmlgpu.graph.compiler.PASSES``) to leave out.
+            disabled_passes: names of the compiler's passes (``dmlgpu.graph.passes.PASSES``) to leave out.
 
         Raises:
             InvalidGraph: the graph or one of its operators breaks a rule; the message names node or edge, what was

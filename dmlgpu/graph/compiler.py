@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from dmlgpu.compiler import keep_owned
-from dmlgpu.errors import InvalidArgument, NotSupported
+from dmlgpu.errors import NotSupported
 from dmlgpu.graph.lowering import lower
 from dmlgpu.graph.network import Network
-from dmlgpu.graph.passes import attention, element_wise, epilogues, views
+from dmlgpu.graph.passes import PASSES, attention, check_names, element_wise, epilogues, views
 from dmlgpu.graph.passes.nodes import drop_dead, fold_constants, merge_duplicates
 from dmlgpu.graph.passes.rewriting import Note, Rewriting
 from dmlgpu.graph.passes.trees import as_body, simplified
@@ -36,7 +36,7 @@ STEP_PASSES: dict[str, Callable[[Rewriting, Target], None]] = {
 }
 """What is done to the steps of the plan, in order."""
 
-PASSES = (*NODE_PASSES, *STEP_PASSES)
+assert (*NODE_PASSES, *STEP_PASSES) == PASSES
 
 
 @dataclass(frozen=True)
@@ -62,15 +62,13 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
     Args:
         network: what is compiled.
         target: what it is compiled for.
-        disabled: names of passes (``PASSES``) to leave out.
+        disabled: names of passes (``passes.PASSES``) to leave out.
 
     Raises:
         InvalidArgument: for a name that is no pass.
         NotSupported: when the adapter lacks what a node needs.
     """
-    unknown = sorted(set(disabled) - set(PASSES))
-    if unknown:
-        raise InvalidArgument(f"disabled_passes must name passes ({', '.join(PASSES)}), got {unknown[0]!r}")
+    check_names(disabled)
     notes: list[Note] = []
     for name, change in NODE_PASSES.items():
         if name not in disabled:

@@ -10,6 +10,7 @@ from dmlgpu.errors import InvalidGraph
 from dmlgpu.operator_desc import OperatorDesc
 
 _NUMBER = kinds.between(0, 2**32 - 1)
+_COUNT = kinds.between(0, 2**16)
 _NAME = kinds.optional(kinds.text)
 
 
@@ -143,7 +144,7 @@ class GraphDesc:
     """A graph of operators (DirectML: DML_GRAPH_DESC).
 
     Attributes:
-        input_count, output_count: of the graph. An input that no edge starts at is not bound.
+        input_count, output_count: of the graph, at most 65,536 each. An input that no edge starts at is not bound.
         nodes: in any order; edges name them by their place here.
         input_edges, intermediate_edges, output_edges: in any order.
         name: of the whole, for messages and labels.
@@ -163,8 +164,8 @@ class GraphDesc:
     def __post_init__(self) -> None:
         _check(
             self,
-            input_count=_NUMBER,
-            output_count=_NUMBER,
+            input_count=_COUNT,
+            output_count=_COUNT,
             nodes=_entries(OperatorNode | ConstantNode, "OperatorNode or ConstantNode"),
             input_edges=_entries(InputEdge, "InputEdge"),
             intermediate_edges=_entries(IntermediateEdge, "IntermediateEdge"),

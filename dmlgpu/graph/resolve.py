@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from dmlgpu.errors import InvalidGraph
+from dmlgpu.errors import InvalidGraph, abridged
 from dmlgpu.graph.description import (
     ConstantNode,
     GraphDesc,
@@ -41,7 +41,7 @@ class _Resolver:
 
     def __init__(self, graph: GraphDesc):
         self.graph = graph
-        self.label = f"graph {graph.name!r}" if graph.name else "graph"
+        self.label = f"graph {abridged(graph.name)!r}" if graph.name else "graph"
         self.feeds: dict[tuple[int, int], InputEdge | IntermediateEdge] = {}
         self.reads: set[tuple[int, int]] = set()
         self.ends: dict[int, OutputEdge] = {}
@@ -73,11 +73,11 @@ class _Resolver:
         """Return a node as messages call it: ``node 2 'conv1' (CONVOLUTION)``."""
         node = self.graph.nodes[number]
         kind = node.desc.operator if isinstance(node, OperatorNode) else "constant"
-        return f"node {number} {node.name!r} ({kind})" if node.name else f"node {number} ({kind})"
+        return f"node {number} {abridged(node.name)!r} ({kind})" if node.name else f"node {number} ({kind})"
 
     def edge_name(self, edge: InputEdge | IntermediateEdge | OutputEdge) -> str:
         """Return an edge as messages call it: ``intermediate edge 'x' (node 0 output 0 to node 1 input 0)``."""
-        named = f" {edge.name!r}" if edge.name else ""
+        named = f" {abridged(edge.name)!r}" if edge.name else ""
         match edge:
             case InputEdge():
                 ends = f"graph input {edge.graph_input} to node {edge.to_node} input {edge.to_input}"
@@ -112,12 +112,13 @@ class _Resolver:
                 f"{self.edge_name(edge)}: {slots[edge.to_input].label} of {where} is absent from its description;"
                 " no edge may end there"
             )
-        taken = self.feeds.setdefault((edge.to_node, edge.to_input), edge)
-        if taken is not edge:
+        taken = self.feeds.get((edge.to_node, edge.to_input))
+        if taken is not None:
             self.fail(
                 f"{self.edge_name(edge)}: {slots[edge.to_input].label} of {where} is fed by"
                 f" {self.edge_name(taken)} already; one edge feeds an input"
             )
+        self.feeds[edge.to_node, edge.to_input] = edge
 
     def _read(self, edge: IntermediateEdge | OutputEdge) -> None:
         """Note that an output of a node is read."""
@@ -142,12 +143,13 @@ class _Resolver:
     def _end(self, edge: OutputEdge) -> None:
         """Note what an output of the graph is."""
         self._expect_number(edge, "graph_output", edge.graph_output, self.graph.output_count, "the graph's outputs")
-        taken = self.ends.setdefault(edge.graph_output, edge)
-        if taken is not edge:
+        taken = self.ends.get(edge.graph_output)
+        if taken is not None:
             self.fail(
                 f"{self.edge_name(edge)}: graph output {edge.graph_output} is written by {self.edge_name(taken)}"
                 " already; one edge ends at an output"
             )
+        self.ends[edge.graph_output] = edge
 
     def _slots(self, number: int, which: str) -> Sequence[TensorSlot]:
         node = self.graph.nodes[number]
@@ -196,10 +198,11 @@ class _Resolver:
     def _cycle(self, stuck: set[int]) -> str:
         """Return a cycle among nodes each of which reads another of them."""
         reads = {edge.to_node: edge.from_node for edge in self.graph.intermediate_edges if edge.from_node in stuck}
-        path = [min(stuck)]
-        while reads[path[-1]] not in path:
-            path.append(reads[path[-1]])
-        loop = [*path[path.index(reads[path[-1]]) :], reads[path[-1]]][::-1]
+        path = {min(stuck): None}  # in order
+        while (last := reads[next(reversed(path))]) not in path:
+            path[last] = None
+        numbers = list(path)
+        loop = [*numbers[numbers.index(last) :], last][::-1]
         shown = [self.node_name(number) for number in (loop if len(loop) <= 6 else [*loop[:3], *loop[-2:]])]
         if len(loop) > 6:
             shown.insert(3, f"... {len(loop) - 5} more")
@@ -267,9 +270,14 @@ class _Resolver:
             node = self.graph.nodes[number]
             assert isinstance(node, OperatorNode)
             fed = tuple(value(self.feeds.get((number, position))) for position in range(len(node.desc.inputs)))
-            nodes.append(Node(node.desc, fed, node.name or f"node {number}"))
+            nodes.append(Node(node.desc, fed, abridged(node.name or f"node {number}")))
         outputs = [Result(place[self.ends[n].from_node], self.ends[n].from_output) for n in range(len(self.ends))]
         network = Network(
-            self.graph.name or "graph", inputs, tuple(nodes), tuple(each for _, each in data), tuple(outputs), ()
+            abridged(self.graph.name or "graph"),
+            inputs,
+            tuple(nodes),
+            tuple(each for _, each in data),
+            tuple(outputs),
+            (),
         )
         return replace(network, output_tensors=tuple(map(network.tensor, outputs)))

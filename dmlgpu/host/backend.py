@@ -10,6 +10,7 @@ from dmlgpu import reference
 from dmlgpu.backend import Backend
 from dmlgpu.errors import OperatorNotImplemented, OutOfMemory
 from dmlgpu.graph.network import Network
+from dmlgpu.graph.passes import check_names
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.host.executable import Memory, NumPyExecutable, Work
 from dmlgpu.host.graph import NumPyGraph
@@ -53,8 +54,10 @@ class NumPyBackend(Backend):
         """Make a network ready, node by node: there are no passes to leave out.
 
         Raises:
+            InvalidArgument: when a name is that of no pass.
             OperatorNotImplemented: when an operator has no reference.
         """
+        check_names(disabled)
         for node in network.nodes:
             self.check(node.desc)
         return NumPyGraph(network, self._room)

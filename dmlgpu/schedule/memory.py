@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -49,17 +51,20 @@ def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
     for use in uses:
         sizes[use.allocation] = max(sizes.get(use.allocation, 0), use.size)
         lives.setdefault(use.allocation, []).append(use.step)
-    offsets: dict[Allocation, int] = {}
+    if not reuse:
+        *offsets, end = itertools.accumulate((aligned(size) for size in sizes.values()), initial=0)
+        return Arena(dict(zip(sizes, offsets, strict=True)), end)
+    placed: dict[Allocation, int] = {}
+    alive: dict[int, list[Allocation]] = defaultdict(list)  # by step, of those that have a place
     # The largest ones first: small ones then find room beside them, where else they would stand in the way.
-    for allocation in sorted(lives, key=lambda each: -sizes[each]) if reuse else lives:
-        life = lives[allocation]
-        others = [
-            (offset, offset + aligned(sizes[other]))
-            for other, offset in offsets.items()
-            if not reuse or (lives[other][0] <= life[-1] and life[0] <= lives[other][-1])
-        ]
-        offsets[allocation] = _first_gap(sorted(others), aligned(sizes[allocation]))
-    return Arena(offsets, max((offset + aligned(sizes[each]) for each, offset in offsets.items()), default=0))
+    for allocation in sorted(lives, key=lambda each: -sizes[each]):
+        steps = range(lives[allocation][0], lives[allocation][-1] + 1)
+        others = {other for step in steps for other in alive[step]}
+        taken = sorted((placed[other], placed[other] + aligned(sizes[other])) for other in others)
+        placed[allocation] = _first_gap(taken, aligned(sizes[allocation]))
+        for step in steps:
+            alive[step].append(allocation)
+    return Arena(placed, max((offset + aligned(sizes[each]) for each, offset in placed.items()), default=0))
 
 
 def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:

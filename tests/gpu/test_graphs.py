@@ -18,7 +18,7 @@ from dmlgpu.device.device import Device
 from dmlgpu.gpu import GpuBackend, adapters
 from dmlgpu.graph import compiler
 from dmlgpu.graph.network import Network, Result
-from dmlgpu.graph.passes import element_wise, trees, views
+from dmlgpu.graph.passes import PASSES, element_wise, trees, views
 from dmlgpu.plan import Affine
 from dmlgpu.target import Profile
 from tests.unit.graph_examples import (
@@ -69,7 +69,7 @@ def test_a_residual_block_agrees_fused_unfused_and_on_the_host(device: Device) -
         if port.desc is not None
     ]
     (expected,) = computed(Device("numpy"), block, arrays)
-    for disabled in ((), compiler.PASSES):
+    for disabled in ((), PASSES):
         (got,) = computed(device, block, arrays, disabled)
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
@@ -81,7 +81,7 @@ def test_attention_agrees_fused_unfused_and_on_the_host(device: Device, sizes: t
     host = Device("numpy").compile_graph(graph)
     arrays = [rng.standard_normal(port.desc.byte_size // 4).astype(np.float32) for port in host.inputs if port.desc]
     (expected,) = run_graph(host, arrays)
-    for disabled in ((), compiler.PASSES):
+    for disabled in ((), PASSES):
         (got,) = computed(device, graph, arrays, disabled)
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 

@@ -108,6 +108,8 @@ def test_no_graph_and_no_pass_are_refused(device: Device) -> None:
         device.compile_graph(relu())  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="compile_graph: disabled_passes must be a sequence of names"):
         device.compile_graph(chain(relu()), disabled_passes="views")
+    with pytest.raises(InvalidArgument, match="disabled_passes must name passes"):
+        device.compile_graph(chain(relu()), disabled_passes=["x" * 1000])
 
 
 def test_an_operator_without_a_reference_is_refused(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:

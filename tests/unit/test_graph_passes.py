@@ -10,7 +10,8 @@ from dmlgpu import DataType, TensorDesc, descs
 from dmlgpu.enums import PaddingMode, ReduceFunction
 from dmlgpu.errors import InvalidArgument, NotSupported
 from dmlgpu.graph import compiler
-from dmlgpu.graph.compiler import PASSES, CompiledGraph, compile_network
+from dmlgpu.graph.compiler import CompiledGraph, compile_network
+from dmlgpu.graph.passes import PASSES
 from dmlgpu.graph.resolve import resolve
 from dmlgpu.kernels.sources import nodes
 from dmlgpu.plan import Body, Map, Step

@@ -153,6 +153,21 @@ def test_broken_rules_are_refused(broken: str) -> None:
     assert expected.removeprefix("a second edge: ") in str(refused.value)
 
 
+def test_one_edge_given_twice_is_refused() -> None:
+    with pytest.raises(InvalidGraph, match="is fed by"):
+        resolve(changed(input_edges=(*PAIR.input_edges, PAIR.input_edges[0])))
+    with pytest.raises(InvalidGraph, match="is written by"):
+        resolve(changed(output_edges=PAIR.output_edges * 2))
+
+
+def test_counts_and_names_are_bounded() -> None:
+    with pytest.raises(InvalidGraph, match="GraphDesc: input_count must be an integer between 0 and 65536, got"):
+        changed(input_count=10**6)
+    with pytest.raises(InvalidGraph) as refused:
+        resolve(changed(name="x" * 100_000, output_count=2))
+    assert len(str(refused.value)) < 1000
+
+
 def test_the_graphs_that_are_broken_are_sound_before() -> None:
     network = resolve(PAIR)
     assert [node.inputs for node in network.nodes] == [(GraphInput(0),), (Result(0, 0), GraphInput(1))]

@@ -27,8 +27,8 @@ from dmlgpu.conformance.suites.programs import EQUAL, Location
 from dmlgpu.device.device import Device
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.graph.compiler import PASSES
 from dmlgpu.graph.description import ConstantNode, GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
+from dmlgpu.graph.passes import PASSES
 
 SOURCES: tuple[Sizes, ...] = ((4, 8), (8, 4), (12, 12), (1, 8))
 """Sizes of the tensors that a graph starts from: the first three are its inputs, the last one is a constant."""

@@ -12,7 +12,8 @@ from dmlgpu import evaluate
 from dmlgpu.conformance.running.graph_runner import run_graph
 from dmlgpu.errors import DmlError, NotSupported, OutOfMemory
 from dmlgpu.graph import ConstantNode, GraphDesc, InputEdge, OperatorNode
-from dmlgpu.graph.compiler import PASSES, compile_network
+from dmlgpu.graph.compiler import compile_network
+from dmlgpu.graph.passes import PASSES
 from dmlgpu.graph.resolve import resolve
 from tests.fuzz import values
 from tests.fuzz.devices import check_usable, shared_device
