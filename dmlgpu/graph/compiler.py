@@ -73,13 +73,14 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
     for name, change in NODE_PASSES.items():
         if name not in disabled:
             network = change(network, notes)
-    plain = lower(network, target)
+    plain, of_nodes = lower(network, target), len(notes)
     plan = _rewritten(plain, target, disabled, notes)
     try:
         program = _program(plan, network, target)
     except NotSupported as refused:
         if plan.steps == plain.steps:
             raise
+        del notes[of_nodes:]
         notes.append(Note("all", network.name, f"steps are left as they were, since else {refused}"))
         plan = plain
         program = _program(plan, network, target)

@@ -37,6 +37,9 @@ class NumPyGraph(Executable):
                 self._owned[number] = Range(None, self.persistent_size, tensor.byte_size)
                 self.persistent_size += aligned(tensor.byte_size)
         self._results, self.temporary_size = _temporaries(network)
+        self._ends: dict[Value, int] = {}  # the first output of the graph that each value is
+        for number, value in enumerate(network.outputs):
+            self._ends.setdefault(value, number)
 
     def bind(self, resources: Resources) -> Sequence[Work]:
         """Return a unit of work per node, and one per output that repeats another or is a constant."""
@@ -51,7 +54,7 @@ class NumPyGraph(Executable):
         for number, value in enumerate(self._network.outputs):
             target = resources.outputs[number]
             assert target is not None
-            if isinstance(value, Constant) or self._network.outputs.index(value) != number:
+            if isinstance(value, Constant) or self._ends[value] != number:
                 source, size = self._value(value, resources), self._network.output_tensors[number].byte_size
                 work.append(functools.partial(_copy, source, target, size))
         return work
@@ -77,8 +80,8 @@ class NumPyGraph(Executable):
             case Constant():
                 data = self._constants[value.index]
                 return Range(data, 0, data.size)
-            case _ if value in self._network.outputs:
-                bound = resources.outputs[self._network.outputs.index(value)]
+            case _ if value in self._ends:
+                bound = resources.outputs[self._ends[value]]
                 assert bound is not None
                 return bound
             case _:
@@ -90,11 +93,12 @@ class NumPyGraph(Executable):
 
 def _temporaries(network: Network) -> tuple[dict[Value, Range[None]], int]:
     """Return where the results that are no outputs lie in the temporary resource, and its size."""
+    ends = set(network.outputs)
     tensors = {
         Result(number, output): (Allocation(node.name), slot.tensor)
         for number, node in enumerate(network.nodes)
         for output, slot in enumerate(node.desc.outputs)
-        if slot.tensor is not None and Result(number, output) not in network.outputs
+        if slot.tensor is not None and Result(number, output) not in ends
     }
     uses = []
     for number, node in enumerate(network.nodes):

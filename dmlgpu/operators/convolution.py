@@ -1,8 +1,8 @@
 """Convolutions: of floats, in both directions, of integers, of quantised numbers.
 
-All become a ``kernels.convolution.Convolution``: groups are a dimension of their own, a flipped filter is a view, a
-transposed convolution is one or several plain ones (kernels/transposed.py). Everything after the sum is the epilogue of
-the same kernel.
+All become a ``plan.Convolution``: groups are a dimension of their own, a flipped filter is a view, a transposed
+convolution is one or several plain ones (schedule/transposed.py). Everything after the sum is the epilogue of the same
+kernel.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Matrix products: of floats, of integers, of quantised numbers.
 
-All are a ``Contract`` (kernels/gemm.py): the operands are tensors or integers less their zero points, everything after
+All are a ``Contract`` (schedule/gemm.py): the operands are tensors or integers less their zero points, everything after
 the sum is the epilogue of the same kernel.
 """
 

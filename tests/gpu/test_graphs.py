@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import DataType, TensorDesc, TensorFlags
+from dmlgpu import DataType, TensorDesc, TensorFlags, descs
 from dmlgpu.conformance.running.graph_runner import run_graph
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites.graphs import GraphSuite
@@ -25,6 +25,7 @@ from tests.unit.graph_examples import (
     FLOATS,
     GraphDesc,
     InputEdge,
+    IntermediateEdge,
     OperatorNode,
     OutputEdge,
     add,
@@ -81,6 +82,21 @@ def test_attention_agrees_fused_unfused_and_on_the_host(device: Device, sizes: t
     host = Device("numpy").compile_graph(graph)
     arrays = [rng.standard_normal(port.desc.byte_size // 4).astype(np.float32) for port in host.inputs if port.desc]
     (expected,) = run_graph(host, arrays)
+    for disabled in ((), PASSES):
+        (got,) = computed(device, graph, arrays, disabled)
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_convolutions_beside_each_other_in_a_join(device: Device) -> None:
+    rng = np.random.default_rng(3)
+    wide = TensorDesc(DataType.FLOAT32, (1, 4, 4, 4))
+    join = descs.Join(input_tensors=(FLOATS, FLOATS), output_tensor=wide, axis=1)
+    nodes = tuple(map(OperatorNode, (convolution(), convolution(), join)))
+    inputs = (InputEdge(0, 0, 0), InputEdge(1, 0, 1), InputEdge(0, 1, 0), InputEdge(2, 1, 1))
+    inner = (IntermediateEdge(0, 0, 2, 0), IntermediateEdge(1, 0, 2, 1))
+    graph = GraphDesc(3, 1, nodes, inputs, inner, (OutputEdge(2, 0, 0),))
+    arrays = [rng.standard_normal(count).astype(np.float32) for count in (32, 36, 36)]
+    (expected,) = computed(Device("numpy"), graph, arrays)
     for disabled in ((), PASSES):
         (got,) = computed(device, graph, arrays, disabled)
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)

@@ -167,6 +167,25 @@ def test_pieces_of_a_join_are_written_in_place(target: Target) -> None:
     assert apart - kernels(joined, target) == 2
 
 
+@pytest.mark.parametrize("data_type", [DataType.FLOAT32, DataType.FLOAT16])
+def test_convolutions_write_into_a_join_where_no_word_is_shared(target: Target, data_type: DataType) -> None:
+    half, wide = TensorDesc(data_type, FLOATS.sizes), TensorDesc(data_type, (1, 4, 4, 4))
+    join = descs.Join(input_tensors=(half, half), output_tensor=wide, axis=1)
+    parts = {"a": convolution(half), "b": convolution(half), "join": join}
+    joined = graph(parts, "x>a.0 w>a.1 x>b.0 v>b.1 a>join.0 b>join.1", "join")
+    apart = kernels(joined, target, "epilogues")
+    assert apart - kernels(joined, target) == (2 if data_type is DataType.FLOAT32 else 0)
+
+
+def test_large_fills_are_made_on_the_device(target: Target) -> None:
+    for size, folded in ((16, True), (1 << 20, False)):
+        tensor = TensorDesc(DataType.FLOAT32, (1, 1, 1, size))
+        fill = descs.FillValueConstant(output_tensor=tensor, value_data_type=DataType.FLOAT32, value=2.0)
+        filled = graph({"fill": fill, "sum": add(tensor)}, "fill>sum.0 x>sum.1", "sum")
+        notes = compile_network(resolve(filled), target).notes
+        assert any(note.pass_name == "constants" for note in notes) == folded
+
+
 def test_reinterpreted_edges_are_not_fused(target: Target) -> None:
     words = TensorDesc(DataType.INT32, FLOATS.sizes)
     read_anew = graph({"exp": exponential(), "bits": relu(words)}, "x>exp.0 exp>bits.0", "bits")
@@ -209,7 +228,7 @@ def test_constants_are_folded_and_duplicates_and_the_dead_go(target: Target) -> 
         ("dead", "four"),
         ("dead", "b"),
     ]
-    assert FLOATS.encode(4.0).tobytes() in compiled.program.constants
+    assert compiled.program.constants == (FLOATS.encode(4.0).tobytes(),)  # nobody reads the twos any more
     assert len(compile_network(resolve(known), target, PASSES).program.kernels) == 4
 
 
@@ -244,7 +263,8 @@ def test_what_an_adapter_takes_only_apart_is_left_apart(target: Target, monkeypa
     monkeypatch.setattr(compiler, "schedule_step", picky)
     compiled = compile_network(resolve(chain(relu(), exponential())), target)
     assert len(compiled.program.kernels) == 2
-    assert compiled.notes[-1].text.endswith("this adapter takes one body at a time")
+    (note,) = compiled.notes
+    assert note.text.endswith("this adapter takes one body at a time")
 
 
 def test_kernels_bind_no_more_than_the_adapter_allows() -> None:

@@ -13,6 +13,7 @@ from dmlgpu.kernels.collapse import collapse
 from dmlgpu.kernels.sources import computed, leaves
 from dmlgpu.plan import Affine, Body, Contract, Convolve, Map, Role, Rows, Source, Step, Tensor, View
 from dmlgpu.target import Target
+from dmlgpu.tensor import WORD_BITS
 
 NAME = "epilogues"
 
@@ -50,7 +51,8 @@ def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map, target: Ta
 
 def with_epilogue(made: Contract | Convolve | Rows, step: Map, leaf: Tensor) -> Step | None:
     """Return a step that computes what a map computes of its output; None where no coordinates say it."""
-    if leaf.view is View.INDEX or (step.keeps_neighbours and not isinstance(made, Contract)):
+    shares_words = step.keeps_neighbours and step.output.data_type.bits < WORD_BITS
+    if leaf.view is View.INDEX or (shares_words and not isinstance(made, Contract)):
         return None
     for body, output in ((step.body, step.output), collapse(step.body, step.output)):
         seen = {one for one in leaves(body) if memory_of(one) == memory_of(leaf)}

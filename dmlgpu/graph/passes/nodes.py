@@ -8,12 +8,16 @@ from dataclasses import replace
 import numpy as np
 
 from dmlgpu import reference
+from dmlgpu.errors import OutOfMemory
 from dmlgpu.graph.network import Constant, Network, Node, Result, Value
 from dmlgpu.graph.passes.rewriting import Note
 from dmlgpu.operator_desc import OperatorDesc
 
 MOST_FOLDED_BYTES = 1 << 26
 """Results of more bytes are computed on the device, so that a compiled graph stays small."""
+
+ALWAYS_FOLDED_BYTES = 1 << 16
+"""Results of more bytes than this and than the data behind them (fills, tiles) are made on the device, cheaply."""
 
 
 def fold_constants(network: Network, notes: list[Note]) -> Network:
@@ -22,10 +26,16 @@ def fold_constants(network: Network, notes: list[Note]) -> Network:
     known: dict[Result, Constant] = {}
     for number, node in enumerate(network.nodes):
         inputs = [known.get(value, value) if isinstance(value, Result) else value for value in node.inputs]
-        if not _is_foldable(node, inputs):
+        if any(value is not None and not isinstance(value, Constant) for value in inputs):
             continue
         data = [constants[value.index] if isinstance(value, Constant) else None for value in inputs]
-        for output, result in enumerate(_evaluated(node, data)):
+        if not _is_foldable(node, data):
+            continue
+        try:
+            results = _evaluated(node, data)
+        except OutOfMemory:
+            continue
+        for output, result in enumerate(results):
             if result is not None:
                 known[Result(number, output)] = Constant(len(constants))
                 constants.append(result)
@@ -33,11 +43,10 @@ def fold_constants(network: Network, notes: list[Note]) -> Network:
     return _kept(replace(network, constants=tuple(constants)), known) if known else network
 
 
-def _is_foldable(node: Node, inputs: Sequence[Value | None]) -> bool:
-    given = [value for value in inputs if value is not None]
-    if not all(isinstance(value, Constant) for value in given) or reference.keeps_outputs(node.desc.operator):
-        return False
-    return sum(slot.tensor.byte_size for slot in node.desc.outputs if slot.tensor) <= MOST_FOLDED_BYTES
+def _is_foldable(node: Node, data: Sequence[bytes | None]) -> bool:
+    made = sum(slot.tensor.byte_size for slot in node.desc.outputs if slot.tensor)
+    most = max(sum(len(given) for given in data if given is not None), ALWAYS_FOLDED_BYTES)
+    return made <= min(most, MOST_FOLDED_BYTES) and not reference.keeps_outputs(node.desc.operator)
 
 
 def _evaluated(node: Node, data: Sequence[bytes | None]) -> list[bytes | None]:
@@ -66,24 +75,35 @@ def merge_duplicates(network: Network, notes: list[Note]) -> Network:
 
 
 def drop_dead(network: Network, notes: list[Note]) -> Network:
-    """Leave out nodes none of whose outputs is read."""
+    """Leave out nodes none of whose outputs is read, and data that nobody reads."""
     needed = {value.node for value in network.outputs if isinstance(value, Result)}
     for number in reversed(range(len(network.nodes))):
         if number in needed:
             needed |= {value.node for value in network.nodes[number].inputs if isinstance(value, Result)}
-    dead = [node.name for number, node in enumerate(network.nodes) if number not in needed]
-    notes.extend(Note("dead", name, "nothing reads it") for name in dead)
-    if not dead:
-        return network
+    notes.extend(
+        Note("dead", node.name, "nothing reads it") for number, node in enumerate(network.nodes) if number not in needed
+    )
+    kept = [network.nodes[number] for number in sorted(needed)]
+    read = {value.index for node in kept for value in node.inputs if isinstance(value, Constant)}
+    read |= {value.index for value in network.outputs if isinstance(value, Constant)}
     places = {old: new for new, old in enumerate(sorted(needed))}
+    data = {old: new for new, old in enumerate(sorted(read))}
 
     def moved(value: Value | None) -> Value | None:
-        return replace(value, node=places[value.node]) if isinstance(value, Result) else value
+        match value:
+            case Result():
+                return replace(value, node=places[value.node])
+            case Constant():
+                return Constant(data[value.index])
+            case _:
+                return value
 
-    nodes = tuple(
-        replace(network.nodes[old], inputs=tuple(map(moved, network.nodes[old].inputs))) for old in sorted(needed)
+    return replace(
+        network,
+        nodes=tuple(replace(node, inputs=tuple(map(moved, node.inputs))) for node in kept),
+        constants=tuple(network.constants[index] for index in data),
+        outputs=tuple(map(moved, network.outputs)),  # type: ignore[arg-type]
     )
-    return replace(network, nodes=nodes, outputs=tuple(map(moved, network.outputs)))  # type: ignore[arg-type]
 
 
 def _kept(network: Network, known: dict[Result, Constant] | dict[Result, Result]) -> Network:
