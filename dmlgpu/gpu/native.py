@@ -16,10 +16,16 @@ from typing import Any
 import numpy as np
 import wgpu
 from numpy.typing import NDArray
+from wgpu.backends.wgpu_native import _api
 from wgpu.backends.wgpu_native._api import libf  # raises wgpu's errors as exceptions
 from wgpu.backends.wgpu_native._ffi import ffi, lib
 
 _STATUS = ffi.typeof("void(*)(int)")
+
+# What wgpu-py's objects look at when they are dropped. One whose constructor an interrupt has ended lacks some of it,
+# and would keep its memory.
+_api.GPUObjectBase._internal = None
+_api.GPUBuffer._mapped_memoryviews = ()
 
 
 class Reply:
