@@ -22,11 +22,13 @@ def lower(network: Network, target: Target) -> Plan:
     """
     places = _places(network)
     steps: list[Step] = []
+    initialization: list[Step] = []
     for number, node in enumerate(network.nodes):
         inputs = [None if value is None else places[value] for value in node.inputs]
         outputs = [places.get(Result(number, output)) for output in range(len(node.desc.outputs))]
-        steps += _steps(node, inputs, outputs, target)
-    return Plan(network.name, (*steps, *_copies(network, places)))
+        where = initialization if number in network.initial else steps
+        where += _steps(node, inputs, outputs, target)
+    return Plan(network.name, (*steps, *_copies(network, places)), tuple(initialization))
 
 
 def _places(network: Network) -> dict[Value, Binding]:
@@ -39,10 +41,13 @@ def _places(network: Network) -> dict[Value, Binding]:
     for number, value in enumerate(network.outputs):
         if isinstance(value, Result):
             places.setdefault(value, Binding(Role.OUTPUT, number))
+    lasting = {value for number, _, value in network.reads() if number not in network.initial}
     for number, node in enumerate(network.nodes):
         for output, slot in enumerate(node.desc.outputs):
+            value = Result(number, output)
+            role = Role.PERSISTENT if number in network.initial and value in lasting else Role.TEMPORARY
             if slot.tensor is not None:
-                places.setdefault(Result(number, output), Binding(Role.TEMPORARY, Allocation(node.name)))
+                places.setdefault(value, Binding(role, Allocation(node.name)))
     return places
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dmlgpu.plan import Binding, Tensor
+from dmlgpu.plan import Binding, Role, Tensor
+from dmlgpu.plan.parts import replace_parts
 from dmlgpu.schedule.launch import Launch
 from dmlgpu.target import Target
 
@@ -52,16 +53,19 @@ class Steps:
     """
 
     steps: tuple[AnyScheduled, ...] = ()
-    initialization: tuple[Scheduled, ...] = ()
+    initialization: tuple[AnyScheduled, ...] = ()
 
     def __add__(self, other: Steps) -> Steps:
         return Steps(self.steps + other.steps, self.initialization + other.initialization)
 
     @property
     def as_initialization(self) -> Steps:
-        """The same steps, executed once."""
-        assert all(isinstance(step, Scheduled) for step in self.steps)
-        return Steps((), self.steps + self.initialization)  # type: ignore[arg-type]
+        """The same steps, executed once; what is temporary for them lies in the persistent resource, too."""
+        return Steps((), tuple(replace_parts(step, Binding, _kept) for step in self.initialization + self.steps))
+
+
+def _kept(binding: Binding) -> Binding:
+    return replace(binding, role=Role.PERSISTENT) if binding.role is Role.TEMPORARY else binding
 
 
 @dataclass(frozen=True)
@@ -77,4 +81,4 @@ class Schedule:
     operator: str
     target: Target
     steps: tuple[AnyScheduled, ...]
-    initialization: tuple[Scheduled, ...] = ()
+    initialization: tuple[AnyScheduled, ...] = ()
