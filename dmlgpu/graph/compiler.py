@@ -18,6 +18,7 @@ from dmlgpu.graph.passes import (
     epilogues,
     initialization,
     padding,
+    prologues,
     views,
 )
 from dmlgpu.graph.passes.nodes import drop_dead, fold_constants, merge_duplicates
@@ -45,6 +46,7 @@ STEP_PASSES: dict[str, Callable[[Rewriting, Target], None]] = {
     element_wise.NAME: element_wise.fuse_element_wise,
     attention.NAME: attention.fuse_attention,
     epilogues.NAME: epilogues.fuse_epilogues,
+    prologues.NAME: prologues.fuse_prologues,
     views.NAME: views.read_through_copies,
 }
 """What is done to the steps of the plan, in order."""
@@ -108,6 +110,7 @@ def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: lis
         for name, rewrite in STEP_PASSES.items():
             if name not in disabled:
                 rewrite(rewriting, target)
+        rewriting.explain()
         return rewriting.steps
 
     return replace(plan, steps=rewritten(plan.steps), initialization=rewritten(plan.initialization))

@@ -18,7 +18,7 @@ from dmlgpu.device.device import Device
 from dmlgpu.gpu import GpuBackend, adapters
 from dmlgpu.graph import compiler
 from dmlgpu.graph.network import Network, Result
-from dmlgpu.graph.passes import PASSES, element_wise, trees, views
+from dmlgpu.graph.passes import PASSES, inlining, trees, views
 from dmlgpu.plan import Affine
 from dmlgpu.target import Profile
 from tests.unit.graph_examples import (
@@ -168,8 +168,8 @@ def _drops_a_node(drop_dead: Callable[..., Network]) -> Callable[..., Network]:
 
 
 FAULTS = {
-    "a view loses its offset": [(module, "locate", _loses_offsets) for module in (element_wise, views)],
-    "operands are swapped": [(element_wise, "seen_from", _swaps_operands), (trees, "seen_from", _swaps_operands)],
+    "a view loses its offset": [(module, "locate", _loses_offsets) for module in (inlining, views)],
+    "operands are swapped": [(inlining, "seen_from", _swaps_operands), (trees, "seen_from", _swaps_operands)],
     "memory is free too early": [(sys.modules["dmlgpu.wgsl.render"], "lay_out", _frees_too_early)],
 }
 
