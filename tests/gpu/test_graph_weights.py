@@ -2,47 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from graph_checks import agree
 
 from dmlgpu import DataType, Graph
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
-from dmlgpu.conformance.running.graph_runner import run_graph
 from dmlgpu.device.device import Device
 from dmlgpu.enums import ConvolutionDirection, ReduceFunction
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.graph.compiler import compile_network
-from dmlgpu.graph.passes import PASSES
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.target import Profile
-
-OTHER = {Profile.CPU: Profile.DISCRETE, Profile.DISCRETE: Profile.CPU, Profile.INTEGRATED: Profile.CPU}
-
-
-@pytest.fixture(params=["own schedules", "other schedules"])
-def device(request: pytest.FixtureRequest, backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
-    """A device on each adapter, with the schedules for it and with those for the other kind of adapters."""
-    if request.param == "other schedules":
-        profile = OTHER[backend.target.profile]
-        monkeypatch.setattr(backend, "target", dataclasses.replace(backend.target, profile=profile))
-    return Device.from_backend(backend)
-
-
-def agree(device: Device, graph: Graph, output: Expression, arrays: dict[str, Any], rtol: float = 2e-5) -> list[str]:
-    """Compare with the adapter numpy, with all passes and with none; return the labels of the kernels that run."""
-    desc = graph.desc([output])
-    given = [arrays.get(str(one.name), np.zeros(1, np.float32)) for one in graph.inputs]
-    (expected,) = run_graph(Device("numpy").compile_graph(desc), given)
-    for disabled in ((), PASSES):
-        (got,) = run_graph(device.compile_graph(desc, disabled_passes=disabled), given, poison=0xA5)
-        np.testing.assert_allclose(got, expected, rtol=rtol, atol=rtol)
-    return [kernel.label for kernel in compile_network(resolve(desc), device.backend.target).program.kernels]
 
 
 def normalized_convolution(bias: bool, direction: ConvolutionDirection, groups: int) -> tuple[Graph, Expression, Any]:
