@@ -18,7 +18,7 @@ from measure import ratio
 from numpy.typing import NDArray
 
 from dmlgpu import DataType, OperatorDesc, ScaleBias, TensorDesc, descs
-from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, MatrixTransform
+from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, MatrixTransform, TensorFlags
 from dmlgpu.graph import GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
 from dmlgpu.graph.compiler import compile_network
 from dmlgpu.graph.resolve import resolve
@@ -75,7 +75,7 @@ def convolution() -> descs.Convolution:
     image = tensor(1, CHANNELS, SIDE, SIDE)
     return descs.Convolution(
         input_tensor=image,
-        filter_tensor=tensor(CHANNELS, CHANNELS, 3, 3),
+        filter_tensor=TensorDesc(DataType.FLOAT32, (CHANNELS, CHANNELS, 3, 3), flags=TensorFlags.OWNED_BY_DML),
         bias_tensor=None,
         output_tensor=image,
         mode=ConvolutionMode.CROSS_CORRELATION,

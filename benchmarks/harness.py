@@ -59,14 +59,17 @@ class Bench:
         return self._rotated(runs)
 
     def program(self, program: Program, inputs: Sequence[NDArray[Any]], outputs: Sequence[int]) -> Call:
-        """A program on arrays of its inputs, and outputs of so many bytes."""
+        """A program on arrays of its inputs, those that it owns among them, and outputs of so many bytes."""
         executable = self.backend.prepare(program)
         runs = []
         for _ in range(self.sets):
-            bound = [self._upload(array) for array in inputs]
-            written = [self._empty(size) for size in outputs]
+            bound = tuple(self._upload(array) for array in inputs)
+            written = tuple(self._empty(size) for size in outputs)
             temporary = self._empty(executable.temporary_size) if executable.temporary_size else None
-            runs.append(executable.bind(Resources(tuple(bound), tuple(written), temporary)))
+            persistent = self._empty(executable.persistent_size) if executable.persistent_size else None
+            resources = Resources(bound, written, temporary, persistent)
+            self.backend.submit(executable.bind_initialization(resources))
+            runs.append(executable.bind(resources))
         return self._rotated(runs)
 
     def kernel(self, body: str, grid: tuple[int, int, int], buffers: Sequence[int | NDArray[Any]]) -> Call:

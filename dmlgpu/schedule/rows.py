@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_tensor, merge_tree, row_groups
-from dmlgpu.kernels.packing import pack_along, pack_tensor
+from dmlgpu.kernels.packing import pack_along, pack_source
 from dmlgpu.kernels.sources import leaves, rewrite
 from dmlgpu.plan import Body, Held, Map, Rows, Source, Step, Tensor, apply, reduce_stage, row_sizes
 from dmlgpu.schedule.launch import loop_launch, row_launch
@@ -35,12 +35,12 @@ def _rows(step: Rows, target: Target) -> Steps:
 
 def _merged(step: Rows) -> Rows:
     """Return the same rows with merged dimensions: those across rows first, those along them last, in their order."""
-    tensors = [step.source, step.output, *leaves(step.body)]
+    tensors = [*leaves(step.source), step.output, *leaves(step.body)]
     kept, along = row_groups(step.source.sizes, sorted(step.axes), tensors)
     groups = kept + along
     return replace(
         step,
-        source=merge_tensor(step.source, groups),
+        source=merge_tree(step.source, groups),
         axes=tuple(range(len(kept), len(groups))),
         body=merge_tree(step.body, groups),
         output=merge_tensor(step.output, groups),
@@ -56,7 +56,7 @@ def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
     body, output, dimension = _pack(rows.body, rows.output, axes, target)
     if output.unit_bits < WORD_BITS:
         return None
-    source = rows.source if dimension is None else pack_tensor(rows.source, dimension, output.lanes)
+    source = rows.source if dimension is None else pack_source(rows.source, dimension, output.lanes)
     count = math.prod(source.sizes[: axes[0]])
     units = math.prod(source.sizes[axis] for axis in axes)
     if choose_parts(count, units, target) > 1:

@@ -113,3 +113,24 @@ def test_padding_takes_in_what_it_surrounds_where_it_moves_bits(device: Device) 
     agree(device, graph, padded, arrays, 0)
     agree(device, graph, padded + padded, arrays, 0)
     agree(device, graph, dml.activation_relu(functions.cast(padded, output_type=DataType.FLOAT32)), arrays, 0)
+
+
+@pytest.mark.parametrize(("count", "data_type"), [(48, DataType.FLOAT16), (5000, DataType.FLOAT32)])
+def test_a_residual_is_added_where_rows_are_normalized(device: Device, count: int, data_type: DataType) -> None:
+    graph, sizes = Graph(), (1, 1, 6, count)
+    x, residual = (graph.input(sizes, data_type, name=name) for name in ("x", "residual"))
+    scale, bias = (
+        graph.input((1, 1, 1, count), data_type, name=name).broadcast_to(sizes) for name in ("scale", "bias")
+    )
+    normalized = dml.mean_variance_normalization(
+        x + residual, scale, bias, axes=(3,), use_mean=True, use_variance=True, epsilon=1e-5
+    )
+    kinds = {"x": sizes, "residual": sizes, "scale": (1, 1, 1, count), "bias": (1, 1, 1, count)}
+    rng = np.random.default_rng(RNG_SEED)
+    arrays = {name: rng.standard_normal(shape).astype(data_type.numpy) for name, shape in kinds.items()}
+    labels = agree(device, graph, normalized, arrays, 1e-4 if data_type is DataType.FLOAT32 else 4e-3)
+    assert not [label for label in labels if "add" in label.split()[2]], labels
+    softmax = dml.activation_softmax(x * 2 + residual, axes=(3,))
+    assert not [label for label in agree(device, graph, softmax, arrays, 2e-3) if "add" in label.split()[2]]
+    dear = agree(device, graph, dml.activation_softmax(dml.exp(x), axes=(3,)), arrays, 2e-3)
+    assert [label for label in dear if "exp" in label]

@@ -32,7 +32,7 @@ def _fuse(rewriting: Rewriting, number: int, weighted: Contract, target: Target)
     rows = None if place is None else rewriting.step(place)
     if place is None or not isinstance(rows, Rows) or not _is_softmax(rows) or not _is_whole(weights, rows.output):
         return
-    found = _scores(rewriting, place, rows.source)
+    found = _scores(rewriting, place, rows.source) if isinstance(rows.source, Tensor) else None
     if found is None:
         return
     scores, replaced = found
@@ -76,7 +76,7 @@ def _scores(rewriting: Rewriting, reader: int, tensor: Tensor) -> tuple[Contract
 
 def _is_softmax(rows: Rows) -> bool:
     types = {rows.source.data_type, rows.output.data_type}
-    return rows.body.file == SOFTMAX and rows.axes == (rows.source.rank - 1,) and types == {DataType.FLOAT32}
+    return rows.body.file == SOFTMAX and rows.axes == (rows.output.rank - 1,) and types == {DataType.FLOAT32}
 
 
 def _is_plain(product: Contract) -> bool:

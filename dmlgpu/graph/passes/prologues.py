@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from dmlgpu.graph.passes.cost import is_fusable
+from dmlgpu.graph.passes.cost import is_cheap, is_fusable
 from dmlgpu.graph.passes.inlining import inlined, producer_of, reason_to_keep
-from dmlgpu.graph.passes.rewriting import Rewriting, memory_of
+from dmlgpu.graph.passes.rewriting import Rewriting
 from dmlgpu.graph.passes.trees import as_body, element_wise_leaves, fits
+from dmlgpu.kernels.sources import rewrite
 from dmlgpu.plan import Contract, Convolve, Map, Rows, Source, Step, Tensor
 from dmlgpu.target import Target
 
@@ -22,13 +23,15 @@ class _Place:
 
     Attributes:
         tree: as it is.
-        repeats: each of its elements is read again and again.
+        repeats: each of its elements is read by many invocations.
+        cheap: what is dear may not be computed there, since one invocation reads an element several times.
         changed: returns the step with another tree.
     """
 
     tree: Source
     repeats: bool
     changed: Callable[[Source], Step]
+    cheap: bool = False
 
 
 def fuse_prologues(rewriting: Rewriting, target: Target) -> None:
@@ -50,6 +53,7 @@ def _places(step: Step) -> Iterator[_Place]:
             yield _Place(sums.filter, True, lambda tree: replace(step, convolution=replace(sums, filter=tree)))
             yield _Place(step.epilogue, False, lambda tree: replace(step, epilogue=as_body(tree)))
         case Rows():
+            yield _Place(step.source, False, lambda tree: _with_source(step, tree), cheap=True)
             yield _Place(step.body, False, lambda tree: replace(step, body=as_body(tree)))
 
 
@@ -59,7 +63,7 @@ def _fuse_one(rewriting: Rewriting, number: int, target: Target) -> bool:
     for place in _places(step):
         for leaf in element_wise_leaves(place.tree):
             found = producer_of(rewriting, number, leaf)
-            if found is None or (isinstance(step, Rows) and memory_of(leaf) == memory_of(step.source)):
+            if found is None:
                 continue
             producer, made = found
             fused = _fused(rewriting, place, leaf, made)
@@ -77,7 +81,15 @@ def _fuse_one(rewriting: Rewriting, number: int, target: Target) -> bool:
 def _fused(rewriting: Rewriting, place: _Place, leaf: Tensor, made: Map) -> Step | str:
     """Return a step with the body of a map in place of what that writes; or why it is kept."""
     if not is_fusable(made.body):
-        return "changes coordinates, as does what reads it"
+        return "changes coordinates"
+    if place.cheap and not is_cheap(made.body):
+        return "is dear, and repeated"
     reason = reason_to_keep(rewriting, made, leaf, repeats=place.repeats)
     tree = inlined(place.tree, leaf, made)
     return reason or ("lies unevenly for" if tree is None else place.changed(tree))
+
+
+def _with_source(step: Rows, tree: Source) -> Rows:
+    """Return rows of other elements, which the body computes on as well."""
+    body = rewrite(step.body, lambda source: tree if source == step.source else source)
+    return replace(step, source=tree, body=body)

@@ -88,7 +88,7 @@ class Rows(Step):
 
     Attributes:
         stages: the reductions, in order.
-        source: what is reduced.
+        source: what is reduced, an element-wise tree.
         axes: the dimensions along which a row lies.
         body: computes an element, an element-wise tree over the source, other tensors and ``Held`` results of the
             stages, which are repeated along the axes.
@@ -96,7 +96,7 @@ class Rows(Step):
     """
 
     stages: tuple[Stage, ...]
-    source: Tensor
+    source: Source
     axes: tuple[int, ...]
     body: Body
     output: Tensor

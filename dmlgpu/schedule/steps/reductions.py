@@ -73,7 +73,7 @@ class ScheduledRows(Scheduled):
     """
 
     stages: tuple[Stage, ...]
-    source: Tensor
+    source: Source
     axes: tuple[int, ...]
     body: Body
     schedule: ReduceSchedule

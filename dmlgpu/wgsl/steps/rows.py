@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from dmlgpu.enums import DataType
-from dmlgpu.plan import Held, Stage, Tensor, apply, stage_results
+from dmlgpu.kernels.sources import rewrite
+from dmlgpu.plan import Held, Source, Stage, apply, stage_results
 from dmlgpu.schedule.runs import fixed_leaves
 from dmlgpu.schedule.steps import ReduceSchedule, ScheduledRows
 from dmlgpu.target import Target
@@ -32,13 +33,14 @@ class _Lane:
 @render_step.register
 def _rows(step: ScheduledRows, builder: Builder) -> str:
     output, is_serial = step.output, step.schedule is ReduceSchedule.SERIAL
-    fixed = [(name, leaf) for name, leaf in fixed_leaves(step.body, step.axes) if leaf != step.source]
+    own = Held("unit", step.source.data_type, step.source.sizes)
+    fixed = fixed_leaves(rewrite(step.body, lambda node: own if node == step.source else node), step.axes)
     text, values = builder.store(output, portable=True)
-    text += builder.load("input", step.source, portable=True)
+    text += builder.source("input", step.source, raw=False, portable=True)
     text += "".join(builder.load(name, leaf, portable=True) for name, leaf in fixed)
     text += "".join(_stage_monoid(stage, builder.target, in_turn=is_serial) for stage in step.stages)
     results = stage_results(step.stages, output.sizes, step.axes)
-    given: dict[Tensor | Held, str] = {step.source: "unit"}
+    given: dict[Source, str] = {step.source: "unit"}
     given |= {held: name for name, held in results.items()}
     given |= {leaf: name for name, leaf in fixed}
     text += builder.element_of(step.body, given)
@@ -92,7 +94,7 @@ def _stages(builder: Builder, step: ScheduledRows) -> list[dict[str, Any]]:
 def _prepare_function(builder: Builder, step: ScheduledRows, file: str, before: list[str]) -> str:
     """Return the name of the function that computes what is reduced from an element and the results of earlier
     stages."""
-    results = {name: replace(step.source, data_type=DataType.FLOAT32) for name in before}
-    sources = {"input": step.source, **results}
+    results = {name: Held(name, DataType.FLOAT32, step.source.sizes) for name in before}
+    sources: dict[str, Source] = {"input": step.source, **results}
     body = apply(file, DataType.FLOAT32, step.source.sizes, portable=True, values=(), **sources)
     return builder.apply_function(body, {name: Scalar.F32 for name, _ in body.inputs})
