@@ -18,12 +18,14 @@ from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.schema import operator
 
 
-def describe(nodes: Sequence[BuiltNode], inputs: int, outputs: Sequence[Origin], name: str | None) -> GraphDesc:
+def describe(
+    nodes: Sequence[BuiltNode], inputs: Sequence[str], outputs: Sequence[Origin], name: str | None
+) -> GraphDesc:
     """Return the description of a graph.
 
     Args:
         nodes: all nodes in the order in which they were built.
-        inputs: how many inputs the graph has.
+        inputs: the names of the graph's inputs.
         outputs: what its outputs are.
         name: of the graph.
     """
@@ -40,11 +42,14 @@ def describe(nodes: Sequence[BuiltNode], inputs: int, outputs: Sequence[Origin],
         described.append(OperatorNode(_without_unread(node.desc, number, read), node.name))
         for position, origin in enumerate(node.fed):
             if origin is not None and origin.kind == "input":
-                input_edges.append(InputEdge(origin.number, place, position))
+                input_edges.append(InputEdge(origin.number, place, position, inputs[origin.number]))
             elif origin is not None:
                 edges.append(IntermediateEdge(numbers[origin.number], origin.output, place, position))
-    ends = [OutputEdge(numbers[origin.number], origin.output, end) for end, origin in enumerate(outputs)]
-    return GraphDesc(inputs, len(outputs), tuple(described), tuple(input_edges), tuple(edges), tuple(ends), name)
+    ends = [
+        OutputEdge(numbers[origin.number], origin.output, end, nodes[origin.number].name)
+        for end, origin in enumerate(outputs)
+    ]
+    return GraphDesc(len(inputs), len(outputs), tuple(described), tuple(input_edges), tuple(edges), tuple(ends), name)
 
 
 def _without_unread(desc: OperatorDesc, number: int, read: set[Origin]) -> OperatorDesc:

@@ -286,7 +286,7 @@ class Graph:
         if unread:
             what = self.describe(unread[0].origin)
             raise InvalidGraph(f"{self._label}: {what} is required and not read; name it among the outputs, too")
-        return describe(self.nodes, len(self.inputs), [output.origin for output in outputs], self.name)
+        return describe(self.nodes, [one.name for one in self.inputs], [output.origin for output in outputs], self.name)
 
     def _check_outputs(self, given: Sequence[Expression]) -> tuple[Expression, ...]:
         """Return the outputs, checked."""

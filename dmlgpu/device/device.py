@@ -24,7 +24,7 @@ from dmlgpu.device.features import (
     TensorDataTypeSupport,
     TensorDataTypeSupportQuery,
 )
-from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, Port, ports
+from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, graph_ports, ports
 from dmlgpu.device.state import DeviceState
 from dmlgpu.device.table import BindingTable
 from dmlgpu.enums import ExecutionFlags, FeatureLevel
@@ -311,9 +311,11 @@ class Device(DmlObject):
             self,
             self._state,
             title="graph",
-            inputs=tuple(Port(f"graph input {number}", tensor) for number, tensor in enumerate(network.inputs)),
-            outputs=tuple(
-                Port(f"graph output {number}", tensor) for number, tensor in enumerate(network.output_tensors)
+            inputs=graph_ports(
+                "graph input", network.inputs, {edge.graph_input: edge.name for edge in graph.input_edges}
+            ),
+            outputs=graph_ports(
+                "graph output", network.output_tensors, {edge.graph_output: edge.name for edge in graph.output_edges}
             ),
             executable=executable,
             flags=flags,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dmlgpu.backend import Executable, Range
 from dmlgpu.device.child import DeviceChild, as_tuple, expect_child
 from dmlgpu.enums import ExecutionFlags
-from dmlgpu.errors import InvalidArgument, InvalidState
+from dmlgpu.errors import InvalidArgument, InvalidState, abridged
 from dmlgpu.tensor import TensorDesc
 
 if TYPE_CHECKING:
@@ -174,3 +174,13 @@ def ports(tensors: Sequence[tuple[str, int | None, TensorDesc | None]], kind: st
         Port(f"{field if element is None else f'{field}[{element}]'} ({kind} {index})", desc)
         for index, (field, element, desc) in enumerate(tensors)
     )
+
+
+def graph_ports(what: str, tensors: Sequence[TensorDesc | None], names: Mapping[int, str | None]) -> tuple[Port, ...]:
+    """Return the inputs or outputs of a graph, called by number and by the names of the edges that lead there."""
+
+    def label(number: int) -> str:
+        name = names.get(number)
+        return f"{what} {number} {abridged(name)!r}" if name else f"{what} {number}"
+
+    return tuple(Port(label(number), tensor) for number, tensor in enumerate(tensors))

@@ -56,9 +56,9 @@ def test_the_description_has_what_the_outputs_need(graph: Graph) -> None:
     assert constant.data == np.full(6, 2, np.float32).tobytes()
     tensor = TensorDesc(DataType.FLOAT32, (2, 3))
     assert multiply.desc == descs.ElementWiseMultiply(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
-    assert desc.input_edges == (InputEdge(0, 1, 0),)
+    assert desc.input_edges == (InputEdge(0, 1, 0, "x"),)
     assert desc.intermediate_edges == (IntermediateEdge(0, 0, 1, 1), IntermediateEdge(1, 0, 2, 0))
-    assert desc.output_edges == (OutputEdge(2, 0, 0), OutputEdge(1, 0, 1))
+    assert desc.output_edges == (OutputEdge(2, 0, 0, "block_end"), OutputEdge(1, 0, 1, "block_product"))
 
 
 def test_optional_outputs_that_nothing_reads_are_left_out(graph: Graph) -> None:
