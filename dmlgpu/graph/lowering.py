@@ -9,24 +9,25 @@ from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
 from dmlgpu.graph.network import Constant, GraphInput, Network, Node, Result, Value
 from dmlgpu.kernels.sources import identity
-from dmlgpu.plan import Allocation, Binding, Map, Plan, Role, Step, Tensor, View
+from dmlgpu.plan import Allocation, Binding, Map, Role, Step, Tensor, View
 from dmlgpu.plan.parts import replace_parts
 from dmlgpu.target import Target
 
 
-def lower(network: Network, target: Target) -> Plan:
-    """Return the plan of a network, node by node, nothing fused.
+def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...]:
+    """Return the steps of each node, nothing fused; behind them the copies into outputs of the graph that no node
+    writes.
 
     Raises:
         NotSupported: when the adapter lacks what an operator needs; the message names the node.
     """
     places = _places(network)
-    steps: list[Step] = []
+    found = []
     for number, node in enumerate(network.nodes):
         inputs = [None if value is None else places[value] for value in node.inputs]
         outputs = [places.get(Result(number, output)) for output in range(len(node.desc.outputs))]
-        steps += _steps(node, inputs, outputs, target)
-    return Plan(network.name, (*steps, *_copies(network, places)))
+        found.append(_steps(node, inputs, outputs, target))
+    return (*found, tuple(_copies(network, places)))
 
 
 def _places(network: Network) -> dict[Value, Binding]:

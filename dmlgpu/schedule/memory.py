@@ -33,10 +33,12 @@ class Arena:
     Attributes:
         offsets: in bytes, of each allocation.
         size: bytes of the resource.
+        least: bytes of what is alive at one time, at most: no arena is smaller.
     """
 
     offsets: Mapping[Allocation, int]
     size: int
+    least: int
 
 
 def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
@@ -53,7 +55,7 @@ def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
         lives.setdefault(use.allocation, []).append(use.step)
     if not reuse:
         *offsets, end = itertools.accumulate((aligned(size) for size in sizes.values()), initial=0)
-        return Arena(dict(zip(sizes, offsets, strict=True)), end)
+        return Arena(dict(zip(sizes, offsets, strict=True)), end, end)
     placed: dict[Allocation, int] = {}
     alive: dict[int, list[Allocation]] = defaultdict(list)  # by step, of those that have a place
     # The largest ones first: small ones then find room beside them, where else they would stand in the way.
@@ -64,7 +66,9 @@ def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
         placed[allocation] = _first_gap(taken, aligned(sizes[allocation]))
         for step in steps:
             alive[step].append(allocation)
-    return Arena(placed, max((offset + aligned(sizes[each]) for each, offset in placed.items()), default=0))
+    size = max((offset + aligned(sizes[each]) for each, offset in placed.items()), default=0)
+    least = max((sum(aligned(sizes[each]) for each in together) for together in alive.values()), default=0)
+    return Arena(placed, size, least)
 
 
 def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:

@@ -38,6 +38,7 @@ def render(schedule: Schedule) -> Program:
         arenas[Role.TEMPORARY].size,
         arenas[Role.PERSISTENT].size,
         target.has("immediates"),
+        least_temporary_size=arenas[Role.TEMPORARY].least,
     )
 
 

@@ -86,7 +86,7 @@ def test_what_ends_with_a_step_makes_no_room_in_it() -> None:
 
 def test_memory_lives_from_its_first_use_to_its_last_and_has_the_largest_size() -> None:
     uses = [Use(0, A, 300), Use(1, B, 4), Use(2, A, 600)]
-    assert lay_out(uses, reuse=True) == Arena({A: 0, B: 768}, 1024)
+    assert lay_out(uses, reuse=True) == Arena({A: 0, B: 768}, 1024, 1024)
 
 
 def test_a_gap_is_filled_where_it_is_large_enough() -> None:
@@ -96,7 +96,7 @@ def test_a_gap_is_filled_where_it_is_large_enough() -> None:
 
 
 def test_a_plan_without_memory_takes_none() -> None:
-    assert lay_out([], reuse=True) == Arena({}, 0)
+    assert lay_out([], reuse=True) == Arena({}, 0, 0)
 
 
 @pytest.mark.parametrize(("size", "rounded"), [(0, 0), (1, 256), (256, 256), (257, 512)])

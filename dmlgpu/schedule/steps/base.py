@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from dmlgpu.plan import Binding, Tensor
 from dmlgpu.schedule.launch import Launch
@@ -17,11 +18,18 @@ class Scheduled:
         label: the schedule and what is special about it, for profilers and messages.
         launch: the shape of the dispatch.
         output: what it writes.
+        reason: why this schedule and not another, for people.
     """
 
     label: str
     launch: Launch
     output: Tensor
+    reason: str = field(default="", compare=False, kw_only=True)
+
+    @property
+    def kind(self) -> str:
+        """The kind of schedule, as its class calls it: ``map``, ``contract``."""
+        return type(self).__name__.removeprefix("Scheduled").lower()
 
     @property
     def lanes(self) -> int:
@@ -57,6 +65,22 @@ class Steps:
     def __add__(self, other: Steps) -> Steps:
         return Steps(self.steps + other.steps, self.initialization + other.initialization)
 
+    def because(self, reason: str) -> Steps:
+        """Return the same steps, a reason put before their own."""
+
+        def explained(step: Scheduled) -> Scheduled:
+            return replace(step, reason="; ".join(filter(None, (reason, step.reason))))
+
+        return Steps(
+            tuple(
+                replace(step, steps=tuple(map(explained, step.steps)))
+                if isinstance(step, ScheduledRepeat)
+                else explained(step)
+                for step in self.steps
+            ),
+            tuple(map(explained, self.initialization)),
+        )
+
     @property
     def as_initialization(self) -> Steps:
         """The same steps, executed once."""
@@ -78,3 +102,30 @@ class Schedule:
     target: Target
     steps: tuple[AnyScheduled, ...]
     initialization: tuple[Scheduled, ...] = ()
+
+    @property
+    def kernels(self) -> Iterator[tuple[Scheduled, int]]:
+        """Yield what is executed, each kernel of steps that repeat once, with how often it is executed."""
+        for step in self.steps:
+            if isinstance(step, ScheduledRepeat):
+                yield from ((inner, step.turns) for inner in step.steps)
+            else:
+                yield step, 1
+
+    def __str__(self) -> str:
+        """Return the schedule as people read it: per kernel its launch, its units, and why it is so."""
+        kernels = [("", step, turns) for step, turns in self.kernels]
+        kernels += [("at initialisation: ", step, 1) for step in self.initialization]
+        count = f"{len(kernels)} kernel{'s' if len(kernels) != 1 else ''}"
+        lines, before = [f"schedule of {self.operator} for {self.target.name!r} ({self.target.profile}): {count}"], ""
+        for number, (when, step, turns) in enumerate(kernels, start=1):
+            groups = " x ".join(map(str, step.launch.grid))
+            units = f" in units of {step.lanes} elements" if step.lanes > 1 else ""
+            repeated = f", {turns} times" if turns > 1 else ""
+            lines.append(
+                f"  {number}. {when}{step.label or step.kind}: {step.kind}, {step.launch.total:,} items{units},"
+                f" {groups} workgroups of {step.launch.workgroup}{repeated}"
+            )
+            lines += [f"       why: {step.reason}"] if step.reason and step.reason != before else []
+            before = step.reason
+        return "\n".join(lines)
