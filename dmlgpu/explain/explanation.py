@@ -13,6 +13,7 @@ from dmlgpu.explain.fusion import Traffic, nodes_of_steps, traffic
 from dmlgpu.graph.checking import check_nodes, check_rules
 from dmlgpu.graph.compiler import CompiledGraph, compile_network
 from dmlgpu.graph.description import GraphDesc
+from dmlgpu.graph.network import Node
 from dmlgpu.graph.resolve import resolve
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Plan, Step
@@ -91,14 +92,13 @@ class Explanation:
         return (*(ExplainedKernel(*one) for one in known), *copies)
 
     @functools.cached_property
-    def nodes(self) -> tuple[tuple[str, ...], ...]:
-        """For each step of the plan, the names of the nodes that it computes; none for an operator."""
+    def nodes(self) -> tuple[tuple[Node, ...], ...]:
+        """For each step of the plan, the nodes that it computes; none for an operator."""
         if self.graph is None:
             return ((),) * len(self.plan.steps)
-        names = [node.name for node in self.graph.network.nodes]
-        return tuple(
-            tuple(names[node] for node in nodes) for nodes in nodes_of_steps(self.graph.lowered, self.plan.steps)
-        )
+        nodes = self.graph.network.nodes
+        computed = nodes_of_steps(self.graph.lowered, self.plan.steps)
+        return tuple(tuple(nodes[number] for number in numbers) for numbers in computed)
 
     @property
     def traffic(self) -> Traffic:

@@ -9,6 +9,7 @@ from typing import Any
 from dmlgpu.explain.explanation import ExplainedKernel, Explanation
 from dmlgpu.explain.fusion import Traffic, multiplications, traffic
 from dmlgpu.graph.description import ConstantNode, GraphDesc
+from dmlgpu.graph.network import Node
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Allocation, Binding, Step, Tensor
 from dmlgpu.plan.parts import read, written
@@ -77,7 +78,7 @@ def _target(target: Target) -> dict[str, Any]:
     return {"name": target.name, "profile": target.profile.value, "features": sorted(target.features)}
 
 
-def _step(number: int, step: Step, nodes: tuple[str, ...]) -> dict[str, Any]:
+def _step(number: int, step: Step, nodes: tuple[Node, ...]) -> dict[str, Any]:
     moved = traffic(step)
     return {
         "number": number,
@@ -88,8 +89,12 @@ def _step(number: int, step: Step, nodes: tuple[str, ...]) -> dict[str, Any]:
         "writes": [_tensor(tensor) for tensor in dict.fromkeys(written(step))],
         **_traffic(moved),
         "multiplications": multiplications(step),
-        "nodes": list(nodes),
+        "nodes": _nodes(nodes),
     }
+
+
+def _nodes(nodes: tuple[Node, ...]) -> list[dict[str, str]]:
+    return [{"name": node.name, "operator": node.desc.operator} for node in nodes]
 
 
 def _traffic(moved: Traffic) -> dict[str, int]:
@@ -117,7 +122,7 @@ def _kernel(explanation: Explanation, explained: ExplainedKernel) -> dict[str, A
     return {
         "label": kernel.label,
         "step": step,
-        "nodes": [] if step is None else list(explanation.nodes[step]),
+        "nodes": [] if step is None else _nodes(explanation.nodes[step]),
         "schedule": None if scheduled is None else scheduled.kind,
         "reason": "" if scheduled is None else scheduled.reason,
         "grid": list(kernel.grid),

@@ -2,7 +2,8 @@
 
     1. map gather
          output 0 = gather_nd1(input 0, input 1)
-         reads input 0 FLOAT32 [4, 8]; input 1 UINT32 [3, 1]
+         reads  input 0 FLOAT32 [4, 8]
+                input 1 UINT32 [3, 1]
          writes output 0 FLOAT32 [3, 8]
 
 A body is written as a function of what it reads, under the name of its file. What is read more than once within a step
@@ -33,8 +34,9 @@ def describe(plan: Plan) -> str:
     for number, step in enumerate(plan.steps, start=1):
         lines.append(f"  {number}. {title(step)}")
         lines += [f"       {line}" for line in equations(step)]
-        lines.append(f"       reads {'; '.join(tensor_texts(read(step))) or 'nothing'}")
-        lines.append(f"       writes {'; '.join(tensor_texts(written(step)))}")
+        for verb, tensors in (("reads", read(step)), ("writes", written(step))):
+            first, *others = tensor_texts(tensors) or ["nothing"]
+            lines += [f"       {verb:6} {first}", *(f"              {other}" for other in others)]
     return "\n".join(lines)
 
 
@@ -44,8 +46,8 @@ def kind_of(step: Step) -> str:
 
 
 def title(step: Step) -> str:
-    """Return the kind of a step and its label."""
-    return f"{kind_of(step)} {step.label}".rstrip()
+    """Return the kind of a step and its label, if that says more."""
+    return kind_of(step) if step.label in ("", kind_of(step)) else f"{kind_of(step)} {step.label}"
 
 
 def tensor_texts(tensors: Sequence[Tensor]) -> list[str]:

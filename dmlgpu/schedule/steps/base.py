@@ -32,6 +32,11 @@ class Scheduled:
         return type(self).__name__.removeprefix("Scheduled").lower()
 
     @property
+    def title(self) -> str:
+        """The label, and the kind where the label does not hold it."""
+        return f"{self.label} ({self.kind})" if self.kind not in self.label else self.label
+
+    @property
     def lanes(self) -> int:
         """Elements of a unit, which labels show."""
         return self.output.lanes
@@ -123,7 +128,7 @@ class Schedule:
             units = f" in units of {step.lanes} elements" if step.lanes > 1 else ""
             repeated = f", {turns} times" if turns > 1 else ""
             lines.append(
-                f"  {number}. {when}{step.label or step.kind}: {step.kind}, {step.launch.total:,} items{units},"
+                f"  {number}. {when}{step.title}: {step.launch.total:,} items{units},"
                 f" {groups} workgroups of {step.launch.workgroup}{repeated}"
             )
             lines += [f"       why: {step.reason}"] if step.reason and step.reason != before else []
