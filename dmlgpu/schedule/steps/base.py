@@ -125,10 +125,11 @@ class Schedule:
         lines, before = [f"schedule of {self.operator} for {self.target.name!r} ({self.target.profile}): {count}"], ""
         for number, (when, step, turns) in enumerate(kernels, start=1):
             groups = " x ".join(map(str, step.launch.grid))
+            plural = "s" if step.launch.total != 1 else ""
             units = f" in units of {step.lanes} elements" if step.lanes > 1 else ""
             repeated = f", {turns} times" if turns > 1 else ""
             lines.append(
-                f"  {number}. {when}{step.title}: {step.launch.total:,} items{units},"
+                f"  {number}. {when}{step.title}: {step.launch.total:,} item{plural}{units},"
                 f" {groups} workgroups of {step.launch.workgroup}{repeated}"
             )
             lines += [f"       why: {step.reason}"] if step.reason and step.reason != before else []

@@ -1,0 +1,65 @@
+"""What ``dmlgpu show`` shows is what runs, on each adapter: the same kernels, for the target that a device has."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlgpu.conformance.cases.registry import case_by_name
+from dmlgpu.conformance.suites.graphs import Key, example
+from dmlgpu.device.adapters import target_of
+from dmlgpu.explain import explain_graph, explain_operator
+from dmlgpu.gpu import GpuBackend
+from dmlgpu.gpu.executable import GpuExecutable
+from dmlgpu.graph.resolve import resolve
+from dmlgpu.program import Program
+from dmlgpu.target import Target
+
+CASES = (
+    "gemm-float32-512x512-packed-s0",
+    "gemm-float16-5x16x5x8-broadcast-owned-s0",
+    "convolution-float32-2x16x14x11-packed-dense-s0",
+    "lstm-float32-3x33x16-near-bare-s0",
+    "activation_softmax1-float16-2x7x9x13-explicit-every-s0",
+    "gather_nd1-float32-int32-33-mixed-negative-s0",
+)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
+    """The programs that executables are made of."""
+    found: list[Program] = []
+    make = GpuExecutable.__init__
+
+    def remember(self: GpuExecutable, program: Program, *others: object) -> None:
+        found.append(program)
+        make(self, program, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(GpuExecutable, "__init__", remember)
+    return found
+
+
+def target(backend: GpuBackend, half_precision: bool) -> Target:
+    """What ``show`` compiles for, without a device."""
+    found = target_of(backend.info, half_precision)
+    assert found is not None
+    return found
+
+
+def test_targets_are_those_of_devices(backend: GpuBackend) -> None:
+    assert target(backend, half_precision=True) == backend.target
+    assert target(backend, half_precision=False) == backend.target.exact
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("half_precision", [False, True], ids=["exact", "half"])
+def test_kernels_of_operators(backend: GpuBackend, run: list[Program], name: str, half_precision: bool) -> None:
+    desc = case_by_name(name).desc
+    backend.compile(desc, half_precision)
+    assert run == [explain_operator(name, desc, target(backend, half_precision)).program]
+
+
+def test_kernels_of_graphs(backend: GpuBackend, run: list[Program]) -> None:
+    graph = example(Key.parse("graph-float32-16-s1")).graph
+    for without in ((), ("element-wise",)):
+        backend.compile_graph(resolve(graph), disabled=without)
+        assert run.pop() == explain_graph("", graph, target(backend, half_precision=False), without).program
