@@ -181,8 +181,11 @@ def _print_graph(explained: Explanation) -> None:
     tables.table(("", "kernel", "workgroups", "bytes bound", "nodes"), rows, right=(0, 3))
     if explained.graph.notes:
         print()
-        notes = [(note.pass_name, note.subject, note.text) for note in explained.graph.notes]
-        tables.table(("pass", "of", "what became of it"), notes)
+        subjects: dict[tuple[str, str], list[str]] = {}
+        for note in explained.graph.notes:
+            subjects.setdefault((note.pass_name, note.text), []).append(note.subject)
+        rows = [(*told, ", ".join(of)) for told, of in subjects.items()]
+        tables.table(("pass", "what became", "of"), rows)
 
 
 def _row(explained: Explanation, one: ExplainedKernel, number: str) -> tuple[str, ...]:
