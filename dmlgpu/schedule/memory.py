@@ -33,12 +33,10 @@ class Arena:
     Attributes:
         offsets: in bytes, of each allocation.
         size: bytes of the resource.
-        least: bytes of what is alive at one time, at most: no arena is smaller.
     """
 
     offsets: Mapping[Allocation, int]
     size: int
-    least: int
 
 
 def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
@@ -55,7 +53,7 @@ def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
         lives.setdefault(use.allocation, []).append(use.step)
     if not reuse:
         *offsets, end = itertools.accumulate((aligned(size) for size in sizes.values()), initial=0)
-        return Arena(dict(zip(sizes, offsets, strict=True)), end, end)
+        return Arena(dict(zip(sizes, offsets, strict=True)), end)
     placed: dict[Allocation, int] = {}
     alive: dict[int, list[Allocation]] = defaultdict(list)  # by step, of those that have a place
     # The largest ones first: small ones then find room beside them, where else they would stand in the way.
@@ -66,9 +64,7 @@ def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
         placed[allocation] = _first_gap(taken, aligned(sizes[allocation]))
         for step in steps:
             alive[step].append(allocation)
-    size = max((offset + aligned(sizes[each]) for each, offset in placed.items()), default=0)
-    least = max((sum(aligned(sizes[each]) for each in together) for together in alive.values()), default=0)
-    return Arena(placed, size, least)
+    return Arena(placed, max((offset + aligned(sizes[each]) for each, offset in placed.items()), default=0))
 
 
 def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
@@ -79,3 +75,17 @@ def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
             return offset
         offset = max(offset, end)
     return offset
+
+
+def least_size(uses: Iterable[Use]) -> int:
+    """Return the bytes that are alive at one time, at most: no arena that reuses memory is smaller."""
+    sizes: dict[Allocation, int] = {}
+    lives: dict[Allocation, tuple[int, int]] = {}
+    for use in uses:
+        sizes[use.allocation] = max(sizes.get(use.allocation, 0), use.size)
+        lives[use.allocation] = lives.get(use.allocation, (use.step,))[0], use.step
+    changes: dict[int, int] = defaultdict(int)
+    for allocation, (first, last) in lives.items():
+        changes[first] += aligned(sizes[allocation])
+        changes[last + 1] -= aligned(sizes[allocation])
+    return max(itertools.accumulate(changes[step] for step in sorted(changes)), default=0)

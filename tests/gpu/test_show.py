@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from dmlgpu.cli.subjects import find_subjects
 from dmlgpu.conformance.cases.registry import case_by_name
-from dmlgpu.conformance.suites.graphs import Key, example
 from dmlgpu.device.adapters import target_of
 from dmlgpu.explain import explain_graph, explain_operator
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.gpu.executable import GpuExecutable
+from dmlgpu.graph.description import GraphDesc
 from dmlgpu.graph.resolve import resolve
 from dmlgpu.program import Program
 from dmlgpu.target import Target
@@ -59,7 +60,8 @@ def test_kernels_of_operators(backend: GpuBackend, run: list[Program], name: str
 
 
 def test_kernels_of_graphs(backend: GpuBackend, run: list[Program]) -> None:
-    graph = example(Key.parse("graph-float32-16-s1")).graph
+    graph = find_subjects("graph-float32-16-s1")[0].desc
+    assert isinstance(graph, GraphDesc)
     for without in ((), ("element-wise",)):
         backend.compile_graph(resolve(graph), disabled=without)
         assert run.pop() == explain_graph("", graph, target(backend, half_precision=False), without).program

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu.plan import Allocation
-from dmlgpu.schedule.memory import Arena, Use, lay_out
+from dmlgpu.schedule.memory import Arena, Use, lay_out, least_size
 from dmlgpu.tensor import aligned
 
 ALIGNMENT = 256
@@ -70,6 +70,13 @@ def test_reuse_takes_no_more_than_what_lives_at_worst_and_no_less(uses: list[Use
     assert max(alive) <= lay_out(uses, reuse=True).size <= lay_out(uses, reuse=False).size
 
 
+@given(_uses)
+def test_the_least_size_is_what_lives_at_worst(uses: list[Use]) -> None:
+    sizes, lives = sizes_of(uses), lives_of(uses)
+    alive = [sum(aligned(sizes[each]) for each, life in lives.items() if step in life) for step in range(10)]
+    assert least_size(uses) == max(alive)
+
+
 @given(st.integers(1, 2000), st.integers(2, 12))
 def test_a_chain_takes_two_places_in_turn(size: int, length: int) -> None:
     chain = [Allocation(str(number)) for number in range(length)]
@@ -86,7 +93,7 @@ def test_what_ends_with_a_step_makes_no_room_in_it() -> None:
 
 def test_memory_lives_from_its_first_use_to_its_last_and_has_the_largest_size() -> None:
     uses = [Use(0, A, 300), Use(1, B, 4), Use(2, A, 600)]
-    assert lay_out(uses, reuse=True) == Arena({A: 0, B: 768}, 1024, 1024)
+    assert lay_out(uses, reuse=True) == Arena({A: 0, B: 768}, 1024)
 
 
 def test_a_gap_is_filled_where_it_is_large_enough() -> None:
@@ -96,7 +103,7 @@ def test_a_gap_is_filled_where_it_is_large_enough() -> None:
 
 
 def test_a_plan_without_memory_takes_none() -> None:
-    assert lay_out([], reuse=True) == Arena({}, 0, 0)
+    assert lay_out([], reuse=True) == Arena({}, 0)
 
 
 @pytest.mark.parametrize(("size", "rounded"), [(0, 0), (1, 256), (256, 256), (257, 512)])
