@@ -74,6 +74,16 @@ class Kernel:
         which it has single functions, is ``lib``."""
         return tuple(dict.fromkeys(_SHADER.findall(self.wgsl)))
 
+    @property
+    def summary(self) -> str:
+        """The label and the shader files, in a line: ``gather_nd1 gather x4 (indexing/gather_nd1, schedules/map)``."""
+        return f"{self.label} ({', '.join(self.bodies)})"
+
+    @property
+    def bodies(self) -> tuple[str, ...]:
+        """The shader files but for the math library and the accessors of memory: bodies and schedules."""
+        return tuple(file for file in self.shaders if file != "lib" and not file.startswith("access/"))
+
     def __str__(self) -> str:
         """Return the kernel as people read it, in a few lines."""
         grid = " x ".join(map(str, self.grid))
@@ -81,7 +91,7 @@ class Kernel:
         numbers = self.bindings or range(len(self.slots))
         for binding, slot in zip(numbers, self.slots, strict=True):
             lines.append(f"       binding {binding}: {slot}")
-        lines.append(f"       shaders: {', '.join(file for file in self.shaders if not file.startswith('access/'))}")
+        lines.append(f"       shaders: {', '.join(self.bodies)}")
         return "\n".join(lines)
 
     @property
@@ -112,6 +122,11 @@ class Program:
     immediates: bool = True
     constants: tuple[bytes, ...] = ()
     least_temporary_size: int = 0
+
+    @property
+    def summaries(self) -> tuple[str, ...]:
+        """What runs, in a line per kernel; those that differ in nothing but what they bind once."""
+        return tuple(dict.fromkeys(kernel.summary for kernel in (*self.initialization, *self.kernels)))
 
     def __str__(self) -> str:
         """Return the program as people read it: per kernel its grid, what it binds, and the files of its text."""

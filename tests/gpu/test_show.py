@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from dmlgpu import DataType, Device, TensorDesc, descs
 from dmlgpu.cli.subjects import find_subjects
 from dmlgpu.conformance.cases.registry import case_by_name
+from dmlgpu.conformance.running.runner import run_case
+from dmlgpu.demo.workbench import Workbench
 from dmlgpu.device.adapters import target_of
 from dmlgpu.explain import explain_graph, explain_operator
 from dmlgpu.gpu import GpuBackend
@@ -13,7 +17,7 @@ from dmlgpu.gpu.executable import GpuExecutable
 from dmlgpu.graph.description import GraphDesc
 from dmlgpu.graph.resolve import resolve
 from dmlgpu.program import Program
-from dmlgpu.target import Target
+from dmlgpu.target import AdapterInfo, Target
 
 CASES = (
     "gemm-float32-512x512-packed-s0",
@@ -65,3 +69,24 @@ def test_kernels_of_graphs(backend: GpuBackend, run: list[Program]) -> None:
     for without in ((), ("element-wise",)):
         backend.compile_graph(resolve(graph), disabled=without)
         assert run.pop() == explain_graph("", graph, target(backend, half_precision=False), without).program
+
+
+def test_verdicts_name_the_kernels_that_ran(adapter: AdapterInfo) -> None:
+    device = Device(adapter)
+    verdict = run_case(case_by_name("activation_softmax1-float16-2x7x9x13-explicit-every-s0"), device)
+    device.remove()
+    assert verdict.ok
+    assert verdict.kernels[0].startswith("activation_softmax1 ")
+    assert "softmax/activation_softmax1" in verdict.kernels[-1]
+    assert not any("access/" in kernel for kernel in verdict.kernels)
+
+
+def test_the_demo_knows_what_ran(adapter: AdapterInfo) -> None:
+    device = Device(adapter)
+    bench = Workbench(device)
+    array = bench.upload(np.arange(12, dtype=np.float32).reshape(3, 4))
+    tensor = TensorDesc(DataType.FLOAT32, (3, 4))
+    bench.run(descs.ElementWiseAdd1(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor), array, array)
+    device.remove()
+    (observation,) = bench.observations
+    assert observation.shaders == ("elementwise/element_wise_add", "schedules/map")

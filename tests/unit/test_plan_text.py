@@ -60,7 +60,7 @@ def test_a_program_says_what_is_bound_and_where_its_text_comes_from() -> None:
         "       binding 0: output 0, 96 bytes\n"
         "       binding 1: input 0, 128 bytes\n"
         "       binding 2: input 1, 12 bytes\n"
-        "       shaders: lib, indexing/gather_nd1, schedules/map"
+        "       shaders: indexing/gather_nd1, schedules/map"
     )
 
 
