@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from dmlgpu.compiler import stages
@@ -13,13 +13,14 @@ from dmlgpu.explain.fusion import Traffic, nodes_of_steps, traffic
 from dmlgpu.graph.checking import check_nodes, check_rules
 from dmlgpu.graph.compiler import CompiledGraph, compile_network
 from dmlgpu.graph.description import GraphDesc
+from dmlgpu.graph.lowering import as_plan
 from dmlgpu.graph.network import Node
 from dmlgpu.graph.resolve import resolve
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Plan, Step
 from dmlgpu.program import Kernel, Program
 from dmlgpu.schedule.scheduling import schedule_step
-from dmlgpu.schedule.steps import Schedule, Scheduled, ScheduledRepeat
+from dmlgpu.schedule.steps import AnyScheduled, Schedule, Scheduled, Steps, in_turns
 from dmlgpu.target import Target
 
 
@@ -30,7 +31,7 @@ class ExplainedKernel:
     Attributes:
         kernel: its text, grid and what it binds; of a step that repeats, in the first turn.
         scheduled: how it came about; None for a copy of an input that the device owns.
-        step: the number of its step in the plan; None for such a copy.
+        step: the number of its step among ``Explanation.steps``; None for such a copy.
         times: how often it is executed.
     """
 
@@ -65,44 +66,46 @@ class Explanation:
         """What it is compiled for."""
         return self.schedule.target
 
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of the plan, those of the initialisation last."""
+        return (*self.plan.steps, *self.plan.initialization)
+
     @functools.cached_property
     def kernels(self) -> tuple[ExplainedKernel, ...]:
         """The kernels of an execution in order, those of steps that repeat once."""
-        found: list[ExplainedKernel] = []
-        scheduled, place = iter(self.schedule.steps), 0
-        for number, step in enumerate(self.plan.steps):
-            for one in itertools.islice(scheduled, len(schedule_step(step, self.target).steps)):
-                inner, turns = (one.steps, one.turns) if isinstance(one, ScheduledRepeat) else ((one,), 1)
-                for offset, each in enumerate(inner):
-                    found.append(ExplainedKernel(self.program.kernels[place + offset], each, number, turns))
-                place += turns * len(inner)
-        return tuple(found)
+        counts = [(number, len(self._scheduled[number].steps)) for number in range(len(self.plan.steps))]
+        return tuple(_explained(self.program.kernels, self.schedule.steps, counts))
 
     @functools.cached_property
     def initialization(self) -> tuple[ExplainedKernel, ...]:
-        """The kernels that run once, when the operator is initialised: layouts first, then copies of owned inputs."""
-        made = self.program.initialization
-        numbers = [
-            number
-            for number, step in enumerate(self.plan.steps)
-            for _ in schedule_step(step, self.target).initialization
-        ]
-        known = zip(made, self.schedule.initialization, numbers, strict=False)
-        copies = (ExplainedKernel(kernel, None, None) for kernel in made[len(numbers) :])
-        return (*(ExplainedKernel(*one) for one in known), *copies)
+        """The kernels that run once, when the operator is initialised; at last the copies of owned inputs."""
+        counts = [(number, len(one.initialization)) for number, one in enumerate(self._scheduled)]
+        executed = len(self.plan.steps)
+        ordered = [*counts[executed:], *counts[:executed]]
+        known = tuple(_explained(self.program.initialization, self.schedule.initialization, ordered))
+        copies = self.program.initialization[sum(one.times for one in known) :]
+        return (*known, *(ExplainedKernel(kernel, None, None) for kernel in copies))
+
+    @functools.cached_property
+    def _scheduled(self) -> tuple[Steps, ...]:
+        """Each step scheduled by itself, to tell which kernels are whose."""
+        executed = (schedule_step(step, self.target) for step in self.plan.steps)
+        once = (schedule_step(step, self.target).as_initialization for step in self.plan.initialization)
+        return (*executed, *once)
 
     @functools.cached_property
     def nodes(self) -> tuple[tuple[Node, ...], ...]:
-        """For each step of the plan, the nodes that it computes; none for an operator."""
+        """For each of ``steps``, the nodes that it computes; none for an operator."""
         if self.graph is None:
-            return ((),) * len(self.plan.steps)
+            return ((),) * len(self.steps)
         nodes = self.graph.network.nodes
-        computed = nodes_of_steps(self.graph.lowered, self.plan.steps)
+        computed = nodes_of_steps(self.graph.lowered, self.steps)
         return tuple(tuple(nodes[number] for number in numbers) for numbers in computed)
 
     @property
     def traffic(self) -> Traffic:
-        """Bytes that the steps of the plan read and write."""
+        """Bytes that the steps of an execution read and write."""
         return sum(map(traffic, self.plan.steps), Traffic())
 
     @property
@@ -113,14 +116,33 @@ class Explanation:
     @property
     def unfused_kernels(self) -> int:
         """Kernels of an execution if nothing were fused."""
-        steps = [schedule_step(step, self.target) for step in self._unfused]
-        return sum(turns for one in steps for _, turns in Schedule("", self.target, one.steps).kernels)
+        steps = [schedule_step(step, self.target).steps for step in self._unfused]
+        return sum(turns for one in steps for _, turns in in_turns(one))
 
     @property
     def _unfused(self) -> tuple[Step, ...]:
         if self.graph is None:
             return self.plan.steps
-        return tuple(step for steps in self.graph.lowered for step in steps)
+        return as_plan(self.graph.network, self.graph.lowered).steps
+
+
+def _explained(
+    kernels: Sequence[Kernel], scheduled: Sequence[AnyScheduled], counts: Sequence[tuple[int, int]]
+) -> Iterator[ExplainedKernel]:
+    """Yield kernels with what they come from.
+
+    Args:
+        kernels: those of all turns.
+        scheduled: what was rendered as they are.
+        counts: numbers of steps of the plan, in order, and how many of ``scheduled`` belong to each.
+    """
+    remaining, place = iter(scheduled), 0
+    for number, count in counts:
+        for one in itertools.islice(remaining, count):
+            inner = tuple(in_turns([one]))
+            for offset, (each, turns) in enumerate(inner):
+                yield ExplainedKernel(kernels[place + offset], each, number, turns)
+            place += sum(turns for _, turns in inner)
 
 
 def explain_operator(title: str, desc: OperatorDesc, target: Target) -> Explanation:

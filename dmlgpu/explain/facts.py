@@ -25,7 +25,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         "title": explanation.title,
         "description": description(explanation.desc),
         "target": _target(explanation.target),
-        "steps": [_step(number, step, explanation.nodes[number]) for number, step in enumerate(explanation.plan.steps)],
+        "steps": [_step(explanation, number, step) for number, step in enumerate(explanation.steps)],
         "kernels": [_kernel(explanation, kernel) for kernel in explanation.kernels],
         "initialization": [_kernel(explanation, kernel) for kernel in explanation.initialization],
         "memory": {
@@ -78,18 +78,19 @@ def _target(target: Target) -> dict[str, Any]:
     return {"name": target.name, "profile": target.profile.value, "features": sorted(target.features)}
 
 
-def _step(number: int, step: Step, nodes: tuple[Node, ...]) -> dict[str, Any]:
+def _step(explanation: Explanation, number: int, step: Step) -> dict[str, Any]:
     moved = traffic(step)
     return {
         "number": number,
         "kind": kind_of(step),
         "label": step.label,
+        "once": number >= len(explanation.plan.steps),
         "equations": equations(step),
         "reads": [_tensor(tensor) for tensor in dict.fromkeys(read(step))],
         "writes": [_tensor(tensor) for tensor in dict.fromkeys(written(step))],
         **_traffic(moved),
         "multiplications": multiplications(step),
-        "nodes": _nodes(nodes),
+        "nodes": _nodes(explanation.nodes[number]),
     }
 
 

@@ -106,7 +106,7 @@ def nodes_of_steps(lowered: Sequence[Sequence[Step]], steps: Sequence[Step]) -> 
             computed.add(place)
             for tensor in read(before[place][1]):
                 memory = memory_of(tensor)
-                if memory not in kept and memory[0] in (Role.TEMPORARY, Role.OUTPUT):
+                if memory not in kept and memory[0] in (Role.TEMPORARY, Role.OUTPUT, Role.PERSISTENT):
                     pending += (other for other in writers[memory] if other < place)
         found.append(tuple(sorted({before[place][0] for place in computed} - {nodes})))
     return tuple(found)

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from dmlgpu.compiler import keep_owned
 from dmlgpu.errors import NotSupported
-from dmlgpu.graph.lowering import lower_nodes
+from dmlgpu.graph.lowering import as_plan, lower_nodes
 from dmlgpu.graph.network import Network
-from dmlgpu.graph.passes import PASSES, attention, check_names, element_wise, epilogues, views
+from dmlgpu.graph.passes import (
+    PASSES,
+    attention,
+    batch_normalization,
+    check_names,
+    element_wise,
+    epilogues,
+    initialization,
+    padding,
+    prologues,
+    views,
+)
 from dmlgpu.graph.passes.nodes import drop_dead, fold_constants, merge_duplicates
 from dmlgpu.graph.passes.rewriting import Note, Rewriting
 from dmlgpu.graph.passes.trees import as_body, simplified
 from dmlgpu.plan import Map, Plan, Step
 from dmlgpu.program import Program
 from dmlgpu.schedule.scheduling import schedule_step
-from dmlgpu.schedule.steps import Schedule, Scheduled, ScheduledRepeat, Steps
+from dmlgpu.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, Steps
 from dmlgpu.target import Target
 from dmlgpu.wgsl.render import render
 from dmlgpu.wgsl.sharing import share_known
@@ -24,7 +35,10 @@ from dmlgpu.wgsl.sharing import share_known
 NODE_PASSES: dict[str, Callable[[Network, list[Note]], Network]] = {
     "constants": fold_constants,
     "duplicates": merge_duplicates,
+    padding.NAME: padding.fold_padding,
+    batch_normalization.NAME: batch_normalization.fold_batch_normalization,
     "dead": drop_dead,
+    initialization.NAME: initialization.initialize_early,
 }
 """What is done to nodes, in order."""
 
@@ -32,6 +46,7 @@ STEP_PASSES: dict[str, Callable[[Rewriting, Target], None]] = {
     element_wise.NAME: element_wise.fuse_element_wise,
     attention.NAME: attention.fuse_attention,
     epilogues.NAME: epilogues.fuse_epilogues,
+    prologues.NAME: prologues.fuse_prologues,
     views.NAME: views.read_through_copies,
 }
 """What is done to the steps of the plan, in order."""
@@ -78,7 +93,7 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
         if name not in disabled:
             network = change(network, notes)
     lowered, of_nodes = lower_nodes(network, target), len(notes)
-    plain = Plan(network.name, tuple(step for steps in lowered for step in steps))
+    plain = as_plan(network, lowered)
     plan = _rewritten(plain, target, disabled, notes)
     try:
         schedule = _scheduled(plan, target)
@@ -95,11 +110,16 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
 
 def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: list[Note]) -> Plan:
     """Return a plan after the passes over steps."""
-    rewriting = Rewriting.of([_plain(step) for step in plan.steps], notes)
-    for name, rewrite in STEP_PASSES.items():
-        if name not in disabled:
-            rewrite(rewriting, target)
-    return replace(plan, steps=rewriting.steps)
+
+    def rewritten(steps: Sequence[Step]) -> tuple[Step, ...]:
+        rewriting = Rewriting.of([_plain(step) for step in steps], notes)
+        for name, rewrite in STEP_PASSES.items():
+            if name not in disabled:
+                rewrite(rewriting, target)
+        rewriting.explain()
+        return rewriting.steps
+
+    return replace(plan, steps=rewritten(plan.steps), initialization=rewritten(plan.initialization))
 
 
 def _program(schedule: Schedule, network: Network) -> Program:
@@ -114,7 +134,8 @@ def _plain(step: Step) -> Step:
 
 def _scheduled(plan: Plan, target: Target) -> Schedule:
     """Return the schedule of a plan, its kernels labelled with the steps they belong to."""
-    found = sum((_named(step, target) for step in plan.steps), Steps())
+    once = sum((_named(step, target).as_initialization for step in plan.initialization), Steps())
+    found = once + sum((_named(step, target) for step in plan.steps), Steps())
     return Schedule(plan.operator, target, found.steps, found.initialization)
 
 
@@ -127,8 +148,7 @@ def _named(step: Step, target: Target) -> Steps:
     def name(kernel: Scheduled) -> Scheduled:
         return kernel if kernel.label.startswith(step.label) else replace(kernel, label=f"{step.label} {kernel.label}")
 
-    executed = tuple(
-        replace(one, steps=tuple(map(name, one.steps))) if isinstance(one, ScheduledRepeat) else name(one)
-        for one in steps.steps
-    )
-    return Steps(executed, tuple(map(name, steps.initialization)))
+    def named(one: AnyScheduled) -> AnyScheduled:
+        return replace(one, steps=tuple(map(name, one.steps))) if isinstance(one, ScheduledRepeat) else name(one)
+
+    return Steps(tuple(map(named, steps.steps)), tuple(map(named, steps.initialization)))

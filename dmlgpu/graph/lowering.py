@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dmlgpu import operators
@@ -9,14 +10,14 @@ from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
 from dmlgpu.graph.network import Constant, GraphInput, Network, Node, Result, Value
 from dmlgpu.kernels.sources import identity
-from dmlgpu.plan import Allocation, Binding, Map, Role, Step, Tensor, View
+from dmlgpu.plan import Allocation, Binding, Map, Plan, Role, Step, Tensor, View
 from dmlgpu.plan.parts import replace_parts
 from dmlgpu.target import Target
 
 
 def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...]:
     """Return the steps of each node, nothing fused; behind them the copies into outputs of the graph that no node
-    writes.
+    writes. ``as_plan`` puts them together.
 
     Raises:
         NotSupported: when the adapter lacks what an operator needs; the message names the node.
@@ -30,6 +31,14 @@ def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...
     return (*found, tuple(_copies(network, places)))
 
 
+def as_plan(network: Network, lowered: Sequence[Sequence[Step]]) -> Plan:
+    """Return the plan of a network from the steps of its nodes, those of initial nodes executed once."""
+    places: dict[bool, list[Step]] = {True: [], False: []}
+    for number, steps in enumerate(lowered):
+        places[number in network.initial] += steps
+    return Plan(network.name, tuple(places[False]), tuple(places[True]))
+
+
 def _places(network: Network) -> dict[Value, Binding]:
     """Return where each value lies: what an edge leads to an output of the graph is written there at once."""
     places: dict[Value, Binding] = {}
@@ -40,10 +49,13 @@ def _places(network: Network) -> dict[Value, Binding]:
     for number, value in enumerate(network.outputs):
         if isinstance(value, Result):
             places.setdefault(value, Binding(Role.OUTPUT, number))
+    lasting = {value for number, _, value in network.reads() if number not in network.initial}
     for number, node in enumerate(network.nodes):
         for output, slot in enumerate(node.desc.outputs):
+            value = Result(number, output)
+            role = Role.PERSISTENT if number in network.initial and value in lasting else Role.TEMPORARY
             if slot.tensor is not None:
-                places.setdefault(Result(number, output), Binding(Role.TEMPORARY, Allocation(node.name)))
+                places.setdefault(value, Binding(role, Allocation(node.name)))
     return places
 
 

@@ -63,6 +63,7 @@ class Network:
         constants: data, as whole 32-bit words.
         outputs: per output of the graph what it is.
         output_tensors: per output of the graph how its tensor lies in memory.
+        initial: the numbers of the nodes that are computed when the graph is initialised.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Network:
     constants: tuple[bytes, ...]
     outputs: tuple[Result | Constant, ...]
     output_tensors: tuple[TensorDesc, ...]
+    initial: frozenset[int] = frozenset()
 
     def tensor(self, result: Result) -> TensorDesc:
         """Return the tensor that a node writes.

@@ -29,10 +29,11 @@ from dmlgpu.plan.tensors import Sizes, Tensor
 
 def describe(plan: Plan) -> str:
     """Return the text of a plan."""
-    count = len(plan.steps)
+    count = len(plan.steps) + len(plan.initialization)
     lines = [f"plan of {plan.operator}: {count} step{'s' if count != 1 else ''}"]
-    for number, step in enumerate(plan.steps, start=1):
-        lines.append(f"  {number}. {title(step)}")
+    steps = [("", step) for step in plan.steps] + [("at initialisation: ", step) for step in plan.initialization]
+    for number, (when, step) in enumerate(steps, start=1):
+        lines.append(f"  {number}. {when}{title(step)}")
         lines += [f"       {line}" for line in equations(step)]
         for verb, tensors in (("reads", read(step)), ("writes", written(step))):
             first, *others = tensor_texts(tensors) or ["nothing"]

@@ -67,6 +67,17 @@ def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
     return Arena(placed, max((offset + aligned(sizes[each]) for each, offset in placed.items()), default=0))
 
 
+def lay_out_persistent(initialization: Iterable[Use], executed: Iterable[Use]) -> Arena:
+    """Return an arena in which what executions use stays as initialisation left it; behind that lies what only
+    initialisation uses, by liveness."""
+    initial, later = list(initialization), list(executed)
+    lasting = {use.allocation for use in later}
+    kept = lay_out([use for use in (*initial, *later) if use.allocation in lasting], reuse=False)
+    passing = lay_out([use for use in initial if use.allocation not in lasting], reuse=True)
+    offsets = {allocation: kept.size + offset for allocation, offset in passing.offsets.items()}
+    return Arena({**kept.offsets, **offsets}, kept.size + passing.size)
+
+
 def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
     """Return the first offset from which on so many bytes are free."""
     offset = 0

@@ -16,7 +16,8 @@ def schedule(plan: Plan, target: Target) -> Schedule:
     Raises:
         NotSupported: when the adapter lacks a limit that the plan needs.
     """
-    steps = schedule_steps(plan.steps, target)
+    once = (schedule_step(step, target).as_initialization for step in plan.initialization)
+    steps = sum(once, Steps()) + schedule_steps(plan.steps, target)
     return Schedule(plan.operator, target, steps.steps, steps.initialization)
 
 

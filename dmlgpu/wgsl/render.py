@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dmlgpu.errors import NotSupported
 from dmlgpu.plan import MOST_KERNELS, Allocation, Binding, Role
 from dmlgpu.program import Kernel, Program, Slot
-from dmlgpu.schedule.memory import Arena, Use, lay_out, least_size
+from dmlgpu.schedule.memory import Arena, Use, lay_out, lay_out_persistent, least_size
 from dmlgpu.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
 from dmlgpu.target import Target
 from dmlgpu.wgsl.builder import Builder
@@ -29,7 +29,7 @@ def render(schedule: Schedule) -> Program:
         raise NotSupported(f"{count} kernels one after the other exceed the {MOST_KERNELS} that one execution may have")
     arenas = {
         Role.TEMPORARY: lay_out(_uses(executed, Role.TEMPORARY), reuse=True),
-        Role.PERSISTENT: lay_out(_uses([*initialization, *executed], Role.PERSISTENT), reuse=False),
+        Role.PERSISTENT: lay_out_persistent(_uses(initialization, Role.PERSISTENT), _uses(executed, Role.PERSISTENT)),
     }
     return Program(
         schedule.operator,

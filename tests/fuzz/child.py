@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_stdout
 from dmlgpu.device.adapters import ADAPTER_VARIABLE
-from tests.fuzz.monitor import Monitor, place_of
+from tests.fuzz.monitor import Monitor
 from tests.fuzz.targets import load
 
 ADDRESS_SPACE = 6 << 30
@@ -71,10 +71,8 @@ def _watch_other_exceptions(monitor: Monitor) -> None:
 
     def note(args: Any) -> None:
         error = args.exc_value
-        # A signal may arrive while Python runs a finalizer, where no exception can be raised; or while wgpu-py makes an
-        # object, whose finalizer then lacks attributes.
-        half_made = isinstance(error, AttributeError) and place_of(error).startswith("_api.py:_release")
-        if error is not None and not isinstance(error, KeyboardInterrupt) and not half_made:
+        # A signal may arrive while Python runs a finalizer, where no exception can be raised.
+        if error is not None and not isinstance(error, KeyboardInterrupt):
             monitor.note_exception(error)
 
     sys.unraisablehook = threading.excepthook = note

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import pytest
 
+from dmlgpu.device.device import Device
 from dmlgpu.gpu import GpuBackend, adapters
-from dmlgpu.target import AdapterInfo
+from dmlgpu.target import AdapterInfo, Profile
 
 
 def _identifier(info: AdapterInfo) -> str:
@@ -40,3 +42,15 @@ def fresh(adapter: AdapterInfo) -> Iterator[GpuBackend]:
     backend = GpuBackend(adapter)
     yield backend
     backend.close()
+
+
+OTHER = {Profile.CPU: Profile.DISCRETE, Profile.DISCRETE: Profile.CPU, Profile.INTEGRATED: Profile.CPU}
+
+
+@pytest.fixture(params=["own schedules", "other schedules"])
+def device(request: pytest.FixtureRequest, backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
+    """A device on each adapter, with the schedules for it and with those for the other kind of adapters."""
+    if request.param == "other schedules":
+        profile = OTHER[backend.target.profile]
+        monkeypatch.setattr(backend, "target", dataclasses.replace(backend.target, profile=profile))
+    return Device.from_backend(backend)

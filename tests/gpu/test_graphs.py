@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,8 @@ from dmlgpu.device.device import Device
 from dmlgpu.gpu import GpuBackend, adapters
 from dmlgpu.graph import compiler
 from dmlgpu.graph.network import Network, Result
-from dmlgpu.graph.passes import PASSES, element_wise, trees, views
+from dmlgpu.graph.passes import PASSES, inlining, trees, views
 from dmlgpu.plan import Affine
-from dmlgpu.target import Profile
 from tests.unit.graph_examples import (
     FLOATS,
     GraphDesc,
@@ -38,16 +37,6 @@ from tests.unit.graph_examples import (
 from tests.unit.graph_examples import exponential as exp
 
 SUITE = GraphSuite()
-OTHER = {Profile.CPU: Profile.DISCRETE, Profile.DISCRETE: Profile.CPU, Profile.INTEGRATED: Profile.CPU}
-
-
-@pytest.fixture(params=["own schedules", "other schedules"])
-def device(request: pytest.FixtureRequest, backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
-    """A device on each adapter, with the schedules for it and with those for the other kind of adapters."""
-    if request.param == "other schedules":
-        profile = OTHER[backend.target.profile]
-        monkeypatch.setattr(backend, "target", dataclasses.replace(backend.target, profile=profile))
-    return Device.from_backend(backend)
 
 
 @pytest.mark.parametrize("name", [name for name in SUITE.names("quick") if name.endswith("s0")])
@@ -168,8 +157,8 @@ def _drops_a_node(drop_dead: Callable[..., Network]) -> Callable[..., Network]:
 
 
 FAULTS = {
-    "a view loses its offset": [(module, "locate", _loses_offsets) for module in (element_wise, views)],
-    "operands are swapped": [(element_wise, "seen_from", _swaps_operands), (trees, "seen_from", _swaps_operands)],
+    "a view loses its offset": [(module, "locate", _loses_offsets) for module in (inlining, views)],
+    "operands are swapped": [(inlining, "seen_from", _swaps_operands), (trees, "seen_from", _swaps_operands)],
     "memory is free too early": [(sys.modules["dmlgpu.wgsl.render"], "lay_out", _frees_too_early)],
 }
 

@@ -209,6 +209,22 @@ def test_owned_filters_are_laid_out_at_initialisation_and_owned_inputs_are_copie
     assert (copy.kernel.label, copy.step, copy.scheduled) == ("element_wise_add own input 1 x4", None, None)
 
 
+def test_nodes_that_are_computed_at_initialisation_belong_to_kernels_that_run_once() -> None:
+    """The filters go through a relu before the convolution reads them: that happens once, and is not executed."""
+    owned = TensorDesc(DataType.FLOAT32, (2, 2, 3, 3), flags=TensorFlags.OWNED_BY_DML)
+    filters = TensorDesc(DataType.FLOAT32, (2, 2, 3, 3))
+    rectified = descs.ActivationRelu(input_tensor=owned, output_tensor=filters)
+    nodes = (OperatorNode(rectified, "weights"), OperatorNode(convolution(FLOATS, filters), "convolution"))
+    into = (InputEdge(0, 1, 0), InputEdge(1, 0, 0))
+    explained = graph(GraphDesc(2, 1, nodes, into, (IntermediateEdge(0, 0, 1, 1),), (OutputEdge(1, 0, 0),)))
+    assert names(explained) == [["convolution"], ["weights"]]
+    assert [one["once"] for one in as_json(explained)["steps"]] == [False, True]
+    assert [one.step for one in explained.kernels] == [0]
+    assert [one.step for one in explained.initialization if one.step is not None] == [1]
+    assert "  2. at initialisation: map weights activation_relu map\n" in str(explained.plan)
+    assert explained.traffic == explained.unfused_traffic == Traffic(BYTES + 4 * 36, BYTES)
+
+
 def test_reasons_tell_what_was_chosen() -> None:
     small, large = FLOATS, TensorDesc(DataType.FLOAT32, (1, 1, 256, 256))
     reasons = {
@@ -242,7 +258,18 @@ def test_descriptions_are_checked_before_they_are_planned() -> None:
 
 TENSOR = {"role", "index", "data_type", "sizes", "strides", "bytes"}
 STEP = {
-    *("number", "kind", "label", "equations", "reads", "writes", "bytes_read", "bytes_written", "multiplications"),
+    *(
+        "number",
+        "kind",
+        "label",
+        "once",
+        "equations",
+        "reads",
+        "writes",
+        "bytes_read",
+        "bytes_written",
+        "multiplications",
+    ),
     "nodes",
 }
 KERNEL = {

@@ -13,6 +13,7 @@ from dmlgpu.plan import Held, Map, Plan, Role, Step, Tensor, apply
 from dmlgpu.plan.parts import read, written
 from dmlgpu.plan.text import describe, equations
 from dmlgpu.schedule import schedule
+from dmlgpu.schedule.steps import in_turns
 from dmlgpu.target import Profile, Target
 from dmlgpu.wgsl import render, templates
 
@@ -117,7 +118,7 @@ def test_every_operator_has_a_text_and_every_kernel_a_reason(target: Target) -> 
             text = "\n".join(equations(step))
             tensors = (*read(step), *written(step))
             unnamed += [f"{desc.operator}: {one.binding}" for one in tensors if str(one.binding) not in text]
-        kernels = [*(one for one, _ in chosen.kernels), *chosen.initialization]
+        kernels = [one for steps in (chosen.steps, chosen.initialization) for one, _ in in_turns(steps)]
         silent += [f"{desc.operator}: {one.label}" for one in kernels if not one.reason]
         assert str(chosen).count("\n  ") >= len(kernels)
     assert (silent, unnamed) == ([], [])

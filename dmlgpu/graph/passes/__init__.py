@@ -6,7 +6,10 @@ from collections.abc import Collection
 
 from dmlgpu.errors import InvalidArgument, shown
 
-PASSES = ("constants", "duplicates", "dead", "element-wise", "attention", "epilogues", "views")
+PASSES = (
+    *("constants", "duplicates", "padding", "batch-normalization", "dead", "initialization"),
+    *("element-wise", "attention", "epilogues", "prologues", "views"),
+)
 """The names of all passes, in the order in which they run."""
 
 

@@ -10,6 +10,8 @@ CHEAP = frozenset(
         IDENTITY,
         "elementwise/scale_bias",
         "elementwise/cast",
+        "quantization/dequantize",
+        "quantization/no_zero_point",
         *(
             f"elementwise/element_wise_{name}"
             for name in (
@@ -37,6 +39,11 @@ def is_cheap(root: Source) -> bool:
     return all(not isinstance(node, Body) or node.file in CHEAP for node in nodes(root))
 
 
+def is_small(root: Source) -> bool:
+    """Return whether a tree has no more bodies than one kernel may have."""
+    return sum(isinstance(node, Body) for node in nodes(root)) <= MOST_NODES
+
+
 def is_fusable(root: Source) -> bool:
     """Return whether a tree may become part of another: its bodies keep their coordinates and are not too many."""
-    return is_elementwise(root) and sum(isinstance(node, Body) for node in nodes(root)) <= MOST_NODES
+    return is_elementwise(root) and is_small(root)

@@ -1,26 +1,29 @@
-"""Element-wise producers are computed where they are read, and are written no more: chains and diamonds become one."""
+"""Maps are computed where what they write is read, and written no more: chains and diamonds become one kernel."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 
-from dmlgpu.graph.passes.cost import is_cheap, is_fusable
-from dmlgpu.graph.passes.rewriting import Rewriting, memory_of
-from dmlgpu.graph.passes.trees import as_body, element_wise_leaves, fits, refined, simplified
-from dmlgpu.graph.spaces import locate, seen_from, split
-from dmlgpu.kernels.sources import computed, leaves, rewrite
-from dmlgpu.plan import Map, Reduce, Role, Source, Tensor, View
+from dmlgpu.graph.passes.cost import is_fusable
+from dmlgpu.graph.passes.inlining import inlined, producer_of, reason_to_keep, vanishes
+from dmlgpu.graph.passes.rewriting import Rewriting
+from dmlgpu.graph.passes.trees import as_body, element_wise_leaves, fits, refined
+from dmlgpu.graph.spaces import locate, split
+from dmlgpu.kernels.sources import leaves
+from dmlgpu.plan import Map, Reduce, Source, Tensor
 from dmlgpu.target import Target
 
 NAME = "element-wise"
 
 
 def fuse_element_wise(rewriting: Rewriting, target: Target) -> None:
-    """Compute element-wise maps inside the maps and reductions that read them.
+    """Compute maps inside the maps and reductions that read them.
 
     A value that one step reads is always computed there, unless it repeats there and is dear. A value that several
-    steps read is computed in each of them only if that is cheap and reads no more memory than the value itself.
+    steps read is computed in each of them only if that is cheap and reads no more memory than the value itself. What
+    changes coordinates (gathers, resampling, padding) is computed in the only map that reads it at the same
+    coordinates, and takes in what it moves.
     """
     for number, step in rewriting.numbered():
         if isinstance(step, Map | Reduce):
@@ -32,43 +35,40 @@ def _fuse_one(rewriting: Rewriting, number: int, target: Target) -> bool:
     """Compute one of the producers of a step inside it; return whether there was one."""
     step = rewriting.step(number)
     assert isinstance(step, Map | Reduce)
-    for leaf in element_wise_leaves(_tree(step)):
-        if leaf.binding.role not in (Role.TEMPORARY, Role.OUTPUT) or leaf.view is View.INDEX:
+    direct = list(element_wise_leaves(_tree(step)))
+    for leaf in (*direct, *sorted(set(leaves(_tree(step))) - set(direct), key=str)):
+        found = producer_of(rewriting, number, leaf)
+        if found is None:
             continue
-        producer = rewriting.producer(memory_of(leaf))
-        if producer is None or producer >= number:
-            continue
-        made = rewriting.step(producer)
-        if not isinstance(made, Map) or made.keeps_neighbours or made.costly or not is_fusable(made.body):
-            continue
-        if not _pays(rewriting, made, leaf):
-            continue
-        fused = _inlined(step, leaf, made)
-        if fused is None or not fits(fused, target):
-            continue
-        rewriting.replace(number, fused)
-        left = rewriting.readers(memory_of(leaf))
-        if left or leaf.binding.role is Role.OUTPUT:
-            rewriting.note(NAME, made.label, f"computed anew in {step.label}")
+        producer, made = found
+        fused = _fused(rewriting, step, leaf, made, is_direct=leaf in direct)
+        if isinstance(fused, str):
+            rewriting.refuse(made.label, f"{fused}: {step.label}")
+        elif not fits(fused, target):
+            rewriting.refuse(made.label, f"with it, too many buffers would be bound by {step.label}")
         else:
-            rewriting.replace(producer, None)
-            rewriting.note(NAME, made.label, f"computed in {step.label}")
-        return True
+            rewriting.replace(number, fused)
+            rewriting.drop(NAME, producer, step.label)
+            return True
     return False
 
 
-def _pays(rewriting: Rewriting, made: Map, leaf: Tensor) -> bool:
-    """Return whether computing a value where it is read costs less than writing and reading it."""
-    cheap = is_cheap(made.body)
-    if math.prod(leaf.sizes) > math.prod(made.output.sizes) and not cheap:
-        return False
-    vanishes = len(rewriting.readers(memory_of(leaf))) == 1 and leaf.binding.role is Role.TEMPORARY
-    return vanishes or (cheap and sum(map(_bytes, set(leaves(made.body)))) <= _bytes(made.output))
-
-
-def _bytes(tensor: Tensor) -> int:
-    different = (size for size, stride in zip(tensor.sizes, tensor.strides, strict=True) if stride)
-    return math.prod(different) * tensor.data_type.bits // 8
+def _fused(rewriting: Rewriting, step: Map | Reduce, leaf: Tensor, made: Map, *, is_direct: bool) -> Map | Reduce | str:
+    """Return a step with the body of a map in place of what that writes; or why it is kept."""
+    if is_direct and is_fusable(made.body):
+        reason = reason_to_keep(rewriting, made, leaf, repeats=False)
+        return reason or _inlined(step, leaf, made) or "lies unevenly for"
+    if not isinstance(step, Map) or step.costly or not (is_direct or is_fusable(made.body)):
+        return "changes coordinates, as does what reads it"
+    if not vanishes(rewriting, leaf):
+        return "changes coordinates, and is read elsewhere, too"
+    before, after = math.prod(made.output.sizes), math.prod((leaf if is_direct else step.output).sizes)
+    if after > before:
+        return "is read several times"
+    tree = inlined(step.body, leaf, made)
+    return reason_to_keep(rewriting, made, leaf, repeats=not is_direct) or (
+        "lies unevenly for" if tree is None else replace(step, body=as_body(tree))
+    )
 
 
 def _tree(step: Map | Reduce) -> Source:
@@ -76,19 +76,13 @@ def _tree(step: Map | Reduce) -> Source:
 
 
 def _inlined(step: Map | Reduce, leaf: Tensor, made: Map) -> Map | Reduce | None:
-    """Return a step with the body of a map in place of what that writes; None where no coordinates say it."""
-    affine = locate(leaf, made.output)
-    if affine is None:
+    """Return a step with an element-wise body in place of a leaf; None where no coordinates say it."""
+    if locate(leaf, made.output) is None:
         parted = split(leaf, made.output) if isinstance(step, Map) and is_fusable(step.body) else None
         if parted is None or not isinstance(step, Map):
             return None
         step, leaf = refined(step, *parted), parted[1].of(leaf, parted[0])
-        affine = locate(leaf, made.output)
-        if affine is None:
-            return None
-    given = made.body if leaf.view is View.RAW else computed(made.body)
-    body = seen_from(given, leaf.sizes, affine)
-    tree = simplified(rewrite(_tree(step), lambda source: body if source == leaf else source))
-    if not is_fusable(tree):
+    tree = inlined(_tree(step), leaf, made)
+    if tree is None:
         return None
     return replace(step, body=as_body(tree)) if isinstance(step, Map) else replace(step, source=tree)

@@ -44,6 +44,7 @@ class Rewriting:
 
     notes: list[Note]
     _steps: list[Step | None]
+    _refusals: dict[str, str] = field(default_factory=dict)
     _writers: dict[Memory, list[int]] = field(default_factory=lambda: defaultdict(list))
     _readers: dict[Memory, set[int]] = field(default_factory=lambda: defaultdict(set))
 
@@ -108,6 +109,26 @@ class Rewriting:
         (number,) = writers
         settled = all(last < number for tensor in read(self.step(number)) for last in self._writers[memory_of(tensor)])
         return number if settled else None
+
+    def drop(self, pass_name: str, number: int, where: str) -> None:
+        """Leave out the step with a number, computed elsewhere now, unless somebody still reads what it writes."""
+        step = self.step(number)
+        memories = [memory_of(tensor) for tensor in written(step)]
+        if any(self.readers(memory) or memory[0] is Role.OUTPUT for memory in memories):
+            self.note(pass_name, step.label, f"computed anew in {where}")
+        else:
+            self.replace(number, None)
+            self.note(pass_name, step.label, f"computed in {where}")
+
+    def refuse(self, subject: str, reason: str) -> None:
+        """Remember why a step is not part of another: told at the end, if it is still there."""
+        self._refusals[subject] = reason
+
+    def explain(self) -> None:
+        """Note of each step that is left why it is one of its own, where that is known."""
+        for step in self.steps:
+            if step.label in self._refusals:
+                self.note("kept", step.label, self._refusals[step.label])
 
     def note(self, pass_name: str, subject: str, text: str) -> None:
         """Write down what a pass did."""

@@ -61,11 +61,14 @@ class Plan:
 
     Attributes:
         operator: DirectML's operator name, for labels and messages.
-        steps: in order.
+        steps: executed at each dispatch, in order.
+        initialization: executed once, when the operator is initialised: they read inputs that are OWNED_BY_DML and data
+            of the plan, and write persistent tensors, where ``steps`` find them.
     """
 
     operator: str
     steps: tuple[Step, ...]
+    initialization: tuple[Step, ...] = ()
 
     def __str__(self) -> str:
         """Return the plan as people read it: per step what it computes, what it reads and writes."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from dmlgpu.plan import Binding, Tensor
+from dmlgpu.plan import Binding, Role, Tensor
+from dmlgpu.plan.parts import replace_parts
 from dmlgpu.schedule.launch import Launch
 from dmlgpu.target import Target
 
@@ -65,7 +66,7 @@ class Steps:
     """
 
     steps: tuple[AnyScheduled, ...] = ()
-    initialization: tuple[Scheduled, ...] = ()
+    initialization: tuple[AnyScheduled, ...] = ()
 
     def __add__(self, other: Steps) -> Steps:
         return Steps(self.steps + other.steps, self.initialization + other.initialization)
@@ -76,21 +77,21 @@ class Steps:
         def explained(step: Scheduled) -> Scheduled:
             return replace(step, reason="; ".join(filter(None, (reason, step.reason))))
 
-        return Steps(
-            tuple(
-                replace(step, steps=tuple(map(explained, step.steps)))
-                if isinstance(step, ScheduledRepeat)
-                else explained(step)
-                for step in self.steps
-            ),
-            tuple(map(explained, self.initialization)),
-        )
+        def each(step: AnyScheduled) -> AnyScheduled:
+            if isinstance(step, ScheduledRepeat):
+                return replace(step, steps=tuple(map(explained, step.steps)))
+            return explained(step)
+
+        return Steps(tuple(map(each, self.steps)), tuple(map(each, self.initialization)))
 
     @property
     def as_initialization(self) -> Steps:
-        """The same steps, executed once."""
-        assert all(isinstance(step, Scheduled) for step in self.steps)
-        return Steps((), self.steps + self.initialization)  # type: ignore[arg-type]
+        """The same steps, executed once; what is temporary for them lies in the persistent resource, too."""
+        return Steps((), tuple(replace_parts(step, Binding, _kept) for step in self.initialization + self.steps))
+
+
+def _kept(binding: Binding) -> Binding:
+    return replace(binding, role=Role.PERSISTENT) if binding.role is Role.TEMPORARY else binding
 
 
 @dataclass(frozen=True)
@@ -106,21 +107,12 @@ class Schedule:
     operator: str
     target: Target
     steps: tuple[AnyScheduled, ...]
-    initialization: tuple[Scheduled, ...] = ()
-
-    @property
-    def kernels(self) -> Iterator[tuple[Scheduled, int]]:
-        """Yield what is executed, each kernel of steps that repeat once, with how often it is executed."""
-        for step in self.steps:
-            if isinstance(step, ScheduledRepeat):
-                yield from ((inner, step.turns) for inner in step.steps)
-            else:
-                yield step, 1
+    initialization: tuple[AnyScheduled, ...] = ()
 
     def __str__(self) -> str:
         """Return the schedule as people read it: per kernel its launch, its units, and why it is so."""
-        kernels = [("", step, turns) for step, turns in self.kernels]
-        kernels += [("at initialisation: ", step, 1) for step in self.initialization]
+        kernels = [("", *one) for one in in_turns(self.steps)]
+        kernels += [("at initialisation: ", *one) for one in in_turns(self.initialization)]
         count = f"{len(kernels)} kernel{'s' if len(kernels) != 1 else ''}"
         lines, before = [f"schedule of {self.operator} for {self.target.name!r} ({self.target.profile}): {count}"], ""
         for number, (when, step, turns) in enumerate(kernels, start=1):
@@ -135,3 +127,12 @@ class Schedule:
             lines += [f"       why: {step.reason}"] if step.reason and step.reason != before else []
             before = step.reason
         return "\n".join(lines)
+
+
+def in_turns(steps: Iterable[AnyScheduled]) -> Iterator[tuple[Scheduled, int]]:
+    """Yield the kernels of scheduled steps, those that repeat once, with how often each is executed."""
+    for step in steps:
+        if isinstance(step, ScheduledRepeat):
+            yield from ((inner, step.turns) for inner in step.steps)
+        else:
+            yield step, 1

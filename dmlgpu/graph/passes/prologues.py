@@ -1,0 +1,83 @@
+"""Casts, dequantisation and other cheap maps are computed where products and convolutions read their operands; what
+their epilogues and rows read beside is computed there as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from dmlgpu.graph.passes.cost import is_fusable
+from dmlgpu.graph.passes.inlining import inlined, producer_of, reason_to_keep
+from dmlgpu.graph.passes.rewriting import Rewriting, memory_of
+from dmlgpu.graph.passes.trees import as_body, element_wise_leaves, fits
+from dmlgpu.plan import Contract, Convolve, Map, Rows, Source, Step, Tensor
+from dmlgpu.target import Target
+
+NAME = "prologues"
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A tree of a step in which maps may be computed.
+
+    Attributes:
+        tree: as it is.
+        repeats: each of its elements is read again and again.
+        changed: returns the step with another tree.
+    """
+
+    tree: Source
+    repeats: bool
+    changed: Callable[[Source], Step]
+
+
+def fuse_prologues(rewriting: Rewriting, target: Target) -> None:
+    """Compute maps in the products, convolutions and rows that read them, where that costs less than memory does."""
+    for number, step in rewriting.numbered():
+        if isinstance(step, Contract | Convolve | Rows):
+            while _fuse_one(rewriting, number, target):
+                pass
+
+
+def _places(step: Step) -> Iterator[_Place]:
+    match step:
+        case Contract(product=product):
+            yield _Place(product.a, True, lambda tree: replace(step, product=replace(product, a=tree)))
+            yield _Place(product.b, True, lambda tree: replace(step, product=replace(product, b=tree)))
+            yield _Place(step.epilogue, False, lambda tree: replace(step, epilogue=as_body(tree)))
+        case Convolve(convolution=sums):
+            yield _Place(sums.input, True, lambda tree: replace(step, convolution=replace(sums, input=tree)))
+            yield _Place(sums.filter, True, lambda tree: replace(step, convolution=replace(sums, filter=tree)))
+            yield _Place(step.epilogue, False, lambda tree: replace(step, epilogue=as_body(tree)))
+        case Rows():
+            yield _Place(step.body, False, lambda tree: replace(step, body=as_body(tree)))
+
+
+def _fuse_one(rewriting: Rewriting, number: int, target: Target) -> bool:
+    """Compute one of the producers of a step inside it; return whether there was one."""
+    step = rewriting.step(number)
+    for place in _places(step):
+        for leaf in element_wise_leaves(place.tree):
+            found = producer_of(rewriting, number, leaf)
+            if found is None or (isinstance(step, Rows) and memory_of(leaf) == memory_of(step.source)):
+                continue
+            producer, made = found
+            fused = _fused(rewriting, place, leaf, made)
+            if isinstance(fused, str):
+                rewriting.refuse(made.label, f"{fused}: {step.label}")
+            elif not fits(fused, target):
+                rewriting.refuse(made.label, f"with it, too many buffers would be bound by {step.label}")
+            else:
+                rewriting.replace(number, fused)
+                rewriting.drop(NAME, producer, step.label)
+                return True
+    return False
+
+
+def _fused(rewriting: Rewriting, place: _Place, leaf: Tensor, made: Map) -> Step | str:
+    """Return a step with the body of a map in place of what that writes; or why it is kept."""
+    if not is_fusable(made.body):
+        return "changes coordinates, as does what reads it"
+    reason = reason_to_keep(rewriting, made, leaf, repeats=place.repeats)
+    tree = inlined(place.tree, leaf, made)
+    return reason or ("lies unevenly for" if tree is None else place.changed(tree))

@@ -1,0 +1,115 @@
+"""What is computed inside of other kernels: prologues of products and convolutions, gathers, resampling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from graph_checks import agree
+
+from dmlgpu import DataType, Graph
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder import functions
+from dmlgpu.device.device import Device
+from dmlgpu.enums import InterpolationMode
+
+RNG_SEED = 9
+
+
+def floats(*sizes: int) -> Any:
+    return np.random.default_rng(RNG_SEED).standard_normal(sizes).astype(np.float32)
+
+
+def integers(low: int, high: int, dtype: type, *sizes: int) -> Any:
+    return np.random.default_rng(RNG_SEED).integers(low, high, sizes).astype(dtype)
+
+
+@pytest.mark.parametrize("rows", [1, 64])
+def test_dequantized_weights_are_read_by_the_product(device: Device, rows: int) -> None:
+    graph, sizes = Graph(), (1, 1, 96, 80)
+    x, weights = graph.input((1, 1, rows, 96), name="x"), graph.input(sizes, DataType.INT8, name="weights")
+    scale = graph.input((1, 1, 1, 80), name="scale").broadcast_to(sizes)
+    zero = graph.input((1, 1, 1, 80), DataType.INT8, name="zero").broadcast_to(sizes)
+    product = dml.gemm(x, functions.element_wise_dequantize_linear(weights, scale, zero))
+    arrays = {
+        "x": floats(1, 1, rows, 96),
+        "weights": integers(-128, 128, np.int8, *sizes),
+        "scale": abs(floats(1, 1, 1, 80)) / 128,
+        "zero": integers(-3, 4, np.int8, 1, 1, 1, 80),
+    }
+    labels = agree(device, graph, dml.activation_relu(product), arrays, 1e-4)
+    assert all("gemm" in label for label in labels), labels
+
+
+def test_casts_are_part_of_the_convolution(device: Device) -> None:
+    graph = Graph()
+    x, filters = (
+        graph.input(sizes, DataType.FLOAT16, name=name)
+        for name, sizes in (("x", (1, 8, 11, 12)), ("filters", (5, 8, 3, 3)))
+    )
+    wide = [functions.cast(one, output_type=DataType.FLOAT32) for one in (x, filters)]
+    output = functions.cast(dml.convolution(*wide, strides=(2, 2)), output_type=DataType.FLOAT16)
+    arrays = {"x": floats(1, 8, 11, 12).astype(np.float16), "filters": floats(5, 8, 3, 3).astype(np.float16)}
+    labels = agree(device, graph, output, arrays, 2e-3)
+    assert len({label.split()[2] for label in labels}) == 1, labels
+
+
+def test_what_is_dear_is_computed_before_the_product(device: Device) -> None:
+    graph = Graph()
+    x, weights = graph.input((1, 1, 20, 24), name="x"), graph.input((1, 1, 24, 16), name="weights")
+    arrays = {"x": floats(1, 1, 20, 24), "weights": floats(1, 1, 24, 16)}
+    labels = agree(device, graph, dml.gemm(dml.exp(x), weights), arrays, 1e-4)
+    assert "exp" in labels[0]
+
+
+def test_a_residual_computed_from_halves_is_part_of_the_product(device: Device) -> None:
+    graph = Graph()
+    x, weights = graph.input((1, 1, 20, 24), name="x"), graph.input((1, 1, 24, 16), name="weights")
+    residual = functions.cast(graph.input((1, 1, 20, 16), DataType.FLOAT16, name="r"), output_type=DataType.FLOAT32)
+    arrays = {"x": floats(1, 1, 20, 24), "weights": floats(1, 1, 24, 16), "r": floats(1, 1, 20, 16).astype(np.float16)}
+    labels = agree(device, graph, dml.gemm(x, weights) + residual * 0.5, arrays, 1e-4)
+    assert not [label for label in labels if "cast" in label.split()[2]], labels
+
+
+@pytest.mark.parametrize("data_type", [DataType.FLOAT32, DataType.FLOAT16])
+def test_gathered_rows_are_added_at_once(device: Device, data_type: DataType) -> None:
+    graph = Graph()
+    table, rows = graph.input((10, 64), data_type, name="table"), graph.input((3, 1), DataType.UINT32, name="rows")
+    place = graph.input((3, 64), data_type, name="place")
+    gathered = functions.gather_nd1(
+        table, rows, input_dimension_count=2, indices_dimension_count=2, batch_dimension_count=0
+    )
+    arrays = {
+        "table": floats(10, 64).astype(data_type.numpy),
+        "rows": np.array([[1], [9], [10]], np.uint32),
+        "place": floats(3, 64).astype(data_type.numpy),
+    }
+    assert len(agree(device, graph, dml.activation_relu(gathered + place), arrays)) == 1
+
+
+@pytest.mark.parametrize("mode", [InterpolationMode.NEAREST_NEIGHBOR, InterpolationMode.LINEAR])
+def test_what_is_sampled_again_is_added_at_once(device: Device, mode: InterpolationMode) -> None:
+    graph = Graph()
+    small, large = graph.input((1, 3, 5, 6), name="small"), graph.input((1, 3, 10, 12), name="large")
+    sampled = functions.resample1(
+        small,
+        output_sizes=large.sizes,
+        interpolation_mode=mode,
+        scales=(1.0, 1.0, 2.0, 2.0),
+        input_pixel_offsets=(0.5,) * 4,
+        output_pixel_offsets=(-0.5,) * 4,
+    )
+    arrays = {"small": floats(1, 3, 5, 6), "large": floats(1, 3, 10, 12)}
+    agree(device, graph, dml.activation_relu(sampled + large), arrays)
+    agree(device, graph, dml.activation_relu(dml.exp(sampled) * 0.5), {"small": arrays["small"]})
+
+
+def test_padding_takes_in_what_it_surrounds_where_it_moves_bits(device: Device) -> None:
+    graph = Graph()
+    x = graph.input((1, 2, 4, 6), DataType.INT8, name="x")
+    padded = functions.padding1(x + x, padding_value=7, start_padding=(0, 0, 1, 2), end_padding=(0, 1, 0, 1))
+    arrays = {"x": integers(-60, 60, np.int8, 1, 2, 4, 6)}
+    agree(device, graph, padded, arrays, 0)
+    agree(device, graph, padded + padded, arrays, 0)
+    agree(device, graph, dml.activation_relu(functions.cast(padded, output_type=DataType.FLOAT32)), arrays, 0)
