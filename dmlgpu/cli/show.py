@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from dmlgpu.device.adapters import target_of
 from dmlgpu.device.device import Device
 from dmlgpu.enums import ExecutionFlags
 from dmlgpu.errors import InvalidArgument, NotSupported
-from dmlgpu.explain import ExplainedKernel, Explanation, as_json, explain_graph, explain_operator
+from dmlgpu.explain import ExplainedKernel, Explanation, as_json, check, explain_graph, explain_operator
 from dmlgpu.explain.facts import description
 from dmlgpu.explain.fusion import multiplications
 from dmlgpu.files import whole_file
@@ -66,6 +65,8 @@ def show(
     """
     if schedules is not None and schedules not in FAMILIES:
         raise InvalidArgument(f"--schedules must be one of {', '.join(FAMILIES)}, got {schedules!r}")
+    if wgsl and (timings or not as_text):
+        raise InvalidArgument("--wgsl prints nothing else, so it goes with neither --json nor --timings")
     subjects = find_subjects(what)
     info = choose_adapter(adapter)
     if _target(info, schedules, half_precision=False) is None:
@@ -74,19 +75,18 @@ def show(
         _show_reference(subjects, info, as_text=as_text)
         return
     explained = [_explained(subject, info, schedules, without) for subject in subjects]
+    taken = [_timings(subject, info, without) if timings else {} for subject in subjects]
     if dump is not None:
         _dump(explained, dump)
     if wgsl:
         print("\n".join(map(_wgsl, explained)), end="")
-    elif not as_text:
-        _print_json(info, [as_json(one) for one in explained])
-    else:
-        for number, one in enumerate(explained):
+    elif as_text:
+        for number, (one, times) in enumerate(zip(explained, taken, strict=True)):
             print(end="\n" if number else "")
-            _print(one, full=full)
-    if timings:
-        for subject in subjects:
-            _print_timings(subject, info, without)
+            _print(one, times, full=full)
+    else:
+        found = zip(explained, taken, strict=True)
+        _print_json(info, [as_json(one) | ({"timings": times} if times else {}) for one, times in found])
 
 
 def _target(info: AdapterInfo, schedules: str | None, *, half_precision: bool) -> Target | None:
@@ -108,7 +108,7 @@ def _explained(subject: Subject, info: AdapterInfo, schedules: str | None, witho
 # ---- for people
 
 
-def _print(explained: Explanation, *, full: bool) -> None:
+def _print(explained: Explanation, times: Mapping[str, float], *, full: bool) -> None:
     if explained.graph is None:
         assert isinstance(explained.desc, OperatorDesc)
         tables.facts(explained.title, [*_description(explained.desc), ("work", _work(explained))])
@@ -118,6 +118,10 @@ def _print(explained: Explanation, *, full: bool) -> None:
         for stage in (explained.plan, explained.schedule, explained.program):
             print()
             tables.text(str(stage))
+    if times:
+        print()
+        rows = [(part, f"{seconds * 1e3:.1f}") for part, seconds in times.items()]
+        tables.table(("compiling", "ms"), rows, right=(1,))
 
 
 def _description(desc: OperatorDesc) -> list[tuple[str, str]]:
@@ -200,8 +204,8 @@ def _row(explained: Explanation, one: ExplainedKernel, number: str) -> tuple[str
     return number, f"{label}{times}", grid, f"{bound:,}", ", ".join(names) or "a copy"
 
 
-def _print_timings(subject: Subject, info: AdapterInfo, without: Sequence[str]) -> None:
-    """Compile on a device, and print how long each part took."""
+def _timings(subject: Subject, info: AdapterInfo, without: Sequence[str]) -> dict[str, float]:
+    """Compile on a device; returns how many seconds each part took."""
     device = Device(info)
     half = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if subject.half_precision else ExecutionFlags.NONE
     if isinstance(subject.desc, GraphDesc):
@@ -212,16 +216,16 @@ def _print_timings(subject: Subject, info: AdapterInfo, without: Sequence[str]) 
     device.remove()
     if taken is None:
         raise NotSupported(f"{info} does not tell what compiling spends its time on")
-    rows = [(field.name, f"{getattr(taken, field.name) * 1e3:.1f}") for field in fields(taken)]
-    print(file=sys.stdout)
-    tables.table(("compiling", "ms"), rows, right=(1,))
+    return {field.name: getattr(taken, field.name) for field in fields(taken)}
 
 
 # ---- the reference
 
 
-def _show_reference(subjects: Iterable[Subject], info: AdapterInfo, *, as_text: bool) -> None:
+def _show_reference(subjects: Sequence[Subject], info: AdapterInfo, *, as_text: bool) -> None:
     """Print the functions of the reference that run an operator, or the nodes of a graph one by one."""
+    for one in subjects:
+        check(one.desc)
     if not as_text:
         found = [
             {

@@ -145,6 +145,18 @@ def _explained(
             place += sum(turns for _, turns in inner)
 
 
+def check(desc: OperatorDesc | GraphDesc) -> None:
+    """Check an operator, or a graph and all its nodes, by the rules of the newest feature level.
+
+    Raises:
+        InvalidDescription, InvalidGraph: a rule is broken.
+    """
+    if isinstance(desc, GraphDesc):
+        check_nodes(resolve(desc), max(FeatureLevel))
+    else:
+        check_rules(desc, max(FeatureLevel))
+
+
 def explain_operator(title: str, desc: OperatorDesc, target: Target) -> Explanation:
     """Return what an operator becomes.
 
@@ -157,7 +169,7 @@ def explain_operator(title: str, desc: OperatorDesc, target: Target) -> Explanat
         InvalidDescription: the description breaks a rule.
         NotSupported: the adapter lacks what the operator needs.
     """
-    check_rules(desc, max(FeatureLevel))
+    check(desc)
     made = stages(desc, target)
     return Explanation(title, desc, made.plan, made.schedule, made.program)
 

@@ -229,13 +229,17 @@ def test_wrong_options_are_refused() -> None:
     assert message.startswith("disabled_passes must name passes (constants, duplicates, ")
     done = run_here("show")
     assert (done.returncode, done.stdout) == (2, "")
+    for option in ("--json", "--timings"):
+        expected = "--wgsl prints nothing else, so it goes with neither --json nor --timings"
+        assert refused("gemm", "--wgsl", option) == expected
 
 
 def test_a_description_that_breaks_a_rule_says_which(tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text(PYTHON.replace("output_tensor=tensor", "output_tensor=TensorDesc(DataType.INT8, (2, 3))"))
-    message = refused(f"{path}:relu", *WITHOUT_ADAPTER)
-    assert message.startswith("ACTIVATION_RELU: output_tensor.data_type must")
+    for adapter in (WITHOUT_ADAPTER, ("--adapter", "numpy")):
+        message = refused(f"{path}:relu", *adapter)
+        assert message.startswith("ACTIVATION_RELU: output_tensor.data_type must")
 
 
 # ---- the reference
@@ -390,7 +394,9 @@ def test_timings_are_those_of_the_compiled_operator(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Device, "compile_operator", timed)
     done = run_here("show", GATHER, "-a", "numpy", "--timings")
-    assert done.stdout.endswith("\ncompiling     ms\nplanning   250.0\ndriver       1.5\n")
+    assert done.stdout.endswith("\n\ncompiling     ms\nplanning   250.0\ndriver       1.5\n")
+    (entry,) = json.loads(run_here("show", GATHER, "-a", "numpy", "--timings", "--json").stdout)["shown"]
+    assert entry["timings"] == {"planning": 0.25, "driver": 0.0015}
 
 
 def test_no_device_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
