@@ -180,7 +180,11 @@ def _print_graph(explained: Explanation) -> None:
         ],
     )
     print()
-    rows = [_row(explained, one, str(number)) for number, one in enumerate(explained.kernels, start=1)]
+    rows, before = [], None
+    for number, one in enumerate(explained.kernels, start=1):
+        *row, nodes = _row(explained, one, str(number))
+        rows.append((*row, "the same" if one.step == before else nodes))
+        before = one.step
     rows += [_row(explained, one, "once") for one in explained.initialization]
     tables.table(("", "kernel", "workgroups", "bytes bound", "nodes"), rows, right=(0, 3))
     if explained.graph.notes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,7 +129,7 @@ def _of_python(path: Path, name: str | None) -> Iterator[Subject]:
     """Run a Python file and yield what it describes: what has the name, or every public description."""
     if not path.is_file():
         raise InvalidArgument(f"there is no file {str(path)!r}; show takes {TAKEN}")
-    module = runpy.run_path(str(path), run_name=path.stem)
+    module = _run(path)
     if name is not None:
         if name not in module:
             raise InvalidArgument(f"{path} defines no {name!r}")
@@ -154,6 +155,16 @@ def _of_python(path: Path, name: str | None) -> Iterator[Subject]:
         )
     for key, desc in found.items():
         yield Subject(f"{path}:{key}", desc)
+
+
+def _run(path: Path) -> dict[str, Any]:
+    """Run a file, which may import what lies beside it, and return what it defines."""
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        return runpy.run_path(str(path), run_name=path.stem)
+    finally:
+        sys.path.remove(folder)
 
 
 def _described(value: Any) -> Desc | None:
