@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dmlgpu import operators
@@ -16,7 +16,7 @@ from dmlgpu.kernels.sources import identity
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Binding, Map, Plan, Role, Tensor, View
 from dmlgpu.program import Kernel, Program, Slot
-from dmlgpu.schedule import schedule
+from dmlgpu.schedule import Schedule, schedule
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc, aligned
 from dmlgpu.wgsl.render import render
@@ -39,28 +39,49 @@ def compile_operator(desc: OperatorDesc, target: Target) -> Program:
     return programs.get_or_make((desc, target), lambda: _program(desc, target), _size)
 
 
+@dataclass(frozen=True)
+class Stages:
+    """What an operator's description becomes, one after the other.
+
+    Attributes:
+        plan: what is computed.
+        schedule: how.
+        program: what runs; inputs that the device owns are read from the persistent resource.
+    """
+
+    plan: Plan
+    schedule: Schedule
+    program: Program
+
+
 def _program(desc: OperatorDesc, target: Target) -> Program:
+    return stages(desc, target).program
+
+
+def stages(desc: OperatorDesc, target: Target) -> Stages:
+    """Return everything that a checked description becomes; it is not kept.
+
+    Raises: as ``compile_operator``.
+    """
     try:
         plan = operators.lower(desc, target)
     except NotSupported as error:
         raise NotSupported(f"{desc.operator}: {error}") from None
     if target.preserves_padding:
         plan = preserve_padding(plan, [slot.tensor for slot in desc.outputs])
-    program = _compiled(plan, target)
-    return share_known(keep_owned(program, [slot.tensor for slot in desc.inputs], target))
+    try:
+        chosen = schedule(plan, target)
+        program = render(chosen)
+    except NotSupported as error:
+        raise NotSupported(f"{plan.operator}: {error}") from None
+    program = share_known(keep_owned(program, [slot.tensor for slot in desc.inputs], target))
+    return Stages(plan, chosen, program)
 
 
 def _size(program: Program) -> int:
     """Return the estimated bytes of a program."""
     kernels = (*program.kernels, *program.initialization)
     return _PROGRAM_BYTES + sum(sys.getsizeof(kernel.wgsl) for kernel in kernels)
-
-
-def _compiled(plan: Plan, target: Target) -> Program:
-    try:
-        return render(schedule(plan, target))
-    except NotSupported as error:
-        raise NotSupported(f"{plan.operator}: {error}") from None
 
 
 def keep_owned(executed: Program, inputs: Sequence[TensorDesc | None], target: Target) -> Program:
@@ -94,5 +115,5 @@ def _copy_in(operator: str, number: int, slot: Slot, target: Target) -> Kernel:
     words = (slot.size // 4,)
     source = Tensor(Binding(Role.INPUT, number), DataType.UINT32, words, (1,), View.RAW)
     step = Map(f"own input {number}", identity(source), Tensor.persistent("owned input", DataType.UINT32, words))
-    (kernel,) = _compiled(Plan(operator, (step,)), target).kernels
+    (kernel,) = render(schedule(Plan(operator, (step,)), target)).kernels
     return replace(kernel, slots=tuple(slot if own.role is Role.PERSISTENT else own for own in kernel.slots))

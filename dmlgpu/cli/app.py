@@ -114,6 +114,58 @@ def ops(
 
 
 @app.command()
+def show(
+    *,
+    what: Annotated[
+        str,
+        typer.Argument(metavar="CASE|OPERATOR|MODEL", help="What to look into.", show_default=False),
+    ],
+    adapter: Adapter = None,
+    wgsl: Annotated[bool, typer.Option("--wgsl", help="Print the kernels' text, and nothing else.")] = False,
+    dump: Annotated[
+        Path | None, typer.Option("--dump", metavar="DIR", help="Write plan, schedule, kernels and JSON into a folder.")
+    ] = None,
+    timings: Annotated[bool, typer.Option("--timings", help="Compile, too, and tell where the time goes.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Of graphs, also print plan, schedule and program.")] = False,
+    schedules: Annotated[
+        str | None,
+        typer.Option("--schedules", metavar="cpu|gpu", help="The schedules for processors or GPUs, whatever it is."),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option("--without", metavar="PASS", help="Leave a pass of the graph compiler out; may be repeated."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Look inside: description, plan, schedule with its reasons, kernels; of graphs what fused, bytes and memory.
+
+    CASE is any name that `dmlgpu test` knows; OPERATOR shows its typical case; MODEL is a DxDispatch model
+    (MODEL.json), or a Python file (FILE.py, FILE.py:NAME) that defines a GraphDesc, an OperatorDesc, or `outputs`, a
+    list of expressions of a Graph.
+
+    \b
+    Examples:
+      dmlgpu show gather_nd1
+      dmlgpu show gemm --schedules gpu
+      dmlgpu show graph-float32-16-s0 --full
+      dmlgpu show model.py:outputs --without element-wise
+      dmlgpu show gather_nd1 --wgsl | less
+      dmlgpu show convolution --json | jq '.shown[0].kernels[].reason'
+    """
+    verb("show").show(
+        what,
+        adapter,
+        as_text=not as_json,
+        wgsl=wgsl,
+        dump=dump,
+        timings=timings,
+        full=full,
+        schedules=schedules,
+        without=tuple(without or ()),
+    )
+
+
+@app.command()
 def run(
     model: Annotated[Path, typer.Argument(help="A model in DxDispatch's JSON format.", metavar="MODEL.json")],
     output_dir: Annotated[

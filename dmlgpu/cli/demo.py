@@ -10,7 +10,6 @@ from pathlib import Path
 
 import typer
 
-from dmlgpu import operators
 from dmlgpu.cli import tables
 from dmlgpu.cli.adapter import choose_adapter
 from dmlgpu.demo.palette import reduce_to_palette
@@ -57,7 +56,8 @@ def _report(adapter: AdapterInfo, bench: Workbench, wrong: list[Observation]) ->
     rows = []
     for operator in dict.fromkeys(seen.operator for seen in bench.observations):
         seen = [each for each in bench.observations if each.operator == operator]
-        source = "NumPy reference" if adapter.backend == "NumPy" else ", ".join(operators.shader_files(operator))
+        ran = dict.fromkeys(file for each in seen for file in each.shaders)
+        source = ", ".join(ran) or "NumPy reference"
         rows.append(_row(operator, seen, source))
     columns = ("operator", "dispatches", "elements", "ms", "largest error", "check", "ran as")
     print(f"adapter: {adapter}")

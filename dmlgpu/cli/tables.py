@@ -35,6 +35,18 @@ def table(columns: Row, rows: Iterable[Row], right: Sequence[int] = ()) -> None:
         print("  ".join(cells).rstrip())
 
 
+def text(block: str) -> None:
+    """Print a block of lines, the first of which is its heading."""
+    if not is_terminal():
+        print(block)
+        return
+    heading, _, rest = block.partition("\n")
+    console, _ = _rich()
+    console.print(heading, style="bold")
+    if rest:
+        console.print(rest)
+
+
 def facts(title: str, pairs: Iterable[tuple[str, str]]) -> None:
     """Print a title and named facts below it; a fact of several lines stays in its column. Empty ones are left out."""
     pairs = [(name, text) for name, text in pairs if text]

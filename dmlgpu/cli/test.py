@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TextIO
 
 from dmlgpu.cli import tables
@@ -68,13 +70,31 @@ def _with_expected(
 def _report(outcomes: Iterable[Outcome], adapter: LocatedAdapter, job: Job, count: int, where: str) -> Counter[Status]:
     """Print what is wrong as it comes, and how far the run is."""
     counts: Counter[Status] = Counter()
+    failed: dict[str, str] = {}
     for outcome in outcomes:
         counts[outcome.status] += 1
         if not outcome.status.is_good:
-            print("\n".join(lines(outcome, reproduce(outcome, job.suite, adapter), where)), flush=True)
+            told = _told_once(outcome, failed)
+            print("\n".join(lines(told, reproduce(outcome, job.suite, adapter), where)), flush=True)
         bad = sum(number for status, number in counts.items() if not status.is_good)
         progress(sys.stderr, counts.total(), count, bad, where)
     return counts
+
+
+_COMPILING = re.compile(r"does not compile on .*")
+"""What errors of kernels have in common that come from one line of a shader: the rest names operator and kernel."""
+
+
+def _told_once(outcome: Outcome, failed: dict[str, str]) -> Outcome:
+    """Return an outcome whose error of compiling is told by naming the first case that had it.
+
+    Args:
+        outcome: what came of a case.
+        failed: the first case of each such error; a new one is added.
+    """
+    error = _COMPILING.search(outcome.message)
+    first = outcome.case if error is None else failed.setdefault(error[0], outcome.case)
+    return outcome if first == outcome.case else replace(outcome, message=f"does not compile, as {first} does not")
 
 
 def lines(outcome: Outcome, again: str, where: str) -> Iterator[str]:
@@ -84,6 +104,8 @@ def lines(outcome: Outcome, again: str, where: str) -> Iterator[str]:
         yield f"  {outcome.message}"
     if outcome.wrong:
         yield f"  {outcome.wrong_elements}"
+    if outcome.kernels:
+        yield f"  ran as: {'; '.join(outcome.kernels)}"
     if outcome.reason:
         yield f"  a failure was expected: {outcome.reason}"
     yield f"  again: {again}"

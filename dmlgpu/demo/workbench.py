@@ -51,6 +51,7 @@ class Observation:
         tolerance: how near to the reference the result has to be.
         verdict: how near it is.
         difference: the largest absolute difference from the reference.
+        shaders: the files of the kernels that ran, but for accessors and the math library; none on ``numpy``.
     """
 
     operator: str
@@ -59,6 +60,7 @@ class Observation:
     tolerance: Tolerance
     verdict: Verdict
     difference: float
+    shaders: tuple[str, ...] = ()
 
 
 class Workbench:
@@ -97,7 +99,7 @@ class Workbench:
         assert output_desc is not None
         output = self.empty(output_desc)
         seconds = self._dispatch(compiled, [array.buffer for array in inputs], [output.buffer])
-        self._check(desc, inputs, output, seconds)
+        self._check(compiled, desc, inputs, output, seconds)
         return output
 
     def _compile(self, desc: OperatorDesc) -> CompiledOperator:
@@ -127,7 +129,14 @@ class Workbench:
         self._fence.wait(self._signal)
         return time.perf_counter() - start
 
-    def _check(self, desc: OperatorDesc, inputs: Sequence[DeviceArray], output: DeviceArray, seconds: float) -> None:
+    def _check(
+        self,
+        compiled: CompiledOperator,
+        desc: OperatorDesc,
+        inputs: Sequence[DeviceArray],
+        output: DeviceArray,
+        seconds: float,
+    ) -> None:
         # Each tensor is decoded as the operator saw it: a buffer may be bound with other sizes than it was made with.
         descs = [tensor for _, _, tensor in desc.inputs if tensor is not None]
         arrays = [DeviceArray(given.buffer, seen).numpy() for given, seen in zip(inputs, descs, strict=True)]
@@ -136,7 +145,9 @@ class Workbench:
         tolerance, magnitude = _tolerance(desc, arrays)
         verdict = compare(expected, got, tolerance, magnitude)
         difference = float(np.abs(expected.astype(np.float64) - got.astype(np.float64)).max(initial=0.0))
-        observation = Observation(desc.operator, got.size, seconds, tolerance, verdict, difference)
+        ran = () if compiled.program is None else compiled.program.kernels
+        shaders = tuple(dict.fromkeys(file for kernel in ran for file in kernel.bodies))
+        observation = Observation(desc.operator, got.size, seconds, tolerance, verdict, difference, shaders)
         self.observations.append(observation)
         self._observe(observation)
 

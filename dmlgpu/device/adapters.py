@@ -13,7 +13,7 @@ from dmlgpu.backend import Backend
 from dmlgpu.errors import AdapterNotFound, InvalidArgument, shown
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.kinds import as_index
-from dmlgpu.target import AdapterInfo
+from dmlgpu.target import AdapterInfo, Target
 
 ADAPTER_VARIABLE = "DMLGPU_ADAPTER"
 """Environment variable that names the adapter where a program does not."""
@@ -83,6 +83,21 @@ def environment_choice() -> str:
 def why_no_gpu() -> str:
     """Return why no GPU can be reached whatever the machine has, or nothing where one might."""
     return "" if _gpu() else "wgpu is not installed, so no GPU can be reached"
+
+
+def target_of(info: AdapterInfo, half_precision: bool = False) -> Target | None:
+    """Return what operators are compiled for on an adapter, without opening a device; None where nothing is compiled:
+    on ``numpy``, and where wgpu is not installed.
+
+    Args:
+        info: one of the adapters.
+        half_precision: whether native 16-bit arithmetic is allowed.
+    """
+    gpu = None if info == NUMPY_ADAPTER else _gpu()
+    if gpu is None:
+        return None
+    target: Target = gpu.target_of(info)
+    return target if half_precision else target.exact
 
 
 def open_executor(

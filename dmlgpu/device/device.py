@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection, Sequence, Set
 from typing import Any, Self, overload
 
-from dmlgpu import kinds, operators, validation
+from dmlgpu import kinds, operators
 from dmlgpu.backend import WORD_BYTES, Backend
 from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.device import support
@@ -28,7 +28,8 @@ from dmlgpu.device.operator import CompiledOperator, Dispatchable, Operator, Ope
 from dmlgpu.device.state import DeviceState
 from dmlgpu.device.table import BindingTable
 from dmlgpu.enums import ExecutionFlags, FeatureLevel
-from dmlgpu.errors import DmlError, InvalidArgument, InvalidDescription, InvalidGraph, shown
+from dmlgpu.errors import DmlError, InvalidArgument, shown
+from dmlgpu.graph.checking import check_nodes, check_rules
 from dmlgpu.graph.description import GraphDesc
 from dmlgpu.graph.resolve import resolve
 from dmlgpu.operator_desc import OperatorDesc
@@ -222,15 +223,8 @@ class Device(DmlObject):
     def _check_desc(self, desc: OperatorDesc) -> None:
         if not isinstance(desc, OperatorDesc):
             raise InvalidArgument(f"create_operator: desc must be an OperatorDesc, got {type(desc).__name__}")
-        self._check_rules(desc)
+        check_rules(desc, self._feature_level)
         self._state.backend.check(desc)
-
-    def _check_rules(self, desc: OperatorDesc) -> None:
-        """Raise InvalidDescription when a description breaks a rule, whatever the adapter can do."""
-        validation.validate(desc, self._feature_level)
-        # The rules beyond the catalog come with an operator's lowering.
-        if desc.operator in operators.implemented():
-            operators.check(desc, self._feature_level)
 
     def compile_operator(
         self,
@@ -300,11 +294,7 @@ class Device(DmlObject):
         if not isinstance(graph, GraphDesc):
             raise InvalidArgument(f"compile_graph: graph must be a GraphDesc, got {type(graph).__name__}")
         network = resolve(graph)
-        for desc, name in {node.desc: node.name for node in reversed(network.nodes)}.items():
-            try:
-                self._check_rules(desc)
-            except InvalidDescription as error:
-                raise InvalidGraph(f"graph {network.name!r}: node {name!r}: {error}") from error
+        check_nodes(network, self._feature_level)
         half = bool(flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
         executable = self._state.call(self._state.backend.compile_graph, network, half, disabled)
         compiled = CompiledOperator(

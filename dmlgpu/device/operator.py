@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dmlgpu.device.device import Device
     from dmlgpu.device.state import DeviceState
     from dmlgpu.operator_desc import OperatorDesc
+    from dmlgpu.program import Program
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,11 @@ class CompiledOperator(DeviceChild):
         """What its execution binds (IDMLDispatchable::GetBindingProperties)."""
         self._state.check()
         return self._properties
+
+    @property
+    def program(self) -> Program | None:
+        """The kernels that run on the adapter; None where there are none, on ``numpy``."""
+        return getattr(self._executable, "program", None)
 
     @property
     def flags(self) -> ExecutionFlags:

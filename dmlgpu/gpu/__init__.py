@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dmlgpu.gpu.adapter import adapters
+from dmlgpu.gpu.adapter import adapters, target_of
 
 if TYPE_CHECKING:
     from dmlgpu.gpu.backend import GpuBackend
 
-__all__ = ["GpuBackend", "adapters"]
+__all__ = ["GpuBackend", "adapters", "target_of"]
 
 
 def __getattr__(name: str) -> Any:

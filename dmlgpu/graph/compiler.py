@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dmlgpu.compiler import keep_owned
 from dmlgpu.errors import NotSupported
-from dmlgpu.graph.lowering import lower
+from dmlgpu.graph.lowering import as_plan, lower_nodes
 from dmlgpu.graph.network import Network
 from dmlgpu.graph.passes import (
     PASSES,
@@ -60,13 +60,17 @@ class CompiledGraph:
 
     Attributes:
         network: after the passes over nodes.
+        lowered: the steps of each of its nodes before the passes over steps (``lowering.lower_nodes``).
         plan: after the passes over steps.
+        schedule: of the plan.
         program: what runs.
         notes: what passes did, in order.
     """
 
     network: Network
+    lowered: tuple[tuple[Step, ...], ...]
     plan: Plan
+    schedule: Schedule
     program: Program
     notes: tuple[Note, ...] = field(default=())
 
@@ -88,18 +92,20 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
     for name, change in NODE_PASSES.items():
         if name not in disabled:
             network = change(network, notes)
-    plain, of_nodes = lower(network, target), len(notes)
+    lowered, of_nodes = lower_nodes(network, target), len(notes)
+    plain = as_plan(network, lowered)
     plan = _rewritten(plain, target, disabled, notes)
     try:
-        program = _program(plan, network, target)
+        schedule = _scheduled(plan, target)
+        program = _program(schedule, network)
     except NotSupported as refused:
         if plan.steps == plain.steps:
             raise
         del notes[of_nodes:]
         notes.append(Note("all", network.name, f"steps are left as they were, since else {refused}"))
-        plan = plain
-        program = _program(plan, network, target)
-    return CompiledGraph(network, plan, program, tuple(notes))
+        plan, schedule = plain, _scheduled(plain, target)
+        program = _program(schedule, network)
+    return CompiledGraph(network, lowered, plan, schedule, program, tuple(notes))
 
 
 def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: list[Note]) -> Plan:
@@ -116,9 +122,9 @@ def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: lis
     return replace(plan, steps=rewritten(plan.steps), initialization=rewritten(plan.initialization))
 
 
-def _program(plan: Plan, network: Network, target: Target) -> Program:
-    program = replace(render(_scheduled(plan, target)), constants=network.constants)
-    return share_known(keep_owned(program, network.inputs, target))
+def _program(schedule: Schedule, network: Network) -> Program:
+    program = replace(render(schedule), constants=network.constants)
+    return share_known(keep_owned(program, network.inputs, schedule.target))
 
 
 def _plain(step: Step) -> Step:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dmlgpu import operators
@@ -14,21 +15,28 @@ from dmlgpu.plan.parts import replace_parts
 from dmlgpu.target import Target
 
 
-def lower(network: Network, target: Target) -> Plan:
-    """Return the plan of a network, node by node, nothing fused.
+def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...]:
+    """Return the steps of each node, nothing fused; behind them the copies into outputs of the graph that no node
+    writes. ``as_plan`` puts them together.
 
     Raises:
         NotSupported: when the adapter lacks what an operator needs; the message names the node.
     """
     places = _places(network)
-    steps: list[Step] = []
-    initialization: list[Step] = []
+    found = []
     for number, node in enumerate(network.nodes):
         inputs = [None if value is None else places[value] for value in node.inputs]
         outputs = [places.get(Result(number, output)) for output in range(len(node.desc.outputs))]
-        where = initialization if number in network.initial else steps
-        where += _steps(node, inputs, outputs, target)
-    return Plan(network.name, (*steps, *_copies(network, places)), tuple(initialization))
+        found.append(_steps(node, inputs, outputs, target))
+    return (*found, tuple(_copies(network, places)))
+
+
+def as_plan(network: Network, lowered: Sequence[Sequence[Step]]) -> Plan:
+    """Return the plan of a network from the steps of its nodes, those of initial nodes executed once."""
+    places: dict[bool, list[Step]] = {True: [], False: []}
+    for number, steps in enumerate(lowered):
+        places[number in network.initial] += steps
+    return Plan(network.name, tuple(places[False]), tuple(places[True]))
 
 
 def _places(network: Network) -> dict[Value, Binding]:

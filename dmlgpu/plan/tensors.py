@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 
 from dmlgpu.enums import DataType
@@ -44,6 +45,11 @@ class Binding:
     role: Role
     index: int | Allocation
     offset: int = 0
+
+    def __str__(self) -> str:
+        """Return what people call it: ``input 0``, ``temporary 'partial sums'``."""
+        index = repr(self.index.label) if isinstance(self.index, Allocation) else self.index
+        return f"{self.role} {index}" + (f" from byte {self.offset}" if self.offset else "")
 
 
 class View(enum.StrEnum):
@@ -118,9 +124,24 @@ class Tensor:
         return span(self.sizes, self.strides)
 
     @property
+    def distinct_bytes(self) -> int:
+        """Bytes of its elements; those that strides of 0 repeat count once."""
+        different = (size for size, stride in zip(self.sizes, self.strides, strict=True) if stride)
+        return -(-math.prod(different) * self.unit_bits // 8)
+
+    @property
     def reach(self) -> int:
         """Bytes from the start of what is bound to the end of the last unit, in whole words."""
         last = self.offset + sum(
             (size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True) if stride > 0
         )
         return -(-(last + 1) * self.unit_bits // 32) * 4
+
+    def __str__(self) -> str:
+        """Return where it lies, its type and sizes, and what is special: ``input 0 FLOAT32 [2, 3] strides [1, 2]``."""
+        text = f"{self.binding} {self.data_type.name} {list(self.sizes)}"
+        packed = zip(self.sizes, self.strides, packed_strides(self.sizes), strict=True)
+        if any(size > 1 and stride != usual for size, stride, usual in packed):
+            text += f" strides {list(self.strides)}"
+        text += f" from element {self.offset}" if self.offset else ""
+        return text + (f" x{self.lanes}" if self.lanes != 1 else "")

@@ -150,8 +150,16 @@ class _Planner:
             units,
             parts,
             share,
+            reason=self._why(parts),
         )
         return self.before + Steps((kernel,))
+
+    def _why(self, parts: int) -> str:
+        """Return why the tile and the parts are as they are."""
+        tile = self.tile
+        reason = f"a workgroup takes {tile.down * tile.rows} rows and goes through the keys in blocks of {tile.block}"
+        busy = "to keep the adapter busy, or within the driver's limit on iterations"
+        return reason + (f"; the keys are split into {parts} parts {busy}" if parts > 1 else "")
 
     def _operand(self, source: Source, what: str, in_units: bool, reuse: int) -> Operand:
         """Queries or keys: element by element, or laid out anew in units of four rows or keys."""
@@ -183,7 +191,8 @@ class _Planner:
             body: Body = identity(replace(source, view=View.RAW))
         else:
             body = apply(CONVERT, FLOAT32, room.sizes, portable=True, input=source)
-        self.before += schedule_step(Map(f"lay out {what}", body, room), self.target)
+        copied = schedule_step(Map(f"lay out {what}", body, room), self.target)
+        self.before += copied.because(f"workgroups read {what} again and again, faster from float32 units of four")
 
 
 def _merged(partials: Tensor, output: Tensor) -> Body:

@@ -30,4 +30,6 @@ def find_blocks(label: str, body: Body, output: Tensor, target: Target) -> Sched
     walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, (inner,))))
     if walk.count < FEWEST_BLOCKS:
         return None
-    return ScheduledBlocks(label, loop_launch(walk.count, target), output, body, walk, inner, followed)
+    reason = f"{walk.count:,} blocks of {units} units, on a processor: where a block lies is looked up once"
+    launch = loop_launch(walk.count, target)
+    return ScheduledBlocks(label, launch, output, body, walk, inner, followed, reason=reason)

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.plan import Convolution, Convolve
@@ -41,8 +41,16 @@ def fits(convolution: Convolution, target: Target, name: str) -> bool:
     return name not in WINOGRAD or winograd_fits(convolution, target, WINOGRAD[name])
 
 
-def choose(convolution: Convolution, target: Target) -> str:
-    """Return the name of the schedule for a convolution: ``Target.schedule``, if it is set.
+@dataclass(frozen=True)
+class Choice:
+    """The name of a schedule, and why it was chosen, for people."""
+
+    name: str
+    reason: str = field(default="", compare=False)
+
+
+def choose(convolution: Convolution, target: Target) -> Choice:
+    """Return the schedule for a convolution: ``Target.schedule``, if it is set.
 
     Raises:
         InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.
@@ -54,13 +62,17 @@ def choose(convolution: Convolution, target: Target) -> str:
         raise InvalidArgument(f"convolutions have no schedule {name!r}; there are {', '.join(NAMES)}")
     if not fits(convolution, target, name):
         raise InvalidArgument(f"the schedule {name!r} does not fit this convolution")
-    return name
+    return Choice(name, f"{name!r} is asked for")
 
 
-def _suited(convolution: Convolution, target: Target) -> str:
+def _suited(convolution: Convolution, target: Target) -> Choice:
     if fits(convolution, target, DEPTHWISE):
-        return DEPTHWISE
-    return FASTER_WINOGRAD if winograd_pays(convolution, target, WINOGRAD[FASTER_WINOGRAD]) else IMPLICIT_GEMM
+        return Choice(DEPTHWISE, "one input channel per group: there is nothing to sum but the window")
+    tile = WINOGRAD[FASTER_WINOGRAD]
+    if winograd_pays(convolution, target, tile):
+        return Choice(FASTER_WINOGRAD, "dense windows of 3 x 3, channels and tiles enough: Winograd multiplies less")
+    lacks = "too few channels, outputs or tiles for" if winograd_fits(convolution, target, tile) else "does not fit"
+    return Choice(IMPLICIT_GEMM, f"a product with what the windows see; {lacks} Winograd's filtering")
 
 
 @schedule_step.register
@@ -68,8 +80,12 @@ def _convolve(step: Convolve, target: Target) -> Steps:
     """Compute a convolution by the schedule that suits it, or by that which ``Target.schedule`` names."""
     if step.transposed:
         return transposed_steps(step, target, _convolve)
+    chosen = choose(step.convolution, target)
+    return _steps(step, target, chosen.name).because(chosen.reason)
+
+
+def _steps(step: Convolve, target: Target, name: str) -> Steps:
     convolution, epilogue, output = step.convolution, step.epilogue, step.output
-    name = choose(convolution, target)
     inner = replace(target, schedule=name if name in gemm_choice.NAMES else "")
     if name == DEPTHWISE:
         return depthwise_steps(convolution, epilogue, output, target)

@@ -152,7 +152,8 @@ class _Planner:
             sums = apply(CONVERT, accumulator, step.output.sizes, portable=True, input=held)
             total = _with_sum(step.epilogue, _merged(partials))
             merge = Map("sum of parts", total, step.output, step.keeps_neighbours)
-            last = self._contract(sums, partials, share, parts) + schedule_step(merge, self.target)
+            merged = schedule_step(merge, self.target).because(f"adds up the {parts} parts of each sum")
+            last = self._contract(sums, partials, share, parts) + merged
         return self.before + self.initialization.as_initialization + last
 
     def _shares(self) -> tuple[int, int]:
@@ -178,7 +179,8 @@ class _Planner:
                 )
             body = self._small_body((a, b), epilogue, output, share=share, parts=parts)
             walk = choose_walk(output, keeps_neighbours)
-            return Steps((ScheduledMap(label, loop_launch(walk.items(output), target), output, body, walk),))
+            launch = loop_launch(walk.items(output), target)
+            return Steps((ScheduledMap(label, launch, output, body, walk, reason=choice.reason),))
         epilogue, output = pack_output(epilogue, output)
         across, down = choice.tile.groups(self.shape.rows, self.shape.columns)
         total = across * down * self.shape.batch * parts
@@ -198,6 +200,7 @@ class _Planner:
             parts,
             share,
             chunk,
+            reason=f"{choice.reason}; {_tile_text(choice)}",
         )
         return Steps((kernel,))
 
@@ -289,7 +292,10 @@ class _Planner:
 
         written = over(operand.own, own_strides if panels > 1 else packed_strides(operand.own), batch)
         label = f"lay out {'a' if operand.own_first else 'b'}"
-        copied = schedule_step(Map(label, self._copied(operand, written), written), self.target)
+        reuse = self.shape.columns if operand.own_first else self.shape.rows
+        copied = schedule_step(Map(label, self._copied(operand, written), written), self.target).because(
+            f"the product reads each element {reuse} times, faster from units that lie as its tiles do"
+        )
         if owned:
             self.initialization += copied
         else:
@@ -357,6 +363,12 @@ def _narrowed(source: Source, sizes: Sizes) -> Source:
 
 def _relaid_units(operand: Operand, inner: Sizes) -> int:
     return math.prod(_varying(operand)) * math.prod(inner) * -(-math.prod(operand.own) // UNIT) * UNIT
+
+
+def _tile_text(choice: Choice) -> str:
+    tile = choice.tile
+    parts = f", sums in {choice.parts} parts" if choice.parts > 1 else ""
+    return f"each invocation computes {tile.rows} x {tile.units * UNIT} outputs{parts}"
 
 
 # ---- sums that are not held in a tile

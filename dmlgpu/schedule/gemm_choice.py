@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.kernels.packing import UNIT
@@ -61,11 +61,16 @@ class Shape:
 
 @dataclass(frozen=True)
 class Choice:
-    """A schedule, its tile, and into how many parts sums are split (1: not at all)."""
+    """A schedule, its tile, and into how many parts sums are split (1: not at all).
+
+    Attributes:
+        reason: why these, for people.
+    """
 
     schedule: ProductSchedule
     tile: ProductTile
     parts: int = 1
+    reason: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
@@ -99,13 +104,20 @@ def choose(shape: Shape, target: Target, name: str = "") -> Choice:
     name = name or target.schedule
     if name and name not in NAMES:
         raise InvalidArgument(f"matrix products have no schedule {name!r}; there are {', '.join(NAMES)}")
-    schedule = ProductSchedule(name.removesuffix(SPLIT)) if name else _suited(shape, target)
+    if name:
+        schedule, reason = ProductSchedule(name.removesuffix(SPLIT)), f"{name!r} is asked for"
+    else:
+        schedule, reason = _suited(shape, target)
     tile = _TILES[schedule](shape, target)
     needed = -(-shape.inner // longest(target))
     if name.endswith(SPLIT):
-        return Choice(schedule, tile, max(needed, _most_parts(shape), 2))
+        return Choice(schedule, tile, max(needed, _most_parts(shape), 2), reason)
     wanted = 1 if name else _useful_parts(shape, schedule, tile, target)
-    return Choice(schedule, tile, max(needed, wanted))
+    if needed > 1:
+        reason += f"; the driver stops an invocation before it has added up {shape.inner:,} products"
+    elif wanted > 1:
+        reason += f"; {shape.outputs:,} outputs leave the adapter idle unless {wanted} invocations share their sums"
+    return Choice(schedule, tile, max(needed, wanted), reason)
 
 
 def longest(target: Target) -> int:
@@ -113,15 +125,22 @@ def longest(target: Target) -> int:
     return 1 << 20 if target.loop_limit is None else target.loop_limit // 2
 
 
-def _suited(shape: Shape, target: Target) -> ProductSchedule:
+def _suited(shape: Shape, target: Target) -> tuple[ProductSchedule, str]:
+    """Return the schedule that suits a product, and why."""
     on_cpu = target.profile is Profile.CPU
-    if shape.work <= (LITTLE_WORK_ON_CPU if on_cpu else LITTLE_WORK):
-        return ProductSchedule.SMALL
+    little = LITTLE_WORK_ON_CPU if on_cpu else LITTLE_WORK
+    if shape.work <= little:
+        return ProductSchedule.SMALL, f"{shape.work:,} multiplications are little work (at most {little:,})"
     if on_cpu and shape.rows == 1 and shape.along:
-        return ProductSchedule.SMALL
-    if on_cpu or min(shape.rows, shape.columns) < NARROW:
-        return ProductSchedule.REGISTER
-    return ProductSchedule.SHARED
+        return ProductSchedule.SMALL, "one row by columns that lie in one piece, on a processor"
+    if on_cpu:
+        return ProductSchedule.REGISTER, "processors are fastest with tiles in registers"
+    if min(shape.rows, shape.columns) < NARROW:
+        return (
+            ProductSchedule.REGISTER,
+            f"fewer than {NARROW} rows or columns: tiles of a workgroup would be mostly empty",
+        )
+    return ProductSchedule.SHARED, f"a GPU, and at least {NARROW} rows and columns: tiles in workgroup memory"
 
 
 def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, target: Target) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from dmlgpu.kernels.collapse import collapse
 from dmlgpu.kernels.packing import pack
 from dmlgpu.kernels.sources import computed, fold_views
-from dmlgpu.plan import Map, View
+from dmlgpu.plan import Map, Tensor, View
 from dmlgpu.schedule.blocks import find_blocks
 from dmlgpu.schedule.launch import loop_launch, map_launch
 from dmlgpu.schedule.ranges import near_copy
@@ -42,4 +42,11 @@ def _map(step: Map, target: Target) -> Steps:
         return Steps((runs,))
     walk = choose_walk(output, step.keeps_neighbours)
     launch = (loop_launch if step.costly else map_launch)(walk.items(output), target)
-    return Steps((ScheduledMap(step.label, launch, output, body, walk, step.costly),))
+    reason = "; ".join(filter(None, (_why_units(output), walk.reason)))
+    return Steps((ScheduledMap(step.label, launch, output, body, walk, step.costly, reason=reason),))
+
+
+def _why_units(output: Tensor) -> str:
+    if output.lanes > 1:
+        return f"{output.lanes} neighbours lie together in all tensors, and become one unit"
+    return "no unit of several elements fits all tensors"

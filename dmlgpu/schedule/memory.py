@@ -86,3 +86,17 @@ def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
             return offset
         offset = max(offset, end)
     return offset
+
+
+def least_size(uses: Iterable[Use]) -> int:
+    """Return the bytes that are alive at one time, at most: no arena that reuses memory is smaller."""
+    sizes: dict[Allocation, int] = {}
+    lives: dict[Allocation, tuple[int, int]] = {}
+    for use in uses:
+        sizes[use.allocation] = max(sizes.get(use.allocation, 0), use.size)
+        lives[use.allocation] = lives.get(use.allocation, (use.step,))[0], use.step
+    changes: dict[int, int] = defaultdict(int)
+    for allocation, (first, last) in lives.items():
+        changes[first] += aligned(sizes[allocation])
+        changes[last + 1] -= aligned(sizes[allocation])
+    return max(itertools.accumulate(changes[step] for step in sorted(changes)), default=0)

@@ -42,7 +42,8 @@ def _recurrence(step: Recurrence, target: Target) -> Steps:
     kernel = ScheduledRecurrence(
         step.label, launch, output, hidden, weights, step.sums, step.states, along, rows, groups, tiles, CHUNK
     )
-    return Steps((kernel,))
+    how = "four elements of a state" if wide else "an element of a state, summed in units" if along else "an element"
+    return Steps((kernel,)).because(f"an invocation takes {how}, of {rows} sequences that read the same weights")
 
 
 def _is_wide(weights: Tensor, output: Tensor, target: Target) -> bool:

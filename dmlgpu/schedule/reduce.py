@@ -50,13 +50,31 @@ def canonical_reduce(step: Reduce, target: Target) -> Steps:
         # A result of several numbers is stored by an invocation that takes its row alone.
         units = replace(units, source=step.source, output=output, across=None, width=1)
     first = _Kernel(step, units.source, units.output, units.schedule)
+    reason = _why(step, units)
     if units.parts == 1:
-        return Steps((first.scheduled(target, units),))
+        return Steps((first.scheduled(target, units),)).because(reason)
     partials = _partials(reduction, output, units)
     schedule = choose_schedule(math.prod(output.sizes), units.parts, target, outer=units.across is not None)
     second = _Kernel(step, partials, output, schedule, of_partials=True)
     first = replace(first, output=partials, schedule=ReduceSchedule.PARTIAL)
-    return Steps((first.scheduled(target, units), second.scheduled(target)))
+    made, merged = Steps((first.scheduled(target, units),)), Steps((second.scheduled(target),))
+    return made.because(reason) + merged.because(f"combines the {units.parts} partial results of each row")
+
+
+def _why(step: Reduce, units: _Units) -> str:
+    """Return why a row is reduced in these units and parts."""
+    rows = math.prod(step.output.sizes)
+    count = math.prod(units.source.sizes[axis] for axis in step.axes)
+    given = f"{rows:,} rows of {count:,} units"
+    beside = "; neighbours in memory belong to different rows, walked side by side" if units.across is not None else ""
+    if units.parts > 1:
+        return f"{given}: {units.parts} partial results of each keep the adapter busy and walks short{beside}"
+    alone = (
+        "are short enough for one invocation each"
+        if units.schedule is ReduceSchedule.SERIAL
+        else "take a workgroup each"
+    )
+    return f"{given} {alone}{beside}"
 
 
 @dataclass(frozen=True)

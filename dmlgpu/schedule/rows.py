@@ -30,7 +30,10 @@ MOST_HELD = 32
 def _rows(step: Rows, target: Target) -> Steps:
     rows = _merged(step)
     whole = _whole_rows(rows, target)
-    return _split_rows(rows, target) if whole is None else Steps((whole,))
+    if whole is not None:
+        return Steps((whole,))
+    split = "rows are long, or share words of the output: each stage is a reduction of its own, then a map"
+    return _split_rows(rows, target).because(split)
 
 
 def _merged(step: Rows) -> Rows:
@@ -70,7 +73,22 @@ def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
         launch = row_launch(walk.count, units, target)
         held = -(-units // launch.workgroup)
         held = held if held * output.lanes <= MOST_HELD else 0
-    return ScheduledRows(schedule.value, launch, output, rows.stages, source, axes, body, schedule, walk, across, held)
+    who = "an invocation" if schedule is ReduceSchedule.SERIAL else "a workgroup"
+    reason = f"rows of {units:,} units are short enough for {who} to reduce and store in one kernel"
+    return ScheduledRows(
+        schedule.value,
+        launch,
+        output,
+        rows.stages,
+        source,
+        axes,
+        body,
+        schedule,
+        walk,
+        across,
+        held,
+        reason=reason + ("; it keeps them in registers" if held else ""),
+    )
 
 
 def _pack(body: Body, output: Tensor, axes: tuple[int, ...], target: Target) -> tuple[Body, Tensor, int | None]:

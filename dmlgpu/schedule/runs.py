@@ -43,14 +43,17 @@ def find_runs(label: str, body: Body, output: Tensor, target: Target) -> Schedul
     candidates = [axis for axis in range(output.rank) if output.sizes[axis] >= SHORTEST_RUN]
     saved = {axis: len(fixed_leaves(body, [axis])) for axis in candidates}
     best = max(candidates, key=lambda axis: (saved[axis], -output.strides[axis]), default=None)
-    if best is None or not _pays(saved[best], len(set(leaves(body))), output.strides[best] * output.unit_bits // 8):
+    read = len(set(leaves(body)))
+    if best is None or not _pays(saved[best], read, output.strides[best] * output.unit_bits // 8):
         return None
     parts = _parts(output, best, target)
     if parts is None:
         return None
     body, output, axis = (body, output, best) if parts == 1 else _split(body, output, best, parts)
     walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, (axis,))))
-    return ScheduledRuns(label, loop_launch(walk.count, target), output, body, walk, axis)
+    fixed = f"{saved[best]} of {read} tensors are the same along {output.sizes[axis]} units: read once"
+    reason = f"on a processor, {fixed if read else 'an invocation writes whole runs of what is read nowhere'}"
+    return ScheduledRuns(label, loop_launch(walk.count, target), output, body, walk, axis, reason=reason)
 
 
 def _pays(saved: int, count: int, step: int) -> bool:

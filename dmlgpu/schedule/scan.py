@@ -41,7 +41,14 @@ def _scan(step: Scan, target: Target) -> Steps:
     whole = _Scan(
         step.scanning, source.data_type, source, (axis,), output, schedule, length, -(-units // length), across=across
     )
-    return _in_blocks(whole, target)
+    return _in_blocks(whole, target).because(_why(lines, units, whole))
+
+
+def _why(lines: int, units: int, whole: _Scan) -> str:
+    """Return why lines are walked so."""
+    who = "an invocation" if whole.schedule is ScanSchedule.SERIAL else "a workgroup"
+    cut = f"cut into {whole.blocks} blocks, whose totals are scanned first" if whole.blocks > 1 else "walked as a whole"
+    return f"{lines:,} lines of {units:,} units, {cut}, each by {who}"
 
 
 @schedule_step.register
@@ -71,7 +78,8 @@ def _compact(step: Compact, target: Target) -> Steps:
     totals = _block_totals(whole)
     sizes, end = step.count.sizes, totals.units - 1
     count = replace(totals, sizes=sizes, strides=packed_strides(sizes), view=View.RAW, offset=end)
-    return _in_blocks(whole, target, totals) + schedule_step(Map("count", identity(count), step.count), target)
+    found = _in_blocks(whole, target, totals) + schedule_step(Map("count", identity(count), step.count), target)
+    return found.because(_why(1, units, whole))
 
 
 def canonical(source: Tensor, axis: int, output: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,15 +19,17 @@ def _scatter(step: Scatter, target: Target) -> Steps:
     """Deterministic devices first mark the last update of each element."""
     step = _packed(step)
     if step.distinct or not target.deterministic:
-        return _kernel(step, step.label, ScatterSchedule.STORE, target)
+        why = "no two elements go to one place" if step.distinct else "of elements that go to one place any one may win"
+        return _kernel(step, step.label, ScatterSchedule.STORE, target).because(why)
     marks = Tensor.temporary("marks", DataType.UINT32, step.output.sizes)
     clear = Map("clear marks", Element("layout/zero", DataType.UINT32, marks.sizes), marks)
     marked = replace(step, inputs=(*step.inputs, ("marks", marks)))
-    return (
+    found = (
         schedule_step(clear, target)
         + _kernel(replace(step, output=marks), "mark", ScatterSchedule.MARK, target)
         + _kernel(marked, f"{step.label} marked", ScatterSchedule.STORE_MARKED, target)
     )
+    return found.because("a deterministic device: the last element of a place wins, and is marked first")
 
 
 def _kernel(step: Scatter, label: str, schedule: ScatterSchedule, target: Target) -> Steps:

@@ -43,7 +43,10 @@ def _sort(step: Sort, target: Target) -> Steps:
         chain.sort(_as_line(chain.last), count)
         chain.sort(chain.candidates(group), count)
     *before, last = chain.steps
-    return Steps((*before, replace(last, output=replace(last.output, binding=step.output.binding))))
+    few = f"{count:,} of {length:,} elements are asked for: the best of groups of {group} are found first"
+    reason = few if group > 1 else f"{length:,} elements in a line, sorted in tiles that are merged two by two"
+    steps = Steps((*before, replace(last, output=replace(last.output, binding=step.output.binding))))
+    return steps.because(reason)
 
 
 class _Chain:

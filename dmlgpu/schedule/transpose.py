@@ -35,7 +35,8 @@ def find_transpose(label: str, body: Body, output: Tensor, target: Target) -> Sc
     launch = item_launch(math.prod(tiles.values()), target)
     packed = replace(pack_tensor(output, inner, lanes), view=View.RAW)
     source, digits = pack_tensor(source, outer, lanes), _digits(tiles, outer, inner)
-    return ScheduledTranspose(label, launch, packed, source, outer, inner, digits)
+    reason = f"a plain copy from memory along dimension {outer} to memory along {inner}: square tiles in registers"
+    return ScheduledTranspose(label, launch, packed, source, outer, inner, digits, reason=reason)
 
 
 def _digits(tiles: dict[int, int], outer: int, inner: int) -> tuple[TileDigit, ...]:

@@ -109,11 +109,13 @@ def transposed_steps(step: Convolve, target: Target, convolve: Callable[[Convolv
     transposed = step.convolution
     count = math.prod(min(axis.stride, axis.spatial) for axis in transposed.windows)
     if count > MOST_PHASES:
-        return convolve(replace(step, convolution=_spread_out(transposed), transposed=False), target)
+        spread = replace(step, convolution=_spread_out(transposed), transposed=False)
+        return convolve(spread, target).because(f"{count} phases are too many kernels: the input is spread out instead")
     if count == 1:
         (phase,) = phases(transposed.windows)
-        return convolve(replace(step, convolution=_convolution(transposed, phase), transposed=False), target)
-    return _in_phases(step, target)
+        plain = replace(step, convolution=_convolution(transposed, phase), transposed=False)
+        return convolve(plain, target).because("strides of 1: the same as a convolution with the filter reversed")
+    return _in_phases(step, target).because(f"each of {count} phases of the strides is a convolution of its own")
 
 
 def _in_phases(step: Convolve, target: Target) -> Steps:

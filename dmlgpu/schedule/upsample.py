@@ -45,7 +45,9 @@ def find_upsample(step: Map, target: Target) -> ScheduledUpsample | None:
     rows = next(iter(patterns.values()), None)
     units, made = pack_tensor(source, inner, LANES), pack_tensor(output, inner, LANES)
     walk = choose_walk(replace(made, sizes=units.sizes))
-    return ScheduledUpsample("upsample", item_launch(walk.count, target), made, source, units, walk, columns, rows)
+    launch, factors = item_launch(walk.count, target), " x ".join(str(each.factor) for each in (rows, columns) if each)
+    reason = f"sizes grow {factors} times: an invocation reads a unit once and writes all that lies between"
+    return ScheduledUpsample("upsample", launch, made, source, units, walk, columns, rows, reason=reason)
 
 
 def find_pattern(axis: Axis, rounding: Rounding | None = None) -> Pattern | None:

@@ -44,6 +44,15 @@ class Walk:
     first: int = 0
     keeps_neighbours: bool = False
 
+    @property
+    def reason(self) -> str:
+        """Why it does not simply go from unit to unit, for people; empty where it does."""
+        if self.by_words:
+            return "elements share 32-bit words, each of which one invocation owns"
+        if self.exchange:
+            return "elements share 32-bit words with others far apart, and are stored by compare-exchange"
+        return ""
+
     def items(self, output: Tensor) -> int:
         """Return the work items of the walk over a tensor: words, or units."""
         return -(-(self.first + self.count) * output.unit_bits // WORD_BITS) if self.by_words else self.count

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dmlgpu.errors import NotSupported
 from dmlgpu.plan import MOST_KERNELS, Allocation, Binding, Role
 from dmlgpu.program import Kernel, Program, Slot
-from dmlgpu.schedule.memory import Arena, Use, lay_out, lay_out_persistent
+from dmlgpu.schedule.memory import Arena, Use, lay_out, lay_out_persistent, least_size
 from dmlgpu.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
 from dmlgpu.target import Target
 from dmlgpu.wgsl.builder import Builder
@@ -38,6 +38,7 @@ def render(schedule: Schedule) -> Program:
         arenas[Role.TEMPORARY].size,
         arenas[Role.PERSISTENT].size,
         target.has("immediates"),
+        least_temporary_size=least_size(_uses(executed, Role.TEMPORARY)),
     )
 
 

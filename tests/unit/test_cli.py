@@ -13,7 +13,7 @@ from dmlgpu.errors import DeviceRemoved, InvalidArgument, OperatorNotImplemented
 from tests.unit.cli_process import dmlgpu as command
 from tests.unit.cli_process import run_here
 
-VERBS = ("devices", "ops", "run", "demo")
+VERBS = ("devices", "ops", "show", "run", "demo")
 DECORATION = re.compile("[\x1b\u2500-\u259f]")
 
 

@@ -25,6 +25,7 @@ RUNS = tuple(run(Outcome("cast-a", status)) for status in (Status.PASS, Status.F
 VERBS = {
     "devices": ("devices", 0),
     "ops": ("ops", 0),
+    "show": ("show gather_nd1-example1 -a numpy", 0),
     "run": (f"run {MODEL} -a numpy", 0),
     "test": ("test -a numpy --suite operators -k argmin-example1", 0),
     "report": ("report 0.jsonl -o report.html", 0),

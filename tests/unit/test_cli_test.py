@@ -10,9 +10,10 @@ import pytest
 
 from dmlgpu.cli.adapters import choose_adapters
 from dmlgpu.cli.main import main
-from dmlgpu.cli.test import reproduce
+from dmlgpu.cli.test import _report, lines, reproduce
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.reading import read_comparisons, read_runs
 from dmlgpu.device.adapters import adapters
 from dmlgpu.errors import AdapterNotFound
@@ -78,6 +79,33 @@ def test_a_failing_run(misbehaving, capsys):
         "  again: dmlgpu test --suite misbehaving --adapter numpy -k bad-1",
     ]
     assert out[3].split() == ["adapter", "fail"]
+
+
+def test_the_kernels_of_a_wrong_result_are_named():
+    found = Outcome(
+        "gemm-x", Status.FAIL, wrong=1, elements=1, kernels=("gemm small (matrix/gemm)", "gemm merge (x/y)")
+    )
+    assert list(lines(found, "dmlgpu test", ""))[2:] == [
+        "  ran as: gemm small (matrix/gemm); gemm merge (x/y)",
+        "  again: dmlgpu test",
+    ]
+    assert Outcome.from_json(found.to_json()) == found
+    assert "kernels" not in Outcome("gemm-x", Status.PASS).to_json()
+
+
+def test_one_error_of_compiling_is_told_once(capsys):
+    def error(case, kernel, fault):
+        text = f"GEMM: kernel {kernel!r} does not compile on adapter: {fault}\n> 3 | let x = {kernel!r};"
+        return Outcome(case, Status.FAIL, message=text)
+
+    outcomes = [error("gemm-1", "a", "no type"), error("gemm-2", "b", "no type"), error("gemm-3", "a", "no such name")]
+    outcomes.append(Outcome("gemm-4", Status.FAIL, message="something else"))
+    (adapter,) = choose_adapters(["numpy"])
+    counts = _report(outcomes, adapter, Job("operators", 0, 1.0, 1, {}, ""), len(outcomes), "")
+    assert counts == {Status.FAIL: 4}
+    out = capsys.readouterr().out
+    assert [out.count(text) for text in ("no type", "no such name", "something else")] == [1, 1, 1]
+    assert "fail: gemm-2\n  does not compile, as gemm-1 does not\n  again: dmlgpu test" in out
 
 
 def test_a_failure_that_was_expected(misbehaving, tmp_path, capsys):

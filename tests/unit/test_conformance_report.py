@@ -20,7 +20,7 @@ from dmlgpu.cli.main import main
 from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.report.causes import causes
 from dmlgpu.conformance.report.charts import charts
-from dmlgpu.conformance.report.dataset import packed
+from dmlgpu.conformance.report.dataset import dataset, packed
 from dmlgpu.conformance.report.facts import features, limits, run_facts
 from dmlgpu.conformance.report.junit import as_junit
 from dmlgpu.conformance.report.labels import labels
@@ -521,6 +521,18 @@ def test_comparisons_on_the_page():
     text = re.sub(r"\s+", " ", page.text)
     assert "b alone differs on 1" in text and f"a / b {DIFFERENCE} b / c c: crash | <x> {AGAIN}" in text
     assert page.open == [] and {link[1:] for link in page.links} == {"pairs"} <= set(page.ids)
+
+
+def test_reports_name_the_kernels_that_ran():
+    wrong = replace(BAD, kernels=("cast map (elementwise/cast)", "cast second (schedules/map)"))
+    told = "cast map (elementwise/cast); cast second (schedules/map)"
+    made = Report((run(GOOD, wrong),))
+    assert f"\nran as: {told}\nagain: " in ElementTree.fromstring(as_junit(made)).find(".//failure").text
+    (suite,) = dataset(made)["suites"]
+    assert dict(zip(suite["cases"], suite["runs"][0]["columns"]["kernels"], strict=True)) == {
+        GOOD.case: "",
+        wrong.case: told,
+    }
 
 
 def test_comparisons_in_junit():

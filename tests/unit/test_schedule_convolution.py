@@ -243,9 +243,9 @@ def test_the_steps_of_winograd(owned: bool) -> None:
 
 def test_schedules_are_chosen_and_refused_by_name() -> None:
     single, many = convolution((8, 8), (3, 3)), convolution((56, 56), (3, 3), lead=(1, 1, 64), outputs=64)
-    assert choose(single, CPU) == "depthwise"
-    assert choose(many, CPU) == "winograd-4"
-    assert choose(many, replace(CPU, schedule="implicit-gemm")) == "implicit-gemm"
+    assert choose(single, CPU).name == "depthwise"
+    assert choose(many, CPU).name == "winograd-4"
+    assert choose(many, replace(CPU, schedule="implicit-gemm")).name == "implicit-gemm"
     with pytest.raises(InvalidArgument, match="'depthwise' does not fit"):
         choose(many, replace(CPU, schedule="depthwise"))
     with pytest.raises(InvalidArgument, match="no schedule 'fast'; there are implicit-gemm"):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu.plan import Allocation
-from dmlgpu.schedule.memory import Arena, Use, lay_out
+from dmlgpu.schedule.memory import Arena, Use, lay_out, least_size
 from dmlgpu.tensor import aligned
 
 ALIGNMENT = 256
@@ -68,6 +68,13 @@ def test_reuse_takes_no_more_than_what_lives_at_worst_and_no_less(uses: list[Use
     sizes, lives = sizes_of(uses), lives_of(uses)
     alive = [sum(aligned(sizes[each]) for each, life in lives.items() if step in life) for step in range(10)]
     assert max(alive) <= lay_out(uses, reuse=True).size <= lay_out(uses, reuse=False).size
+
+
+@given(_uses)
+def test_the_least_size_is_what_lives_at_worst(uses: list[Use]) -> None:
+    sizes, lives = sizes_of(uses), lives_of(uses)
+    alive = [sum(aligned(sizes[each]) for each, life in lives.items() if step in life) for step in range(10)]
+    assert least_size(uses) == max(alive)
 
 
 @given(st.integers(1, 2000), st.integers(2, 12))

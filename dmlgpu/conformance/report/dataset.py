@@ -90,6 +90,7 @@ _FIELDS: Mapping[str, Callable[[Outcome], Any]] = {
     "message": lambda one: one.message,
     "missing": lambda one: one.missing,
     "reason": lambda one: one.reason,
+    "kernels": lambda one: "; ".join(one.kernels),
     "seconds": lambda one: round(one.seconds, 3),
 }
 

@@ -104,6 +104,8 @@ def _compared_cases(suite: ElementTree.Element, pairs: PairReport) -> None:
 def _details(run: Run, outcome: Outcome) -> Iterator[str]:
     if outcome.wrong:
         yield outcome.wrong_elements
+    if outcome.kernels:
+        yield f"ran as: {'; '.join(outcome.kernels)}"
     yield f"again: {reproduce(run, outcome)}"
 
 

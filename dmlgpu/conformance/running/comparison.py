@@ -27,6 +27,7 @@ class Verdict:
         problem: what went wrong beside values: a wrong type, bytes written out of bounds, elements never written.
         inputs: elements of the inputs at ``worst``, of those that have the output's sizes.
         digest: of the bits of all outputs of the case.
+        kernels: what ran: labels of kernels and their shader files; empty on ``numpy``.
     """
 
     ok: bool
@@ -42,6 +43,7 @@ class Verdict:
     problem: str = ""
     inputs: tuple[Any, ...] = ()
     digest: str = ""
+    kernels: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.ok:

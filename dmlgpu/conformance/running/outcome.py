@@ -58,6 +58,7 @@ class Outcome:
         missing: the adapter feature for want of which it refused.
         reason: why a failure was expected.
         digest: of the bits of all outputs.
+        kernels: what ran: labels of kernels and their shader files; empty on ``numpy`` and where nobody wrote it down.
         seconds: wall time, compilation included.
         curve: largest ULP distance over a range of inputs, as points (binary exponent of the input, distance) in the
             order of the exponents; empty where a case measures none. The exponent of subnormals is -127.
@@ -82,6 +83,7 @@ class Outcome:
     digest: str = ""
     seconds: float = 0.0
     curve: tuple[tuple[float, float], ...] = ()
+    kernels: tuple[str, ...] = ()
 
     @property
     def operator(self) -> str:
@@ -120,6 +122,7 @@ class Outcome:
             verdict.problem,
             digest=verdict.digest,
             seconds=seconds,
+            kernels=verdict.kernels,
         )
 
     def expected_to_fail(self, reason: str) -> Outcome:
@@ -153,6 +156,7 @@ _READERS: Mapping[str, fields.Reader[Any]] = {
     "status": fields.member_of(Status),
     "worst": fields.list_of(fields.count),
     "inputs": fields.list_of(fields.text),
+    "kernels": fields.list_of(fields.text),
     "seconds": fields.seconds,
     "curve": fields.list_of(fields.point),
 }

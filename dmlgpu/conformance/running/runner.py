@@ -81,11 +81,13 @@ class _Execution:
         inputs: what it was given.
         written: per output that is there: its number, itself, what its buffer holds.
         problems: bytes that changed although they must not, a text each.
+        kernels: what ran, a text each.
     """
 
     inputs: Arrays
     written: tuple[tuple[int, _BoundTensor, Bytes], ...]
     problems: tuple[str, ...]
+    kernels: tuple[str, ...]
 
     @property
     def outputs(self) -> tuple[Array, ...]:
@@ -106,7 +108,13 @@ def run_case(case: Case, device: Device) -> Verdict:
     verdicts = _compare(case, execution.inputs, execution.written, deterministic=device.backend.target.deterministic)
     worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.of_bound, verdict.max_ulp))
     problem = "; ".join(text for text in (*execution.problems, worst.problem) if text)
-    return replace(worst, ok=worst.ok and not problem, problem=problem, digest=digest(execution.outputs))
+    return replace(
+        worst,
+        ok=worst.ok and not problem,
+        problem=problem,
+        digest=digest(execution.outputs),
+        kernels=execution.kernels,
+    )
 
 
 def outputs_of(case: Case, device: Device, poison: int = POISON) -> tuple[Array, ...]:
@@ -158,7 +166,8 @@ def _run(case: Case, device: Device, make_inputs: Callable[[Case], Arrays], pois
     for tensor in (*inputs, *(outputs if shared is None else outputs[1:])):
         if tensor is not None:
             tensor.buffer.release()
-    return _Execution(arrays, written, tuple(filter(None, problems)))
+    kernels = () if operator.program is None else operator.program.summaries
+    return _Execution(arrays, written, tuple(filter(None, problems)), kernels)
 
 
 def _create_outputs(

@@ -69,3 +69,9 @@ class Plan:
     operator: str
     steps: tuple[Step, ...]
     initialization: tuple[Step, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the plan as people read it: per step what it computes, what it reads and writes."""
+        from dmlgpu.plan.text import describe  # noqa: PLC0415 - it knows all kinds of steps, which know this module
+
+        return describe(self)

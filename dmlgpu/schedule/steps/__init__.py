@@ -6,6 +6,7 @@ from dmlgpu.schedule.steps.base import (
     Scheduled,
     ScheduledRepeat,
     Steps,
+    in_turns,
 )
 from dmlgpu.schedule.steps.maps import (
     Pattern,
@@ -78,4 +79,5 @@ __all__ = [
     "Steps",
     "Tap",
     "TileDigit",
+    "in_turns",
 ]

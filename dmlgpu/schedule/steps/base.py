@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from dmlgpu.plan import Binding, Role, Tensor
 from dmlgpu.plan.parts import replace_parts
@@ -18,11 +19,23 @@ class Scheduled:
         label: the schedule and what is special about it, for profilers and messages.
         launch: the shape of the dispatch.
         output: what it writes.
+        reason: why this schedule and not another, for people.
     """
 
     label: str
     launch: Launch
     output: Tensor
+    reason: str = field(default="", compare=False, kw_only=True)
+
+    @property
+    def kind(self) -> str:
+        """The kind of schedule, as its class calls it: ``map``, ``contract``."""
+        return type(self).__name__.removeprefix("Scheduled").lower()
+
+    @property
+    def title(self) -> str:
+        """The label, and the kind where the label does not hold it."""
+        return f"{self.label} ({self.kind})" if self.kind not in self.label else self.label
 
     @property
     def lanes(self) -> int:
@@ -58,6 +71,19 @@ class Steps:
     def __add__(self, other: Steps) -> Steps:
         return Steps(self.steps + other.steps, self.initialization + other.initialization)
 
+    def because(self, reason: str) -> Steps:
+        """Return the same steps, a reason put before their own."""
+
+        def explained(step: Scheduled) -> Scheduled:
+            return replace(step, reason="; ".join(filter(None, (reason, step.reason))))
+
+        def each(step: AnyScheduled) -> AnyScheduled:
+            if isinstance(step, ScheduledRepeat):
+                return replace(step, steps=tuple(map(explained, step.steps)))
+            return explained(step)
+
+        return Steps(tuple(map(each, self.steps)), tuple(map(each, self.initialization)))
+
     @property
     def as_initialization(self) -> Steps:
         """The same steps, executed once; what is temporary for them lies in the persistent resource, too."""
@@ -82,3 +108,31 @@ class Schedule:
     target: Target
     steps: tuple[AnyScheduled, ...]
     initialization: tuple[AnyScheduled, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the schedule as people read it: per kernel its launch, its units, and why it is so."""
+        kernels = [("", *one) for one in in_turns(self.steps)]
+        kernels += [("at initialisation: ", *one) for one in in_turns(self.initialization)]
+        count = f"{len(kernels)} kernel{'s' if len(kernels) != 1 else ''}"
+        lines, before = [f"schedule of {self.operator} for {self.target.name!r} ({self.target.profile}): {count}"], ""
+        for number, (when, step, turns) in enumerate(kernels, start=1):
+            groups = " x ".join(map(str, step.launch.grid))
+            plural = "s" if step.launch.total != 1 else ""
+            units = f" in units of {step.lanes} elements" if step.lanes > 1 else ""
+            repeated = f", {turns} times" if turns > 1 else ""
+            lines.append(
+                f"  {number}. {when}{step.title}: {step.launch.total:,} item{plural}{units},"
+                f" {groups} workgroups of {step.launch.workgroup}{repeated}"
+            )
+            lines += [f"       why: {step.reason}"] if step.reason and step.reason != before else []
+            before = step.reason
+        return "\n".join(lines)
+
+
+def in_turns(steps: Iterable[AnyScheduled]) -> Iterator[tuple[Scheduled, int]]:
+    """Yield the kernels of scheduled steps, those that repeat once, with how often each is executed."""
+    for step in steps:
+        if isinstance(step, ScheduledRepeat):
+            yield from ((inner, step.turns) for inner in step.steps)
+        else:
+            yield step, 1

@@ -118,6 +118,7 @@ function factsOf(run, outcome, found) {
     "expected": outcome.expected,
     "got": outcome.got,
     "difference": outcome.bound === null ? "" : `at most ${outcome.bound} allowed`,
+    "ran as": outcome.kernels,
     "same bits": twins.map(([other]) => label(other)).join("; "),
     "time": outcome.seconds ? `${outcome.seconds} s` : "",
   };

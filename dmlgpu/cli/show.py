@@ -1,0 +1,313 @@
+"""``dmlgpu show``: what becomes of an operator or a graph, from its description to its kernels."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from dmlgpu import reference
+from dmlgpu.cli import tables
+from dmlgpu.cli.adapter import choose_adapter
+from dmlgpu.cli.subjects import Subject, find_subjects
+from dmlgpu.device.adapters import target_of
+from dmlgpu.device.device import Device
+from dmlgpu.enums import ExecutionFlags
+from dmlgpu.errors import InvalidArgument, NotSupported
+from dmlgpu.explain import ExplainedKernel, Explanation, as_json, check, explain_graph, explain_operator
+from dmlgpu.explain.facts import description
+from dmlgpu.explain.fusion import multiplications
+from dmlgpu.files import whole_file
+from dmlgpu.graph.description import GraphDesc, OperatorNode
+from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.program import Kernel
+from dmlgpu.target import AdapterInfo, Profile, Target
+from dmlgpu.tensor import TensorDesc, packed_strides
+
+FAMILIES = {"cpu": Profile.CPU, "gpu": Profile.DISCRETE}
+"""The families of schedules by the names that ``--schedules`` takes."""
+
+
+def show(
+    what: str,
+    adapter: str | None,
+    *,
+    as_text: bool = True,
+    wgsl: bool = False,
+    dump: Path | None = None,
+    timings: bool = False,
+    full: bool = False,
+    schedules: str | None = None,
+    without: Sequence[str] = (),
+) -> None:
+    """Print what becomes of a case, an operator or a model.
+
+    Args:
+        what: see ``subjects.find_subjects``.
+        adapter: part of an adapter's name, or its number; None chooses.
+        as_text: for people; else JSON.
+        wgsl: print nothing but the text of the kernels.
+        dump: a folder into which plan, schedule, program, kernels and JSON are written.
+        timings: compile on a device, too, and print where the time went.
+        full: of graphs, print plan, schedule and program as well.
+        schedules: ``cpu`` or ``gpu``, a family of schedules in place of the adapter's own.
+        without: names of the graph compiler's passes to leave out.
+
+    Raises:
+        InvalidArgument, ModelError: for what names nothing, or is malformed.
+        AdapterNotFound: no adapter matches.
+        NotSupported: the adapter lacks what is shown, or runs no kernels although they are asked for.
+        OSError: a file cannot be read or written.
+    """
+    if schedules is not None and schedules not in FAMILIES:
+        raise InvalidArgument(f"--schedules must be one of {', '.join(FAMILIES)}, got {schedules!r}")
+    if wgsl and (timings or not as_text):
+        raise InvalidArgument("--wgsl prints nothing else, so it goes with neither --json nor --timings")
+    subjects = find_subjects(what)
+    info = choose_adapter(adapter)
+    if _target(info, schedules, half_precision=False) is None:
+        if wgsl or dump is not None or timings:
+            raise NotSupported(f"{info} runs no kernels; --schedules {'|'.join(FAMILIES)} shows what others would run")
+        _show_reference(subjects, info, as_text=as_text)
+        return
+    explained = [_explained(subject, info, schedules, without) for subject in subjects]
+    taken = [_timings(subject, info, without) if timings else {} for subject in subjects]
+    if dump is not None:
+        _dump(explained, dump)
+    if wgsl:
+        print("\n".join(map(_wgsl, explained)), end="")
+    elif as_text:
+        for number, (one, times) in enumerate(zip(explained, taken, strict=True)):
+            print(end="\n" if number else "")
+            _print(one, times, full=full)
+    else:
+        found = zip(explained, taken, strict=True)
+        _print_json(info, [as_json(one) | ({"timings": times} if times else {}) for one, times in found])
+
+
+def _target(info: AdapterInfo, schedules: str | None, *, half_precision: bool) -> Target | None:
+    """Return what is compiled for, or None where nothing is."""
+    target = target_of(info, half_precision)
+    if schedules is None:
+        return target
+    return replace(target or Target("an adapter with the standard's limits"), profile=FAMILIES[schedules])
+
+
+def _explained(subject: Subject, info: AdapterInfo, schedules: str | None, without: Sequence[str]) -> Explanation:
+    target = _target(info, schedules, half_precision=subject.half_precision)
+    assert target is not None
+    if isinstance(subject.desc, GraphDesc):
+        return explain_graph(subject.title, subject.desc, target, without)
+    return explain_operator(subject.title, subject.desc, target)
+
+
+# ---- for people
+
+
+def _print(explained: Explanation, times: Mapping[str, float], *, full: bool) -> None:
+    if explained.graph is None:
+        assert isinstance(explained.desc, OperatorDesc)
+        tables.facts(explained.title, [*_description(explained.desc), ("work", _work(explained))])
+    else:
+        _print_graph(explained)
+    if full or explained.graph is None:
+        for stage in (explained.plan, explained.schedule, explained.program):
+            print()
+            tables.text(str(stage))
+    if times:
+        print()
+        rows = [(part, f"{seconds * 1e3:.1f}") for part, seconds in times.items()]
+        tables.table(("compiling", "ms"), rows, right=(1,))
+
+
+def _description(desc: OperatorDesc) -> list[tuple[str, str]]:
+    """Return the fields of a description, tensors with what they are bound as."""
+    pairs = []
+    for kind, slots in (("input", desc.inputs), ("output", desc.outputs)):
+        for number, slot in enumerate(slots):
+            if slot.tensor is not None:
+                pairs.append((slot.label, f"{kind} {number}: {_tensor(slot.tensor)}"))
+    tensors = {*desc.input_fields, *desc.output_fields}
+    given = description(desc)["fields"]
+    pairs += [(name, _attribute(given[name])) for name in given if name not in tensors and given[name] is not None]
+    return pairs
+
+
+def _work(explained: Explanation) -> str:
+    """Return what an execution computes and moves, as far as the plan says it."""
+    counted = [count for step in explained.plan.steps if (count := multiplications(step)) is not None]
+    products = f"{sum(counted):,} multiplications, " if counted else ""
+    return f"{products}{explained.traffic.read:,} bytes read, {explained.traffic.written:,} written"
+
+
+def _tensor(tensor: TensorDesc) -> str:
+    strides = tensor.element_strides
+    laid_out = f" strides {list(strides)}" if strides != packed_strides(tensor.sizes) else ""
+    owned = ", owned by the device" if tensor.owned_by_dml else ""
+    return f"{tensor.data_type.name} {list(tensor.sizes)}{laid_out}, {tensor.byte_size:,} bytes{owned}"
+
+
+def _attribute(value: Any) -> str:
+    """Return the value of an attribute; a fused activation as its name and numbers."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_attribute, value))}]"
+    if isinstance(value, dict):
+        parts = value["fields"] if "operator" in value else value
+        given = ", ".join(f"{name}={_attribute(part)}" for name, part in parts.items() if part is not None)
+        return f"{value.get('operator', '')}({given})"
+    return str(value)
+
+
+def _print_graph(explained: Explanation) -> None:
+    assert explained.graph is not None and isinstance(explained.desc, GraphDesc)
+    program, fused, plain = explained.program, explained.traffic, explained.unfused_traffic
+    operators = sum(isinstance(node, OperatorNode) for node in explained.desc.nodes)
+    constants = len(explained.desc.nodes) - operators
+    data = sum(map(len, program.constants))
+    tables.facts(
+        f"{explained.title} for {explained.target.name!r} ({explained.target.profile})",
+        [
+            ("nodes in", f"{operators} operators, {constants} constants"),
+            ("kernels out", f"{len(program.kernels)} (nothing fused: {explained.unfused_kernels})"),
+            ("bytes read", f"{fused.read:,} (nothing fused: {plain.read:,})"),
+            ("bytes written", f"{fused.written:,} (nothing fused: {plain.written:,})"),
+            ("peak memory", f"{program.temporary_size:,} bytes temporary, at least {program.least_temporary_size:,}"),
+            ("kept", f"{program.persistent_size:,} bytes persistent, {data:,} bytes of constants"),
+        ],
+    )
+    print()
+    rows, before = [], None
+    for number, one in enumerate(explained.kernels, start=1):
+        *row, nodes = _row(explained, one, str(number))
+        rows.append((*row, "the same" if one.step == before else nodes))
+        before = one.step
+    rows += [_row(explained, one, "once") for one in explained.initialization]
+    tables.table(("", "kernel", "workgroups", "bytes bound", "nodes"), rows, right=(0, 3))
+    if explained.graph.notes:
+        print()
+        subjects: dict[tuple[str, str], list[str]] = {}
+        for note in explained.graph.notes:
+            subjects.setdefault((note.pass_name, note.text), []).append(note.subject)
+        rows = [(*told, ", ".join(of)) for told, of in subjects.items()]
+        tables.table(("pass", "what became", "of"), rows)
+
+
+def _row(explained: Explanation, one: ExplainedKernel, number: str) -> tuple[str, ...]:
+    """Return a kernel of a graph as a row of a table; those of the initialisation run once."""
+    kernel = one.kernel
+    label = kernel.label if one.scheduled is None else one.scheduled.label
+    times = f" {one.times} times" if one.times > 1 else ""
+    grid = f"{' x '.join(str(size) for size in kernel.grid)} of {kernel.workgroup}"
+    bound = sum(slot.size for slot in kernel.slots)
+    nodes = () if one.step is None else explained.nodes[one.step]
+    names = [node.name if node.desc.stem in node.name else f"{node.name} {node.desc.stem}" for node in nodes]
+    return number, f"{label}{times}", grid, f"{bound:,}", ", ".join(names) or "a copy"
+
+
+def _timings(subject: Subject, info: AdapterInfo, without: Sequence[str]) -> dict[str, float]:
+    """Compile on a device; returns how many seconds each part took."""
+    device = Device(info)
+    half = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if subject.half_precision else ExecutionFlags.NONE
+    if isinstance(subject.desc, GraphDesc):
+        compiled = device.compile_graph(subject.desc, half, disabled_passes=without)
+    else:
+        compiled = device.compile_operator(device.create_operator(subject.desc), half)
+    taken = getattr(compiled, "timings", None)
+    device.remove()
+    if taken is None:
+        raise NotSupported(f"{info} does not tell what compiling spends its time on")
+    return {field.name: getattr(taken, field.name) for field in fields(taken)}
+
+
+# ---- the reference
+
+
+def _show_reference(subjects: Sequence[Subject], info: AdapterInfo, *, as_text: bool) -> None:
+    """Print the functions of the reference that run an operator, or the nodes of a graph one by one."""
+    for one in subjects:
+        check(one.desc)
+    if not as_text:
+        found = [
+            {
+                "title": one.title,
+                "description": description(one.desc),
+                "target": None,
+                "functions": _functions(one.desc),
+            }
+            for one in subjects
+        ]
+        _print_json(info, found)
+        return
+    for one in subjects:
+        if isinstance(one.desc, OperatorDesc):
+            tables.facts(one.title, _description(one.desc))
+            print(f"{NUMPY_ADAPTER.name} runs it without kernels, by {_function(one.desc)}")
+        else:
+            nodes = [node for node in one.desc.nodes if isinstance(node, OperatorNode)]
+            tables.text(f"{one.title}: {NUMPY_ADAPTER.name} runs the nodes one by one, without kernels")
+            rows = [(node.name or "", node.desc.operator, _function(node.desc)) for node in nodes]
+            tables.table(("node", "operator", "function"), rows)
+
+
+def _functions(desc: OperatorDesc | GraphDesc) -> list[str]:
+    if isinstance(desc, OperatorDesc):
+        return [_function(desc)]
+    return [_function(node.desc) for node in desc.nodes if isinstance(node, OperatorNode)]
+
+
+def _function(desc: OperatorDesc) -> str:
+    """Return the function of the reference that computes an operator."""
+    function = reference.find(desc.operator)
+    assert function is not None
+    return f"{function.__module__}.{function.__name__}"
+
+
+# ---- for programs
+
+
+def _print_json(info: AdapterInfo, shown: list[dict[str, Any]]) -> None:
+    print(json.dumps({"adapter": str(info), "shown": shown}, indent=2, ensure_ascii=False))
+
+
+def _wgsl(explained: Explanation) -> str:
+    """Return the text of all kernels: of a single one nothing else, of several each under a line that names it."""
+    kernels = _files(explained)
+    if len(kernels) == 1:
+        return next(iter(kernels.values())).wgsl
+    return "\n".join(f"// ==== {name}: {kernel.label}\n{kernel.wgsl}" for name, kernel in kernels.items())
+
+
+def _files(explained: Explanation) -> dict[str, Kernel]:
+    """Return the kernels by names for files, in order, those of the initialisation first."""
+    once = [("initialize-", one.kernel) for one in explained.initialization]
+    kernels = once + [("", one.kernel) for one in explained.kernels]
+    return {
+        f"{number:02}-{when}{_slug(kernel.label)}.wgsl": kernel
+        for number, (when, kernel) in enumerate(kernels, start=1)
+    }
+
+
+def _dump(explained: Sequence[Explanation], folder: Path) -> None:
+    """Write everything into a folder; of several subjects, each into one of its own."""
+    for number, one in enumerate(explained, start=1):
+        own = folder if len(explained) == 1 else folder / f"{number:02}-{_slug(one.title)}"
+        own.mkdir(parents=True, exist_ok=True)
+        texts = {
+            "plan.txt": f"{one.plan}\n",
+            "schedule.txt": f"{one.schedule}\n",
+            "program.txt": f"{one.program}\n",
+            "show.json": json.dumps(as_json(one), indent=2, ensure_ascii=False) + "\n",
+            **{name: kernel.wgsl for name, kernel in _files(one).items()},
+        }
+        for name, text in texts.items():
+            with whole_file(own / name) as stream:
+                stream.write(text.encode())
+
+
+def _slug(text: str) -> str:
+    """Return a text as part of a file's name."""
+    return re.sub(r"[^\w.]+", "-", text).strip("-.")[:80] or "graph"

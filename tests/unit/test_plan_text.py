@@ -1,0 +1,141 @@
+"""Plans, schedules and programs as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlgpu import DataType, TensorDesc, descs, operators
+from dmlgpu.compiler import compile_operator
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
+from dmlgpu.errors import NotSupported
+from dmlgpu.kernels.sources import identity
+from dmlgpu.plan import Held, Map, Plan, Role, Step, Tensor, apply
+from dmlgpu.plan.parts import read, written
+from dmlgpu.plan.text import describe, equations
+from dmlgpu.schedule import schedule
+from dmlgpu.schedule.steps import in_turns
+from dmlgpu.target import Profile, Target
+from dmlgpu.wgsl import render, templates
+
+CPU = Target("CPU", Profile.CPU, frozenset({"immediates"}))
+GPU = Target("GPU", Profile.DISCRETE, frozenset({"immediates"}), deterministic=True)
+
+
+def floats(*sizes: int) -> TensorDesc:
+    return TensorDesc(DataType.FLOAT32, sizes)
+
+
+GATHER = descs.GatherNd1(
+    input_tensor=floats(4, 8),
+    indices_tensor=TensorDesc(DataType.UINT32, (3, 1)),
+    output_tensor=floats(3, 8),
+    input_dimension_count=2,
+    indices_dimension_count=2,
+    batch_dimension_count=0,
+)
+
+
+def test_a_plan_says_what_is_computed_and_what_is_read_and_written() -> None:
+    assert str(operators.lower(GATHER, CPU)) == (
+        "plan of GATHER_ND1: 1 step\n"
+        "  1. map gather\n"
+        "       output 0 = gather_nd1(input 0, input 1, batch=0, tuple=1, lead=1)\n"
+        "       reads  input 0 FLOAT32 [4, 8]\n"
+        "              input 1 UINT32 [3, 1]\n"
+        "       writes output 0 FLOAT32 [3, 8]"
+    )
+
+
+def test_a_schedule_says_why() -> None:
+    assert str(schedule(operators.lower(GATHER, CPU), CPU)) == (
+        "schedule of GATHER_ND1 for 'CPU' (cpu): 1 kernel\n"
+        "  1. gather (map): 6 items in units of 4 elements, 1 x 1 x 1 workgroups of 256\n"
+        "       why: 4 neighbours lie together in all tensors, and become one unit"
+    )
+
+
+def test_a_program_says_what_is_bound_and_where_its_text_comes_from() -> None:
+    assert str(render(schedule(operators.lower(GATHER, CPU), CPU))) == (
+        "program of GATHER_ND1: 1 kernel, 0 bytes temporary (at least 0), 0 bytes persistent\n"
+        "  1. gather_nd1 gather x4: 1 x 1 x 1 workgroups of 256\n"
+        "       binding 0: output 0, 96 bytes\n"
+        "       binding 1: input 0, 128 bytes\n"
+        "       binding 2: input 1, 12 bytes\n"
+        "       shaders: indexing/gather_nd1, schedules/map"
+    )
+
+
+def test_tensors_tell_strides_offsets_and_lanes_only_where_they_matter() -> None:
+    packed = Tensor.of(Role.INPUT, 0, floats(2, 1, 3))
+    assert str(packed) == "input 0 FLOAT32 [2, 1, 3]"
+    assert str(Tensor(packed.binding, DataType.INT8, (2, 1, 3), (3, 99, 1))) == "input 0 INT8 [2, 1, 3]"
+    turned = Tensor(packed.binding, DataType.INT8, (2, 3), (1, 2), offset=4, lanes=2)
+    assert str(turned) == "input 0 INT8 [2, 3] strides [1, 2] from element 4 x2"
+    assert str(Tensor.temporary("sums", DataType.INT32, (5,))) == "temporary 'sums' INT32 [5]"
+
+
+def test_what_is_read_twice_gets_a_name() -> None:
+    """A chain of additions of a value to itself: 40 lines, where a nested text would take 2 ** 40 times as much."""
+    tensor = Tensor.of(Role.INPUT, 0, floats(8))
+    body = apply("activation/activation_relu", DataType.FLOAT32, (8,), input=tensor)
+    for _ in range(40):
+        body = apply("elementwise/element_wise_add", DataType.FLOAT32, (8,), a=body, b=body)
+    lines = equations(Map("", body, Tensor.of(Role.OUTPUT, 0, floats(8))))
+    assert len(lines) == 41
+    assert lines[:2] == ["v1 = activation_relu(input 0)", "v2 = element_wise_add(v1, v1)"]
+    assert lines[-1] == "output 0 = element_wise_add(v40, v40)"
+
+
+def test_a_kind_of_step_without_equations_is_named() -> None:
+    with pytest.raises(TypeError, match="no equations for Step"):
+        equations(Step("x"))
+
+
+def test_a_plan_of_nothing() -> None:
+    assert describe(Plan("EMPTY", ())) == "plan of EMPTY: 0 steps"
+
+
+def test_equations_name_values_that_schedules_hold() -> None:
+    held = apply("elementwise/cast", DataType.FLOAT32, (2,), input=Held.product(DataType.INT32, (2,)))
+    output = Tensor.of(Role.OUTPUT, 3, floats(2))
+    assert equations(Map("", held, output)) == ["output 3 = cast(product)"]
+    assert equations(Map("", identity(output), output)) == ["output 3 = element_wise_identity(output 3)"]
+
+
+@pytest.mark.parametrize("target", [CPU, GPU], ids=lambda target: target.name)
+def test_every_operator_has_a_text_and_every_kernel_a_reason(target: Target) -> None:
+    """One case of each operator: equations name every resource that is read or written, no kernel lacks its reason."""
+    silent, unnamed, planned = [], [], 0
+    for cases in OPERATOR_CASES.values():
+        desc = cases.case(cases.names("standard")[0]).desc
+        try:
+            plan = operators.lower(desc, target)
+            chosen = schedule(plan, target)
+        except NotSupported:
+            continue  # 64-bit types, which this target lacks
+        planned += 1
+        for step in plan.steps:
+            text = "\n".join(equations(step))
+            tensors = (*read(step), *written(step))
+            unnamed += [f"{desc.operator}: {one.binding}" for one in tensors if str(one.binding) not in text]
+        kernels = [one for steps in (chosen.steps, chosen.initialization) for one, _ in in_turns(steps)]
+        silent += [f"{desc.operator}: {one.label}" for one in kernels if not one.reason]
+        assert str(chosen).count("\n  ") >= len(kernels)
+    assert (silent, unnamed) == ([], [])
+    assert planned > 150
+
+
+def test_the_shader_files_of_a_kernel_are_there() -> None:
+    """Names come from the text of kernels, which namespaces rewrite: they must stay what they are."""
+    for stem in ("multihead_attention", "lstm", "top_k1", "convolution", "batch_normalization_training", "gemm"):
+        program = compile_operator(OPERATOR_CASES[stem].case(OPERATOR_CASES[stem].names("quick")[-1]).desc, CPU)
+        for kernel in program.kernels:
+            assert "access/head" in kernel.shaders
+            assert [file for file in kernel.shaders if file != "lib" and not templates.exists(file)] == []
+
+
+def test_kernels_of_steps_in_time_are_told_once() -> None:
+    cases = OPERATOR_CASES["lstm"]
+    program = compile_operator(cases.case("lstm-float32-3x33x16-near-bare-s0").desc, CPU)
+    assert str(program).count("lstm step") == 1
+    assert "and 2 more times on other ranges" in str(program)
