@@ -209,11 +209,15 @@ def _reduce(step: Reduce) -> list[str]:
 
 @equations.register
 def _rows(step: Rows) -> list[str]:
+    found = _Equations(step.source, step.body)
+    source = found.of(step.source)
     lines = []
     for stage in step.stages:
-        given = f"{_stem(stage.prepare)} of {step.source.binding}" if stage.prepare else str(step.source.binding)
+        given = f"{_stem(stage.prepare)} of {source}" if stage.prepare else source
         lines.append(f"{', '.join(stage.results)} = {_stem(stage.file)} of {given} along axes {list(step.axes)}")
-    return [*lines, *_of_sum(step.body, step.output)]
+    before = len(found.lines)
+    result = f"{step.output.binding} = {found.of(step.body)}"
+    return [*found.lines[:before], *lines, *found.lines[before:], result]
 
 
 @equations.register
