@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import queue
 import threading
 import time
@@ -39,14 +38,14 @@ class Batch:
         checked_epoch: the device's release epoch when the buffers were last looked at.
     """
 
-    work: tuple[Dispatch, ...]
+    work: Sequence[Dispatch]
     steps: tuple[Recorded, ...]
     checked_epoch: int = -1
 
     @classmethod
     def of(cls, entries: Sequence[Recorded]) -> Batch:
         """Put recorded pieces together."""
-        return cls(tuple(unit for entry in entries for unit in entry.work), tuple(dict.fromkeys(entries)))
+        return cls([unit for entry in entries for unit in entry.work], tuple(dict.fromkeys(entries)))
 
     def check_buffers(self, epoch: int) -> None:
         """Raise InvalidState when a buffer is released."""
@@ -88,6 +87,7 @@ class CommandList(DeviceChild):
         self._check_open("close")
         if not self._volatile:
             self._batch = Batch.of([entry for entry in self._entries if isinstance(entry, Recorded)])
+            self._batch.work = self._state.backend.record(self._batch.work)
         self._open = False
 
     def reset(self) -> None:
@@ -255,7 +255,7 @@ class Queue(DeviceChild):
         with state.lock:
             state.check()
             pending: dict[CompiledOperator, Range[Buffer] | None] = {}
-            work: tuple[Dispatch, ...] = ()
+            work: Sequence[Dispatch] = ()
             initializers = []
             command_lists = as_tuple("execute", "command_lists", command_lists, "command lists")
             for index, command_list in enumerate(command_lists):
@@ -268,7 +268,7 @@ class Queue(DeviceChild):
                     _check_step(step, pending)
                     if step.initializer is not None:
                         initializers.append(step.initializer)
-                work = work + batch.work if work else batch.work
+                work = [*work, *batch.work] if work else batch.work
             if work:
                 state.last_serial = state.call_unlocked(state.backend.submit, work)
             for compiled, persistent in pending.items():
@@ -327,7 +327,7 @@ class Fence(DeviceChild):
         self._state.check()
         value = kinds.argument(self.description, "value", FENCE_VALUE, value)
         if timeout is not None:
-            timeout = min(kinds.argument(self.description, "timeout", _seconds, timeout), threading.TIMEOUT_MAX)
+            timeout = min(kinds.argument(self.description, "timeout", kinds.seconds, timeout), threading.TIMEOUT_MAX)
         deadline = None if timeout is None else time.monotonic() + timeout
         if value > self._last and deadline is None:
             raise InvalidState(
@@ -379,14 +379,6 @@ class Fence(DeviceChild):
         self._signals.append((number, serial))
         self._last = number
         self._state.wake()
-
-
-def _seconds(value: object) -> float:
-    """Take a time in seconds; infinity too, but not NaN, which no clock ever reaches."""
-    found = kinds.real(value)
-    if math.isnan(found):
-        raise kinds.WrongKind("a number of seconds", found)
-    return found
 
 
 def _check_step(step: Recorded, pending: dict[CompiledOperator, Range[Buffer] | None]) -> None:

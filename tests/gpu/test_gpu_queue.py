@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,6 +41,44 @@ def test_serial_numbers_count_up_and_are_done_after_waiting(backend: GpuBackend)
     assert backend.wait(serials[-1])
     assert all(backend.is_done(serial) for serial in serials)
     assert all(backend.wait(serial, 0.0) for serial in serials)
+
+
+def test_a_recording_runs_again_and_again(backend: GpuBackend) -> None:
+    """Between copies and within passes: what is set for one dispatch is not left over for the next."""
+    a, b, c, d = (backend.create_buffer(512, name) for name in "abcd")
+    ones, twos = backend.prepare(add(backend, 1)), backend.prepare(add(backend, 2))
+
+    def dispatch(executable: Any, source: object, start: int, target: object, end: int) -> list[object]:
+        return [*executable.bind(Resources((Range(source, start, 256),), (Range(target, end, 256),)))]
+
+    work = [
+        backend.copy(a, 256, b, 0, 256),
+        *dispatch(ones, a, 0, c, 0),  # another base with the same buffers
+        *dispatch(ones, a, 256, c, 256),
+        *dispatch(twos, c, 256, d, 256),  # another pipeline with the same bases
+        *dispatch(ones, c, 256, d, 0),
+        backend.copy(d, 256, a, 0, 256),
+        backend.copy(d, 0, c, 0, 256),
+        *dispatch(ones, c, 0, d, 0),
+        *dispatch(ones, c, 0, d, 0),
+    ]
+    recording = backend.record(work)
+    assert list(recording) == work
+    first, second = np.arange(64), np.arange(64) * 7
+    backend.write(a, 0, words(first))
+    for turn in range(3):
+        second = second + turn
+        backend.write(a, 256, words(second))
+        serial = backend.submit(recording)
+        assert backend.wait(serial)
+        found = [backend.read(one, 0, 512).view(np.uint32).reshape(2, 64).tolist() for one in (a, b, c, d)]
+        expected = [
+            (second + 3, second),
+            (second, 0 * second),
+            (second + 2, second + 1),
+            (second + 3, second + 3),
+        ]
+        assert found == [[row.tolist() for row in rows] for rows in expected]
 
 
 def test_waiting_for_what_was_never_submitted(backend: GpuBackend) -> None:
