@@ -151,8 +151,9 @@ class Backend(Protocol):
         """Return the same work, prepared for being submitted again and again."""
         return work
 
-    def submit(self, work: Sequence[Dispatch]) -> int:
-        """Run units of work in order and return a serial number for ``is_done`` and ``wait``. Thread-safe."""
+    def submit(self, *work: Sequence[Dispatch]) -> int:
+        """Run units of work in order, one sequence after the other, as one submission; return its serial number for
+        ``is_done`` and ``wait``. Thread-safe."""
 
     def is_done(self, serial: int) -> bool:
         """Return whether a submission has finished."""

@@ -255,7 +255,7 @@ class Queue(DeviceChild):
         with state.lock:
             state.check()
             pending: dict[CompiledOperator, Range[Buffer] | None] = {}
-            work: Sequence[Dispatch] = ()
+            work: list[Sequence[Dispatch]] = []
             initializers = []
             command_lists = as_tuple("execute", "command_lists", command_lists, "command lists")
             for index, command_list in enumerate(command_lists):
@@ -268,9 +268,10 @@ class Queue(DeviceChild):
                     _check_step(step, pending)
                     if step.initializer is not None:
                         initializers.append(step.initializer)
-                work = [*work, *batch.work] if work else batch.work
+                if batch.work:
+                    work.append(batch.work)
             if work:
-                state.last_serial = state.call_unlocked(state.backend.submit, work)
+                state.last_serial = state.call_unlocked(state.backend.submit, *work)
             for compiled, persistent in pending.items():
                 compiled._is_initialized, compiled._persistent = True, persistent
             for command_list in command_lists:

@@ -229,9 +229,9 @@ class GpuBackend:
         """Return the same work, prepared for being submitted again and again."""
         return Recording(work)
 
-    def submit(self, work: Sequence[Work]) -> int:
-        """Run units of work in order; returns a serial number for ``is_done`` and ``wait``."""
-        return self._queue.submit(work)
+    def submit(self, *work: Sequence[Work]) -> int:
+        """Run units of work in order as one submission; returns its serial number for ``is_done`` and ``wait``."""
+        return self._queue.submit(*work)
 
     def is_done(self, serial: int) -> bool:
         """Return whether a submission has finished."""

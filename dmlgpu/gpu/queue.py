@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -119,24 +120,27 @@ class Queue:
         """Serial number of the latest submission; 0 before the first."""
         return self._submitted
 
-    def submit(self, work: Sequence[Work]) -> int:
-        """Run work in order and return its serial number. What runs often is cheaper as a ``Recording``.
+    def submit(self, *work: Sequence[Work]) -> int:
+        """Run work in order as one submission and return its serial number. What runs often is cheaper as a
+        ``Recording``.
 
         Raises:
             InvalidState: when a buffer of the work was released, or mapped or destroyed by its maker; nothing runs.
             DeviceRemoved: when the device is gone.
             DmlError: when the driver refuses a dispatch; its label is in the message and nothing runs.
         """
-        recording = work if isinstance(work, Recording) else Recording(work)
+        recordings = [one if isinstance(one, Recording) else Recording(one) for one in work]
         with self._context.lock:
             self._context.check()
-            self.check(recording)
+            for recording in recordings:
+                self.check(recording)
             try:
                 encoder = self._context.device.create_command_encoder()
-                recording.record(encoder)
+                for recording in recordings:
+                    recording.record(encoder)
                 commands = encoder.finish()
             except wgpu.GPUError as error:
-                raise self._blame(work, error) from error
+                raise self._blame(itertools.chain(*work), error) from error
             return self.send(commands)
 
     def check(self, work: Recording) -> None:
@@ -164,7 +168,7 @@ class Queue:
 
     def flush(self) -> int:
         """Send writes that are held back on their way; returns the serial number after which all is done."""
-        return self.submit(()) if self.has_writes else self._submitted
+        return self.submit() if self.has_writes else self._submitted
 
     def is_done(self, serial: int) -> bool:
         """Return whether a submission has finished."""
@@ -209,7 +213,7 @@ class Queue:
         else:
             native.poll(self._context.device)
 
-    def _blame(self, work: Sequence[Work], error: Exception) -> DmlError:
+    def _blame(self, work: Iterable[Work], error: Exception) -> DmlError:
         """Return the exception for a refused list, naming the first piece of work that is refused by itself too."""
         failure = self._context.translate(error, "command list")
         if isinstance(failure, DeviceRemoved):

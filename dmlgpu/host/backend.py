@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -112,8 +113,8 @@ class NumPyBackend(Backend):
 
         return copy
 
-    def submit(self, work: Sequence[Work]) -> int:
-        for unit in work:
+    def submit(self, *work: Sequence[Work]) -> int:
+        for unit in itertools.chain(*work):
             unit()
         self._serial += 1
         return self._serial

@@ -174,9 +174,9 @@ class BrowserBackend:
     def record(self, work: Sequence[Any]) -> Sequence[Any]:
         return work
 
-    def submit(self, work: Sequence[Any]) -> int:
+    def submit(self, *work: Sequence[Any]) -> int:
         """Run work to its end."""
-        if refusal := self._call("submit", list(work)):
+        if refusal := self._call("submit", list(itertools.chain(*work))):
             raise DmlError(f"{self.info}: {refusal}")
         self._serial += 1
         return self._serial

@@ -229,6 +229,8 @@ def test_recorded_work_is_looked_at_again_when_a_buffer_is_released(backend: Gpu
         expected = f"{name}: buffer '{buffer.label}' was released"
         for _ in range(2):
             assert message(InvalidState, lambda: backend.submit(recording)) == expected  # noqa: B023 - called at once
+        if name != "add":
+            assert message(InvalidState, lambda: backend.submit(first, recording)) == expected  # noqa: B023
         np.testing.assert_array_equal(backend.read(target, 0, 256).view(np.uint32), [7] * 64)
 
 
@@ -249,6 +251,8 @@ def test_a_refused_list_names_the_culprit_and_runs_nothing(backend: GpuBackend) 
         text = message(DmlError, lambda: backend.submit(one))  # noqa: B023 - called at once
         assert text.startswith(f"too wide: {backend.info} refuses: ")
         assert "65535" in text
+    text = message(DmlError, lambda: backend.submit(work, recorded))
+    assert text.startswith(f"too wide: {backend.info} refuses: ")
     assert not backend.read(target, 0, 256).any()
     backend.wait(backend.submit(work))
     np.testing.assert_array_equal(backend.read(target, 0, 256).view(np.uint32), [1] * 64)

@@ -75,6 +75,20 @@ def test_a_recording_runs_again_and_again(backend: GpuBackend) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+def test_several_sequences_are_one_submission(backend: GpuBackend) -> None:
+    a, b, c = (backend.create_buffer(256, name) for name in "abc")
+    ones, twos = (
+        backend.prepare(add(backend, value)).bind(Resources((Range(source, 0, 256),), (Range(target, 0, 256),)))
+        for value, source, target in ((1, a, b), (2, b, a))
+    )
+    recordings = backend.record(ones), backend.record([backend.copy(a, 0, c, 0, 256)])
+    before = backend.submit()
+    backend.write(a, 0, words(np.arange(64)))
+    assert backend.submit(recordings[0], twos, recordings[1], recordings[0]) == before + 1
+    found = [backend.read(one, 0, 256).view(np.uint32) for one in (a, b, c)]
+    np.testing.assert_array_equal(found, [np.arange(64) + more for more in (3, 4, 3)])
+
+
 def test_waiting_for_what_was_never_submitted(backend: GpuBackend) -> None:
     latest = backend.submit([])
     with pytest.raises(InvalidArgument) as caught:
