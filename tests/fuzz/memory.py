@@ -164,12 +164,16 @@ class Memory(RuleBasedStateMachine):
         buffer=one_of("buffers"),
         offset=st.integers(0, 70) | st.sampled_from(NO_OFFSETS),
         size=st.none() | st.integers(0, 99),
+        data=st.binary(max_size=8),
     )
-    def read_async(self, buffer: Any, offset: Any, size: Any) -> Any:
+    def read_async(self, buffer: Any, offset: Any, size: Any, data: Any) -> Any:
+        """Bytes set off; the buffer may be written before they are fetched."""
         real = self.on(buffer, "read_async", offset, size)
         if isinstance(real, Refused):
             return None
         then = replace(buffer, real=None, content=buffer.content.copy(), known=buffer.known.copy())
+        if data:
+            self.write(buffer, 0, data)
         return self.wrapped(ReadbackShadow, real, buffer.device, buffer=then, offset=offset)
 
     @rule_of(readback=one_of("readbacks"), timeout=st.sampled_from((None, 0, -1, 60, float("inf"))))
@@ -203,6 +207,8 @@ class Memory(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """All memory is as it should be, and each device works, or says that it is removed."""
+        for readback in self.pools["readbacks"]:
+            self.fetch(readback, None)
         for device in self.pools["devices"]:
             for buffer in device.buffers:
                 self.read(buffer, 0, None)
