@@ -8,7 +8,6 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dmlgpu import kinds
@@ -16,7 +15,7 @@ from dmlgpu.backend import WORD_BYTES, Dispatch, Range
 from dmlgpu.device.buffer import Buffer, check_range
 from dmlgpu.device.child import DeviceChild, as_tuple, expect_child
 from dmlgpu.device.operator import CompiledOperator, Dispatchable, OperatorInitializer
-from dmlgpu.device.recording import Bindings, Recorded
+from dmlgpu.device.recording import Batch, Bindings, Recorded
 from dmlgpu.device.table import BindingTable
 from dmlgpu.enums import ExecutionFlags
 from dmlgpu.errors import InvalidArgument, InvalidState, shown
@@ -26,33 +25,6 @@ if TYPE_CHECKING:
     from dmlgpu.device.state import DeviceState
 
 FENCE_VALUE = kinds.between(0, kinds.UINT64_MAX)
-
-
-@dataclass(eq=False, slots=True)
-class Batch:
-    """The contents of a command list, ready to submit.
-
-    Attributes:
-        work: the executor's units, in order.
-        steps: the distinct recorded pieces, in order of their first appearance; only these need checks.
-        checked_epoch: the device's release epoch when the buffers were last looked at.
-    """
-
-    work: Sequence[Dispatch]
-    steps: tuple[Recorded, ...]
-    checked_epoch: int = -1
-
-    @classmethod
-    def of(cls, entries: Sequence[Recorded]) -> Batch:
-        """Put recorded pieces together."""
-        return cls([unit for entry in entries for unit in entry.work], tuple(dict.fromkeys(entries)))
-
-    def check_buffers(self, epoch: int) -> None:
-        """Raise InvalidState when a buffer is released."""
-        if self.checked_epoch != epoch:
-            for step in self.steps:
-                step.check_buffers()
-            self.checked_epoch = epoch
 
 
 class CommandList(DeviceChild):
@@ -86,8 +58,8 @@ class CommandList(DeviceChild):
         self._state.check()
         self._check_open("close")
         if not self._volatile:
-            self._batch = Batch.of([entry for entry in self._entries if isinstance(entry, Recorded)])
-            self._batch.work = self._state.backend.record(self._batch.work)
+            entries = [entry for entry in self._entries if isinstance(entry, Recorded)]
+            self._batch = Batch.of(entries, self._state.backend)
         self._open = False
 
     def reset(self) -> None:
@@ -156,7 +128,8 @@ class CommandList(DeviceChild):
         """Return the list's work; volatile bindings are read now."""
         if self._batch is not None:
             return self._batch
-        return Batch.of([entry.recorded() if isinstance(entry, Bindings) else entry for entry in self._entries])
+        entries = [entry.recorded() if isinstance(entry, Bindings) else entry for entry in self._entries]
+        return Batch.of(entries, self._state.backend)
 
 
 class CommandRecorder(DeviceChild):

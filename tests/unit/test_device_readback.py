@@ -35,6 +35,25 @@ class Late(Reading):
         return self.data
 
 
+def test_threads_that_find_the_bytes_at_once_get_one_array(monkeypatch):
+    """The second one finds them while the first is on its way back."""
+    objects, reading, seconds = Objects(), Late(), []
+    reading.data = np.arange(8, dtype=np.uint8)
+    right = reading.result
+
+    def overtaken(timeout=None):
+        if not seconds:
+            seconds.append(None)
+            seconds.append(readback.result())
+        return right(timeout)
+
+    monkeypatch.setattr(reading, "result", overtaken)
+    monkeypatch.setattr(objects.backend, "read_async", lambda *_: reading, raising=False)
+    readback = objects.buffer(8).read_async(1, 3)
+    assert readback.result() is seconds[1] is readback.result()
+    assert seconds[1].tolist() == [1, 2, 3]
+
+
 def test_a_time_limit_passes_and_a_later_call_finds_the_bytes(monkeypatch):
     objects, reading = Objects(), Late()
     monkeypatch.setattr(objects.backend, "read_async", lambda *_: reading, raising=False)
