@@ -1,4 +1,5 @@
-"""Compiled graphs against their parts: chains of element-wise operators, residual blocks, attention, tiny nodes.
+"""Compiled graphs against their parts: chains of element-wise operators, residual blocks, attention, tiny nodes that
+run again.
 
     python benchmarks/graphs.py [ADAPTER] [-k PART]
 
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import rerun
 from attention import HEADS, ROWS, SIZE
 from attention import fused as multihead_attention
 from harness import Bench, Call, Part, Result, main, open_backend
@@ -155,6 +157,9 @@ PARTS: dict[str, Part] = {
     "element-wise": element_wise,
     "network": residual_network,
     "attention": attention,
+    "tiny nodes": rerun.tiny_nodes,
+    "python": rerun.python_share,
+    "overlap": rerun.overlap,
 }
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dmlgpu.device.operator import CompiledOperator as CompiledOperator
     from dmlgpu.device.operator import Operator as Operator
     from dmlgpu.device.operator import OperatorInitializer as OperatorInitializer
+    from dmlgpu.device.readback import Readback as Readback
     from dmlgpu.device.table import BindingTable as BindingTable
     from dmlgpu.enums import DataType as DataType
     from dmlgpu.enums import ExecutionFlags as ExecutionFlags
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from dmlgpu.errors import OperatorNotImplemented as OperatorNotImplemented
     from dmlgpu.errors import OutOfMemory as OutOfMemory
     from dmlgpu.errors import ShaderError as ShaderError
+    from dmlgpu.errors import TimedOut as TimedOut
     from dmlgpu.graph.description import ConstantNode as ConstantNode
     from dmlgpu.graph.description import GraphDesc as GraphDesc
     from dmlgpu.graph.description import InputEdge as InputEdge
@@ -88,6 +90,7 @@ _HOMES = {
         "TensorDataTypeSupportQuery",
     ),
     "device.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
+    "device.readback": ("Readback",),
     "device.table": ("BindingTable",),
     "enums": ("DataType", "ExecutionFlags", "FeatureLevel", "TensorFlags"),
     "errors": (
@@ -104,6 +107,7 @@ _HOMES = {
         "OperatorNotImplemented",
         "OutOfMemory",
         "ShaderError",
+        "TimedOut",
     ),
     "graph.description": (
         "ConstantNode",

@@ -75,6 +75,19 @@ class Executable(Protocol):
         """Return the work that fills ``resources.persistent`` from the owned ones of ``resources.inputs``."""
 
 
+class Reading(Protocol):
+    """Bytes on their way out of a buffer, as they were when all work submitted until then was done. Thread-safe.
+
+    Dropping it gives back what it takes.
+    """
+
+    def is_done(self) -> bool:
+        """Return whether ``result`` would wait no more."""
+
+    def result(self, timeout: float | None = None) -> NDArray[np.uint8] | None:
+        """Return the bytes, the same array each time; None when ``timeout`` seconds pass first."""
+
+
 class Backend(Protocol):
     """One adapter's executor.
 
@@ -128,11 +141,19 @@ class Backend(Protocol):
     def read(self, buffer: Any, offset: int, size: int) -> NDArray[np.uint8]:
         """Return the bytes of a buffer (offset and size multiples of 4), once all submitted work is done."""
 
+    def read_async(self, buffer: Any, offset: int, size: int) -> Reading:
+        """Begin to read bytes of a buffer (offset and size multiples of 4), after all submitted work. Does not wait."""
+
     def copy(self, source: Any, source_offset: int, destination: Any, destination_offset: int, size: int) -> Dispatch:
         """Return a copy between buffers as a unit of work."""
 
-    def submit(self, work: Sequence[Dispatch]) -> int:
-        """Run units of work in order and return a serial number for ``is_done`` and ``wait``. Thread-safe."""
+    def record(self, work: Sequence[Dispatch]) -> Sequence[Dispatch]:
+        """Return the same work, prepared for being submitted again and again."""
+        return work
+
+    def submit(self, *work: Sequence[Dispatch]) -> int:
+        """Run units of work in order, one sequence after the other, as one submission; return its serial number for
+        ``is_done`` and ``wait``. Thread-safe."""
 
     def is_done(self, serial: int) -> bool:
         """Return whether a submission has finished."""

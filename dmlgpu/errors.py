@@ -84,6 +84,10 @@ class OutOfMemory(DmlError, MemoryError):
     """An allocation exceeds the adapter's limits or the device's memory budget."""
 
 
+class TimedOut(DmlError, TimeoutError):
+    """A time limit passed before what was waited for."""
+
+
 class AdapterNotFound(DmlError, LookupError):
     """No adapter matches; the message lists those that exist, and says why there are no others where that is known."""
 

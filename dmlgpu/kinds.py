@@ -6,6 +6,7 @@ foreign object raises when it is asked for its value means that it is of the wro
 
 from __future__ import annotations
 
+import math
 import numbers
 import operator
 from collections.abc import Callable, Sequence
@@ -99,6 +100,14 @@ def real(value: Any) -> float:
         raise WrongKind("a number in the range of a float", value) from None
     except Exception:  # whatever a foreign __float__ raises
         raise WrongKind("a number", value) from None
+
+
+def seconds(value: Any) -> float:
+    """Take a time in seconds; infinity too, but not NaN, which no clock ever reaches."""
+    found = real(value)
+    if math.isnan(found):
+        raise WrongKind("a number of seconds", found)
+    return found
 
 
 def number(value: Any) -> int | float:

@@ -150,6 +150,7 @@ class World:
                 device,
                 compiled,
                 self.source,
+                self.source.read_async(),
                 self.table,
                 device.queue,
                 device.create_operator(subtract()),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.backend import WORD_BYTES
 from dmlgpu.device.child import DeviceChild, DmlObject
+from dmlgpu.device.readback import Readback
 from dmlgpu.errors import InvalidArgument, InvalidState, abridged, shown
 from dmlgpu.kinds import UINT64_MAX, as_index
 
@@ -104,13 +105,37 @@ class Buffer(DeviceChild):
             InvalidArgument: the range leaves the buffer.
             InvalidState: the buffer is released.
         """
-        offset, given = self._check_range("read", offset, 0 if size is None else size)
-        size = self._size - offset if size is None else given
+        offset, size = self._check_part("read", offset, size)
         if size == 0:
             return np.empty(0, np.uint8)
         begin, rounded = _whole_words(offset, size)
         words = self._state.call(self._state.backend.read, self._memory, begin, rounded)
         return words[offset - begin : offset - begin + size]
+
+    def read_async(self, offset: int = 0, size: int | None = None) -> Readback:
+        """Begin to read a range: work that is executed next runs while the bytes are fetched and used.
+
+        Nothing is waited for, but where the driver takes a submission only when the one before is done, as Mesa's
+        lavapipe does: what is to run beside a frame is done between ``Queue.execute`` and this call.
+
+        Args:
+            offset: first byte to read.
+            size: number of bytes; None reads to the buffer's end.
+
+        Returns:
+            What holds the bytes as they are after all work submitted before, whatever is executed or written later.
+
+        Raises:
+            InvalidArgument: the range leaves the buffer.
+            InvalidState: the buffer is released.
+            OutOfMemory: the adapter has no memory to copy the bytes to.
+        """
+        offset, size = self._check_part("read_async", offset, size)
+        begin, rounded = _whole_words(offset, size)
+        reading = self._state.call(self._state.backend.read_async, self._memory, begin, rounded) if size else None
+        return Readback(
+            self._device, self._state, reading=reading, source=self.description, begin=offset - begin, size=size
+        )
 
     def release(self) -> None:
         """Give the memory back once submitted work is done; using the buffer afterwards is an error."""
@@ -127,6 +152,11 @@ class Buffer(DeviceChild):
         """Raise InvalidState when the buffer is released."""
         if self._released:
             raise InvalidState(f"{caller}: {argument}, {self.description}, is released")
+
+    def _check_part(self, verb: str, offset: int, size: int | None) -> tuple[int, int]:
+        """Return offset and size of a range to read, which None ends where the buffer ends."""
+        begin, given = self._check_range(verb, offset, 0 if size is None else size)
+        return begin, self._size - begin if size is None else given
 
     def _check_range(self, verb: str, offset: int, size: int) -> tuple[int, int]:
         self._state.check()

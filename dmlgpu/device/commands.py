@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import queue
 import threading
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dmlgpu import kinds
@@ -17,7 +15,7 @@ from dmlgpu.backend import WORD_BYTES, Dispatch, Range
 from dmlgpu.device.buffer import Buffer, check_range
 from dmlgpu.device.child import DeviceChild, as_tuple, expect_child
 from dmlgpu.device.operator import CompiledOperator, Dispatchable, OperatorInitializer
-from dmlgpu.device.recording import Bindings, Recorded
+from dmlgpu.device.recording import Batch, Bindings, Recorded
 from dmlgpu.device.table import BindingTable
 from dmlgpu.enums import ExecutionFlags
 from dmlgpu.errors import InvalidArgument, InvalidState, shown
@@ -27,33 +25,6 @@ if TYPE_CHECKING:
     from dmlgpu.device.state import DeviceState
 
 FENCE_VALUE = kinds.between(0, kinds.UINT64_MAX)
-
-
-@dataclass(eq=False, slots=True)
-class Batch:
-    """The contents of a command list, ready to submit.
-
-    Attributes:
-        work: the executor's units, in order.
-        steps: the distinct recorded pieces, in order of their first appearance; only these need checks.
-        checked_epoch: the device's release epoch when the buffers were last looked at.
-    """
-
-    work: tuple[Dispatch, ...]
-    steps: tuple[Recorded, ...]
-    checked_epoch: int = -1
-
-    @classmethod
-    def of(cls, entries: Sequence[Recorded]) -> Batch:
-        """Put recorded pieces together."""
-        return cls(tuple(unit for entry in entries for unit in entry.work), tuple(dict.fromkeys(entries)))
-
-    def check_buffers(self, epoch: int) -> None:
-        """Raise InvalidState when a buffer is released."""
-        if self.checked_epoch != epoch:
-            for step in self.steps:
-                step.check_buffers()
-            self.checked_epoch = epoch
 
 
 class CommandList(DeviceChild):
@@ -87,7 +58,8 @@ class CommandList(DeviceChild):
         self._state.check()
         self._check_open("close")
         if not self._volatile:
-            self._batch = Batch.of([entry for entry in self._entries if isinstance(entry, Recorded)])
+            entries = [entry for entry in self._entries if isinstance(entry, Recorded)]
+            self._batch = Batch.of(entries, self._state.backend)
         self._open = False
 
     def reset(self) -> None:
@@ -156,7 +128,8 @@ class CommandList(DeviceChild):
         """Return the list's work; volatile bindings are read now."""
         if self._batch is not None:
             return self._batch
-        return Batch.of([entry.recorded() if isinstance(entry, Bindings) else entry for entry in self._entries])
+        entries = [entry.recorded() if isinstance(entry, Bindings) else entry for entry in self._entries]
+        return Batch.of(entries, self._state.backend)
 
 
 class CommandRecorder(DeviceChild):
@@ -255,7 +228,7 @@ class Queue(DeviceChild):
         with state.lock:
             state.check()
             pending: dict[CompiledOperator, Range[Buffer] | None] = {}
-            work: tuple[Dispatch, ...] = ()
+            work: list[Sequence[Dispatch]] = []
             initializers = []
             command_lists = as_tuple("execute", "command_lists", command_lists, "command lists")
             for index, command_list in enumerate(command_lists):
@@ -268,9 +241,10 @@ class Queue(DeviceChild):
                     _check_step(step, pending)
                     if step.initializer is not None:
                         initializers.append(step.initializer)
-                work = work + batch.work if work else batch.work
+                if batch.work:
+                    work.append(batch.work)
             if work:
-                state.last_serial = state.call_unlocked(state.backend.submit, work)
+                state.last_serial = state.call_unlocked(state.backend.submit, *work)
             for compiled, persistent in pending.items():
                 compiled._is_initialized, compiled._persistent = True, persistent
             for command_list in command_lists:
@@ -327,7 +301,7 @@ class Fence(DeviceChild):
         self._state.check()
         value = kinds.argument(self.description, "value", FENCE_VALUE, value)
         if timeout is not None:
-            timeout = min(kinds.argument(self.description, "timeout", _seconds, timeout), threading.TIMEOUT_MAX)
+            timeout = min(kinds.argument(self.description, "timeout", kinds.seconds, timeout), threading.TIMEOUT_MAX)
         deadline = None if timeout is None else time.monotonic() + timeout
         if value > self._last and deadline is None:
             raise InvalidState(
@@ -379,14 +353,6 @@ class Fence(DeviceChild):
         self._signals.append((number, serial))
         self._last = number
         self._state.wake()
-
-
-def _seconds(value: object) -> float:
-    """Take a time in seconds; infinity too, but not NaN, which no clock ever reaches."""
-    found = kinds.real(value)
-    if math.isnan(found):
-        raise kinds.WrongKind("a number of seconds", found)
-    return found
 
 
 def _check_step(step: Recorded, pending: dict[CompiledOperator, Range[Buffer] | None]) -> None:

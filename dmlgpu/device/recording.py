@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmlgpu.backend import Dispatch, Range, Resources
+from dmlgpu.backend import Backend, Dispatch, Range, Resources
 from dmlgpu.device import hazards
 from dmlgpu.device.binding import Ranges
 from dmlgpu.device.buffer import Buffer
@@ -90,6 +90,34 @@ class Bindings:
             raise InvalidState(
                 f"{self.dispatchable.description}: its operators changed; reset the binding table as well"
             )
+
+
+@dataclass(eq=False, slots=True)
+class Batch:
+    """The contents of a command list, ready to submit.
+
+    Attributes:
+        work: the executor's units, in order.
+        steps: the distinct recorded pieces, in order of their first appearance; only these need checks.
+        checked_epoch: the device's release epoch when the buffers were last looked at.
+    """
+
+    work: Sequence[Dispatch]
+    steps: tuple[Recorded, ...]
+    checked_epoch: int = -1
+
+    @classmethod
+    def of(cls, entries: Sequence[Recorded], backend: Backend) -> Batch:
+        """Put recorded pieces together, prepared for being submitted again and again."""
+        work = backend.record([unit for entry in entries for unit in entry.work])
+        return cls(work, tuple(dict.fromkeys(entries)))
+
+    def check_buffers(self, epoch: int) -> None:
+        """Raise InvalidState when a buffer is released."""
+        if self.checked_epoch != epoch:
+            for step in self.steps:
+                step.check_buffers()
+            self.checked_epoch = epoch
 
 
 def _execution(compiled: CompiledOperator, bindings: Bindings) -> Recorded:

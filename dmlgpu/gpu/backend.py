@@ -19,9 +19,9 @@ from dmlgpu.gpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.gpu.context import Context
 from dmlgpu.gpu.executable import Binder, GpuExecutable
 from dmlgpu.gpu.pipelines import Pipelines
-from dmlgpu.gpu.queue import CopyWork, Queue, Work
+from dmlgpu.gpu.queue import CopyWork, Queue, Recording, Work
 from dmlgpu.gpu.timestamps import Timestamps, Timing
-from dmlgpu.gpu.transfers import Transfers
+from dmlgpu.gpu.transfers import StagedReading, Transfers
 from dmlgpu.graph.compiler import compile_network
 from dmlgpu.graph.network import Network
 from dmlgpu.plan import Role
@@ -205,6 +205,10 @@ class GpuBackend:
         """Return the bytes of a buffer (offset and size multiples of 4), once all submitted work is done."""
         return self._transfers.read(buffer, offset, size)
 
+    def read_async(self, buffer: GpuBuffer, offset: int, size: int) -> StagedReading:
+        """Begin to read the bytes of a buffer (offset and size multiples of 4), after all submitted work."""
+        return self._transfers.read_async(buffer, offset, size)
+
     # ---- work -------------------------------------------------------------------------------------------------------
 
     def copy(
@@ -221,9 +225,13 @@ class GpuBackend:
         guard = Guard((source, destination), -1)
         return CopyWork(source.wgpu, source_offset, destination.wgpu, destination_offset, size, guard, label)
 
-    def submit(self, work: Sequence[Work]) -> int:
-        """Run units of work in order; returns a serial number for ``is_done`` and ``wait``."""
-        return self._queue.submit(work)
+    def record(self, work: Sequence[Work]) -> Recording:
+        """Return the same work, prepared for being submitted again and again."""
+        return Recording(work)
+
+    def submit(self, *work: Sequence[Work]) -> int:
+        """Run units of work in order as one submission; returns its serial number for ``is_done`` and ``wait``."""
+        return self._queue.submit(*work)
 
     def is_done(self, serial: int) -> bool:
         """Return whether a submission has finished."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import wgpu
@@ -45,6 +46,62 @@ class CopyWork(NamedTuple):
 Work: TypeAlias = KernelWork | CopyWork
 
 
+class Recording(tuple[Work, ...]):
+    """Work in order, and what submitting it again and again has in common: the calls that record it, found out when
+    they are first needed, and the epoch of the allocator at which its buffers were looked at.
+
+    Attributes:
+        wrapped: buffers that somebody else made, with the labels of the work that uses them first.
+        checked_epoch: the allocator's at the last check.
+    """
+
+    def __init__(self, work: Iterable[Work]):
+        self.wrapped: dict[GpuBuffer, str] = {}
+        for item in self:
+            for buffer in item.guard.wrapped:
+                self.wrapped.setdefault(buffer, item.label)
+        self.checked_epoch = -1
+        self._parts: list[CopyWork | list[native.DispatchCalls]] | None = None
+
+    def record(self, encoder: wgpu.GPUCommandEncoder) -> None:
+        """Record the work, in one compute pass between copies. wgpu tells of what it refuses when the encoder ends."""
+        if self._parts is None:
+            self._parts = self._prepare()
+        for part in self._parts:
+            if isinstance(part, CopyWork):
+                encoder.copy_buffer_to_buffer(*part[:5])
+            else:
+                compute_pass = encoder.begin_compute_pass()
+                native.dispatch(compute_pass, part)
+                compute_pass.end()
+
+    def _prepare(self) -> list[CopyWork | list[native.DispatchCalls]]:
+        """Return copies, and the calls of each compute pass; what is set already in a pass is not set again."""
+        parts: list[CopyWork | list[native.DispatchCalls]] = []
+        calls: list[native.DispatchCalls] = []
+        pipeline = group = parameters = None
+        for item in self:
+            if isinstance(item, CopyWork):
+                parts.append(item)
+                continue
+            if not parts or parts[-1] is not calls:
+                calls = []
+                parts.append(calls)
+                pipeline = group = parameters = None
+            if item.pipeline is not pipeline:
+                parameters = None  # immediates belong to the pipeline on OpenGL
+            calls.append(
+                native.dispatch_calls(
+                    None if item.pipeline is pipeline else item.pipeline,
+                    None if item.group is group else item.group,
+                    None if item.parameters is parameters else item.parameters,
+                    item[3:6],
+                )
+            )
+            pipeline, group, parameters = item.pipeline, item.group, item.parameters
+        return parts
+
+
 class Queue:
     """The device's queue. Submissions have serial numbers from 1 on and finish in order.
 
@@ -63,35 +120,38 @@ class Queue:
         """Serial number of the latest submission; 0 before the first."""
         return self._submitted
 
-    def submit(self, work: Sequence[Work]) -> int:
-        """Run work in order and return its serial number.
+    def submit(self, *work: Sequence[Work]) -> int:
+        """Run work in order as one submission and return its serial number. What runs often is cheaper as a
+        ``Recording``.
 
         Raises:
             InvalidState: when a buffer of the work was released, or mapped or destroyed by its maker; nothing runs.
             DeviceRemoved: when the device is gone.
             DmlError: when the driver refuses a dispatch; its label is in the message and nothing runs.
         """
+        recordings = [one if isinstance(one, Recording) else Recording(one) for one in work]
         with self._context.lock:
             self._context.check()
-            self.check(work)
+            for recording in recordings:
+                self.check(recording)
             try:
                 encoder = self._context.device.create_command_encoder()
-                record(encoder, work)
+                for recording in recordings:
+                    recording.record(encoder)
                 commands = encoder.finish()
             except wgpu.GPUError as error:
-                raise self._blame(work, error) from error
+                raise self._blame(itertools.chain(*work), error) from error
             return self.send(commands)
 
-    def check(self, work: Sequence[Work]) -> None:
+    def check(self, work: Recording) -> None:
         """Raise InvalidState when work uses a released buffer, or a wrapped one that its maker mapped or destroyed."""
         epoch = self._allocator.epoch
-        wrapped: dict[GpuBuffer, str] = {}
-        for item in work:
-            if item.guard.epoch != epoch:
-                item.guard.check(epoch, item.label)
-                for buffer in item.guard.wrapped:
-                    wrapped.setdefault(buffer, item.label)
-        for buffer, label in wrapped.items():
+        if work.checked_epoch != epoch:
+            for item in work:
+                if item.guard.epoch != epoch:
+                    item.guard.check(epoch, item.label)
+            work.checked_epoch = epoch
+        for buffer, label in work.wrapped.items():
             buffer.check_maker(label)
 
     def send(self, commands: wgpu.GPUCommandBuffer) -> int:
@@ -108,7 +168,7 @@ class Queue:
 
     def flush(self) -> int:
         """Send writes that are held back on their way; returns the serial number after which all is done."""
-        return self.submit(()) if self.has_writes else self._submitted
+        return self.submit() if self.has_writes else self._submitted
 
     def is_done(self, serial: int) -> bool:
         """Return whether a submission has finished."""
@@ -153,7 +213,7 @@ class Queue:
         else:
             native.poll(self._context.device)
 
-    def _blame(self, work: Sequence[Work], error: Exception) -> DmlError:
+    def _blame(self, work: Iterable[Work], error: Exception) -> DmlError:
         """Return the exception for a refused list, naming the first piece of work that is refused by itself too."""
         failure = self._context.translate(error, "command list")
         if isinstance(failure, DeviceRemoved):
@@ -161,39 +221,8 @@ class Queue:
         for item in work:
             try:
                 encoder = self._context.device.create_command_encoder()
-                record(encoder, [item])
+                Recording([item]).record(encoder)
                 encoder.finish()
             except wgpu.GPUError as own:
                 return self._context.translate(own, item.label)
         return failure
-
-
-def record(encoder: wgpu.GPUCommandEncoder, work: Sequence[Work]) -> None:
-    """Record work in order, in one compute pass between copies; state that is already set is not set again."""
-    current = None
-    pipeline = group = parameters = None
-    for item in work:
-        if isinstance(item, CopyWork):
-            if current is not None:
-                current.end()
-                current = pipeline = group = parameters = None
-            encoder.copy_buffer_to_buffer(*item[:5])
-            continue
-        if current is None:
-            current = encoder.begin_compute_pass()
-            set_pipeline, set_bind_group = current.set_pipeline, current.set_bind_group
-            dispatch = current.dispatch_workgroups
-        new_pipeline, new_group, new_parameters, x, y, z, _, _ = item
-        if new_pipeline is not pipeline:
-            pipeline = new_pipeline
-            set_pipeline(pipeline)
-            parameters = None  # immediates belong to the pipeline on OpenGL
-        if new_group is not group:
-            group = new_group
-            set_bind_group(0, group)
-        if new_parameters is not parameters:
-            parameters = new_parameters
-            native.set_immediates(current, parameters)
-        dispatch(x, y, z)
-    if current is not None:
-        current.end()

@@ -13,7 +13,7 @@ import wgpu
 from dmlgpu.gpu import native
 from dmlgpu.gpu.buffers import Allocator
 from dmlgpu.gpu.context import Context
-from dmlgpu.gpu.queue import Queue, Work, record
+from dmlgpu.gpu.queue import Queue, Recording, Work
 from dmlgpu.gpu.transfers import Transfers
 
 _QUERY_BYTES = 8
@@ -53,7 +53,7 @@ class Timestamps:
         """
         self._queue.wait(self._queue.flush())
         if self._has_queries and work and len(work) <= _MOST_PARTS:
-            ticks, wall = self._by_queries([[item] for item in work] if parts else [work])
+            ticks, wall = self._by_queries([Recording([item]) for item in work] if parts else [Recording(work)])
             timing = self._evaluate(ticks, wall, parts)
             if timing is not None:
                 return timing
@@ -62,7 +62,7 @@ class Timestamps:
         self._queue.wait(self._queue.submit(work))
         return Timing(time.perf_counter() - start, "wall clock")
 
-    def _by_queries(self, groups: Sequence[Sequence[Work]]) -> tuple[Any, float]:
+    def _by_queries(self, groups: Sequence[Recording]) -> tuple[Any, float]:
         """Return the ticks at the start and the end of each group, and the wall-clock seconds of all."""
         context, count = self._context, 2 * len(groups)
         result = self._allocator.create(count * _QUERY_BYTES, "timestamps", charged=False)
@@ -77,7 +77,7 @@ class Timestamps:
                 encoder = context.device.create_command_encoder()
                 for number, group in enumerate(groups):
                     _stamp(encoder, queries, 2 * number)
-                    record(encoder, group)
+                    group.record(encoder)
                     _stamp(encoder, queries, 2 * number + 1)
                 encoder.resolve_query_set(queries, 0, count, resolved, 0)
                 encoder.copy_buffer_to_buffer(resolved, 0, result.wgpu, 0, result.size)

@@ -8,8 +8,9 @@ import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
+from dmlgpu.backend import Reading
 from dmlgpu.errors import DmlError
-from dmlgpu.gpu import native
+from dmlgpu.gpu import native, releases
 from dmlgpu.gpu.buffers import GpuBuffer
 from dmlgpu.gpu.context import Context
 from dmlgpu.gpu.queue import Queue
@@ -17,7 +18,7 @@ from dmlgpu.gpu.waiting import wait_until
 
 _FLUSH_BYTES = 64 << 20
 _SMALLEST_STAGING = 1 << 16
-_KEPT_STAGING = 4
+_MOST_KEPT_STAGING, _MOST_KEPT_BYTES = 64, 256 << 20
 _MAP_ALIGNMENT = 8
 
 
@@ -27,7 +28,7 @@ class Transfers:
     def __init__(self, context: Context, queue: Queue):
         self._context, self._queue = context, queue
         self._unsent = 0
-        self._staging: list[Any] = []
+        self._kept: list[Any] = []
         self._replies: list[native.Reply] = []
 
     def write(self, buffer: GpuBuffer, offset: int, data: NDArray[np.uint8]) -> None:
@@ -63,7 +64,32 @@ class Transfers:
             return np.empty(0, np.uint8)
         if buffer.mappable:
             return self._read_in_place(buffer, offset, size)
-        return self._read_through_staging(buffer, offset, size)
+        data = self.read_async(buffer, offset, size).result()
+        assert data is not None  # without a time limit
+        return data
+
+    def read_async(self, buffer: GpuBuffer, offset: int, size: int) -> StagedReading:
+        """Begin to read the bytes of a buffer (offset and size multiples of 4, size not 0), after all submitted work.
+
+        The copy into a staging buffer is submitted at once, whether or not the buffer's memory can be read in place:
+        the next work may write it.
+
+        Raises:
+            InvalidState: when the buffer was released, or mapped or destroyed by its maker.
+            DeviceRemoved: when the device is gone.
+            OutOfMemory: when the driver has no more for a staging buffer.
+        """
+        context = self._context
+        with context.lock:
+            context.check()
+            buffer.check("read")
+            buffer.check_maker("read")
+            with context.reporting(f"read of {size:,} bytes of buffer {buffer.label!r}"):
+                staging = self._take_staging(size)
+                encoder = context.device.create_command_encoder()
+                encoder.copy_buffer_to_buffer(buffer.wgpu, offset, staging, 0, size)
+                serial = self._queue.send(encoder.finish())
+        return StagedReading(self, self._queue, staging, size, serial)
 
     def _read_in_place(self, buffer: GpuBuffer, offset: int, size: int) -> NDArray[np.uint8]:
         # Writes that are held back would be missed. Waiting comes before the lock is taken, so that other threads
@@ -75,24 +101,15 @@ class Transfers:
             buffer.check("read")
             return self._copy_out(buffer.wgpu, offset, size)
 
-    def _read_through_staging(self, buffer: GpuBuffer, offset: int, size: int) -> NDArray[np.uint8]:
+    def fetch(self, reading: StagedReading) -> None:
+        """Copy bytes that have come out of their staging buffer, and keep that for other reads."""
         context = self._context
         with context.lock:
             context.check()
-            buffer.check("read")
-            buffer.check_maker("read")
-            with context.reporting(f"read of {size:,} bytes of buffer {buffer.label!r}"):
-                staging = self._take_staging(size)
-                encoder = context.device.create_command_encoder()
-                encoder.copy_buffer_to_buffer(buffer.wgpu, offset, staging, 0, size)
-                serial = self._queue.send(encoder.finish())
-        self._queue.wait(serial)
-        # After an exception here the staging buffer is not kept, so that none is ever mapped when it is used.
-        with context.lock:
-            context.check()
-            data = self._copy_out(staging, 0, size)
-            self._keep_staging(staging)
-        return data
+            if reading.data is None:  # or another thread was first
+                reading.data = self._copy_out(reading.staging, 0, reading.size)
+                self._keep(reading.staging)
+                reading.staging = None
 
     def _copy_out(self, buffer: Any, offset: int, size: int) -> NDArray[np.uint8]:
         """Map, copy, unmap. Call with the lock held."""
@@ -115,18 +132,56 @@ class Transfers:
         return bool(reply.statuses)  # perhaps from another thread's poll, later than this one
 
     def _take_staging(self, size: int) -> Any:
-        fitting = [staging for staging in self._staging if staging.size >= size]
-        if fitting:
-            staging = min(fitting, key=lambda staging: int(staging.size))
-            self._staging.remove(staging)
-            return staging
-        room = max(1 << (size - 1).bit_length(), _SMALLEST_STAGING)
-        usage = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
-        room = min(room, self._context.limits["max-buffer-size"])
-        return self._context.device.create_buffer(label="dmlgpu staging", size=max(room, size), usage=usage)
+        """Return a staging buffer for so many bytes, a kept one if there is one. Call with the lock held.
 
-    def _keep_staging(self, staging: Any) -> None:
-        self._staging.append(staging)
-        if len(self._staging) > _KEPT_STAGING:
-            self._staging.remove(smallest := min(self._staging, key=lambda kept: int(kept.size)))
-            smallest.destroy()
+        It may still be mapped after an exception in ``_copy_out``: whoever submits ends mappings.
+        """
+        room = max(1 << (size - 1).bit_length(), _SMALLEST_STAGING)
+        room = max(min(room, self._context.limits["max-buffer-size"]), size)
+        for number, staging in enumerate(self._kept):
+            if staging.size == room:
+                return self._kept.pop(number)
+        usage = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
+        new = self._context.device.create_buffer(label="dmlgpu staging", size=room, usage=usage)
+        return releases.adopt(self._context, new)
+
+    def _keep(self, staging: Any) -> None:
+        """Keep a staging buffer for the next read, and of all those that were used last. Call with the lock held."""
+        self._kept.append(staging)
+        size = sum(kept.size for kept in self._kept)
+        while len(self._kept) > _MOST_KEPT_STAGING or (size > _MOST_KEPT_BYTES and len(self._kept) > 1):
+            oldest = self._kept.pop(0)
+            size -= oldest.size
+            oldest.destroy()
+
+
+class StagedReading(Reading):
+    """Bytes on their way through a staging buffer, which is kept for others once they are fetched. Where this is
+    dropped before, the buffer's memory goes with it.
+
+    Attributes:
+        staging: the staging buffer, None when the bytes are fetched.
+        size: how many bytes.
+        data: the bytes once they are fetched.
+    """
+
+    def __init__(self, transfers: Transfers, queue: Queue, staging: Any, size: int, serial: int):
+        self._transfers, self._queue, self._serial = transfers, queue, serial
+        self.staging, self.size = staging, size
+        self.data: NDArray[np.uint8] | None = None
+
+    def is_done(self) -> bool:
+        """Return whether ``result`` would wait no more."""
+        return self.data is not None or self._queue.is_done(self._serial)
+
+    def result(self, timeout: float | None = None) -> NDArray[np.uint8] | None:
+        """Return the bytes, the same array each time; None when ``timeout`` seconds pass first.
+
+        An exception of a signal handler ends the wait, and changes nothing else.
+
+        Raises:
+            DeviceRemoved: when the device is gone.
+        """
+        if self.data is None and self._queue.wait(self._serial, timeout):
+            self._transfers.fetch(self)
+        return self.data

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from dmlgpu import reference
-from dmlgpu.backend import Backend
+from dmlgpu.backend import Backend, Reading
 from dmlgpu.errors import OperatorNotImplemented, OutOfMemory
 from dmlgpu.graph.network import Network
 from dmlgpu.graph.passes import check_names
@@ -17,6 +18,19 @@ from dmlgpu.host.graph import NumPyGraph
 from dmlgpu.memory import host_budget
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.target import Profile, Target
+
+
+class HostReading(Reading):
+    """Bytes that are there."""
+
+    def __init__(self, data: Memory):
+        self._data = data
+
+    def is_done(self) -> bool:
+        return True
+
+    def result(self, timeout: float | None = None) -> Memory:
+        return self._data
 
 
 class NumPyBackend(Backend):
@@ -90,14 +104,17 @@ class NumPyBackend(Backend):
     def read(self, buffer: Memory, offset: int, size: int) -> Memory:
         return buffer[offset : offset + size].copy()
 
+    def read_async(self, buffer: Memory, offset: int, size: int) -> HostReading:
+        return HostReading(self.read(buffer, offset, size))
+
     def copy(self, source: Memory, source_offset: int, destination: Memory, destination_offset: int, size: int) -> Work:
         def copy() -> None:
             destination[destination_offset : destination_offset + size] = source[source_offset : source_offset + size]
 
         return copy
 
-    def submit(self, work: Sequence[Work]) -> int:
-        for unit in work:
+    def submit(self, *work: Sequence[Work]) -> int:
+        for unit in itertools.chain(*work):
             unit()
         self._serial += 1
         return self._serial

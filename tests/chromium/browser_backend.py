@@ -16,6 +16,7 @@ from dmlgpu import aliasing
 from dmlgpu.backend import Resources
 from dmlgpu.compiler import compile_operator
 from dmlgpu.errors import DmlError, ShaderError
+from dmlgpu.host.backend import HostReading
 from dmlgpu.plan import Role
 from dmlgpu.program import Kernel, Program, parameter_bytes
 from dmlgpu.target import AdapterInfo, Profile, Target
@@ -167,9 +168,15 @@ class BrowserBackend:
     def copy(self, source: PageBuffer, source_offset: int, target: PageBuffer, target_offset: int, size: int) -> Any:
         return {"copy": [source.number, source_offset, target.number, target_offset, size]}
 
-    def submit(self, work: Sequence[Any]) -> int:
+    def read_async(self, buffer: PageBuffer, offset: int, size: int) -> HostReading:
+        return HostReading(self.read(buffer, offset, size))
+
+    def record(self, work: Sequence[Any]) -> Sequence[Any]:
+        return work
+
+    def submit(self, *work: Sequence[Any]) -> int:
         """Run work to its end."""
-        if refusal := self._call("submit", list(work)):
+        if refusal := self._call("submit", list(itertools.chain(*work))):
             raise DmlError(f"{self.info}: {refusal}")
         self._serial += 1
         return self._serial

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from tests.fuzz.devices import check_usable, open_device
 from tests.fuzz.monitor import Monitor, Refused, shown
 from tests.fuzz.operators import DESCS
 from tests.fuzz.picks import Pools, any_of, one_of, rule_of
-from tests.fuzz.shadow import BufferShadow, DeviceShadow, Shadow
+from tests.fuzz.shadow import BufferShadow, DeviceShadow, ReadbackShadow, Shadow
 
 MOST_DEVICES = 3
 
@@ -158,6 +159,30 @@ class Memory(RuleBasedStateMachine):
         if not isinstance(got, Refused):
             self.compare(buffer, offset, got)
 
+    @rule_of(
+        "readbacks",
+        buffer=one_of("buffers"),
+        offset=st.integers(0, 70) | st.sampled_from(NO_OFFSETS),
+        size=st.none() | st.integers(0, 99),
+        data=st.binary(max_size=8),
+    )
+    def read_async(self, buffer: Any, offset: Any, size: Any, data: Any) -> Any:
+        """Bytes set off; the buffer may be written before they are fetched."""
+        real = self.on(buffer, "read_async", offset, size)
+        if isinstance(real, Refused):
+            return None
+        then = replace(buffer, real=None, content=buffer.content.copy(), known=buffer.known.copy())
+        if data:
+            self.write(buffer, 0, data)
+        return self.wrapped(ReadbackShadow, real, buffer.device, buffer=then, offset=offset)
+
+    @rule_of(readback=one_of("readbacks"), timeout=st.sampled_from((None, 0, -1, 60, float("inf"))))
+    def fetch(self, readback: Any, timeout: Any) -> None:
+        self.on(readback, "done")
+        got = self.on(readback, "result", timeout)
+        if not isinstance(got, Refused):
+            self.compare(readback.buffer, readback.offset, got)
+
     def compare(self, buffer: BufferShadow, offset: int, got: Any) -> None:
         """What was read must be what was written."""
         first = buffer.differs(offset, got) if self.knows else None
@@ -171,7 +196,7 @@ class Memory(RuleBasedStateMachine):
         if chance == 0:
             self.on(buffer, "release")
 
-    @rule_of(one=one_of("buffers", "compiled", "tables", "lists", "fences"))
+    @rule_of(one=one_of("buffers", "compiled", "tables", "lists", "fences", "readbacks"))
     def drop(self, one: Any) -> None:
         """One reference goes, be it the last or not; garbage is collected."""
         if one is not None:
@@ -182,6 +207,8 @@ class Memory(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """All memory is as it should be, and each device works, or says that it is removed."""
+        for readback in self.pools["readbacks"]:
+            self.fetch(readback, None)
         for device in self.pools["devices"]:
             for buffer in device.buffers:
                 self.read(buffer, 0, None)

@@ -82,6 +82,19 @@ class BufferShadow(Shadow):
         return offset + int(wrong.argmax()) if wrong.any() else None
 
 
+@dataclass(eq=False, repr=False)
+class ReadbackShadow(Shadow):
+    """Bytes on their way out of a buffer.
+
+    Attributes:
+        buffer: the buffer's shadow as it was when they set off.
+        offset: of the first of them.
+    """
+
+    buffer: BufferShadow = field(default_factory=lambda: BufferShadow("", None))
+    offset: int = 0
+
+
 @dataclass(frozen=True)
 class Place:
     """A range of a buffer, as it is bound."""

@@ -95,11 +95,19 @@ class Exponentials:
         self.value += 1
         self.device.queue.signal(self.fence, self.value)
         assert self.fence.wait(self.value, timeout=None if self.value % 2 else 30)
-        return self.target.read().view(np.float32)
+        data = self.target.read() if self.value % 3 else self.target.read_async().result()
+        return data.view(np.float32)
 
-    def check(self, value: float) -> None:
-        """Compute, and compare with NumPy."""
-        np.testing.assert_allclose(self.compute(value), np.exp(np.full(COUNT, value, np.float32)), rtol=1e-6)
+    def begin(self, value: float) -> dmlgpu.Readback:
+        """Write, execute, and begin to read."""
+        self.source.write(np.full(COUNT, value, np.float32))
+        self.device.queue.execute([self.list])
+        return self.target.read_async()
+
+    def check(self, value: float, found: np.ndarray | None = None) -> None:
+        """Compare with NumPy what is found or computed."""
+        found = self.compute(value) if found is None else found
+        np.testing.assert_allclose(found, np.exp(np.full(COUNT, value, np.float32)), rtol=1e-6)
 
 
 def storm(adapter: str, rounds: int) -> None:
@@ -130,7 +138,10 @@ def storm(adapter: str, rounds: int) -> None:
     for number in range(rounds):
         one = staged if number % 2 else mine
         interrupted += interrupts.exposed(lambda: one.compute(0.5), longest)  # noqa: B023 - called at once
+        readback = one.begin(number / rounds)
+        interrupts.exposed(readback.result, longest)
         one.check(interrupts.random.random())
+        one.check(number / rounds, readback.result().view(np.float32))
     over.set()
     worker.join()
     assert failures == []

@@ -209,6 +209,31 @@ def test_releasing_a_buffer_in_flight(backend: GpuBackend) -> None:
     np.testing.assert_array_equal(backend.read(target, 0, 256).view(np.uint32), [1] * 64)
 
 
+def test_recorded_work_is_looked_at_again_when_a_buffer_is_released(backend: GpuBackend) -> None:
+    source, target, first = bound(backend)
+    other, copied = backend.create_buffer(256, "other"), backend.create_buffer(256, "copied")
+    (second,) = backend.prepare(add(backend, 2, "second")).bind(
+        Resources((Range(target, 0, 256),), (Range(other, 0, 256),))
+    )
+    for name, buffer, work in (
+        ("copy 'other' to 'copied'", copied, [*first, second, backend.copy(other, 0, copied, 0, 256)]),
+        ("second", other, [*first, second]),
+        ("add", source, [*first]),
+    ):
+        recording = backend.record(work)
+        backend.submit(recording)
+        backend.destroy_buffer(backend.create_buffer(256, "unrelated"))
+        backend.submit(recording)
+        backend.destroy_buffer(buffer)
+        backend.write(target, 0, words([7] * 64))
+        expected = f"{name}: buffer '{buffer.label}' was released"
+        for _ in range(2):
+            assert message(InvalidState, lambda: backend.submit(recording)) == expected  # noqa: B023 - called at once
+        if name != "add":
+            assert message(InvalidState, lambda: backend.submit(first, recording)) == expected  # noqa: B023
+        np.testing.assert_array_equal(backend.read(target, 0, 256).view(np.uint32), [7] * 64)
+
+
 def test_a_copy_within_one_buffer(backend: GpuBackend) -> None:
     a = backend.create_buffer(64, "a")
     assert message(InvalidArgument, lambda: backend.copy(a, 0, a, 32, 32)) == (
@@ -220,9 +245,14 @@ def test_a_refused_list_names_the_culprit_and_runs_nothing(backend: GpuBackend) 
     _, target, work = bound(backend)
     (item,) = work
     bad = item._replace(x=70000, label="too wide")
-    text = message(DmlError, lambda: backend.submit([item, bad, item]))
+    refused = [item, bad, item]
+    recorded = backend.record(refused)
+    for one in (refused, recorded, recorded):
+        text = message(DmlError, lambda: backend.submit(one))  # noqa: B023 - called at once
+        assert text.startswith(f"too wide: {backend.info} refuses: ")
+        assert "65535" in text
+    text = message(DmlError, lambda: backend.submit(work, recorded))
     assert text.startswith(f"too wide: {backend.info} refuses: ")
-    assert "65535" in text
     assert not backend.read(target, 0, 256).any()
     backend.wait(backend.submit(work))
     np.testing.assert_array_equal(backend.read(target, 0, 256).view(np.uint32), [1] * 64)
@@ -268,7 +298,10 @@ def test_software_adapters_have_a_budget_by_default(backend: GpuBackend) -> None
 def test_a_closed_device_refuses_everything(fresh: GpuBackend) -> None:
     source, target, work = bound(fresh)
     executable = fresh.prepare(add(fresh, 1))
-    serial = fresh.submit(work)
+    recording = fresh.record(work)
+    reading, fetched = fresh.read_async(target, 0, 256), fresh.read_async(target, 0, 256)
+    assert not fetched.result().any()
+    serial = fresh.submit(recording)
     fresh.close()
     fresh.close()
     expected = f"{fresh.info}: the device was closed; create a new device"
@@ -276,10 +309,13 @@ def test_a_closed_device_refuses_everything(fresh: GpuBackend) -> None:
     resources = Resources((Range(source, 0, 256),), (Range(target, 0, 256),))
     for action in (
         lambda: fresh.submit(work),
+        lambda: fresh.submit(recording),
         lambda: fresh.submit([]),
         lambda: fresh.create_buffer(64, "x"),
         lambda: fresh.write(source, 0, words([1])),
         lambda: fresh.read(source, 0, 64),
+        lambda: fresh.read_async(source, 0, 64),
+        reading.result,
         lambda: fresh.prepare(add(fresh, 99)),
         lambda: executable.bind(resources),
         lambda: fresh.time(work),
@@ -289,6 +325,7 @@ def test_a_closed_device_refuses_everything(fresh: GpuBackend) -> None:
         assert message(DeviceRemoved, action) == expected
     assert fresh.is_done(serial)
     assert fresh.wait(serial)
+    assert not fetched.result().any()
     fresh.destroy_buffer(source)
 
 
@@ -304,14 +341,19 @@ def test_a_device_destroyed_behind_our_back(fresh: GpuBackend) -> None:
     assert message(DeviceRemoved, lambda: fresh.read(source, 0, 64)) == again
 
 
-@pytest.mark.parametrize("call", ["read", "write", "create", "compile", "bind", "time"])
+@pytest.mark.parametrize("call", ["read", "begin", "fetch", "write", "create", "compile", "bind", "time", "submit"])
 def test_each_call_notices_a_lost_device(fresh: GpuBackend, call: str) -> None:
     source, target, work = bound(fresh)
     executable = fresh.prepare(add(fresh, 1))
-    fresh.wait(fresh.submit(work))
+    recording = fresh.record(work)
+    fresh.wait(fresh.submit(recording))
+    reading = fresh.read_async(source, 0, 64)
     fresh.wgpu_device.destroy()
     actions = {
         "read": lambda: fresh.read(source, 0, 64),
+        "begin": lambda: fresh.read_async(source, 0, 64),
+        "fetch": reading.result,
+        "submit": lambda: fresh.submit(recording),
         "write": lambda: fresh.write(source, 0, words([1])),
         "create": lambda: fresh.create_buffer(64, "x"),
         "compile": lambda: fresh.prepare(add(fresh, 98)),
@@ -343,13 +385,16 @@ def uses_of(backend: GpuBackend, buffer: wgpu.GPUBuffer) -> dict[str, Callable[[
     """All that can be done with a wrapped buffer."""
     wrapped, target = backend.wrap_buffer(buffer), backend.create_buffer(256, "target")
     work = backend.prepare(add(backend, 1)).bind(Resources((Range(wrapped, 0, 256),), (Range(target, 0, 256),)))
+    recording = backend.record(work)
     return {
         "add": lambda: backend.submit(work),
+        " add": lambda: backend.submit(recording),
         "copy 'theirs' to 'target'": lambda: backend.submit([backend.copy(wrapped, 0, target, 0, 256)]),
         "copy 'target' to 'theirs'": lambda: backend.submit([backend.copy(target, 0, wrapped, 0, 256)]),
         "add ": lambda: backend.time(work),
         "write": lambda: backend.write(wrapped, 0, words(np.arange(64))),
         "read": lambda: backend.read(wrapped, 0, 256),
+        "read ": lambda: backend.read_async(wrapped, 0, 256),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,6 +41,52 @@ def test_serial_numbers_count_up_and_are_done_after_waiting(backend: GpuBackend)
     assert backend.wait(serials[-1])
     assert all(backend.is_done(serial) for serial in serials)
     assert all(backend.wait(serial, 0.0) for serial in serials)
+
+
+def test_a_recording_runs_again_and_again(backend: GpuBackend) -> None:
+    """Between copies and within passes: what is set for one dispatch is not left over for the next."""
+    low, high = 0, 272  # not aligned as bindings are, so that parameters differ
+    a, b, c, d = (backend.create_buffer(high + 256, name) for name in "abcd")
+    ones, twos = backend.prepare(add(backend, 1)), backend.prepare(add(backend, 2))
+
+    def dispatch(executable: Any, source: object, start: int, target: object, end: int) -> list[object]:
+        return [*executable.bind(Resources((Range(source, start, 256),), (Range(target, end, 256),)))]
+
+    work = [
+        backend.copy(a, high, b, low, 256),
+        *dispatch(ones, a, low, c, low),
+        *dispatch(ones, a, high, c, high),  # other parameters
+        *dispatch(twos, c, high, d, high),  # another pipeline, the same parameters
+        *dispatch(ones, c, high, d, low),
+        backend.copy(d, high, a, low, 256),
+        backend.copy(d, low, c, low, 256),
+        *dispatch(ones, c, low, d, low),
+        *dispatch(ones, c, low, d, low),
+    ]
+    recording = backend.record(work)
+    assert list(recording) == work
+    values = np.arange(64) * 7
+    for turn in range(3):
+        values = values + turn
+        backend.write(a, high, words(values))
+        assert backend.wait(backend.submit(recording))
+        found = [backend.read(one, start, 256).view(np.uint32) for one in (a, b, c, d) for start in (low, high)]
+        expected = [values + 3, values, values, 0 * values, values + 2, values + 1, values + 3, values + 3]
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_several_sequences_are_one_submission(backend: GpuBackend) -> None:
+    a, b, c = (backend.create_buffer(256, name) for name in "abc")
+    ones, twos = (
+        backend.prepare(add(backend, value)).bind(Resources((Range(source, 0, 256),), (Range(target, 0, 256),)))
+        for value, source, target in ((1, a, b), (2, b, a))
+    )
+    recordings = backend.record(ones), backend.record([backend.copy(a, 0, c, 0, 256)])
+    before = backend.submit()
+    backend.write(a, 0, words(np.arange(64)))
+    assert backend.submit(recordings[0], twos, recordings[1], recordings[0]) == before + 1
+    found = [backend.read(one, 0, 256).view(np.uint32) for one in (a, b, c)]
+    np.testing.assert_array_equal(found, [np.arange(64) + more for more in (3, 4, 3)])
 
 
 def test_waiting_for_what_was_never_submitted(backend: GpuBackend) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -59,10 +60,10 @@ class BookkeepingBackend(NumPyBackend):
     def compile(self, desc: OperatorDesc, half_precision: bool = False, preserve_padding: bool = False) -> Any:
         return BookkeepingExecutable(*self.sizes)
 
-    def submit(self, work: Sequence[Any]) -> int:
+    def submit(self, *work: Sequence[Any]) -> int:
         if self.failure is not None:
             raise self.failure
-        self.submitted += work
+        self.submitted += itertools.chain(*work)
         self._serial += 1
         return self._serial
 
