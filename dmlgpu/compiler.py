@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -17,8 +18,10 @@ from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Binding, Map, Plan, Role, Tensor, View
 from dmlgpu.program import Kernel, Program, Slot
 from dmlgpu.schedule import schedule
+from dmlgpu.schedule.steps import Schedule
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc, aligned
+from dmlgpu.timings import Timings
 from dmlgpu.wgsl.render import render
 from dmlgpu.wgsl.sharing import share_known
 
@@ -40,14 +43,17 @@ def compile_operator(desc: OperatorDesc, target: Target) -> Program:
 
 
 def _program(desc: OperatorDesc, target: Target) -> Program:
+    start = time.perf_counter()
     try:
         plan = operators.lower(desc, target)
     except NotSupported as error:
         raise NotSupported(f"{desc.operator}: {error}") from None
     if target.preserves_padding:
         plan = preserve_padding(plan, [slot.tensor for slot in desc.outputs])
-    program = _compiled(plan, target)
-    return share_known(keep_owned(program, [slot.tensor for slot in desc.inputs], target))
+    chosen = _scheduled(plan, target)
+    planned = time.perf_counter()
+    program = share_known(keep_owned(_rendered(chosen), [slot.tensor for slot in desc.inputs], target))
+    return replace(program, timings=Timings(planned - start, time.perf_counter() - planned))
 
 
 def _size(program: Program) -> int:
@@ -56,11 +62,18 @@ def _size(program: Program) -> int:
     return _PROGRAM_BYTES + sum(sys.getsizeof(kernel.wgsl) for kernel in kernels)
 
 
-def _compiled(plan: Plan, target: Target) -> Program:
+def _scheduled(plan: Plan, target: Target) -> Schedule:
     try:
-        return render(schedule(plan, target))
+        return schedule(plan, target)
     except NotSupported as error:
         raise NotSupported(f"{plan.operator}: {error}") from None
+
+
+def _rendered(chosen: Schedule) -> Program:
+    try:
+        return render(chosen)
+    except NotSupported as error:
+        raise NotSupported(f"{chosen.operator}: {error}") from None
 
 
 def keep_owned(executed: Program, inputs: Sequence[TensorDesc | None], target: Target) -> Program:
@@ -94,5 +107,5 @@ def _copy_in(operator: str, number: int, slot: Slot, target: Target) -> Kernel:
     words = (slot.size // 4,)
     source = Tensor(Binding(Role.INPUT, number), DataType.UINT32, words, (1,), View.RAW)
     step = Map(f"own input {number}", identity(source), Tensor.persistent("owned input", DataType.UINT32, words))
-    (kernel,) = _compiled(Plan(operator, (step,)), target).kernels
+    (kernel,) = _rendered(_scheduled(Plan(operator, (step,)), target)).kernels
     return replace(kernel, slots=tuple(slot if own.role is Role.PERSISTENT else own for own in kernel.slots))

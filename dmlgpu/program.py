@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dmlgpu.plan import Role
 from dmlgpu.target import PARAMETER_BYTES
+from dmlgpu.timings import Timings
 
 Bindings: TypeAlias = tuple[int, ...]
 """The binding number of each slot, ascending from 0 by first use; empty where each slot has a binding of its own."""
@@ -66,6 +67,7 @@ class Program:
         temporary_size, persistent_size: bytes of these resources; 0 where none is needed.
         immediates: whether the parameter block comes as immediates; else as a uniform.
         constants: data that kernels read, whole words each, by the number that their slots name.
+        timings: how long planning and rendering took when it was made; programs that differ in nothing else are equal.
     """
 
     operator: str
@@ -75,6 +77,7 @@ class Program:
     persistent_size: int = 0
     immediates: bool = True
     constants: tuple[bytes, ...] = ()
+    timings: Timings = field(default=Timings(), compare=False, repr=False)
 
 
 def parameter_bytes(bases: Sequence[int]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +19,7 @@ from dmlgpu.program import Program
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Schedule, Scheduled, ScheduledRepeat, Steps
 from dmlgpu.target import Target
+from dmlgpu.timings import Timings
 from dmlgpu.wgsl.render import render
 from dmlgpu.wgsl.sharing import share_known
 
@@ -69,6 +71,7 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
         NotSupported: when the adapter lacks what a node needs.
     """
     check_names(disabled)
+    start = time.perf_counter()
     notes: list[Note] = []
     for name, change in NODE_PASSES.items():
         if name not in disabled:
@@ -84,6 +87,8 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
         notes.append(Note("all", network.name, f"steps are left as they were, since else {refused}"))
         plan = plain
         program = _program(plan, network, target)
+    rendering = program.timings.rendering
+    program = replace(program, timings=Timings(time.perf_counter() - start - rendering, rendering))
     return CompiledGraph(network, plan, program, tuple(notes))
 
 
@@ -97,8 +102,11 @@ def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: lis
 
 
 def _program(plan: Plan, network: Network, target: Target) -> Program:
-    program = replace(render(_scheduled(plan, target)), constants=network.constants)
-    return share_known(keep_owned(program, network.inputs, target))
+    chosen = _scheduled(plan, target)
+    start = time.perf_counter()
+    program = replace(render(chosen), constants=network.constants)
+    program = share_known(keep_owned(program, network.inputs, target))
+    return replace(program, timings=Timings(rendering=time.perf_counter() - start))
 
 
 def _plain(step: Step) -> Step:
