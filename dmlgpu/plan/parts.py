@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+import enum
+import struct
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar
 
 from dmlgpu.plan.steps.base import Repeat, Step
-from dmlgpu.plan.tensors import Allocation, Tensor
+from dmlgpu.plan.tensors import Allocation, Binding, Tensor
 
 AnyValue = TypeVar("AnyValue")
 AnyPart = TypeVar("AnyPart")
@@ -64,6 +66,38 @@ def tensors(value: Any) -> Iterator[Tensor]:
             pending.extend(part)
         else:
             pending.extend(getattr(part, name) for name in _fields(type(part)))
+
+
+def signature(value: Any) -> tuple[Hashable | None, tuple[Binding, ...]]:
+    """Return what a step or a part of one is but for its bindings, and these.
+
+    Signatures of two are equal when they differ in nothing but which resources they bind: their bindings correspond to
+    each other one to one, in order. What is shared within one is shared within the other. None where a part is of a
+    kind that cannot be compared bit by bit.
+    """
+    found: list[Hashable] = []
+    bindings: dict[Binding, int] = {}
+    seen: dict[int, int] = {}
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        kind = type(part)
+        if kind is Binding:
+            found.append((kind, bindings.setdefault(part, len(bindings))))
+        elif isinstance(part, tuple):
+            found.append((kind, len(part)))
+            pending.extend(part)
+        elif names := _fields(kind):
+            if id(part) not in seen:
+                pending.extend(getattr(part, name) for name in names)
+            found.append((kind, seen.setdefault(id(part), len(seen))))
+        elif kind is float:
+            found.append((kind, struct.pack("d", part)))  # since 0.0 == -0.0
+        elif part is None or kind in (bool, int, str, bytes) or isinstance(part, enum.Enum):
+            found.append((kind, part))
+        else:
+            return None, ()
+    return tuple(found), tuple(bindings)
 
 
 def written(step: Step) -> tuple[Tensor, ...]:
