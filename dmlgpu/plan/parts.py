@@ -62,10 +62,9 @@ def tensors(value: Any) -> Iterator[Tensor]:
         seen.add(id(part))
         if isinstance(part, Tensor):
             yield part
-        elif isinstance(part, tuple):
-            pending.extend(part)
         else:
-            pending.extend(getattr(part, name) for name in _fields(type(part)))
+            parts = part if isinstance(part, tuple) else [getattr(part, name) for name in _fields(type(part))]
+            pending.extend([one for one in parts if type(one) not in _PARTLESS])
 
 
 def signature(value: Any) -> tuple[Hashable | None, tuple[Binding, ...]]:
@@ -114,6 +113,9 @@ def read(step: Step) -> tuple[Tensor, ...]:
     names = (name for name in _fields(type(step)) if name not in _WRITTEN)
     return tuple(tensors(tuple(getattr(step, name) for name in names)))
 
+
+_PARTLESS = frozenset({int, float, str, bool, type(None)})
+"""What most parts hold and nothing is looked for in."""
 
 _FIELDS: dict[Any, tuple[str, ...]] = {Allocation: ()}
 """Names of the fields of each kind of part that was met; kinds are few."""
