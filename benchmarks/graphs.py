@@ -72,12 +72,13 @@ def element_wise(adapter: str) -> Iterator[Result]:
     yield Result(f"chain of 10, {kernels} kernels / one ADD, 4M float32", ratio(chain, one), at_most=1.3)
 
 
-def convolution() -> descs.Convolution:
-    """One of the network's convolutions."""
-    image = tensor(1, CHANNELS, SIDE, SIDE)
+def convolution(image: TensorDesc | None = None) -> descs.Convolution:
+    """One of the network's convolutions, or one of another image."""
+    image = image or tensor(1, CHANNELS, SIDE, SIDE)
+    channels = image.sizes[1]
     return descs.Convolution(
         input_tensor=image,
-        filter_tensor=TensorDesc(DataType.FLOAT32, (CHANNELS, CHANNELS, 3, 3), flags=TensorFlags.OWNED_BY_DML),
+        filter_tensor=TensorDesc(DataType.FLOAT32, (channels, channels, 3, 3), flags=TensorFlags.OWNED_BY_DML),
         bias_tensor=None,
         output_tensor=image,
         mode=ConvolutionMode.CROSS_CORRELATION,

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from dmlgpu.operator_desc import Size2D as Size2D
     from dmlgpu.target import AdapterInfo as AdapterInfo
     from dmlgpu.tensor import TensorDesc as TensorDesc
+    from dmlgpu.timings import Timings as Timings
 
 __version__ = "0.1.0"
 
@@ -119,6 +120,7 @@ _HOMES = {
     ),
     "operator_desc": ("OperatorDesc", "ScaleBias", "Size2D"),
     "tensor": ("TensorDesc",),
+    "timings": ("Timings",),
 }
 _SOURCES = {name: module for module, names in _HOMES.items() for name in names}
 _MODULES = ("descs",)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.program import Program
 from dmlgpu.target import AdapterInfo, Target
+from dmlgpu.timings import Timings
 
 if TYPE_CHECKING:
     from dmlgpu.graph.network import Network
@@ -67,6 +68,11 @@ class Executable(Protocol):
 
     temporary_size: int
     persistent_size: int
+
+    @property
+    def timings(self) -> Timings | None:
+        """How long making it took, or None where nothing is compiled; once it is over."""
+        return None
 
     def bind(self, resources: Resources) -> Sequence[Dispatch]:
         """Return the work of one execution on these resources."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -19,6 +20,7 @@ from dmlgpu.program import Kernel, Program, Slot
 from dmlgpu.schedule import Schedule, schedule
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc, aligned
+from dmlgpu.timings import Timings
 from dmlgpu.wgsl.render import render
 from dmlgpu.wgsl.sharing import share_known
 
@@ -63,6 +65,7 @@ def stages(desc: OperatorDesc, target: Target) -> Stages:
 
     Raises: as ``compile_operator``.
     """
+    start = time.perf_counter()
     try:
         plan = operators.lower(desc, target)
     except NotSupported as error:
@@ -71,11 +74,13 @@ def stages(desc: OperatorDesc, target: Target) -> Stages:
         plan = preserve_padding(plan, [slot.tensor for slot in desc.outputs])
     try:
         chosen = schedule(plan, target)
+        planned = time.perf_counter()
         program = render(chosen)
     except NotSupported as error:
         raise NotSupported(f"{plan.operator}: {error}") from None
     program = share_known(keep_owned(program, [slot.tensor for slot in desc.inputs], target))
-    return Stages(plan, chosen, program)
+    timings = Timings(planned - start, time.perf_counter() - planned)
+    return Stages(plan, chosen, replace(program, timings=timings))
 
 
 def _size(program: Program) -> int:

@@ -6,11 +6,12 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from dmlgpu.plan import Role
 from dmlgpu.target import PARAMETER_BYTES
+from dmlgpu.timings import Timings
 
 Bindings: TypeAlias = tuple[int, ...]
 """The binding number of each slot, ascending from 0 by first use; empty where each slot has a binding of its own."""
@@ -112,6 +113,7 @@ class Program:
         constants: data that kernels read, whole words each, by the number that their slots name.
         least_temporary_size: bytes that the temporary tensors alive at one time take, at most: the temporary resource
             can't be smaller.
+        timings: how long planning and rendering took when it was made; programs that differ in nothing else are equal.
     """
 
     operator: str
@@ -122,6 +124,7 @@ class Program:
     immediates: bool = True
     constants: tuple[bytes, ...] = ()
     least_temporary_size: int = 0
+    timings: Timings = field(default=Timings(), compare=False, repr=False)
 
     @property
     def summaries(self) -> tuple[str, ...]:

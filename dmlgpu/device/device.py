@@ -258,7 +258,7 @@ class Device(DmlObject):
             title=desc.operator,
             inputs=ports(desc.inputs, "input"),
             outputs=ports(desc.outputs, "output"),
-            executable=self._state.call(backend.compile, desc, half, preserve_padding),
+            executable=self._state.call_unlocked(backend.compile, desc, half, preserve_padding),
             flags=flags,
             in_place=loader.operator(desc.operator).in_place,
         )
@@ -296,7 +296,7 @@ class Device(DmlObject):
         network = resolve(graph)
         check_nodes(network, self._feature_level)
         half = bool(flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
-        executable = self._state.call(self._state.backend.compile_graph, network, half, disabled)
+        executable = self._state.call_unlocked(self._state.backend.compile_graph, network, half, disabled)
         compiled = CompiledOperator(
             self,
             self._state,

@@ -11,6 +11,7 @@ from dmlgpu.device.child import DeviceChild, as_tuple, expect_child
 from dmlgpu.enums import ExecutionFlags
 from dmlgpu.errors import InvalidArgument, InvalidState, abridged
 from dmlgpu.tensor import TensorDesc
+from dmlgpu.timings import Timings
 
 if TYPE_CHECKING:
     from dmlgpu.device.buffer import Buffer
@@ -114,6 +115,16 @@ class CompiledOperator(DeviceChild):
     def flags(self) -> ExecutionFlags:
         """The flags that it was compiled with."""
         return self._flags
+
+    @property
+    def timings(self) -> Timings | None:
+        """How long compiling it took, or None where nothing is compiled (the adapter ``numpy``).
+
+        Some drivers go on translating in the background when compiling is over. Asked while they do, this waits, once,
+        and counts what it waits for.
+        """
+        self._state.check()
+        return self._state.call_unlocked(lambda: self._executable.timings)
 
     @property
     def is_initialized(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from dmlgpu.gpu import declarations as declarations  # makes wgpu-py start quickly
 from dmlgpu.gpu.adapter import adapters, target_of
 
 if TYPE_CHECKING:

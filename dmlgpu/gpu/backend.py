@@ -162,26 +162,27 @@ class GpuBackend:
         self._context.check()
         executable = GpuExecutable(program, self._binder)
         if executable.new and self.info.backend == "Vulkan":
-            self._warm_up(program, executable.new)
+            executable.translated_by(self._queue, self._warm_up(program, executable.new))
         return executable
 
-    def _warm_up(self, program: Program, kernels: Sequence[Kernel]) -> None:
+    def _warm_up(self, program: Program, kernels: Sequence[Kernel]) -> int:
         """Have the driver translate new pipelines now: some do so at the first dispatch, and an empty one will do.
 
-        Nobody waits for it: the driver works while Python prepares the next operator.
+        Nobody waits for it: the driver works while Python prepares the next operator. Returns the serial number.
         """
-        if self._warm_up_buffer is None:
-            self._warm_up_buffer = self._allocator.create(MAX_SLOTS * _WARM_UP_BYTES, "warm-up", charged=False)
+        with self._context.lock:
+            if self._warm_up_buffer is None:
+                self._warm_up_buffer = self._allocator.create(MAX_SLOTS * _WARM_UP_BYTES, "warm-up", charged=False)
         scratch = tuple(Range(self._warm_up_buffer, n * _WARM_UP_BYTES, _WARM_UP_BYTES) for n in range(MAX_SLOTS))
         work = []
         for kernel in kernels:
             numbers = kernel.bindings or range(len(kernel.slots))
             slots = tuple(Slot(Role.INPUT, number, 0, _WARM_UP_BYTES) for number in numbers)
             empty = dataclasses.replace(kernel, slots=slots, grid=(0, 1, 1))
-            pipeline, _ = self._pipelines.get(program.operator, kernel, program.immediates)
+            pipeline = self._pipelines.get(program.operator, kernel, program.immediates)
             resources = Resources(scratch, ())
             work.append(self._binder.bind(program.operator, empty, pipeline, resources, program.immediates))
-        self._queue.submit(work)
+        return self._queue.submit(work)
 
     # ---- buffers ----------------------------------------------------------------------------------------------------
 

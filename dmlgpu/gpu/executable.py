@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,11 +20,12 @@ from dmlgpu.gpu import native, releases
 from dmlgpu.gpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.gpu.context import Context
 from dmlgpu.gpu.pipelines import Pipelines
-from dmlgpu.gpu.queue import KernelWork
+from dmlgpu.gpu.queue import KernelWork, Queue
 from dmlgpu.plan import Role
 from dmlgpu.program import MAX_SLOTS, Kernel, Program, Slot, parameter_bytes
 from dmlgpu.target import PARAMETER_BYTES
 from dmlgpu.tensor import TENSOR_ALIGNMENT, aligned
+from dmlgpu.timings import Timings
 from dmlgpu.wgsl.sharing import share
 
 _UNIFORM_LIMITS: Final = CacheLimits(entries=1024, size=1024 * PARAMETER_BYTES)
@@ -52,7 +54,7 @@ class Binder:
         self._check_sizes(operator, kernel, layout)
         if layout.bindings != kernel.bindings:
             kernel = share(operator, kernel, layout.bindings)
-            pipeline, _ = self.pipelines.get(operator, kernel, immediates)
+            pipeline = self.pipelines.get(operator, kernel, immediates)
         entries = [
             {"binding": binding, "resource": {"buffer": buffer, "offset": offset, "size": size}}
             for binding, (buffer, offset, size) in enumerate(layout.bound)
@@ -156,10 +158,17 @@ class GpuExecutable:
         self.temporary_size, self.persistent_size = program.temporary_size, program.persistent_size
         self._binder = binder
         binder.check(program)
-        self.new: list[Kernel] = []
-        self._kernels = self._compiled(program.kernels)
-        self._initialization = self._compiled(program.initialization)
+        start = time.perf_counter()
         self._constants = self._uploaded(program.constants)
+        uploaded = time.perf_counter()
+        # The driver translates first what runs first.
+        kernels = (*program.initialization, *program.kernels)
+        pipelines, self.new = binder.pipelines.get_all(program.operator, kernels, program.immediates)
+        compiled, count = list(zip(kernels, pipelines, strict=True)), len(program.initialization)
+        self._initialization, self._kernels = compiled[:count], compiled[count:]
+        self._made = time.perf_counter()
+        self._timings = replace(program.timings, driver=self._made - uploaded, upload=uploaded - start)
+        self._translation: tuple[Queue, int] | None = None
 
     def bind(self, resources: Resources) -> Sequence[KernelWork]:
         """Return the dispatches of one execution on these resources. Raises as ``Binder.bind``."""
@@ -169,14 +178,19 @@ class GpuExecutable:
         """Return the dispatches that fill the persistent resource. Raises as ``Binder.bind``."""
         return self._bound(self._initialization, resources)
 
-    def _compiled(self, kernels: Sequence[Kernel]) -> list[tuple[Kernel, Any]]:
-        compiled = []
-        for kernel in kernels:
-            pipeline, is_new = self._binder.pipelines.get(self.program.operator, kernel, self.program.immediates)
-            compiled.append((kernel, pipeline))
-            if is_new:
-                self.new.append(kernel)
-        return compiled
+    @property
+    def timings(self) -> Timings:
+        """How long making it took. Waits for ``translated_by`` once, and counts how long, if that is under way."""
+        if self._translation is not None:
+            (queue, serial), self._translation = self._translation, None
+            if not queue.is_done(serial):
+                queue.wait(serial)
+                self._timings = replace(self._timings, driver=self._timings.driver + time.perf_counter() - self._made)
+        return self._timings
+
+    def translated_by(self, queue: Queue, serial: int) -> None:
+        """Note the submission within which the driver translates pipelines that it has not translated before."""
+        self._translation = queue, serial
 
     def _bound(self, kernels: Sequence[tuple[Kernel, Any]], resources: Resources) -> Sequence[KernelWork]:
         bind, program = self._binder.bind, self.program

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-import threading
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -13,6 +14,7 @@ from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.errors import ShaderError
 from dmlgpu.gpu import native, releases
 from dmlgpu.gpu.context import Context, reason_of
+from dmlgpu.gpu.parallel import cores, in_parallel
 from dmlgpu.program import Kernel
 from dmlgpu.target import PARAMETER_BYTES
 
@@ -42,7 +44,8 @@ class Pipelines:
 
     def __init__(self, context: Context):
         self._context = context
-        self._lock = threading.Lock()
+        # OpenGL's one context is used by one thread at a time.
+        self._is_serial = context.info.backend == "OpenGL"
         # Bounded: a kernel has at most MAX_SLOTS bindings.
         self._layouts: dict[tuple[int, bool], tuple[Any, Any]] = {}
         self._living: WeakValueDictionary[_Key, Any] = WeakValueDictionary()
@@ -53,47 +56,77 @@ class Pipelines:
         return len(self._living)
 
     def layout(self, bindings: int, immediates: bool) -> Any:
-        """Return the bind-group layout of kernels with so many bindings."""
+        """Return the bind-group layout of kernels with so many bindings. Hold the context's lock."""
         return self._layout(bindings, immediates)[0]
 
-    def get(self, operator: str, kernel: Kernel, immediates: bool) -> tuple[Any, bool]:
-        """Return a kernel's pipeline, and whether it is new.
+    def get(self, operator: str, kernel: Kernel, immediates: bool) -> Any:
+        """Return a kernel's pipeline. Raises as ``get_all``."""
+        (pipeline,), _ = self.get_all(operator, [kernel], immediates)
+        return pipeline
+
+    def get_all(self, operator: str, kernels: Sequence[Kernel], immediates: bool) -> tuple[list[Any], list[Kernel]]:
+        """Return kernels' pipelines, and those of the kernels that have brought a new one.
+
+        New ones are made in parallel and without the context's lock, so that other threads use the device meanwhile;
+        when two threads make equal ones at the same time, both get the one that is there first.
 
         Raises:
-            ShaderError: when the text does not compile.
+            ShaderError: when a text does not compile; for the first kernel of which that is so.
             DeviceRemoved: when the device is gone.
         """
-        key = kernel.wgsl, kernel.binding_count, immediates
-        pipeline = self.cache.get(key)
-        if pipeline is not None:
-            return pipeline, False
-        with self._lock, self._context.lock:
+        keys = [(kernel.wgsl, kernel.binding_count, immediates) for kernel in kernels]
+        found = {key: pipeline for key in dict.fromkeys(keys) if (pipeline := self.cache.get(key)) is not None}
+        missing: dict[_Key, Kernel] = {}
+        for key, kernel in zip(keys, kernels, strict=True):
+            if key not in found:
+                missing.setdefault(key, kernel)
+        new: list[Kernel] = []
+        if missing:
+            with self._context.lock if self._is_serial else contextlib.nullcontext():
+                made, new = self._made(operator, missing, immediates)
+            found |= made
+        return [found[key] for key in keys], new
+
+    def _made(
+        self, operator: str, missing: Mapping[_Key, Kernel], immediates: bool
+    ) -> tuple[dict[_Key, Any], list[Kernel]]:
+        """Return pipelines that the cache lacks, and the kernels of new ones."""
+        with self._context.lock:
             self._context.check()
-            pipeline = self._living.get(key)
-            is_new = pipeline is None
-            if is_new:
-                releases.run(self._context)
-                pipeline = releases.adopt(self._context, self._compile(operator, kernel, immediates))
-                self._living[key] = pipeline
-            self.cache.put(key, pipeline, _BYTES_PER_CHARACTER * len(kernel.wgsl))
-            return pipeline, is_new
+            releases.run(self._context)
+            found = {key: pipeline for key in missing if (pipeline := self._living.get(key)) is not None}
+            absent = [key for key in missing if key not in found]
+            layouts = {key: self._layout(key[1], immediates)[1] for key in absent}
+        made = in_parallel(
+            lambda key: self._compile(operator, missing[key], layouts[key]), absent, 1 if self._is_serial else cores()
+        )
+        with self._context.lock:
+            self._context.check()  # else ``close`` would not know of them
+            for key, pipeline in zip(absent, made, strict=True):
+                found[key] = self._living.setdefault(key, pipeline)
+            for key, kernel in missing.items():
+                self.cache.put(key, found[key], _BYTES_PER_CHARACTER * len(kernel.wgsl))
+        return found, [missing[key] for key, pipeline in zip(absent, made, strict=True) if found[key] is pipeline]
 
     def close(self) -> None:
-        """Give all pipelines back, those in use too. Call when the device is gone and nothing is submitted any more."""
-        with self._lock, self._context.lock:
+        """Give all pipelines back, those in use too. Call when the device is gone and nothing is submitted any more.
+
+        Does not wait for those that are being made: whoever makes them sees that the device is gone, and drops them.
+        """
+        with self._context.lock:
             self.cache.clear()
             self._layouts.clear()
             for pipeline in list(self._living.values()):
                 native.release(pipeline)
             releases.run(self._context)
 
-    def _compile(self, operator: str, kernel: Kernel, immediates: bool) -> Any:
+    def _compile(self, operator: str, kernel: Kernel, layout: Any) -> Any:
         device = self._context.device
-        _, layout = self._layout(kernel.binding_count, immediates)
         try:
             module = device.create_shader_module(label=kernel.label, code=kernel.wgsl)
             compute = {"module": module, "entry_point": "main"}
-            return device.create_compute_pipeline(label=kernel.label, layout=layout, compute=compute)
+            pipeline = device.create_compute_pipeline(label=kernel.label, layout=layout, compute=compute)
+            return releases.adopt(self._context, pipeline)
         except wgpu.GPUValidationError as error:
             if "is lost" in str(error):
                 raise self._context.translate(error, operator) from error

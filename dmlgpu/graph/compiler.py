@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +30,7 @@ from dmlgpu.program import Program
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, Steps
 from dmlgpu.target import Target
+from dmlgpu.timings import Timings
 from dmlgpu.wgsl.render import render
 from dmlgpu.wgsl.sharing import share_known
 
@@ -88,6 +90,7 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
         NotSupported: when the adapter lacks what a node needs.
     """
     check_names(disabled)
+    start = time.perf_counter()
     notes: list[Note] = []
     for name, change in NODE_PASSES.items():
         if name not in disabled:
@@ -105,6 +108,8 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
         notes.append(Note("all", network.name, f"steps are left as they were, since else {refused}"))
         plan, schedule = plain, _scheduled(plain, target)
         program = _program(schedule, network)
+    rendering = program.timings.rendering
+    program = replace(program, timings=Timings(time.perf_counter() - start - rendering, rendering))
     return CompiledGraph(network, lowered, plan, schedule, program, tuple(notes))
 
 
@@ -123,8 +128,10 @@ def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: lis
 
 
 def _program(schedule: Schedule, network: Network) -> Program:
+    start = time.perf_counter()
     program = replace(render(schedule), constants=network.constants)
-    return share_known(keep_owned(program, network.inputs, schedule.target))
+    program = share_known(keep_owned(program, network.inputs, schedule.target))
+    return replace(program, timings=Timings(rendering=time.perf_counter() - start))
 
 
 def _plain(step: Step) -> Step:

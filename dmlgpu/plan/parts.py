@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+import enum
+import struct
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar
 
 from dmlgpu.plan.steps.base import Repeat, Step
-from dmlgpu.plan.tensors import Allocation, Tensor
+from dmlgpu.plan.tensors import Allocation, Binding, Tensor
 
 AnyValue = TypeVar("AnyValue")
 AnyPart = TypeVar("AnyPart")
@@ -60,10 +62,41 @@ def tensors(value: Any) -> Iterator[Tensor]:
         seen.add(id(part))
         if isinstance(part, Tensor):
             yield part
-        elif isinstance(part, tuple):
-            pending.extend(part)
         else:
-            pending.extend(getattr(part, name) for name in _fields(type(part)))
+            parts = part if isinstance(part, tuple) else [getattr(part, name) for name in _fields(type(part))]
+            pending.extend([one for one in parts if type(one) not in _PARTLESS])
+
+
+def signature(value: Any) -> tuple[Hashable | None, tuple[Binding, ...]]:
+    """Return what a step or a part of one is but for its bindings, and these.
+
+    Signatures of two are equal when they differ in nothing but which resources they bind: their bindings correspond to
+    each other one to one, in order. What is shared within one is shared within the other. None where a part is of a
+    kind that cannot be compared bit by bit.
+    """
+    found: list[Hashable] = []
+    bindings: dict[Binding, int] = {}
+    seen: dict[int, int] = {}
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        kind = type(part)
+        if kind is Binding:
+            found.append((kind, bindings.setdefault(part, len(bindings))))
+        elif isinstance(part, tuple):
+            found.append((kind, len(part)))
+            pending.extend(part)
+        elif names := _fields(kind):
+            if id(part) not in seen:
+                pending.extend(getattr(part, name) for name in names)
+            found.append((kind, seen.setdefault(id(part), len(seen))))
+        elif kind is float:
+            found.append((kind, struct.pack("d", part)))  # since 0.0 == -0.0
+        elif part is None or kind in (bool, int, str, bytes) or isinstance(part, enum.Enum):
+            found.append((kind, part))
+        else:
+            return None, ()
+    return tuple(found), tuple(bindings)
 
 
 def written(step: Step) -> tuple[Tensor, ...]:
@@ -80,6 +113,9 @@ def read(step: Step) -> tuple[Tensor, ...]:
     names = (name for name in _fields(type(step)) if name not in _WRITTEN)
     return tuple(tensors(tuple(getattr(step, name) for name in names)))
 
+
+_PARTLESS = frozenset({int, float, str, bool, type(None)})
+"""What most parts hold and nothing is looked for in."""
 
 _FIELDS: dict[Any, tuple[str, ...]] = {Allocation: ()}
 """Names of the fields of each kind of part that was met; kinds are few."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from dmlgpu.errors import NotSupported
 from dmlgpu.plan import MOST_KERNELS, Allocation, Binding, Role
+from dmlgpu.plan.parts import signature
 from dmlgpu.program import Kernel, Program, Slot
 from dmlgpu.schedule.memory import Arena, Use, lay_out, lay_out_persistent, least_size
 from dmlgpu.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
 from dmlgpu.target import Target
 from dmlgpu.wgsl.builder import Builder
 from dmlgpu.wgsl.steps import render_step
+
+Rendered: TypeAlias = tuple[str, tuple[int, int, int], tuple[Binding, ...], tuple[int, ...]]
+"""Text, grid, bindings in order, and the bytes of each."""
 
 
 def render(schedule: Schedule) -> Program:
@@ -22,8 +27,9 @@ def render(schedule: Schedule) -> Program:
         NotSupported: when the adapter lacks a feature or a limit that they need, or they are too many.
     """
     target = schedule.target
-    initialization = [_turns(schedule.operator, step, target) for step in schedule.initialization]
-    executed = [_turns(schedule.operator, step, target) for step in schedule.steps]
+    texts = _Texts(target)
+    initialization = [_turns(schedule.operator, step, texts) for step in schedule.initialization]
+    executed = [_turns(schedule.operator, step, texts) for step in schedule.steps]
     count = sum(turns.count * len(turns.kernels_of_turn) for turns in executed)
     if count > MOST_KERNELS:
         raise NotSupported(f"{count} kernels one after the other exceed the {MOST_KERNELS} that one execution may have")
@@ -89,13 +95,37 @@ def _uses(steps: Sequence[_Turns], role: Role) -> Iterator[Use]:
         yield from turns.uses(number, role)
 
 
-def _turns(operator: str, step: AnyScheduled, target: Target) -> _Turns:
+def _turns(operator: str, step: AnyScheduled, texts: _Texts) -> _Turns:
     repeat = ScheduledRepeat((step,), 1, ()) if isinstance(step, Scheduled) else step
-    kernels = tuple(_kernel(operator, inner, target) for inner in repeat.steps)
+    kernels = tuple(_kernel(operator, inner, texts) for inner in repeat.steps)
     return _Turns(kernels, repeat.turns, dict(repeat.advances))
 
 
-def _kernel(operator: str, step: Scheduled, target: Target) -> _Kernel:
+def _kernel(operator: str, step: Scheduled, texts: _Texts) -> _Kernel:
+    label = f"{operator.lower()} {step.label}" + (f" x{step.lanes}" if step.lanes > 1 else "")
+    return _Kernel(label, *texts.of(step))
+
+
+class _Texts:
+    """Text, grid, bindings and their sizes, rendered once for all steps that differ only in label and bindings."""
+
+    def __init__(self, target: Target):
+        self._target = target
+        self._rendered: dict[Hashable, tuple[Rendered, tuple[Binding, ...]]] = {}
+
+    def of(self, step: Scheduled) -> Rendered:
+        """Return what is rendered for a step."""
+        key, bindings = signature(replace(step, label=""))
+        if key is None:
+            return _rendered(step, self._target)
+        if key not in self._rendered:
+            self._rendered[key] = _rendered(step, self._target), bindings
+        (text, grid, bound, sizes), there = self._rendered[key]
+        here = dict(zip(there, bindings, strict=True))
+        return text, grid, tuple(here[binding] for binding in bound), sizes
+
+
+def _rendered(step: Scheduled, target: Target) -> Rendered:
     builder = Builder(target)
     text = builder.finish(render_step(step, builder))
     bindings = tuple(buffer.binding for buffer in builder.buffers)
@@ -111,8 +141,7 @@ def _kernel(operator: str, step: Scheduled, target: Target) -> _Kernel:
                 f"{binding.role} {what} takes {size:,} bytes,"
                 f" but {target.name!r} binds at most {target.max_binding_size:,} at once"
             )
-    label = f"{operator.lower()} {step.label}" + (f" x{step.lanes}" if step.lanes > 1 else "")
-    return _Kernel(label, text, step.launch.grid, bindings, sizes)
+    return text, step.launch.grid, bindings, sizes
 
 
 def _slot(binding: Binding, size: int, moved: int, arenas: Mapping[Role, Arena]) -> Slot:

@@ -34,6 +34,8 @@ OWNED = TensorDesc(DataType.FLOAT32, (1, 1, 2, 8), flags=TensorFlags.OWNED_BY_DM
 class BookkeepingExecutable:
     """Its dispatches are ("run" or "initialise", the resources)."""
 
+    timings = None
+
     def __init__(self, temporary_size: int, persistent_size: int):
         self.temporary_size, self.persistent_size = temporary_size, persistent_size
 

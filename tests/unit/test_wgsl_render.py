@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import re
 
@@ -246,3 +247,24 @@ def test_movement_that_feeds_arithmetic_is_read_as_numbers():
     text = kernel_of(subtract(picked, source(2, (4, 6), F16))).wgsl
     assert "f32_of_half" in text and "index_of_i64" in text
     assert "f32_of_half" not in kernel_of(picked).wgsl
+
+
+def test_steps_that_differ_only_in_what_they_bind_are_rendered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("dmlgpu.wgsl.render")
+    render_step, rendered = module.render_step, []
+
+    def render_and_note(step, builder):
+        rendered.append(step.label)
+        return render_step(step, builder)
+
+    def difference(number, a, b, size):
+        body = apply("elementwise/element_wise_subtract", F32, (size,), a=source(a, (size,)), b=source(b, (size,)))
+        return Map(f"step {number}", body, tensor(Role.OUTPUT, number, (size,)))
+
+    reads = [(0, 1, 64), (1, 0, 64), (3, 3, 64), (0, 1, 32), (2, 5, 64)]
+    steps = [difference(number, *read) for number, read in enumerate(reads)]
+    alone = [kernel for step in steps for kernel in program_of(Plan("TEST", (step,))).kernels]
+    monkeypatch.setattr(module, "render_step", render_and_note)
+    together = program_of(Plan("TEST", tuple(steps))).kernels
+    assert list(together) == alone
+    assert rendered == ["step 0", "step 2", "step 3"]

@@ -60,6 +60,7 @@ ANSWERS = {
     "FeatureLevels",
     "OperatorSupport",
     "TensorDataTypeSupport",
+    "Timings",
 }
 """Made by dmlgpu, and checked nowhere."""
 QUERIES = {"FeatureLevelsQuery", "OperatorSupportQuery", "TensorDataTypeSupportQuery"}

@@ -1,0 +1,219 @@
+"""How soon there is a first result: starting, planning, rendering, pipelines, the driver's cache.
+
+    python benchmarks/compiling.py [ADAPTER] [-k PART]
+
+Ratios are times of the slower over those of the quicker, or of ours over bare wgpu-py's. Exits with 1 when a target is
+missed. Parts that start processes take minutes; keep the machine idle.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from graphs import build, convolution, tensor
+from harness import Call, Part, Result, main, open_backend
+from measure import ratio
+
+from dmlgpu import OperatorDesc, descs
+from dmlgpu.compiler import compile_operator
+from dmlgpu.enums import MatrixTransform
+from dmlgpu.gpu import pipelines
+from dmlgpu.graph import GraphDesc
+from dmlgpu.graph.compiler import compile_network
+from dmlgpu.graph.resolve import resolve
+from dmlgpu.program import Kernel
+from dmlgpu.target import Profile, Target
+
+SIDE, CONVOLUTIONS, DISTINCT = 512, 8, 24
+
+
+def product(rows: int) -> descs.Gemm:
+    """A product of square matrices."""
+    square = tensor(1, 1, rows, rows)
+    none = MatrixTransform.NONE
+    return descs.Gemm(
+        a_tensor=square,
+        b_tensor=square,
+        c_tensor=None,
+        output_tensor=square,
+        trans_a=none,
+        trans_b=none,
+        alpha=1.0,
+        beta=0.0,
+        fused_activation=None,
+    )
+
+
+def process(code: str, *arguments: str, **environment: str) -> Call:
+    """A Python process that runs some code, with the folder of this file to import from."""
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n{code}"]
+
+    def run(_: int) -> None:
+        subprocess.run([*command, *arguments], env={**os.environ, **environment}, stdout=sys.stderr, check=True)
+
+    return run
+
+
+OURS = f"""
+import numpy as np
+import compiling, dmlgpu
+from dmlgpu.gpu import adapters
+device = dmlgpu.Device(next(info for info in adapters() if sys.argv[1].lower() in str(info).lower()))
+ones = np.ones((1, 1, {SIDE}, {SIDE}), np.float32)
+(result,) = dmlgpu.evaluate(compiling.product({SIDE}), [ones, ones, None], device)
+assert result[0, 0, 0, 0] == {SIDE}
+"""
+
+WITHOUT_SHORT_DECLARATIONS = """
+from dmlgpu.gpu import declarations
+del declarations.ffi._parser._parse
+"""
+
+BARE = f"""
+import numpy as np, wgpu
+found = wgpu.gpu.enumerate_adapters_sync()
+name = sys.argv[1].lower()
+adapter = next(one for one in found if name in f"{{one.info['backend_type']}}: {{one.info['device']}}".lower())
+device = adapter.request_device_sync(required_features=sys.argv[3].split())
+usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
+sizes = [int(size) for size in sys.argv[4].split()]  # of the output, then of the operands
+buffers = [device.create_buffer_with_data(data=np.ones(size // 4, np.float32), usage=usage) for size in sizes]
+entries = [{{"binding": n, "visibility": 4, "buffer": {{"type": "storage"}}}} for n in range(3)]
+layout = device.create_bind_group_layout(entries=entries)
+pipeline = device.create_compute_pipeline(
+    layout=device.create_pipeline_layout(bind_group_layouts=[layout], immediate_size=48),
+    compute={{"module": device.create_shader_module(code=open(sys.argv[2]).read()), "entry_point": "main"}},
+)
+bound = [{{"binding": n, "resource": {{"buffer": one}}}} for n, one in enumerate(buffers)]
+group = device.create_bind_group(layout=layout, entries=bound)
+encoder = device.create_command_encoder()
+work = encoder.begin_compute_pass()
+work.set_pipeline(pipeline)
+work.set_bind_group(0, group)
+work.set_immediates(0, bytes(48), 0, 48)
+work.dispatch_workgroups(*map(int, sys.argv[5].split()))
+work.end()
+device.queue.submit([encoder.finish()])
+assert np.frombuffer(device.queue.read_buffer(buffers[0]), np.float32)[0] == {SIDE}
+"""
+
+
+def first_result(adapter: str) -> Iterator[Result]:
+    """New processes to their first product: ours against bare wgpu-py with its last kernel, which is the product."""
+    target = open_backend(adapter).target
+    *_, kernel = compile_operator(product(SIDE), target.exact).kernels
+    sizes = " ".join(str(slot.size) for slot in kernel.slots)
+    ours = process(OURS, adapter)
+    before = process(WITHOUT_SHORT_DECLARATIONS + OURS, adapter)
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder, "kernel.wgsl")
+        text.write_text(kernel.wgsl, encoding="utf-8")
+        bare = process(BARE, adapter, str(text), " ".join(target.features), sizes, " ".join(map(str, kernel.grid)))
+        name = f"a process to its first product of {SIDE} / bare wgpu-py"
+        yield Result(name, ratio(ours, bare, 15), at_most=1.2)
+    yield Result("... with all declarations read again / as it is", ratio(before, ours, 15), at_least=1.1)
+
+
+def network() -> GraphDesc:
+    """Eight convolutions in a row."""
+    return build([(convolution(), [n - 1 if n else "x", f"filter {n}"]) for n in range(CONVOLUTIONS)])
+
+
+COMPILED = """
+import compiling, dmlgpu
+from dmlgpu.gpu import adapters
+device = dmlgpu.Device(next(info for info in adapters() if sys.argv[1].lower() in str(info).lower()))
+compiled = device.compile_graph(compiling.network())
+print(compiled.timings)
+"""
+
+
+def driver_cache(adapter: str) -> Iterator[Result]:
+    """Processes that compile a network: with a folder of the driver's cache that is new, or that another has filled."""
+    with tempfile.TemporaryDirectory() as root:
+
+        def cold(_: int) -> None:
+            process(COMPILED, adapter, MESA_SHADER_CACHE_DIR=tempfile.mkdtemp(dir=root))(0)
+
+        warm = process(COMPILED, adapter, MESA_SHADER_CACHE_DIR=tempfile.mkdtemp(dir=root))
+        name = f"{CONVOLUTIONS} convolutions, first process / second process"
+        yield Result(name, ratio(cold, warm, 11, warm=1), at_least=1.5)
+
+
+def distinct_kernels(target: Target) -> list[Kernel]:
+    """Kernels of convolutions, products and softmax of different sizes."""
+    found: dict[str, Kernel] = {}
+    for number in range(DISTINCT):
+        rows = tensor(4, 128 + 4 * number)
+        softmax = descs.ActivationSoftmax1(input_tensor=rows, output_tensor=rows, axes=(1,))
+        for desc in (product(64 + 16 * number), softmax):
+            for kernel in compile_operator(desc, target).kernels:
+                found[kernel.wgsl] = kernel
+    return list(found.values())
+
+
+def in_parallel(adapter: str) -> Iterator[Result]:
+    """The pipelines of a program, made by one thread and by as many as there are cores."""
+    backend = open_backend(adapter)
+    kernels, cores = distinct_kernels(backend.target), pipelines.cores()
+
+    def made(threads: int) -> Call:
+        def run(_: int) -> None:
+            pipelines.cores = lambda: threads
+            backend.pipeline_cache.clear()
+            _, new = backend._pipelines.get_all("BENCHMARK", kernels, backend.target.has("immediates"))
+            assert len(new) == len(kernels)
+
+        return run
+
+    name = f"{len(kernels)} pipelines by 1 thread / by {cores}"
+    yield Result(name, ratio(made(1), made(cores)), at_least=1.3 if cores > 1 else None)
+
+
+def mixed(count: int) -> GraphDesc:
+    """A chain of convolutions, products, softmax and element-wise operators."""
+    image = tensor(1, 8, 16, 16)
+    add = descs.ElementWiseAdd(a_tensor=image, b_tensor=image, output_tensor=image)
+    relu = descs.ActivationRelu(input_tensor=image, output_tensor=image)
+    exponential = descs.ElementWiseExp(input_tensor=image, output_tensor=image, scale_bias=None)
+    softmax = descs.ActivationSoftmax1(input_tensor=image, output_tensor=image, axes=(3,))
+    filtered = convolution(image)
+    square = product(16)
+    matrices = descs.Gemm(
+        **{name: getattr(square, name) for name in ("trans_a", "trans_b", "alpha", "beta", "c_tensor")},
+        a_tensor=image,
+        b_tensor=image,
+        output_tensor=image,
+        fused_activation=None,
+    )
+    kinds: Sequence[OperatorDesc] = (filtered, add, relu, exponential, matrices, softmax, add, relu, add, exponential)
+    nodes: list[tuple[OperatorDesc, Sequence[int | str]]] = []
+    for number in range(count):
+        desc = kinds[number % len(kinds)]
+        second = {2: [f"input {number}"], 3: [f"input {number}"]}.get(len(desc.inputs), [])
+        nodes.append((desc, [number - 1 if number else "x", *second]))
+    return build(nodes)
+
+
+def planning(adapter: str) -> Iterator[Result]:
+    """Planning and rendering graphs of 500 and of 5,000 nodes: ten times the nodes, not much more of the time."""
+    target = Target(adapter, Profile.CPU)
+    small, large = (resolve(mixed(count)) for count in (500, 5000))
+    calls = [lambda _, network=network: compile_network(network, target) for network in (large, small)]
+    yield Result("planning and rendering 5,000 nodes / 500", ratio(*calls, 11, warm=1), at_most=13)
+
+
+PARTS: dict[str, Part] = {
+    "planning": planning,
+    "parallel": in_parallel,
+    "first": first_result,
+    "cache": driver_cache,
+}
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, PARTS))

@@ -1,0 +1,28 @@
+"""How long it takes to make an operator or a graph ready to run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Where the time of compiling went, in seconds of the clock on the wall.
+
+    Attributes:
+        planning: a graph's passes, lowering and scheduling.
+        rendering: writing the kernels' text.
+        driver: making pipelines, and the driver's translation as far as somebody waited for it; near 0 where equal
+            kernels had pipelines already.
+        upload: bringing the program's data to the device.
+    """
+
+    planning: float = 0.0
+    rendering: float = 0.0
+    driver: float = 0.0
+    upload: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Seconds of all parts together."""
+        return self.planning + self.rendering + self.driver + self.upload

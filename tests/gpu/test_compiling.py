@@ -1,0 +1,167 @@
+"""Pipelines are made at once, each once, whatever happens meanwhile; it is told how long what took."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from gpu_programs import add, kernel, output_slot, program
+
+import dmlgpu
+from dmlgpu import DataType, Device, TensorDesc, Timings
+from dmlgpu.backend import Range, Resources
+from dmlgpu.builder import functions
+from dmlgpu.errors import DeviceRemoved, ShaderError
+from dmlgpu.gpu import GpuBackend
+from dmlgpu.gpu.pipelines import Pipelines
+from dmlgpu.program import Program
+from dmlgpu.target import AdapterInfo
+
+ROW = TensorDesc(DataType.FLOAT32, (4,))
+RELU = dmlgpu.descs.ActivationRelu(input_tensor=ROW, output_tensor=ROW)
+
+
+def sums(backend: GpuBackend, values: list[int]) -> Program:
+    """Add values in place, one kernel each."""
+    kernels = [kernel(backend, f"s0[b0 + i] += {value}u;", [output_slot()], label=f"add {value}") for value in values]
+    return program(backend, *kernels)
+
+
+def run(backend: GpuBackend, given: Program) -> int:
+    """What adding to 0 makes."""
+    buffer = backend.create_buffer(256, "buffer")
+    work = backend.prepare(given).bind(Resources((), (Range(buffer, 0, 256),)))
+    backend.wait(backend.submit(work))
+    (result,) = set(backend.read(buffer, 0, 256).view(np.uint32).tolist())
+    return result
+
+
+@pytest.fixture(params=[1, 4], ids=["one core", "four cores"], autouse=True)
+def some_cores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many the machine has."""
+    monkeypatch.setattr("dmlgpu.gpu.pipelines.cores", lambda: request.param)
+
+
+@pytest.fixture
+def compiling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], None]], None]:
+    """Has something done, given the label, before each pipeline that is made."""
+
+    def before_each(action: Callable[[str], None]) -> None:
+        compile_one = Pipelines._compile
+
+        def compile_after(self: Pipelines, operator: str, one: Any, layout: Any) -> Any:
+            action(one.label)
+            return compile_one(self, operator, one, layout)
+
+        monkeypatch.setattr(Pipelines, "_compile", compile_after)
+
+    return before_each
+
+
+def test_equal_kernels_of_a_program_are_compiled_once(
+    fresh: GpuBackend, compiling: Callable[[Callable[[str], None]], None]
+) -> None:
+    made: list[str] = []
+    compiling(made.append)
+    given = sums(fresh, [1, 2, 1, 3, 2, 1])
+    assert [one.label for one in fresh.prepare(given).new] == ["add 1", "add 2", "add 3"]
+    assert sorted(made) == ["add 1", "add 2", "add 3"]
+    assert run(fresh, given) == 10
+    assert len(made) == 3
+
+
+def test_threads_that_make_equal_kernels_share_them(
+    fresh: GpuBackend, compiling: Callable[[Callable[[str], None]], None]
+) -> None:
+    if fresh.info.backend != "OpenGL":  # whose pipelines are made in turn
+        both = threading.Barrier(2, timeout=60)
+        compiling(lambda _: both.wait() and None)
+    made: list[Any] = []
+    threads = [threading.Thread(target=lambda: made.append(fresh.prepare(add(fresh, 1)))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(fresh._pipelines) == 1
+    assert sorted(len(one.new) for one in made) == [0, 1]
+
+
+def test_the_first_kernel_that_does_not_compile_is_named(backend: GpuBackend) -> None:
+    good = [kernel(backend, f"s0[b0 + i] += {value}u;", [output_slot()], label=f"{value}") for value in range(4)]
+    bad = [kernel(backend, f"nonsense{value}();", [output_slot()], label=f"bad {value}") for value in range(2)]
+    with pytest.raises(ShaderError, match=r"^TEST: kernel 'bad 0' does not compile on .*nonsense0"):
+        backend.prepare(program(backend, good[0], good[1], bad[0], good[2], bad[1], good[3]))
+    assert "dmlgpu helper" not in [thread.name for thread in threading.enumerate()]
+    assert run(backend, sums(backend, [1, 2])) == 3
+
+
+def test_a_device_that_is_closed_meanwhile(
+    fresh: GpuBackend, compiling: Callable[[Callable[[str], None]], None]
+) -> None:
+    if fresh.info.backend == "OpenGL":
+        pytest.skip("OpenGL's pipelines are made under the lock that closing needs")
+
+    def close(label: str) -> None:
+        if label == "add 2":
+            fresh.close()
+
+    compiling(close)
+    with pytest.raises(DeviceRemoved, match="the device was closed"):
+        fresh.prepare(sums(fresh, [1, 2, 3, 4]))
+    gc.collect()
+    assert len(fresh._pipelines) == 0
+
+
+def test_other_threads_use_the_device_meanwhile(
+    adapter: AdapterInfo, compiling: Callable[[Callable[[str], None]], None]
+) -> None:
+    if adapter.backend == "OpenGL":
+        pytest.skip("OpenGL's one context makes others wait")
+    device = Device(adapter)
+    buffer = device.create_buffer(256)
+    read: list[Any] = []
+
+    def use(_label: str) -> None:
+        thread = threading.Thread(target=lambda: read.append(buffer.read()))
+        thread.start()
+        thread.join(60)
+
+    compiling(use)
+    device.compile_operator(device.create_operator(RELU))
+    assert len(read) == 1
+
+
+def test_timings_tell_what_took_how_long(adapter: AdapterInfo) -> None:
+    graph = dmlgpu.Graph()
+    image = graph.input((1, 1, 4, 4))
+    result = functions.activation_softmax1(image + graph.constant(np.ones((1, 1, 4, 4), np.float32)), axes=(3,))
+    first, second = Device(adapter), Device(adapter)
+    timings, again, other = (one.compile_graph(graph.desc([result])).timings for one in (first, first, second))
+    for found in (timings, again, other):
+        assert isinstance(found, Timings)
+        assert min(found.planning, found.rendering, found.driver, found.upload) > 0
+        assert found.total == found.planning + found.rendering + found.driver + found.upload
+
+
+def test_timings_count_the_translation_once(fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    executable = fresh.prepare(sums(fresh, [1, 2]))
+    made = executable._timings
+    waited: list[int] = []
+    monkeypatch.setattr(fresh._queue, "is_done", lambda serial: False)
+    monkeypatch.setattr(fresh._queue, "wait", waited.append)
+    executable.translated_by(fresh._queue, 7)
+    timings = executable.timings
+    assert waited == [7]
+    assert timings.driver > made.driver
+    assert (timings.upload, timings.planning) == (made.upload, made.planning)
+    assert executable.timings == timings
+    assert waited == [7]
+
+
+def test_the_adapter_numpy_compiles_nothing() -> None:
+    device = Device("numpy")
+    assert device.compile_operator(device.create_operator(RELU)).timings is None

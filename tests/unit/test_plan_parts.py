@@ -1,0 +1,91 @@
+"""When two steps are the same but for what they bind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dmlgpu import DataType
+from dmlgpu.kernels.sources import identity
+from dmlgpu.plan import Allocation, Binding, Map, Role, Tensor
+from dmlgpu.plan.parts import signature
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a step."""
+
+    value: Any
+    other: Any = None
+
+
+def tensor(binding: Binding, size: int = 8) -> Tensor:
+    return Tensor(binding, DataType.FLOAT32, (size,), (1,))
+
+
+FIRST, SECOND, THIRD = (Binding(Role.INPUT, number) for number in range(3))
+
+
+def test_bindings_do_not_count_and_are_told_in_order() -> None:
+    memory = Binding(Role.TEMPORARY, Allocation("memory"), 64)
+    one, bound = signature(Map("copy", identity(tensor(FIRST)), tensor(memory)))
+    other, others = signature(Map("copy", identity(tensor(THIRD)), tensor(SECOND)))
+    assert one == other
+    assert dict(zip(bound, others, strict=True)) == {FIRST: THIRD, memory: SECOND}
+
+
+def test_what_is_bound_twice_counts() -> None:
+    twice, _ = signature((tensor(FIRST), tensor(FIRST)))
+    assert twice == signature((tensor(SECOND), tensor(SECOND)))[0]
+    assert twice != signature((tensor(FIRST), tensor(SECOND)))[0]
+    assert signature((tensor(FIRST), tensor(SECOND)))[0] == signature((tensor(THIRD), tensor(FIRST)))[0]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (0.0, -0.0),
+        (1, 1.0),
+        (1, True),
+        (0, False),
+        (0, None),
+        ("1", 1),
+        ("a", b"a"),
+        (DataType.FLOAT32, int(DataType.FLOAT32)),
+        ((1, 2), (1, (2,))),
+        (((1,), 2), (1, (2,))),
+        (Part(1), Part(2)),
+        (Part((1,), 2), Part(1, (2,))),
+        (Map("copy", identity(tensor(FIRST)), tensor(SECOND)), Map("copy", identity(tensor(FIRST, 4)), tensor(SECOND))),
+    ],
+    ids=str,
+)
+def test_whatever_differs_counts(one: Any, other: Any) -> None:
+    assert signature(Part(one))[0] != signature(Part(other))[0]
+
+
+def test_equal_values_are_the_same() -> None:
+    for made in (lambda: Part((0.5, float("nan"), "x", None)), lambda: Part(Part(b"y"), (DataType.INT8, 3))):
+        assert signature(made())[0] == signature(made())[0]
+
+
+def test_what_is_shared_counts() -> None:
+    shared = Part(1)
+    assert signature((shared, shared))[0] != signature((Part(1), Part(1)))[0]
+    assert signature((shared, shared, Part(1)))[0] != signature((shared, Part(1), shared))[0]
+
+
+@pytest.mark.parametrize("unknown", [[1], {1: 2}, frozenset({0.0}), 1j, object()], ids=lambda one: type(one).__name__)
+def test_what_cannot_be_compared_has_no_signature(unknown: object) -> None:
+    assert signature(Part(unknown)) == (None, ())
+
+
+def test_a_deep_step_has_one() -> None:
+    deep: Any = None
+    for _ in range(5000):
+        deep = Part(deep, deep)
+    found, _ = signature(deep)
+    assert isinstance(found, tuple)
+    assert len(found) < 20000
