@@ -30,6 +30,11 @@ FRACTION = 8
 """Floats are multiples of 1 / FRACTION, so that sums of products of a few of them are exact in float32."""
 
 
+def most_of(data_type: DataType) -> int:
+    """Return the largest number that a tensor holds: in halves so much that sums of products have to be rounded."""
+    return 8 if data_type is DataType.FLOAT16 else 3
+
+
 @dataclass(frozen=True)
 class Example:
     """A graph and what it is given.
@@ -64,12 +69,13 @@ class Draft:
         sizes: Sequence[int] | None = None,
         data_type: DataType | None = None,
         *,
-        low: int = -3,
-        high: int = 3,
+        low: int | None = None,
+        high: int | None = None,
         strides: Sequence[int] | None = None,
         owned: bool = False,
     ) -> Expression:
-        """Add an input: integers from ``low`` to ``high``, and for floats the multiples of 1 / FRACTION between."""
+        """Add an input: integers from ``low`` to ``high`` (``most_of``), and for floats the multiples of 1 / FRACTION
+        between."""
         kind = data_type or self.data_type
         whole = tuple(sizes or self.sizes)
         desc = whole if strides is None else TensorDesc(kind, whole, tuple(strides))
@@ -78,7 +84,12 @@ class Draft:
         return made
 
     def constant(
-        self, sizes: Sequence[int], data_type: DataType | None = None, *, low: int = -3, high: int = 3
+        self,
+        sizes: Sequence[int],
+        data_type: DataType | None = None,
+        *,
+        low: int | None = None,
+        high: int | None = None,
     ) -> Expression:
         """Add data that are known when the graph is compiled, of the same kind."""
         kind = data_type or self.data_type
@@ -98,8 +109,9 @@ class Draft:
         variance = self.constant(sizes, low=1, high=4)
         return functions.batch_normalization(x, mean, variance, scale, bias, spatial=True, epsilon=0.125)
 
-    def contents(self, sizes: Sizes, data_type: DataType, low: int, high: int) -> Array:
+    def contents(self, sizes: Sizes, data_type: DataType, low: int | None, high: int | None) -> Array:
         """Draw the elements of a tensor."""
+        low, high = -most_of(data_type) if low is None else low, most_of(data_type) if high is None else high
         if data_type.is_float:
             return (self.rng.integers(low * FRACTION, high * FRACTION + 1, sizes) / FRACTION).astype(data_type.numpy)
         return self.rng.integers(low if data_type.is_signed else 0, high + 1, sizes).astype(data_type.numpy)

@@ -57,6 +57,13 @@ def _attention_with_scores(draft: Draft) -> tuple[Expression, ...]:
     return f.gemm(weights, value), weights
 
 
+def _normalized_scores(draft: Draft) -> tuple[Expression, ...]:
+    """What lies between two products is no softmax."""
+    query, key, value = (draft.input() for _ in range(3))
+    scores = f.gemm(query, key, trans_b=MatrixTransform.TRANSPOSE)
+    return (f.gemm(f.activation_log_softmax1(scores, axes=(3,)), value),)
+
+
 def _perceptron(draft: Draft) -> tuple[Expression, ...]:
     """Normalisation, product, activation, product, and the input again."""
     *batch, _, size = draft.sizes
@@ -204,6 +211,13 @@ def _several_outputs(draft: Draft) -> tuple[Expression, ...]:
     return f.element_wise_multiply(y, x), y, x, y, known
 
 
+def _two_readers(draft: Draft) -> tuple[Expression, ...]:
+    """What is read twice, and is no output, can be part of neither reader."""
+    *batch, _, columns = draft.sizes
+    x = f.gemm(draft.input(), draft.input((*batch, columns, columns)))
+    return f.activation_relu(x), f.element_wise_negate(x)
+
+
 def _read_anew(draft: Draft) -> tuple[Expression, ...]:
     """Edges that change ranks, sizes, strides and types."""
     batch, channels, height, width = draft.sizes
@@ -246,6 +260,7 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "bare_attention": (_bare_attention, FLOATS),
     "transposed_attention": (_transposed_attention, FLOATS),
     "attention_with_scores": (_attention_with_scores, FLOATS),
+    "normalized_scores": (_normalized_scores, FLOATS),
     "perceptron": (_perceptron, FLOATS),
     "convolution_normalization_relu": (_convolution_normalization_relu, FLOATS),
     "owned_convolution": (_owned_convolution, FLOATS),
@@ -261,6 +276,7 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "cast_around": (_cast_around, FLOATS),
     "updates_in_place": (_updates_in_place, WORDS),
     "several_outputs": (_several_outputs, SIGNED),
+    "two_readers": (_two_readers, FLOATS),
     "read_anew": (_read_anew, SIGNED),
     "sparse_rows": (_sparse_rows, SIGNED),
     "scattered_pieces": (_scattered_pieces, SIGNED),

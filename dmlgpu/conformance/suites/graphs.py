@@ -30,7 +30,7 @@ from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.conformance.running.graph_runner import run_graph
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.runner import digest
+from dmlgpu.conformance.running.runner import POISON, digest
 from dmlgpu.conformance.suites import random_graphs
 from dmlgpu.conformance.suites.dispatch_generator import LARGEST
 from dmlgpu.conformance.suites.graph_bounds import output_bounds
@@ -172,16 +172,14 @@ class GraphSuite:
     def run(self, name: str, device: Device) -> Outcome:
         """Compare what comes out with all passes, and with none, with what the reference computes."""
         start = time.perf_counter()
-        given = example(name)
-        expected = _computed(given, Device("numpy"), ())
-        bounds = output_bounds(resolve(given.graph), given.inputs)
+        expected = Expectation.of(name)
         verdicts = [
             replace(verdict, problem="" if verdict.ok else f"graph output {number}, {how}")
             for how, disabled in (("fused", ()), ("no pass", PASSES))
-            for number, verdict in enumerate(_compare(expected, _computed(given, device, disabled), bounds))
+            for number, verdict in enumerate(expected.verdicts(device, disabled))
         ]
         worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.wrong, verdict.of_bound))
-        worst = replace(worst, digest=digest(expected)) if worst.ok else worst
+        worst = replace(worst, digest=digest(expected.outputs)) if worst.ok else worst
         return Outcome.of_verdict(name, str(WITHIN), worst, time.perf_counter() - start)
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
@@ -195,6 +193,33 @@ class GraphSuite:
 
 
 WITHIN = Given()
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A graph and what it must compute.
+
+    Attributes:
+        given: the graph, and what it is given.
+        outputs: what the reference computes node by node.
+        bounds: how far each element may lie from that.
+    """
+
+    given: Example
+    outputs: tuple[Array, ...]
+    bounds: tuple[Bound, ...]
+
+    @classmethod
+    def of(cls, name: str) -> Expectation:
+        """What the graph of a case must compute."""
+        given = example(name)
+        bounds = output_bounds(resolve(given.graph), given.inputs)
+        return cls(given, _computed(given, Device("numpy"), ()), bounds)
+
+    def verdicts(self, device: Device, disabled: Collection[str]) -> list[Verdict]:
+        """Compare what a device computes, with some passes left out: a verdict per output."""
+        found = zip(self.outputs, _computed(self.given, device, disabled, POISON), self.bounds, strict=True)
+        return [compare(expected, got, WITHIN, bound) for expected, got, bound in found]
 
 
 def example(name: str) -> Example:
@@ -211,7 +236,3 @@ def _computed(given: Example, device: Device, disabled: Collection[str], poison:
     compiled = device.compile_graph(given.graph, disabled_passes=disabled)
     with np.errstate(all="ignore"):  # the numpy adapter, on halves that overflow
         return run_graph(compiled, given.inputs, poison)
-
-
-def _compare(expected: tuple[Array, ...], got: tuple[Array, ...], bounds: tuple[Bound, ...]) -> list[Verdict]:
-    return [compare(*one[:2], WITHIN, one[2]) for one in zip(expected, got, bounds, strict=True)]
