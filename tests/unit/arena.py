@@ -49,6 +49,8 @@ def overwritten(program: Program, twin: Program) -> Iterator[str]:
                 yield f"kernel {number} {kernel.label!r}, slot {position}: {slot} lies outside of the arena"
                 continue
             expected = true[_cells(own)]
+            if (expected < 0).all() and position not in written_slots(kernel.wgsl):
+                yield f"kernel {number} {kernel.label!r}, slot {position}: read, and nobody wrote there"
             wrong = (held[_cells(slot)] != expected) & (expected >= 0)
             if wrong.any():
                 by = held[_cells(slot)][wrong.argmax()]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dmlgpu.builder import functions as f
 from dmlgpu.builder.expression import Expression
 from dmlgpu.conformance.suites.graph_draft import FLOATS, SIGNED, WORDS, Draft, Types
-from dmlgpu.enums import DataType, InterpolationMode, MatrixTransform, ReduceFunction
+from dmlgpu.enums import ConvolutionDirection, DataType, InterpolationMode, MatrixTransform, ReduceFunction
 from dmlgpu.operator_desc import ScaleBias, Size2D
 
 Pattern = Callable[[Draft], tuple[Expression, ...]]
@@ -94,6 +94,39 @@ def _owned_convolution(draft: Draft) -> tuple[Expression, ...]:
     """The filters are handed over at initialisation."""
     x = draft.input()
     return (f.activation_relu(f.element_wise_add(_convolved(draft, x, x.sizes[1], owned=True), x)),)
+
+
+def _owned_normalization(draft: Draft) -> tuple[Expression, ...]:
+    """Filters, bias and statistics are handed over at initialisation: what is folded is computed there."""
+    x, channels = draft.input(), 3
+    filters = draft.input((channels, x.sizes[1], 3, 3), owned=True)
+    x = f.convolution(x, filters, draft.input((1, channels, 1, 1), owned=True), start_padding=(1, 1))
+    mean, scale, bias = (draft.input((1, channels, 1, 1), owned=True) for _ in range(3))
+    variance = draft.input((1, channels, 1, 1), low=1, high=4, owned=True)
+    x = f.batch_normalization(x, mean, variance, scale, bias, spatial=True, epsilon=0.125)
+    return (f.activation_relu(x),)
+
+
+def _changing_filters(draft: Draft) -> tuple[Expression, ...]:
+    """Filters come anew with each execution, and are read twice: nothing may be folded into them."""
+    x, filters = draft.input(), draft.input((4, draft.sizes[1], 3, 3))
+    made = draft.normalized(f.convolution(x, filters, start_padding=(1, 1), end_padding=(1, 1)))
+    return f.activation_relu(made), f.element_wise_negate(filters)
+
+
+def _normalized_transposed_convolution(draft: Draft) -> tuple[Expression, ...]:
+    """Outputs lie along the second dimension of these filters."""
+    x = draft.input()
+    filters = draft.constant((x.sizes[1], 3, 2, 2))
+    x = f.convolution(x, filters, direction=ConvolutionDirection.BACKWARD, strides=(2, 2))
+    return (f.activation_relu(draft.normalized(x)),)
+
+
+def _normalized_groups(draft: Draft) -> tuple[Expression, ...]:
+    """Each channel has filters of its own."""
+    x = draft.input()
+    x = f.convolution(x, draft.constant((2 * x.sizes[1], 1, 3, 1)), group_count=x.sizes[1], end_padding=(2, 0))
+    return (draft.normalized(x),)
 
 
 def _shared_filters(draft: Draft) -> tuple[Expression, ...]:
@@ -264,6 +297,10 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "perceptron": (_perceptron, FLOATS),
     "convolution_normalization_relu": (_convolution_normalization_relu, FLOATS),
     "owned_convolution": (_owned_convolution, FLOATS),
+    "owned_normalization": (_owned_normalization, FLOATS),
+    "changing_filters": (_changing_filters, FLOATS),
+    "normalized_transposed_convolution": (_normalized_transposed_convolution, FLOATS),
+    "normalized_groups": (_normalized_groups, FLOATS),
     "shared_filters": (_shared_filters, FLOATS),
     "residual_blocks": (_residual_blocks, FLOATS),
     "dense_convolution": (_dense_convolution, FLOATS),
