@@ -107,12 +107,18 @@ def _as_array(title: str, label: str, array: object) -> Array:
         raise InvalidArgument(f"{title}: {label} must be an array, got {shown(array)}: {error}") from error
 
 
-def execute_once(compiled: CompiledOperator, inputs: Sequence[Buffer | None], outputs: Sequence[Buffer | None]) -> None:
+def execute_once(
+    compiled: CompiledOperator,
+    inputs: Sequence[Buffer | None],
+    outputs: Sequence[Buffer | None],
+    temporary_byte: int | None = None,
+) -> None:
     """Initialise and execute a compiled operator or graph in one command list.
 
     Args:
         compiled: what is executed.
         inputs, outputs: one buffer per tensor, bound as a whole; None for an absent one.
+        temporary_byte: what every byte of the temporary resource is before; None for anything.
 
     Raises:
         BindingError: a buffer is missing, superfluous or too small.
@@ -129,7 +135,10 @@ def execute_once(compiled: CompiledOperator, inputs: Sequence[Buffer | None], ou
     bound = [None if port.owned else buffer for port, buffer in zip(compiled.inputs, inputs, strict=True)]
     second.bind_inputs(bound)
     second.bind_outputs(outputs)
-    second.bind_temporary_resource(_scratch(device, properties.temporary_resource_size, "temporary resource"))
+    temporary = _scratch(device, properties.temporary_resource_size, "temporary resource")
+    if temporary is not None and temporary_byte is not None:
+        temporary.write(np.full(temporary.size, temporary_byte, np.uint8))
+    second.bind_temporary_resource(temporary)
     second.bind_persistent_resource(persistent)
 
     command_list, recorder = device.create_command_list(), device.create_command_recorder()

@@ -19,7 +19,7 @@ def run_graph(compiled: CompiledOperator, inputs: Sequence[Array], poison: int =
     Args:
         compiled: the graph.
         inputs: per input of the graph its elements, as they lie in memory; of one that nothing reads, anything.
-        poison: the byte that outputs are filled with before.
+        poison: the byte that outputs and the temporary resource are filled with before.
     """
 
     def buffer(desc: TensorDesc | None, content: Array) -> Buffer | None:
@@ -32,7 +32,7 @@ def run_graph(compiled: CompiledOperator, inputs: Sequence[Array], poison: int =
     given = [buffer(port.desc, array) for port, array in zip(compiled.inputs, inputs, strict=True)]
     poisoned = np.array([poison], np.uint8)
     outputs = [buffer(port.desc, poisoned) for port in compiled.outputs]
-    execute_once(compiled, given, outputs)
+    execute_once(compiled, given, outputs, poison)
     results = tuple(
         port.desc.decode(one.read())
         for port, one in zip(compiled.outputs, outputs, strict=True)
