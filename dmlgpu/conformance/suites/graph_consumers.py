@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from dmlgpu.builder import functions as f
@@ -157,9 +158,9 @@ def _reshape(draft: Draft, x: Expression) -> Expression:
 
 
 def _bits(draft: Draft, x: Expression) -> Expression:
-    """Other values of the same bytes."""
-    words = (x.desc.byte_size // 4,)
-    return f.element_wise_bit_not(x.reinterpret(words, data_type=DataType.UINT32))
+    """Unsigned integers of the same bits; as wide as the elements, since what follows the last one is anything."""
+    kind = {1: DataType.UINT8, 2: DataType.UINT16, 4: DataType.UINT32}[x.data_type.bits // 8]
+    return f.element_wise_bit_not(x.reinterpret((math.prod(x.sizes),), data_type=kind))
 
 
 CONSUMERS: Mapping[str, tuple[Consumer, Types]] = {
