@@ -70,6 +70,12 @@ def test_rows_may_be_stored_as_integers(device: Device, name: str) -> None:
     assert outcome.status is Status.PASS, outcome
 
 
+@pytest.mark.parametrize("data_type", ["uint8", "int8"])
+def test_columns_of_bytes_are_reduced_where_pairs_of_them_start(device: Device, data_type: str) -> None:
+    outcome = SUITE.run(f"pair-slice_with_steps-maximum-{data_type}-plain", device)
+    assert outcome.status is Status.PASS, outcome
+
+
 def computed(device: Device, graph: GraphDesc, inputs: list[Any], disabled: tuple[str, ...] = ()) -> list[Any]:
     return list(run_graph(device.compile_graph(graph, disabled_passes=disabled), inputs))
 
