@@ -99,7 +99,7 @@ def _of_case(what: str) -> tuple[Subject, ...]:
         case CaseSuite():
             return (Subject(f"case {what}", part.case(what).desc),)
         case graphs.GraphSuite():
-            return (Subject(f"case {what}", graphs.example(graphs.Key.parse(what)).graph),)
+            return (Subject(f"case {what}", graphs.example(what).graph),)
         case ProgramSuite():
             descs = part.program(what).descs
             return tuple(Subject(f"case {what}, {desc.operator}", desc) for desc in descs)

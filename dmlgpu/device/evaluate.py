@@ -74,7 +74,7 @@ def run_compiled(
         None if port.desc is None else device.create_buffer(port.desc.byte_size, port.label)
         for port in compiled.outputs
     ]
-    _run(device, compiled, sources, outputs)
+    execute_once(compiled, sources, outputs)
     results = tuple(None if buffer is None else buffer.read() for buffer in outputs)
     for buffer in (*sources, *outputs):
         if buffer is not None:
@@ -107,11 +107,23 @@ def _as_array(title: str, label: str, array: object) -> Array:
         raise InvalidArgument(f"{title}: {label} must be an array, got {shown(array)}: {error}") from error
 
 
-def _run(
-    device: Device, compiled: CompiledOperator, inputs: Sequence[Buffer | None], outputs: Sequence[Buffer | None]
+def execute_once(
+    compiled: CompiledOperator,
+    inputs: Sequence[Buffer | None],
+    outputs: Sequence[Buffer | None],
+    temporary_byte: int | None = None,
 ) -> None:
-    """Initialise and execute in one command list."""
-    properties = compiled.binding_properties
+    """Initialise and execute a compiled operator or graph in one command list.
+
+    Args:
+        compiled: what is executed.
+        inputs, outputs: one buffer per tensor, bound as a whole; None for an absent one.
+        temporary_byte: what every byte of the temporary resource is before; None for anything.
+
+    Raises:
+        BindingError: a buffer is missing, superfluous or too small.
+    """
+    device, properties = compiled.device, compiled.binding_properties
     persistent = _scratch(device, properties.persistent_resource_size, "persistent resource")
     initializer = device.create_operator_initializer([compiled])
     first = device.create_binding_table(initializer)
@@ -123,7 +135,10 @@ def _run(
     bound = [None if port.owned else buffer for port, buffer in zip(compiled.inputs, inputs, strict=True)]
     second.bind_inputs(bound)
     second.bind_outputs(outputs)
-    second.bind_temporary_resource(_scratch(device, properties.temporary_resource_size, "temporary resource"))
+    temporary = _scratch(device, properties.temporary_resource_size, "temporary resource")
+    if temporary is not None and temporary_byte is not None:
+        temporary.write(np.full(temporary.size, temporary_byte, np.uint8))
+    second.bind_temporary_resource(temporary)
     second.bind_persistent_resource(persistent)
 
     command_list, recorder = device.create_command_list(), device.create_command_recorder()

@@ -39,6 +39,13 @@ class Arena:
     size: int
 
 
+MOST_PLACED = 12_000
+"""Allocations that are placed, over all attempts at one arena: large ones are laid out once."""
+
+MOST_ATTEMPTS = 20
+"""Attempts at one arena."""
+
+
 def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
     """Return an arena in which allocations that are alive together do not meet.
 
@@ -47,24 +54,66 @@ def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
         reuse: whether memory is free again after the last use of an allocation; else each has bytes of its own.
     """
     sizes: dict[Allocation, int] = {}
-    lives: dict[Allocation, list[int]] = {}
+    lives: dict[Allocation, range] = {}
     for use in uses:
         sizes[use.allocation] = max(sizes.get(use.allocation, 0), use.size)
-        lives.setdefault(use.allocation, []).append(use.step)
+        life = lives.setdefault(use.allocation, range(use.step, use.step + 1))
+        lives[use.allocation] = range(life.start, use.step + 1)
+    whole = {allocation: aligned(size) for allocation, size in sizes.items()}
     if not reuse:
-        *offsets, end = itertools.accumulate((aligned(size) for size in sizes.values()), initial=0)
-        return Arena(dict(zip(sizes, offsets, strict=True)), end)
-    placed: dict[Allocation, int] = {}
+        *offsets, end = itertools.accumulate(whole.values(), initial=0)
+        return Arena(dict(zip(whole, offsets, strict=True)), end)
+    return _smallest(whole, lives)
+
+
+def _smallest(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -> Arena:
+    """Return the smallest arena of some attempts, which differ in the order in which allocations get a place.
+
+    The first that takes hardly more than what is alive at one time ends them.
+    """
+    alive = _alive(sizes, lives)
+    least = max(alive.values(), default=0)
+    found: list[Arena] = []
+    order: list[Allocation] = []
+    for attempt in range(max(1, min(MOST_ATTEMPTS, MOST_PLACED // max(1, len(sizes))))):
+        match attempt:
+            case 0:  # the largest first: small ones find room beside them, where else they would stand in the way
+                order = sorted(sizes, key=lambda each: -sizes[each])
+            case 1:  # what takes the most bytes for the longest time
+                order = sorted(sizes, key=lambda each: -len(lives[each]) * sizes[each])
+            case 2:  # the longest lives
+                order = sorted(sizes, key=lambda each: (-len(lives[each]), -sizes[each]))
+            case 3:  # what is alive when most is
+                order = sorted(sizes, key=lambda each: (-max(alive[step] for step in lives[each]), -sizes[each]))
+            case _:  # what reached the end of the arena before: it came too late
+                last, size = found[-1].offsets, found[-1].size
+                order = sorted(order, key=lambda each: last[each] + sizes[each] < size)
+        found.append(_placed(order, sizes, lives))
+        if found[-1].size - least <= least // 32:
+            break
+    return min(found, key=lambda arena: arena.size)
+
+
+def _alive(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -> dict[int, int]:
+    """Return the bytes that are alive at each step."""
+    alive: dict[int, int] = defaultdict(int)
+    for allocation, life in lives.items():
+        for step in life:
+            alive[step] += sizes[allocation]
+    return alive
+
+
+def _placed(order: Sequence[Allocation], sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -> Arena:
+    """Return an arena in which each allocation has the first place that is free, one after the other."""
+    offsets: dict[Allocation, int] = {}
     alive: dict[int, list[Allocation]] = defaultdict(list)  # by step, of those that have a place
-    # The largest ones first: small ones then find room beside them, where else they would stand in the way.
-    for allocation in sorted(lives, key=lambda each: -sizes[each]):
-        steps = range(lives[allocation][0], lives[allocation][-1] + 1)
-        others = {other for step in steps for other in alive[step]}
-        taken = sorted((placed[other], placed[other] + aligned(sizes[other])) for other in others)
-        placed[allocation] = _first_gap(taken, aligned(sizes[allocation]))
-        for step in steps:
+    for allocation in order:
+        others = {other for step in lives[allocation] for other in alive[step]}
+        taken = sorted((offsets[other], offsets[other] + sizes[other]) for other in others)
+        offsets[allocation] = _first_gap(taken, sizes[allocation])
+        for step in lives[allocation]:
             alive[step].append(allocation)
-    return Arena(placed, max((offset + aligned(sizes[each]) for each, offset in placed.items()), default=0))
+    return Arena(offsets, max((offset + sizes[each] for each, offset in offsets.items()), default=0))
 
 
 def lay_out_persistent(initialization: Iterable[Use], executed: Iterable[Use]) -> Arena:

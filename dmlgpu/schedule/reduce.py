@@ -16,7 +16,7 @@ from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import ReduceSchedule, ScheduledReduce, Steps
 from dmlgpu.schedule.walk import Walk, choose_walk
 from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import packed_strides
+from dmlgpu.tensor import WORD_BITS, packed_strides
 
 SHORT = 4
 """Units of a row so short that one invocation takes several rows, as in a map."""
@@ -219,7 +219,14 @@ def _across(problem: _Problem, source: Source, across: int) -> _Units | None:
     parts, together = _shares(parts, max(1, SIDE_BY_SIDE // rows), problem.target)
     units = _Units(packed, problem.output, parts, ReduceSchedule.SERIAL, together, across, width)
     bits = problem.output.data_type.bits
-    if parts == 1 and packed.lanes > 1 and bits < 64 and packs_tensor(problem.output, across, packed.lanes):
+    whole_words = packed.lanes * bits >= WORD_BITS  # else neighbouring units would tear each other's words
+    if (
+        parts == 1
+        and packed.lanes > 1
+        and bits < 64
+        and whole_words
+        and packs_tensor(problem.output, across, packed.lanes)
+    ):
         return replace(units, output=pack_tensor(problem.output, across, packed.lanes))
     return units if parts > 1 or bits >= 32 else None
 

@@ -9,5 +9,5 @@
     let {{ name }}{{ suffix }} = {{ stage.name }}{{ suffix }}.{{ part }};
     # endfor
 {%- endmacro %}
-{% macro result(name) %}{% if across %}output_t({% for lane in lanes %}{{ ", " if not loop.first }}{{ name }}{{ lane.result }}{% endfor %}){% else %}output_t({{ name }}){% endif %}{% endmacro %}
+{% macro result(name) %}{% if across %}{{ result_type }}({% for lane in lanes %}{{ ", " if not loop.first }}{{ name }}{{ lane.result }}{% endfor %}){% else %}{{ result_type }}({{ name }}){% endif %}{% endmacro %}
 {% macro computed(place, unit) %}element({{ place }}, {{ unit }}{% for name in names %}, {{ result(name) }}{% endfor %}{% for name in fixed %}, {{ name }}{% endfor %}){% endmacro %}

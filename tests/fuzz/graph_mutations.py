@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dmlgpu.conformance.cases.case import Case
-from dmlgpu.conformance.suites import graphs
+from dmlgpu.conformance.suites import random_graphs
 from dmlgpu.conformance.suites.dispatch_generator import LARGEST
 from dmlgpu.enums import TensorFlags
 from dmlgpu.graph import ConstantNode, GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
@@ -38,8 +38,8 @@ class Given:
 
 def random_graph(rng: random.Random) -> Given:
     """A graph of the conformance suite."""
-    key = graphs.Key(rng.choice(list(LARGEST)), rng.choice((1, 2, 3, 4, 6, 9)), rng.randrange(10**6))
-    example = graphs.example(key)
+    key = random_graphs.Key(rng.choice(list(LARGEST)), rng.choice((1, 2, 3, 4, 6, 9)), rng.randrange(10**6))
+    example = random_graphs.example(key)
     return Given(example.graph, tuple(one.view(np.uint8) for one in example.inputs), True)
 
 

@@ -48,9 +48,15 @@ OTHER = {Profile.CPU: Profile.DISCRETE, Profile.DISCRETE: Profile.CPU, Profile.I
 
 
 @pytest.fixture(params=["own schedules", "other schedules"])
-def device(request: pytest.FixtureRequest, backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
-    """A device on each adapter, with the schedules for it and with those for the other kind of adapters."""
-    if request.param == "other schedules":
+def schedules(request: pytest.FixtureRequest) -> str:
+    """The schedules for an adapter, and those for the other kind of adapters."""
+    return request.param
+
+
+@pytest.fixture
+def device(schedules: str, backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> Device:
+    """A device on each adapter, with either schedules."""
+    if schedules == "other schedules":
         profile = OTHER[backend.target.profile]
         monkeypatch.setattr(backend, "target", dataclasses.replace(backend.target, profile=profile))
     return Device.from_backend(backend)

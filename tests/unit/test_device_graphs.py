@@ -96,6 +96,13 @@ def test_it_is_initialised_before_it_runs(device: Device) -> None:
         device.queue.execute([commands])
 
 
+def test_a_buffer_of_another_device_is_refused(device: Device) -> None:
+    table = device.create_binding_table(device.compile_graph(chain(relu())))
+    theirs = Device("numpy").create_buffer(128, "theirs")
+    with pytest.raises(InvalidArgument, match=r"graph 'chain': .*graph input 0.*'theirs', belongs to another device"):
+        table.bind_inputs([theirs])
+
+
 def test_a_node_that_breaks_a_rule_is_named(device: Device) -> None:
     halves = TensorDesc(DataType.FLOAT16, FLOATS.sizes)
     wrong = descs.ElementWiseAdd(a_tensor=FLOATS, b_tensor=FLOATS, output_tensor=halves)

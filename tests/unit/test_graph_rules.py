@@ -31,6 +31,17 @@ OWNED = dataclasses.replace(FLOATS, flags=TensorFlags.OWNED_BY_DML)
 HALVES = TensorDesc(DataType.FLOAT16, (1, 2, 4, 4))
 
 
+POOLING = descs.MaxPooling1(
+    input_tensor=FLOATS,
+    output_tensor=FLOATS,
+    output_indices_tensor=None,
+    strides=(1, 1),
+    window_size=(1, 1),
+    start_padding=(0, 0),
+    end_padding=(0, 0),
+)
+
+
 def changed(**changes: Any) -> GraphDesc:
     return dataclasses.replace(PAIR, **changes)
 
@@ -117,6 +128,61 @@ BROKEN = {
         changed(nodes=(*PAIR.nodes, ConstantNode(bytes(128))), output_edges=(OutputEdge(2, 0, 0),)),
         "node 2 (constant) has no tensor of its own; put an ELEMENT_WISE_IDENTITY between",
     ),
+    "a constant for an owned tensor": (
+        changed(
+            nodes=(OperatorNode(relu()), OperatorNode(add(FLOATS, OWNED)), ConstantNode(bytes(128))),
+            input_edges=(InputEdge(0, 0, 0),),
+            intermediate_edges=(*PAIR.intermediate_edges, IntermediateEdge(2, 0, 1, 1)),
+        ),
+        "b_tensor of node 1 (ELEMENT_WISE_ADD) is OWNED_BY_DML, and only an input of the graph may feed it",
+    ),
+    "an edge from no node": (
+        changed(intermediate_edges=(IntermediateEdge(2, 0, 1, 0, "inner"),)),
+        "intermediate edge 'inner' (node 2 output 0 to node 1 input 0): from_node must be one of the nodes, below 2,"
+        " got 2",
+    ),
+    "an edge to no node": (
+        changed(intermediate_edges=(IntermediateEdge(0, 0, 7, 0),)),
+        "intermediate edge (node 0 output 0 to node 7 input 0): to_node must be one of the nodes, below 2, got 7",
+    ),
+    "an output of no node": (
+        changed(output_edges=(OutputEdge(3, 0, 0),)),
+        "output edge (node 3 output 0 to graph output 0): from_node must be one of the nodes, below 2, got 3",
+    ),
+    "an input of a constant": (
+        changed(
+            nodes=(*PAIR.nodes, ConstantNode(bytes(128), "c")), input_edges=(*PAIR.input_edges, InputEdge(0, 2, 0))
+        ),
+        "to_input must be one of the inputs of node 2 'c' (constant), below 0, got 0",
+    ),
+    "a second output of a constant": (
+        changed(
+            nodes=(*PAIR.nodes, ConstantNode(bytes(128), "c")),
+            input_edges=(InputEdge(0, 0, 0),),
+            intermediate_edges=(*PAIR.intermediate_edges, IntermediateEdge(2, 1, 1, 1)),
+        ),
+        "from_output must be one of the outputs of node 2 'c' (constant), below 1, got 1",
+    ),
+    "a node that reads itself": (
+        changed(
+            input_edges=(InputEdge(0, 0, 0),),
+            intermediate_edges=(*PAIR.intermediate_edges, IntermediateEdge(1, 0, 1, 1)),
+        ),
+        "nodes must not form a cycle, got node 1 'element_wise_add1' (ELEMENT_WISE_ADD) -> node 1 'element_wise_add1'"
+        " (ELEMENT_WISE_ADD)",
+    ),
+    "an absent tensor that is read": (
+        GraphDesc(
+            1,
+            2,
+            (OperatorNode(POOLING, "pool"),),
+            (InputEdge(0, 0, 0),),
+            (),
+            (OutputEdge(0, 0, 0), OutputEdge(0, 1, 1)),
+        ),
+        "output edge (node 0 output 1 to graph output 1): output_indices_tensor of node 0 'pool' (MAX_POOLING1) is"
+        " absent from its description; no edge may start there",
+    ),
     "an absent tensor that is fed": (
         GraphDesc(
             1,
@@ -173,6 +239,19 @@ def test_the_graphs_that_are_broken_are_sound_before() -> None:
     assert [node.inputs for node in network.nodes] == [(GraphInput(0),), (Result(0, 0), GraphInput(1))]
     assert network.outputs == (Result(1, 0),)
     assert network.inputs == (FLOATS, FLOATS)
+
+
+def test_optional_outputs_need_no_edge_nor_does_a_constant() -> None:
+    indices = TensorDesc(DataType.UINT32, FLOATS.sizes)
+    nodes = (OperatorNode(POOLING.replace(output_indices_tensor=indices)), ConstantNode(bytes(4)))
+    network = resolve(GraphDesc(1, 1, nodes, (InputEdge(0, 0, 0),), (), (OutputEdge(0, 0, 0),)))
+    assert (len(network.nodes), network.outputs) == (1, (Result(0, 0),))
+
+
+def test_names_are_for_messages_and_need_not_differ() -> None:
+    nodes = tuple(dataclasses.replace(node, name="same") for node in PAIR.nodes)
+    edges = tuple(dataclasses.replace(edge, name="same") for edge in PAIR.input_edges)
+    assert [node.name for node in resolve(changed(nodes=nodes, input_edges=edges)).nodes] == ["same", "same"]
 
 
 def test_nodes_are_ordered_by_what_they_read() -> None:

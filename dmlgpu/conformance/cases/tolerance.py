@@ -1,6 +1,7 @@
 """How far a result may lie from the reference.
 
-Every operator declares one of four classes. None of them is an aggregate: a single bad element fails, and is shown.
+Every operator declares one of these classes; graphs have bounds of their own (``Given``). None of them is an aggregate:
+a single bad element fails, and is shown.
 
 WGSL lets an implementation flush subnormal numbers to zero, in operands and in results. The classes that allow it
 (``flush_to_zero``) take a zero of either sign for a subnormal result; results from flushed operands are among the
@@ -237,6 +238,33 @@ class Transformed(Accumulated):
 
     def __str__(self) -> str:
         return f"transformed, accumulated over {self.terms} terms"
+
+
+@dataclass(frozen=True)
+class Given(Tolerance):
+    """Within a bound that is given for each element as its ``magnitude``; equal numbers where that is 0."""
+
+    def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
+        """Within the bound; infinities and NaN must agree."""
+        with np.errstate(invalid="ignore"):
+            difference = np.abs(expected.astype(np.float64) - got.astype(np.float64))
+        near = np.isfinite(difference) & (difference <= self.bound(expected, magnitude))
+        return near | (ulp_distance(expected, got) == 0) | self._accepts_flush(expected, got)
+
+    def bound(self, expected: Array, magnitude: Bound | None) -> Bound:
+        """The bound that is given."""
+        return np.zeros(expected.shape) if magnitude is None else magnitude
+
+    def errors(self, expected: Array, got: Array, magnitude: Bound | None) -> Bound:
+        """The difference, of the bound."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            difference = np.abs(expected.astype(np.float64) - got.astype(np.float64))
+            share = difference / self.bound(expected, magnitude)
+        share = np.where(np.isfinite(share), share, np.inf)
+        return np.where((ulp_distance(expected, got) == 0) | self._accepts_flush(expected, got), 0.0, share)
+
+    def __str__(self) -> str:
+        return "what the nodes' errors add up to"
 
 
 EXACT = Exact()

@@ -1,4 +1,4 @@
-"""Running a compiled graph on arrays."""
+"""Running a compiled graph on the bytes of its inputs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from dmlgpu.conformance.cases.case import Array
-from dmlgpu.device.binding import BufferArrayBinding
 from dmlgpu.device.buffer import Buffer
-from dmlgpu.device.operator import CompiledOperator, Dispatchable
-from dmlgpu.device.table import BindingTable
+from dmlgpu.device.evaluate import execute_once
+from dmlgpu.device.operator import CompiledOperator
+from dmlgpu.tensor import TensorDesc
 
 
 def run_graph(compiled: CompiledOperator, inputs: Sequence[Array], poison: int = 0) -> tuple[Array, ...]:
@@ -19,55 +19,26 @@ def run_graph(compiled: CompiledOperator, inputs: Sequence[Array], poison: int =
     Args:
         compiled: the graph.
         inputs: per input of the graph its elements, as they lie in memory; of one that nothing reads, anything.
-        poison: the byte that outputs are filled with before.
+        poison: the byte that outputs and the temporary resource are filled with before.
     """
-    device = compiled.device
-    made: list[Buffer] = []
 
-    def buffer(content: Array) -> Buffer:
-        made.append(device.create_buffer(content.nbytes))
-        made[-1].write(content)
-        return made[-1]
+    def buffer(desc: TensorDesc | None, content: Array) -> Buffer | None:
+        if desc is None:
+            return None
+        made = compiled.device.create_buffer(desc.byte_size)
+        made.write(np.resize(content.view(np.uint8), desc.byte_size))
+        return made
 
-    given = [
-        None if port.desc is None else buffer(np.resize(array.view(np.uint8), port.desc.byte_size))
-        for port, array in zip(compiled.inputs, inputs, strict=True)
-    ]
-    outputs = [
-        buffer(np.full(port.desc.byte_size, poison, np.uint8)) for port in compiled.outputs if port.desc is not None
-    ]
-    properties = compiled.binding_properties
-    scratch, held = (
-        buffer(np.zeros(size, np.uint8)) if size else None
-        for size in (properties.temporary_resource_size, properties.persistent_resource_size)
-    )
-    owned = [port.owned for port in compiled.inputs]
-    initializer = device.create_operator_initializer([compiled])
-    handed_over = BufferArrayBinding([one if own else None for one, own in zip(given, owned, strict=True)])
-    table = device.create_binding_table(initializer)
-    table.bind_inputs([handed_over if any(owned) else None])
-    table.bind_outputs([held])
-    _execute(initializer, table)
-    table.reset(compiled)
-    table.bind_inputs([None if one is None or own else one for one, own in zip(given, owned, strict=True)])
-    table.bind_outputs(outputs)
-    if scratch is not None:
-        table.bind_temporary_resource(scratch)
-    if held is not None:
-        table.bind_persistent_resource(held)
-    _execute(compiled, table)
+    given = [buffer(port.desc, array) for port, array in zip(compiled.inputs, inputs, strict=True)]
+    poisoned = np.array([poison], np.uint8)
+    outputs = [buffer(port.desc, poisoned) for port in compiled.outputs]
+    execute_once(compiled, given, outputs, poison)
     results = tuple(
-        port.desc.decode(one.read()) for port, one in zip(compiled.outputs, outputs, strict=True) if port.desc
+        port.desc.decode(one.read())
+        for port, one in zip(compiled.outputs, outputs, strict=True)
+        if port.desc is not None and one is not None
     )
-    for one in made:
-        one.release()
+    for one in (*given, *outputs):
+        if one is not None:
+            one.release()
     return results
-
-
-def _execute(dispatchable: Dispatchable, table: BindingTable) -> None:
-    """Record a dispatch and execute it."""
-    device = dispatchable.device
-    commands = device.create_command_list()
-    device.create_command_recorder().record_dispatch(commands, dispatchable, table)
-    commands.close()
-    device.queue.execute([commands])

@@ -1,136 +1,151 @@
-"""The suite of graphs: random graphs of operators, compiled with all passes and with none.
+"""The suite of graphs: compiled with all passes and with none, and compared with the reference, node by node.
 
-They compute integers, and floats that hold integers exactly, so that what comes out must be equal to what the reference
-computes node by node. A name spells the type, the number of nodes, and a seed, from which all else is drawn:
-``graph-float32-12-s3``.
+Names are of three kinds:
+
+- ``pair-convolution-residual-float32-odd``: a producer and what reads it (``graph_producers``, ``graph_consumers``), by
+  the type of the tensor between them; the last word says what is special (``Variant``).
+- ``pattern-attention-float16-plain``: graphs that passes look for as a whole (``graph_patterns``).
+- ``graph-float32-12-s3``: random graphs (``random_graphs``), by their type, the number of their nodes, and a seed.
+
+One tolerance holds for fused and unfused kernels on every adapter: results are equal bit by bit where every node is
+exact, else they keep the bound that the errors of the nodes add up to (``graph_bounds`` says how and why).
 """
 
 from __future__ import annotations
 
-import re
+import enum
+import functools
+import itertools
 import time
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.tolerance import Bound, Given
 from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.conformance.running.graph_runner import run_graph
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.runner import digest
-from dmlgpu.conformance.suites.dispatch_generator import LARGEST, Dispatch, DispatchGenerator, Sizes, Value
-from dmlgpu.conformance.suites.programs import EQUAL, Location
+from dmlgpu.conformance.running.runner import POISON, digest
+from dmlgpu.conformance.suites import random_graphs
+from dmlgpu.conformance.suites.dispatch_generator import LARGEST
+from dmlgpu.conformance.suites.graph_bounds import output_bounds
+from dmlgpu.conformance.suites.graph_consumers import CONSUMERS
+from dmlgpu.conformance.suites.graph_draft import Draft, Example
+from dmlgpu.conformance.suites.graph_patterns import PATTERNS
+from dmlgpu.conformance.suites.graph_producers import PRODUCERS
 from dmlgpu.device.device import Device
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.graph.description import ConstantNode, GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
 from dmlgpu.graph.passes import PASSES
+from dmlgpu.graph.resolve import resolve
 
-SOURCES: tuple[Sizes, ...] = ((4, 8), (8, 4), (12, 12), (1, 8))
-"""Sizes of the tensors that a graph starts from: the first three are its inputs, the last one is a constant."""
-MOST_NODES = 500
+SIZES, ODD_SIZES = (2, 4, 6, 8), (1, 3, 5, 7)
+"""Of the tensor between producer and consumer: whole units of four elements, and none."""
+
+
+class Variant(enum.StrEnum):
+    """What is special about a pair or a pattern."""
+
+    PLAIN = "plain"
+    ODD = "odd"  # sizes that no vector divides
+    INTERLEAVED = "interleaved"  # what operators write has its channels innermost
+    TAPPED = "tapped"  # the tensor between the two is an output of the graph, too
 
 
 @dataclass(frozen=True)
-class Key:
-    """What names a graph."""
+class Pair:
+    """What names a pair or, with no consumer, a pattern."""
 
+    producer: str
+    consumer: str | None
     data_type: DataType
-    nodes: int
-    seed: int
+    variant: Variant
 
     def __str__(self) -> str:
-        return f"graph-{self.data_type.name.lower()}-{self.nodes}-s{self.seed}"
+        kind = ("pattern", self.producer) if self.consumer is None else ("pair", self.producer, self.consumer)
+        return "-".join((*kind, self.data_type.name.lower(), self.variant))
 
     @classmethod
-    def parse(cls, name: str) -> Key:
-        """The key that a name spells.
+    def parse(cls, name: str) -> Pair | None:
+        """The pair or pattern that a name spells, if it spells one."""
+        kind, *parts = name.split("-")
+        known = {"pair": _all_pairs, "pattern": _all_patterns}.get(kind)
+        return None if known is None or len(parts) < 3 else known().get(name)
 
-        Raises:
-            InvalidArgument: when it spells none.
-        """
-        found = re.fullmatch(r"graph-(\w+)-(\d{1,3})-s(\d{1,9})", name)
-        types = {data_type.name.lower(): data_type for data_type in LARGEST}
-        if found is not None and found[1] in types:
-            key = cls(types[found[1]], int(found[2]), int(found[3]))
-            if str(key) == name and 1 <= key.nodes <= MOST_NODES:
-                return key
-        raise InvalidArgument(f"{name!r} names no graph, such as graph-float32-12-s0, of up to {MOST_NODES} nodes")
-
-
-@dataclass(frozen=True)
-class Example:
-    """A graph and what it is given.
-
-    Attributes:
-        graph: the graph.
-        inputs: the elements of its inputs, one-dimensional.
-    """
-
-    graph: GraphDesc
-    inputs: tuple[Array, ...]
+    def example(self) -> Example:
+        """The graph, and what it is given."""
+        sizes = ODD_SIZES if self.variant is Variant.ODD else SIZES
+        policy = "interleaved_channel" if self.variant is Variant.INTERLEAVED else "default"
+        draft = Draft(str(self), self.data_type, sizes, policy)
+        if self.consumer is None:
+            return draft.example(PATTERNS[self.producer][0](draft))
+        made = PRODUCERS[self.producer][0](draft)
+        read = CONSUMERS[self.consumer][0](draft, made)
+        return draft.example([read, made] if self.variant is Variant.TAPPED else [read])
 
 
-def example(key: Key) -> Example:
-    """The graph of a key. Where a value lies is its number: sources first, then nodes, in order."""
-    rng = np.random.default_rng(zlib.crc32(str(key).encode()))
-    sources = [Value(Location(1 + number), sizes, 3) for number, sizes in enumerate(SOURCES)]
-    generator = DispatchGenerator(key.data_type, rng, Location(0), list(sources), element_wise=3)
-    dispatches = []
-    for number in range(key.nodes):
-        dispatch = generator.draw()
-        dispatches.append(dispatch)
-        found = Value(Location(1 + len(SOURCES) + number), dispatch.sizes, dispatch.most)
-        generator.values.append(found)
-        if rng.random() < 0.3:
-            generator.values.append(_reinterpreted(found))
-    dtype = key.data_type.numpy
-    data: list[Array] = [rng.integers(0, 4, 4).astype(np.uint32)]
-    data += [rng.integers(-3, 4, rows * columns).astype(dtype) for rows, columns in SOURCES]
-    return Example(_graph(dispatches, data[-1], rng, str(key)), tuple(data[:-1]))
-
-
-def _reinterpreted(value: Value) -> Value:
-    """The same bytes as a matrix of other sizes: the edge between says so."""
-    rows, columns = value.sizes
-    return replace(value, sizes=(rows * columns // 4, 4) if rows * columns % 4 == 0 else (columns, rows))
-
-
-def _graph(dispatches: list[Dispatch], constant: Array, rng: np.random.Generator, name: str) -> GraphDesc:
-    """The graph of some dispatches; what none of them reads is an output, and some of what one reads."""
-    first = 1 + len(SOURCES)
-    into: list[InputEdge] = []
-    inner: list[IntermediateEdge] = []
-    for number, dispatch in enumerate(dispatches):
-        read = [value.location for value in dispatch.reads]
-        for position, location in enumerate(read if dispatch.indices is None else [*read, dispatch.indices]):
-            if location.buffer >= first:
-                inner.append(IntermediateEdge(location.buffer - first, 0, number, position))
-            elif location.buffer == first - 1:
-                inner.append(IntermediateEdge(len(dispatches), 0, number, position))
-            else:
-                into.append(InputEdge(location.buffer, number, position))
-    read_nodes = {edge.from_node for edge in inner}
-    ends = [number for number in range(len(dispatches)) if number not in read_nodes or rng.random() < 0.15]
-    nodes = [OperatorNode(dispatch.desc, f"{number}") for number, dispatch in enumerate(dispatches)]
-    outputs = tuple(OutputEdge(node, 0, number) for number, node in enumerate(ends))
-    return GraphDesc(
-        first - 1,
-        len(ends),
-        (*nodes, ConstantNode(constant.tobytes(), "constant")),
-        tuple(into),
-        tuple(inner),
-        outputs,
-        name,
+@functools.cache
+def _all_pairs() -> dict[str, Pair]:
+    """All pairs by their names."""
+    found = (
+        Pair(producer, consumer, data_type, variant)
+        for (producer, (_, made)), (consumer, (_, read)) in itertools.product(PRODUCERS.items(), CONSUMERS.items())
+        for data_type in made
+        if data_type in read
+        for variant in Variant
     )
+    return {str(pair): pair for pair in found}
+
+
+@functools.cache
+def _all_patterns() -> dict[str, Pair]:
+    """All patterns by their names."""
+    found = (
+        Pair(pattern, None, data_type, variant)
+        for pattern, (_, types) in PATTERNS.items()
+        for data_type in types
+        for variant in Variant
+        if variant is not Variant.TAPPED
+    )
+    return {str(pair): pair for pair in found}
+
+
+def _one_each(pairs: Iterable[Pair]) -> list[str]:
+    """Return a name for each producer and consumer; all types and variants are met, by chance."""
+    together: dict[tuple[str, str | None], list[str]] = {}
+    for pair in pairs:
+        together.setdefault((pair.producer, pair.consumer), []).append(str(pair))
+    return [min(names, key=lambda name: zlib.crc32(name.encode())) for names in together.values()]
+
+
+QUICK = (
+    "pair-convolution-residual-float32-odd",
+    "pair-product-cast-float32-interleaved",
+    "pair-addition-sum-float16-tapped",
+    "pair-softmax-scale_bias-float16-plain",
+    "pair-repeated_product-shifted_pair-float32-odd",
+    "pair-transpose-product_of_transpose-float32-plain",
+    "pair-scaled_product-join-float16-plain",
+    "pair-gather-residual-float32-odd",
+    "pair-convolution-padding-float32-plain",
+    "pattern-quantized_product-float32-plain",
+    "pattern-cast_around-float16-odd",
+    "pattern-attention-float32-plain",
+    "pattern-convolution_normalization_relu-float32-plain",
+    "pattern-quantized_and_back-float16-plain",
+    "pattern-updates_in_place-int32-odd",
+    "pattern-read_anew-float16-plain",
+)
+"""A few pairs and patterns, each pass at work in some of them."""
 
 
 class GraphSuite:
-    """Graphs of every type; longer ones and more of them in the larger profiles."""
+    """Pairs of operators, patterns, and random graphs of every type; more of all of them in the larger profiles."""
 
     profiles = PROFILES
 
@@ -141,44 +156,87 @@ class GraphSuite:
             "standard": {6: 4, 16: 6, 60: 2},
             "full": {6: 60, 16: 60, 60: 20, 300: 2},
         }[profile]
-        found = [(nodes, seed) for nodes, count in lengths.items() for seed in range(count)]
-        return tuple(str(Key(kind, *numbers)) for numbers in found for kind in LARGEST)
+        drawn = [(nodes, seed) for nodes, count in lengths.items() for seed in range(count)]
+        random = tuple(str(random_graphs.Key(kind, *numbers)) for numbers in drawn for kind in LARGEST)
+        match profile:
+            case "quick":
+                return (*QUICK, *random)
+            case "standard":
+                patterns = [name for name, pair in _all_patterns().items() if pair.variant is Variant.PLAIN]
+                return tuple(dict.fromkeys((*QUICK, *_one_each(_all_pairs().values()), *patterns, *random)))
+        return (*_all_pairs(), *_all_patterns(), *random)
 
     def has(self, name: str) -> bool:
         """Whether a name spells a graph."""
         try:
-            Key.parse(name)
+            return Pair.parse(name) is not None or random_graphs.Key.parse(name) is not None
         except InvalidArgument:
             return False
-        return True
 
     def run(self, name: str, device: Device) -> Outcome:
         """Compare what comes out with all passes, and with none, with what the reference computes."""
         start = time.perf_counter()
-        given = example(Key.parse(name))
-        expected = _computed(given, Device("numpy"), ())
+        expected = Expectation.of(name)
         verdicts = [
             replace(verdict, problem="" if verdict.ok else f"graph output {number}, {how}")
             for how, disabled in (("fused", ()), ("no pass", PASSES))
-            for number, verdict in enumerate(_compare(expected, _computed(given, device, disabled)))
+            for number, verdict in enumerate(expected.verdicts(device, disabled))
         ]
-        worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.wrong))
-        worst = replace(worst, digest=digest(expected)) if worst.ok else worst
-        return Outcome.of_verdict(name, str(EQUAL), worst, time.perf_counter() - start)
+        worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.wrong, verdict.of_bound))
+        worst = replace(worst, digest=digest(expected.outputs)) if worst.ok else worst
+        return Outcome.of_verdict(name, str(WITHIN), worst, time.perf_counter() - start)
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
         """What a device computes; outputs start filled with ``poison``."""
-        return _computed(example(Key.parse(name)), device, (), poison)
+        return _computed(example(name), device, (), poison)
 
     def allowance(self, name: str) -> Allowance:
         """How far that may lie from the truth."""
-        return Allowance(EQUAL)
+        given = example(name)
+        return Allowance(WITHIN, lambda: output_bounds(resolve(given.graph), given.inputs))
+
+
+WITHIN = Given()
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A graph and what it must compute.
+
+    Attributes:
+        given: the graph, and what it is given.
+        outputs: what the reference computes node by node.
+        bounds: how far each element may lie from that.
+    """
+
+    given: Example
+    outputs: tuple[Array, ...]
+    bounds: tuple[Bound, ...]
+
+    @classmethod
+    def of(cls, name: str) -> Expectation:
+        """What the graph of a case must compute."""
+        given = example(name)
+        bounds = output_bounds(resolve(given.graph), given.inputs)
+        return cls(given, _computed(given, Device("numpy"), ()), bounds)
+
+    def verdicts(self, device: Device, disabled: Collection[str]) -> list[Verdict]:
+        """Compare what a device computes, with some passes left out: a verdict per output."""
+        found = zip(self.outputs, _computed(self.given, device, disabled, POISON), self.bounds, strict=True)
+        return [compare(expected, got, WITHIN, bound) for expected, got, bound in found]
+
+
+def example(name: str) -> Example:
+    """The graph of a case, and what it is given.
+
+    Raises:
+        InvalidArgument: when the name spells none.
+    """
+    pair = Pair.parse(name)
+    return random_graphs.example(random_graphs.Key.parse(name)) if pair is None else pair.example()
 
 
 def _computed(given: Example, device: Device, disabled: Collection[str], poison: int = 0) -> tuple[Array, ...]:
     compiled = device.compile_graph(given.graph, disabled_passes=disabled)
-    return run_graph(compiled, given.inputs, poison)
-
-
-def _compare(expected: tuple[Array, ...], got: tuple[Array, ...]) -> list[Verdict]:
-    return [compare(wanted, found, EQUAL) for wanted, found in zip(expected, got, strict=True)]
+    with np.errstate(all="ignore"):  # the numpy adapter, on halves that overflow
+        return run_graph(compiled, given.inputs, poison)

@@ -15,7 +15,7 @@ from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder, Result
 from dmlgpu.wgsl.linker import prefix
 from dmlgpu.wgsl.steps.step import monoid_operands, render_step
-from dmlgpu.wgsl.types import LANE_NAMES, Scalar
+from dmlgpu.wgsl.types import LANE_NAMES, Scalar, vector
 
 TILE = 32
 """Units that one invocation merges before it merges their sum into that of the row."""
@@ -38,7 +38,11 @@ def _rows(step: ScheduledRows, builder: Builder) -> str:
     text, values = builder.store(output, portable=True)
     text += builder.source("input", step.source, raw=False, portable=True)
     text += "".join(builder.load(name, leaf, portable=True) for name, leaf in fixed)
-    text += "".join(_stage_monoid(stage, builder.target, in_turn=is_serial) for stage in step.stages)
+    stored_as_float = output.data_type.is_float
+    text += "".join(
+        _stage_monoid(stage, builder.target, in_turn=is_serial, stored_as_float=stored_as_float)
+        for stage in step.stages
+    )
     results = stage_results(step.stages, output.sizes, step.axes)
     given: dict[Source, str] = {step.source: "unit"}
     given |= {held: name for name, held in results.items()}
@@ -55,6 +59,7 @@ def _rows(step: ScheduledRows, builder: Builder) -> str:
         "lanes": _lanes(output.lanes, step.across),
         "stages": _stages(builder, step),
         "names": list(results),
+        "result_type": "output_t" if stored_as_float else vector(Scalar.F32, output.lanes),
         "tile": TILE,
         "fixed": [name for name, _ in fixed],
     }
@@ -68,13 +73,17 @@ def _lanes(count: int, across: bool) -> list[_Lane]:
     return [_Lane(lane, f".{LANE_NAMES[lane]}", str(lane) if across else "") for lane in range(count)]
 
 
-def _stage_monoid(stage: Stage, target: Target, *, in_turn: bool) -> str:
-    """Return a stage's functions under its name; those of a run too, where an invocation takes numbers in turn."""
+def _stage_monoid(stage: Stage, target: Target, *, in_turn: bool, stored_as_float: bool) -> str:
+    """Return a stage's functions under its name; those of a run too, where an invocation takes numbers in turn.
+
+    Their results are float32, whatever the rows are stored as.
+    """
     operands = monoid_operands(Scalar.F32, DataType.FLOAT32, target)
     result = Result(DataType.FLOAT32, Scalar.F32, True, (), target)
     files = (stage.file, stage.run) if in_turn else (stage.file,)
     given = {"output": result, **operands, **dict(stage.constants)}
-    text = "".join(templates.render(file, **given) for file in files)
+    text = "" if stored_as_float else f"alias output_s = {Scalar.F32.wgsl};\n"
+    text += "".join(templates.render(file, **given) for file in files)
     return prefix(text, f"{stage.name}_")
 
 

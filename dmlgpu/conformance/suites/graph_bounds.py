@@ -1,0 +1,293 @@
+"""How far the results of a graph may lie from what the reference computes node by node.
+
+**Exact graphs.** Where the result of every node is its exact value, rounded once to its type, all results must be equal
+bit by bit (the sign of a zero aside), fused or not: moved data, integers, correctly rounded operators, and sums of
+products so small that every order of adding them up is exact in float32. Values are rounded where an unfused graph
+would store them, so a fused kernel that forgets to round a half is seen.
+
+**Other graphs.** A graph with a node that has an error of its own (a function, a normalisation, a sum of arbitrary
+numbers) has a bound per element of its outputs, to first order the sum of what its nodes may contribute:
+
+- A node's own error is what its operator is allowed (``cases``): some ULP, or the growth of a sum of absolute values.
+  Correctly rounded operators are allowed one ULP, since WGSL lets compilers contract a product and a sum; and products
+  and convolutions that are exact by themselves are allowed the error of their sum, since a normalisation behind them
+  may be folded into their weights.
+- What becomes of it is measured, not modelled: the reference computes everything behind the node again with its result
+  changed by its error, in eight patterns of signs (all up, all down, random ones). The largest change counts twice:
+  the worst pattern is met exactly where what follows is monotonous (element-wise operators, moves, sums of positive
+  numbers), and elsewhere eight patterns come near it.
+
+The bound holds for each way to compute the graph against the truth: unfused, fused, on any adapter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dmlgpu import reference
+from dmlgpu.conformance.cases.case import Array, Arrays
+from dmlgpu.conformance.cases.families.normalization import deviation_errors, normalized_errors, wide
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
+from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Transformed, ulp
+from dmlgpu.enums import DataType
+from dmlgpu.graph.network import Constant, GraphInput, Network, Result, Value
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.tensor import TensorDesc
+
+PATTERNS = 8
+"""Patterns of signs in which a node's result is changed."""
+
+FUNCTIONS: Mapping[str, float] = {
+    "ELEMENT_WISE_EXP": 2,
+    "ELEMENT_WISE_SQRT": 1,
+    "ELEMENT_WISE_DIVIDE": 3,
+    "ELEMENT_WISE_RECIP": 3,
+    "ELEMENT_WISE_TANH": 4,
+    "ELEMENT_WISE_ERF": 4,
+    "ACTIVATION_SIGMOID": 4,
+    "ACTIVATION_TANH": 4,
+    "ACTIVATION_GELU": 4,
+}
+"""ULP of float32 that a function may be off; one of float16."""
+
+MOVES = frozenset(
+    f"{name}{version}"
+    for name in (
+        *("SLICE", "SPLIT", "JOIN", "PADDING", "TILE", "GATHER", "GATHER_ND", "GATHER_ELEMENTS", "DEPTH_TO_SPACE"),
+        *("SPACE_TO_DEPTH", "MAX_POOLING", "ELEMENT_WISE_NEGATE", "ELEMENT_WISE_ABS", "ELEMENT_WISE_MAX", "ONE_HOT"),
+        *("ELEMENT_WISE_MIN", "ELEMENT_WISE_CLIP", "ACTIVATION_RELU", "REVERSE_SUBSEQUENCES", "ELEMENT_WISE_IF"),
+    )
+    for version in ("", "1", "2")
+)
+"""Operators that hand on what they read, or its negative."""
+
+
+# ---- what each node may add ------------------------------------------------------------------------------------------
+
+
+def _own_errors(desc: OperatorDesc, arrays: Arrays, results: Sequence[Array], *, exact: bool) -> list[Bound]:
+    """Return a node's own errors per output.
+
+    Args:
+        desc: its description.
+        arrays, results: what it reads and makes.
+        exact: whether what is exact counts as such, although later nodes may be folded into it.
+    """
+    return [
+        np.zeros(result.shape)
+        if result.dtype.kind != "f" or desc.operator in MOVES
+        else _error_of_float(desc, arrays, result, exact)
+        for result in results
+    ]
+
+
+def _error_of_float(desc: OperatorDesc, arrays: Arrays, result: Array, exact: bool) -> Bound:
+    name = desc.operator
+    if name in FUNCTIONS:
+        count = 1 if result.dtype == np.float16 else FUNCTIONS[name]
+        return count * ulp(result)
+    if name in _NORMALIZATIONS:
+        terms, magnitude = _NORMALIZATIONS[name](desc, arrays)
+        return Accumulated(terms).bound(result, magnitude)
+    if name.startswith(_SUMS):
+        magnitude = _absolute_sum(desc, arrays)
+        if exact and _is_exact(arrays, magnitude):
+            return np.zeros(result.shape)
+        terms = max(1, max(array.size for array in arrays if array is not None) // max(1, result.shape[0]))
+        kind = Transformed if name == "CONVOLUTION" else Accumulated
+        return kind(terms).bound(result, magnitude)
+    return np.zeros(result.shape) if exact else ulp(result)
+
+
+_SUMS = (
+    *("CONVOLUTION", "GEMM", "REDUCE", "AVERAGE_POOLING", "CUMULATIVE_SUMMATION", "RESAMPLE", "UPSAMPLE_2D"),
+    *("MATRIX_MULTIPLY_INTEGER_TO_FLOAT", "ELEMENT_WISE_IDENTITY", "VALUE_SCALE_2D"),
+)
+
+
+def _absolute_sum(desc: OperatorDesc, arrays: Arrays) -> Bound:
+    """Return what the absolute values of all that is added up come to."""
+    sizes = tuple(None if array is None else np.abs(array.astype(_wide(array))) for array in arrays)
+    scaling = desc.values.get("scale_bias")
+    if scaling is not None:
+        return abs(scaling.scale) * np.asarray(sizes[0], np.float64) + abs(scaling.bias)
+    (total, *_) = reference.evaluate(_plain(desc), sizes)
+    return np.asarray(total, np.float64)
+
+
+def _wide(array: Array) -> Any:
+    return np.float32 if array.dtype == np.float16 else array.dtype
+
+
+def _plain(desc: OperatorDesc) -> OperatorDesc:
+    """Return the description with packed float32 in place of halves, so that large sums stay finite."""
+
+    def widened(value: Any) -> Any:
+        if isinstance(value, TensorDesc) and value.data_type is DataType.FLOAT16:
+            return TensorDesc(DataType.FLOAT32, value.sizes)
+        return tuple(map(widened, value)) if isinstance(value, tuple) else value
+
+    fields = (*desc.input_fields, *desc.output_fields)
+    return desc.replace(**{field: widened(desc.values[field]) for field in fields})
+
+
+def _is_exact(arrays: Arrays, magnitude: Bound) -> bool:
+    """Return whether sums of products are exact in float32 whatever their order: as whole multiples of what all terms
+    are multiples of, they stay below 2^24."""
+    unit = math.prod(_granularity(array) for array in arrays if array is not None and array.dtype.kind == "f") / 16
+    return bool(magnitude.max(initial=0) < unit * 2**24) and unit > 0
+
+
+def _granularity(array: Array) -> float:
+    """Return a power of two, at most 1, that all elements are multiples of; 0 where there is none above 2^-10."""
+    units = (2.0**-power for power in range(11))
+    return next((unit for unit in units if (np.asarray(array / unit) % 1 == 0).all()), 0.0)
+
+
+_Magnitude = Callable[[Any, Arrays], tuple[int, Bound]]
+
+
+def _of_softmax(desc: Any, arrays: Arrays) -> tuple[int, Bound]:
+    values = arrays[0]
+    assert values is not None
+    cases: Any = OPERATOR_CASES[desc.stem]
+    return math.prod(values.shape[axis] for axis in desc.axes), cases.magnitude(desc, values, desc.axes)
+
+
+def _of_mean_variance(desc: Any, arrays: Arrays) -> tuple[int, Bound]:
+    x, scale, bias = wide(arrays[0]), wide(arrays[1], 1), wide(arrays[2])
+    mean = x.mean(desc.axes, keepdims=True)
+    factor = scale / np.sqrt(np.square(x - mean).mean(desc.axes, keepdims=True) + desc.epsilon)
+    count = math.prod(x.shape[axis] for axis in desc.axes)
+    return count, normalized_errors(deviation_errors(x, mean, desc.axes), factor, bias)
+
+
+def _of_batch(desc: Any, arrays: Arrays) -> tuple[int, Bound]:
+    x, mean, variance, scale, bias = map(wide, arrays)
+    factor = scale / np.sqrt(variance + desc.epsilon)
+    return 1, normalized_errors(np.abs(x) + np.abs(mean), factor, bias)
+
+
+def _of_local_response(desc: Any, arrays: Arrays) -> tuple[int, Bound]:
+    cases: Any = OPERATOR_CASES[desc.stem]
+    return desc.local_size, cases.magnitude(desc, arrays)
+
+
+_NORMALIZATIONS: Mapping[str, _Magnitude] = {
+    "ACTIVATION_SOFTMAX1": _of_softmax,
+    "ACTIVATION_LOG_SOFTMAX1": _of_softmax,
+    "MEAN_VARIANCE_NORMALIZATION2": _of_mean_variance,
+    "BATCH_NORMALIZATION": _of_batch,
+    "LOCAL_RESPONSE_NORMALIZATION": _of_local_response,
+}
+
+
+# ---- what becomes of it ----------------------------------------------------------------------------------------------
+
+_Bytes = Any
+
+
+@dataclass
+class _Evaluation:
+    """A network evaluated node by node by the reference, on bytes as edges hand them on."""
+
+    network: Network
+    inputs: Sequence[Array]
+
+    def arrays(self, number: int, made: Mapping[Result, _Bytes]) -> Arrays:
+        """Return what a node reads."""
+        node = self.network.nodes[number]
+
+        def given(value: Value | None) -> _Bytes:
+            match value:
+                case Result():
+                    return made[value]
+                case Constant():
+                    return np.frombuffer(self.network.constants[value.index], np.uint8)
+                case GraphInput():
+                    return self.inputs[value.index].view(np.uint8)
+            return None
+
+        return tuple(
+            None if slot.tensor is None else slot.tensor.decode(np.resize(given(value), slot.tensor.byte_size))
+            for slot, value in zip(node.desc.inputs, node.inputs, strict=True)
+        )
+
+    def run(self, known: Mapping[Result, _Bytes], changed: Mapping[Result, _Bytes]) -> dict[Result, _Bytes]:
+        """Return the results of all nodes.
+
+        Args:
+            known: results that need no computing unless something before them is changed.
+            changed: results that are taken as they are given here.
+        """
+        made = {**known, **changed}
+        stale = set(changed)
+        for number, node in enumerate(self.network.nodes):
+            slots = [(Result(number, output), slot) for output, slot in enumerate(node.desc.outputs)]
+            fresh = all(result in made for result, slot in slots if slot.tensor is not None)
+            if fresh and stale.isdisjoint(value for value in node.inputs if isinstance(value, Result)):
+                continue
+            found = reference.evaluate(node.desc, self.arrays(number, made))
+            for (result, slot), array in zip(slots, found, strict=True):
+                if slot.tensor is not None and result not in changed:
+                    made[result] = slot.tensor.encode(array)
+                    stale.add(result)
+        return made
+
+
+def output_bounds(network: Network, inputs: Sequence[Array]) -> tuple[Bound, ...]:
+    """Return, per output of a graph, how far each element may lie from the reference: 0 where it must be equal.
+
+    Args:
+        network: the checked graph.
+        inputs: its inputs, as they lie in memory.
+    """
+    evaluation = _Evaluation(network, inputs)
+    with np.errstate(all="ignore"):
+        made = evaluation.run({}, {})
+        errors = _all_errors(evaluation, made, exact=True)
+        if any(error.any() for error in errors.values()):
+            errors = _all_errors(evaluation, made, exact=False)
+        bounds = [np.zeros(tensor.sizes) for tensor in network.output_tensors]
+        for result, error in errors.items():
+            if error.any():
+                changes = _changes(evaluation, made, result, error)
+                bounds = [bound + change for bound, change in zip(bounds, changes, strict=True)]
+    return tuple(bounds)
+
+
+def _all_errors(evaluation: _Evaluation, made: Mapping[Result, _Bytes], *, exact: bool) -> dict[Result, Bound]:
+    errors = {}
+    for number, node in enumerate(evaluation.network.nodes):
+        slots = [(output, slot.tensor) for output, slot in enumerate(node.desc.outputs) if slot.tensor is not None]
+        results = [tensor.decode(made[Result(number, output)]) for output, tensor in slots]
+        own = _own_errors(node.desc, evaluation.arrays(number, made), results, exact=exact)
+        errors.update({Result(number, output): error for (output, _), error in zip(slots, own, strict=True)})
+    return errors
+
+
+def _changes(evaluation: _Evaluation, made: Mapping[Result, _Bytes], result: Result, error: Bound) -> list[Bound]:
+    """Return what a node's error may change in each output of the graph."""
+    network = evaluation.network
+    tensor, ends = network.tensor(result), list(zip(network.outputs, network.output_tensors, strict=True))
+    expected = [_decoded(one, made[value]) for value, one in ends]  # type: ignore[index]
+    largest = [np.zeros(one.sizes) for _, one in ends]
+    rng = np.random.default_rng([result.node, result.output])
+    exact = tensor.decode(made[result]).astype(np.float64)
+    for pattern in range(PATTERNS):
+        signs = rng.choice([-1.0, 1.0], error.shape) if pattern > 1 else 1.0 - 2.0 * pattern
+        moved = tensor.encode((exact + signs * error).astype(tensor.data_type.numpy))
+        found = evaluation.run(made, {result: moved})
+        for number, (value, one) in enumerate(ends):
+            change = np.abs(_decoded(one, found[value]) - expected[number])  # type: ignore[index]
+            largest[number] = np.maximum(largest[number], np.nan_to_num(change, nan=np.inf))
+    return [error if value == result else 2 * change for (value, _), change in zip(ends, largest, strict=True)]
+
+
+def _decoded(tensor: TensorDesc, data: _Bytes) -> Bound:
+    return tensor.decode(data).astype(np.float64)

@@ -1,0 +1,321 @@
+"""Graphs that passes look for as a whole, as models have them: attention, blocks of convolutions, quantised layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dmlgpu.builder import functions as f
+from dmlgpu.builder.expression import Expression
+from dmlgpu.conformance.suites.graph_draft import FLOATS, SIGNED, WORDS, Draft, Types
+from dmlgpu.enums import ConvolutionDirection, DataType, InterpolationMode, MatrixTransform, ReduceFunction
+from dmlgpu.operator_desc import ScaleBias, Size2D
+
+Pattern = Callable[[Draft], tuple[Expression, ...]]
+
+# ---- attention -------------------------------------------------------------------------------------------------------
+
+
+def _attended(query: Expression, key: Expression, value: Expression, mask: Expression | None) -> Expression:
+    """Product, scale, mask, softmax, product; query and value are {batch, heads, rows, size}."""
+    scores = f.gemm(query, key, trans_b=MatrixTransform.TRANSPOSE)
+    scores = f.element_wise_identity(scores, scale_bias=ScaleBias(0.375, 0.0))
+    if mask is not None:
+        scores = f.element_wise_add(scores, mask.broadcast_to(scores.sizes))
+    return f.gemm(f.activation_softmax1(scores, axes=(3,)), value)
+
+
+def _attention(draft: Draft) -> tuple[Expression, ...]:
+    batch, heads, rows, size = draft.sizes
+    query, keys = draft.input(), (batch, heads, rows + 4, size)
+    return (_attended(query, draft.input(keys), draft.input(keys), draft.input((1, 1, rows, rows + 4))),)
+
+
+def _bare_attention(draft: Draft) -> tuple[Expression, ...]:
+    query, key, value = (draft.input() for _ in range(3))
+    scores = f.gemm(query, key, trans_b=MatrixTransform.TRANSPOSE, alpha=0.5)
+    return (f.gemm(f.activation_softmax1(scores, axes=(3,)), value),)
+
+
+def _transposed_attention(draft: Draft) -> tuple[Expression, ...]:
+    """Rows lie outside of heads, as a projection leaves them, before and after."""
+    batch, heads, rows, size = draft.sizes
+
+    def turned(x: Expression) -> Expression:
+        strides = (rows * heads * size, size, heads * size, 1)
+        return f.element_wise_identity(x.reinterpret((batch, heads, rows, size), strides))
+
+    query, key, value = (turned(draft.input((batch, rows, heads, size))) for _ in range(3))
+    seen = _attended(query, key, value, draft.input((batch, 1, 1, rows)))
+    back = seen.reinterpret((batch, rows, heads, size), (heads * rows * size, size, rows * size, 1))
+    return (f.element_wise_identity(back),)
+
+
+def _attention_with_scores(draft: Draft) -> tuple[Expression, ...]:
+    """The weights are an output, too, and must be stored."""
+    query, key, value = (draft.input() for _ in range(3))
+    weights = f.activation_softmax1(f.gemm(query, key, trans_b=MatrixTransform.TRANSPOSE), axes=(3,))
+    return f.gemm(weights, value), weights
+
+
+def _normalized_scores(draft: Draft) -> tuple[Expression, ...]:
+    """What lies between two products is no softmax."""
+    query, key, value = (draft.input() for _ in range(3))
+    scores = f.gemm(query, key, trans_b=MatrixTransform.TRANSPOSE)
+    return (f.gemm(f.activation_log_softmax1(scores, axes=(3,)), value),)
+
+
+def _perceptron(draft: Draft) -> tuple[Expression, ...]:
+    """Normalisation, product, activation, product, and the input again."""
+    *batch, _, size = draft.sizes
+    x = draft.input()
+    inner = f.mean_variance_normalization2(x, axes=(3,), epsilon=0.125)
+    inner = f.gemm(inner, draft.constant((*batch, size, 2 * size)))
+    inner = f.activation_gelu(f.element_wise_identity(inner, scale_bias=ScaleBias(0.125, 0.5)))
+    return (f.element_wise_add(f.gemm(inner, draft.constant((*batch, 2 * size, size))), x),)
+
+
+# ---- convolutions ----------------------------------------------------------------------------------------------------
+
+
+def _convolved(draft: Draft, x: Expression, channels: int, *, owned: bool = False) -> Expression:
+    filters = (
+        draft.input((channels, x.sizes[1], 3, 3), owned=owned)
+        if owned
+        else draft.constant((channels, x.sizes[1], 3, 3))
+    )
+    return f.convolution(x, filters, start_padding=(1, 1), end_padding=(1, 1))
+
+
+def _convolution_normalization_relu(draft: Draft) -> tuple[Expression, ...]:
+    return (f.activation_relu(draft.normalized(_convolved(draft, draft.input(), 4))),)
+
+
+def _owned_convolution(draft: Draft) -> tuple[Expression, ...]:
+    """The filters are handed over at initialisation."""
+    x = draft.input()
+    return (f.activation_relu(f.element_wise_add(_convolved(draft, x, x.sizes[1], owned=True), x)),)
+
+
+def _owned_normalization(draft: Draft) -> tuple[Expression, ...]:
+    """Filters, bias and statistics are handed over at initialisation: what is folded is computed there."""
+    x, channels = draft.input(), 3
+    filters = draft.input((channels, x.sizes[1], 3, 3), owned=True)
+    x = f.convolution(x, filters, draft.input((1, channels, 1, 1), owned=True), start_padding=(1, 1))
+    mean, scale, bias = (draft.input((1, channels, 1, 1), owned=True) for _ in range(3))
+    variance = draft.input((1, channels, 1, 1), low=1, high=4, owned=True)
+    x = f.batch_normalization(x, mean, variance, scale, bias, spatial=True, epsilon=0.125)
+    return (f.activation_relu(x),)
+
+
+def _changing_filters(draft: Draft) -> tuple[Expression, ...]:
+    """Filters come anew with each execution, and are read twice: nothing may be folded into them."""
+    x, filters = draft.input(), draft.input((4, draft.sizes[1], 3, 3))
+    made = draft.normalized(f.convolution(x, filters, start_padding=(1, 1), end_padding=(1, 1)))
+    return f.activation_relu(made), f.element_wise_negate(filters)
+
+
+def _normalized_transposed_convolution(draft: Draft) -> tuple[Expression, ...]:
+    """Outputs lie along the second dimension of these filters."""
+    x = draft.input()
+    filters = draft.constant((x.sizes[1], 3, 2, 2))
+    x = f.convolution(x, filters, direction=ConvolutionDirection.BACKWARD, strides=(2, 2))
+    return (f.activation_relu(draft.normalized(x)),)
+
+
+def _normalized_groups(draft: Draft) -> tuple[Expression, ...]:
+    """Each channel has filters of its own."""
+    x = draft.input()
+    x = f.convolution(x, draft.constant((2 * x.sizes[1], 1, 3, 1)), group_count=x.sizes[1], end_padding=(2, 0))
+    return (draft.normalized(x),)
+
+
+def _shared_filters(draft: Draft) -> tuple[Expression, ...]:
+    """One convolution's results are normalised in two ways; folding one into its weights would change the other."""
+    x = _convolved(draft, draft.input(), 4)
+    return draft.normalized(x), f.activation_relu(draft.normalized(x)), x
+
+
+def _residual_blocks(draft: Draft) -> tuple[Expression, ...]:
+    x = draft.input()
+    for _ in range(2):
+        inner = f.activation_relu(draft.normalized(_convolved(draft, x, x.sizes[1])))
+        inner = draft.normalized(_convolved(draft, inner, x.sizes[1]))
+        x = f.element_wise_clip(f.activation_relu(f.element_wise_add(inner, x)), min=0, max=8)
+    return (x,)
+
+
+def _dense_convolution(draft: Draft) -> tuple[Expression, ...]:
+    """Enough channels for Winograd's filtering."""
+    batch, _, *image = draft.sizes
+    x = draft.input((batch, 16, *image))
+    return (f.activation_relu(f.element_wise_add(_convolved(draft, x, 16), x)),)
+
+
+def _separable_convolution(draft: Draft) -> tuple[Expression, ...]:
+    x = draft.input()
+    channels = x.sizes[1]
+    filters = draft.constant((channels, 1, 3, 3))
+    inner = f.convolution(x, filters, group_count=channels, start_padding=(1, 1), end_padding=(1, 1))
+    inner = f.element_wise_clip(inner, min=0.0, max=6.0)
+    return (f.element_wise_add(f.convolution(inner, draft.constant((channels, channels, 1, 1))), x),)
+
+
+def _down_and_up(draft: Draft) -> tuple[Expression, ...]:
+    """A convolution at half the size, beside what skips it."""
+    batch, channels, height, width = draft.sizes
+    x = f.activation_relu(_convolved(draft, draft.input((batch, 2, 2 * height, 2 * width)), channels))
+    small = _convolved(draft, f.max_pooling(x, window_size=(2, 2), strides=(2, 2)), channels)
+    mode = InterpolationMode.NEAREST_NEIGHBOR
+    large = f.upsample_2d(f.activation_relu(small), scale_size=Size2D(2, 2), interpolation_mode=mode)
+    return (f.activation_relu(_convolved(draft, f.join([large, x], axis=1), 2)),)
+
+
+def _branches(draft: Draft) -> tuple[Expression, ...]:
+    """Pieces of a tensor take different ways and come together; one is an output, too."""
+    x = f.element_wise_clip(draft.input((draft.sizes[0], 6, *draft.sizes[2:])), min=-2, max=2)
+    pieces = f.split(x, axis=1, output_sizes=[(x.sizes[0], count, *x.sizes[2:]) for count in (1, 2, 3)])
+    ways = [f.element_wise_abs(pieces[0]), _convolved(draft, pieces[1], 2), f.activation_relu(pieces[2])]
+    ways.append(f.max_pooling(pieces[1], window_size=(3, 3), strides=(1, 1), start_padding=(1, 1), end_padding=(1, 1)))
+    return f.join(ways, axis=1), ways[2]
+
+
+# ---- quantised layers ------------------------------------------------------------------------------------------------
+
+
+def _scaled(draft: Draft, x: Expression, scale: float, zero: int, *, kind: DataType = DataType.UINT8) -> Expression:
+    """Quantise or dequantise."""
+    one = (1, 1, 1, 1)
+    real = x.data_type if x.data_type.is_float else draft.data_type
+    parameters = [draft.given([scale], real, one), draft.given([zero], kind, one)]
+    function = f.element_wise_quantize_linear if x.data_type.is_float else f.element_wise_dequantize_linear
+    return function(x, *(parameter.broadcast_to(x.sizes) for parameter in parameters))
+
+
+def _quantized_and_back(draft: Draft) -> tuple[Expression, ...]:
+    """Values go through eight bits between two operators: what the rounding takes must stay away."""
+    x = f.element_wise_add(draft.input(), draft.input())
+    return (f.activation_relu(_scaled(draft, _scaled(draft, x, 0.5, 9), 0.5, 9)),)
+
+
+def _quantized_product(draft: Draft) -> tuple[Expression, ...]:
+    """Both matrices are dequantised, the product is quantised."""
+    *batch, rows, columns = draft.sizes
+    a, b = draft.input((*batch, rows, 5), DataType.UINT8, high=20), draft.input((*batch, 5, columns), DataType.INT8)
+    left = _scaled(draft, a, 0.25, 8)
+    return (_scaled(draft, f.gemm(left, _scaled(draft, b, 0.5, 1, kind=DataType.INT8)), 0.5, 100),)
+
+
+def _quantized_convolution(draft: Draft) -> tuple[Expression, ...]:
+    """The image is dequantised before a convolution with known filters, and quantised after its activation."""
+    batch, _, *image = draft.sizes
+    x = _scaled(draft, draft.input((batch, 2, *image), DataType.UINT8, high=30), 0.25, 16)
+    return (_scaled(draft, f.activation_relu(_convolved(draft, x, 3)), 0.5, 0),)
+
+
+def _cast_around(draft: Draft) -> tuple[Expression, ...]:
+    """A product of halves in the middle of floats, or the other way round."""
+    other = DataType.FLOAT16 if draft.data_type is DataType.FLOAT32 else DataType.FLOAT32
+    *batch, _, columns = draft.sizes
+    x = f.cast(draft.input(), output_type=other)
+    made = f.gemm(x, draft.input((*batch, columns, columns), other))
+    return (f.cast(f.activation_relu(made), output_type=draft.data_type),)
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def _updates_in_place(draft: Draft) -> tuple[Expression, ...]:
+    """Every result could take the place of an operand that is read once more, or of one that is not."""
+    x, y = f.element_wise_negate(draft.input()), draft.input()
+    for _ in range(3):
+        sums = f.reduce(x, function=ReduceFunction.MAX, axes=(1,))
+        x = f.element_wise_subtract(x, y)
+        x = f.element_wise_add(x, sums.broadcast_to(x.sizes))
+        y = f.cumulative_summation(f.element_wise_max(y, x), axis=3)
+        y = f.element_wise_clip(y, min=-9, max=9)
+    return x, y
+
+
+def _several_outputs(draft: Draft) -> tuple[Expression, ...]:
+    """Outputs that are read, one value as two outputs, and one that depends on nothing."""
+    x = f.element_wise_add(draft.input(), draft.input())
+    y = f.element_wise_abs(x)
+    known = f.element_wise_add(draft.constant((1, 1, 1, 8)), draft.constant((1, 1, 1, 8)))
+    return f.element_wise_multiply(y, x), y, x, y, known
+
+
+def _two_readers(draft: Draft) -> tuple[Expression, ...]:
+    """What is read twice, and is no output, can be part of neither reader."""
+    *batch, _, columns = draft.sizes
+    x = f.gemm(draft.input(), draft.input((*batch, columns, columns)))
+    return f.activation_relu(x), f.element_wise_negate(x)
+
+
+def _read_anew(draft: Draft) -> tuple[Expression, ...]:
+    """Edges that change ranks, sizes, strides and types."""
+    batch, channels, height, width = draft.sizes
+    x = f.element_wise_negate(draft.input((batch, channels, height, width)))
+    flat = f.element_wise_abs(x.reinterpret((batch * channels * height * width,)))
+    turned = flat.reinterpret((batch, width, channels * height), (channels * height * width, 1, width))
+    words = (flat.desc.byte_size // 4,)
+    one = draft.given([1], DataType.UINT32).broadcast_to(words)
+    bits = f.element_wise_bit_xor(flat.reinterpret(words, data_type=DataType.UINT32), one)
+    back = bits.reinterpret((batch, channels * height, width), data_type=draft.data_type)
+    return f.activation_relu(turned), f.element_wise_max(back, back)
+
+
+def _sparse_rows(draft: Draft) -> tuple[Expression, ...]:
+    """Tensors whose rows lie apart, one after the other, read as they were written and otherwise."""
+    batch, channels, height, width = draft.sizes
+    pitch = width + 8 // (draft.data_type.bits // 8)
+    strides = (channels * height * pitch, height * pitch, pitch, 1)
+    x = draft.input(draft.sizes, strides=strides)
+    y = f.element_wise_abs(x)
+    part = f.slice1(y, input_window_offsets=(0, 0, 1, 0), input_window_sizes=(batch, channels, height - 1, width))
+    return f.element_wise_add(x, y), f.activation_relu(part)
+
+
+def _scattered_pieces(draft: Draft) -> tuple[Expression, ...]:
+    """A table is built of slices of itself, and gathered from."""
+    batch, channels, height, width = draft.sizes
+    x = f.element_wise_negate(draft.input())
+    halves = [
+        f.slice1(x, input_window_offsets=(0, 0, first, 0), input_window_sizes=(batch, channels, height - 1, width))
+        for first in (1, 0)
+    ]
+    table = f.join([f.element_wise_abs(halves[0]), halves[1]], axis=2)
+    indices = draft.input((1, 1, 1, 3), DataType.UINT32, high=2 * height - 3)
+    return (f.activation_relu(f.gather(table, indices, axis=2, index_dimensions=1)),)
+
+
+PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
+    "attention": (_attention, FLOATS),
+    "bare_attention": (_bare_attention, FLOATS),
+    "transposed_attention": (_transposed_attention, FLOATS),
+    "attention_with_scores": (_attention_with_scores, FLOATS),
+    "normalized_scores": (_normalized_scores, FLOATS),
+    "perceptron": (_perceptron, FLOATS),
+    "convolution_normalization_relu": (_convolution_normalization_relu, FLOATS),
+    "owned_convolution": (_owned_convolution, FLOATS),
+    "owned_normalization": (_owned_normalization, FLOATS),
+    "changing_filters": (_changing_filters, FLOATS),
+    "normalized_transposed_convolution": (_normalized_transposed_convolution, FLOATS),
+    "normalized_groups": (_normalized_groups, FLOATS),
+    "shared_filters": (_shared_filters, FLOATS),
+    "residual_blocks": (_residual_blocks, FLOATS),
+    "dense_convolution": (_dense_convolution, FLOATS),
+    "separable_convolution": (_separable_convolution, FLOATS),
+    "down_and_up": (_down_and_up, FLOATS),
+    "branches": (_branches, FLOATS),
+    "quantized_and_back": (_quantized_and_back, FLOATS),
+    "quantized_product": (_quantized_product, FLOATS),
+    "quantized_convolution": (_quantized_convolution, FLOATS),
+    "cast_around": (_cast_around, FLOATS),
+    "updates_in_place": (_updates_in_place, WORDS),
+    "several_outputs": (_several_outputs, SIGNED),
+    "two_readers": (_two_readers, FLOATS),
+    "read_anew": (_read_anew, SIGNED),
+    "sparse_rows": (_sparse_rows, SIGNED),
+    "scattered_pieces": (_scattered_pieces, SIGNED),
+}
+"""Patterns by name, and for which types."""

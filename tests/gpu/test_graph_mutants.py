@@ -1,0 +1,253 @@
+"""Faults of the graph compiler are seen by a sample of the suite of graphs, which passes without them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from dmlgpu.conformance.suites.graphs import Expectation
+from dmlgpu.device.adapters import adapters
+from dmlgpu.device.device import Device
+from dmlgpu.enums import DataType
+from dmlgpu.errors import DmlError
+from dmlgpu.graph import compiler, lowering
+from dmlgpu.graph.network import Network, Result
+from dmlgpu.graph.passes import attention, element_wise, epilogues, nodes, trees, views
+from dmlgpu.graph.passes.rewriting import Rewriting
+from dmlgpu.plan import Affine, Contract, Convolve, Tensor
+from dmlgpu.schedule import memory
+from dmlgpu.tensor import packed_strides
+
+SAMPLE = (
+    "pair-product-residual-float16-plain",
+    "pair-repeated_product-shifted_pair-float32-odd",
+    "pair-transpose-product_of_transpose-float32-plain",
+    "pair-addition-scale_bias-float32-tapped",
+    "pair-addition-bits-float32-plain",
+    "pattern-branches-float32-plain",
+    "pattern-attention-float32-plain",
+    "pattern-normalized_scores-float32-plain",
+    "pattern-several_outputs-int32-plain",
+    "pattern-updates_in_place-int32-plain",
+    "pattern-two_readers-float32-plain",
+    "pattern-convolution_normalization_relu-float32-plain",
+    "pattern-read_anew-int32-odd",
+)
+"""Cases in which each pass is at work."""
+
+Fault = Callable[[Any], Any]
+
+
+@functools.cache
+def expectation(name: str) -> Expectation:
+    """What a case must compute, by the reference alone."""
+    return Expectation.of(name)
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[Device]:
+    """The first adapter that runs shaders: the compiler is the same for all."""
+    found = next((info for info in adapters() if info.backend != "NumPy"), None)
+    if found is None:
+        pytest.skip("no adapter that runs shaders")
+    device = Device(found)
+    yield device
+    device.remove()
+
+
+def noticed(name: str, device: Device) -> bool:
+    """Whether a case fails, or cannot even be compiled."""
+    expected = expectation(name)
+    try:
+        return not all(verdict.ok for verdict in expected.verdicts(device, ()))
+    except (AssertionError, ArithmeticError, DmlError, LookupError, TypeError, ValueError):
+        return True
+
+
+def test_the_sample_passes_without_faults(device: Device) -> None:
+    assert not [name for name in SAMPLE if noticed(name, device)]
+
+
+# ---- faults: each takes a function of the compiler and returns a wrong one
+
+
+def _drops_a_node(drop_dead: Any) -> Any:
+    def dropped(network: Network, notes: Any) -> Network:
+        """The last node reads what the node before its own producer computed, where that has as many bytes."""
+        found = drop_dead(network, notes)
+        for number, position, value in reversed(list(found.reads())):
+            if not isinstance(value, Result):
+                continue
+            earlier = found.nodes[value.node].inputs[0]
+            if isinstance(earlier, Result) and found.tensor(earlier).byte_size == found.tensor(value).byte_size:
+                node = found.nodes[number]
+                inputs = (*node.inputs[:position], earlier, *node.inputs[position + 1 :])
+                changed = dataclasses.replace(node, inputs=inputs)
+                return dataclasses.replace(found, nodes=(*found.nodes[:number], changed, *found.nodes[number + 1 :]))
+        return found
+
+    return dropped
+
+
+def _merges_by_description_alone(merge: Any) -> Any:
+    def merged(network: Network, notes: Any) -> Network:
+        """Nodes of one description count as one, whatever they read."""
+        first: dict[Any, int] = {}
+        same = {number: first.setdefault(node.desc, number) for number, node in enumerate(network.nodes)}
+        known = {Result(number, 0): Result(other, 0) for number, other in same.items() if number != other}
+        return nodes._kept(network, known)
+
+    return merged
+
+
+def _folds_with_the_wrong_data(evaluated: Any) -> Any:
+    return lambda node, data: evaluated(node, [data[0]] * len(data))
+
+
+def _exchanges_constants(drop_dead: Any) -> Any:
+    def dropped(network: Network, notes: Any) -> Network:
+        """Two constants of one size take each other's place."""
+        found = drop_dead(network, notes)
+        data = list(found.constants)
+        for a, b in itertools.combinations(range(len(data)), 2):
+            if len(data[a]) == len(data[b]):
+                data[a], data[b] = data[b], data[a]
+                break
+        return dataclasses.replace(found, constants=tuple(data))
+
+    return dropped
+
+
+def _takes_a_scale_for_a_copy(is_identity: Any) -> Any:
+    return lambda source: is_identity(source) or getattr(source, "file", "") == "elementwise/scale_bias"
+
+
+def _forgets_the_epilogue(with_epilogue: Any) -> Any:
+    def plain(made: Any, step: Any, leaf: Any) -> Any:
+        found = with_epilogue(made, step, leaf)
+        return found and dataclasses.replace(made, output=found.output)
+
+    return plain
+
+
+def _swaps_operands(seen_from: Any) -> Any:
+    def seen(root: Any, *rest: Any) -> Any:
+        found = seen_from(root, *rest)
+        inputs = getattr(found, "inputs", ())
+        if len(inputs) != 2:
+            return found
+        (a, first), (b, second) = inputs
+        return dataclasses.replace(found, inputs=((a, second), (b, first)))
+
+    return seen
+
+
+def _frees_too_early(smallest: Any) -> Any:
+    return lambda sizes, lives: smallest(sizes, {each: life[:-1] or life for each, life in lives.items()})
+
+
+def _takes_memory_too_late(smallest: Any) -> Any:
+    return lambda sizes, lives: smallest(sizes, {each: life[1:] or life for each, life in lives.items()})
+
+
+def _ignores_strides(copied: Any) -> Any:
+    def found(*given: Any) -> Any:
+        tensor = copied(*given)
+        return tensor and dataclasses.replace(tensor, strides=packed_strides(tensor.sizes))
+
+    return found
+
+
+def _loses_offsets(locate: Any) -> Any:
+    def located(view: Tensor, written: Tensor) -> Any:
+        found = locate(view, written)
+        return None if found is None else Affine((0,) * len(found.start), found.steps)
+
+    return located
+
+
+def _reads_bytes_as_another_type(locate: Any) -> Any:
+    return lambda view, written: locate(dataclasses.replace(view, data_type=written.data_type), written)
+
+
+def _sees_one_reader_only(readers: Any) -> Any:
+    return lambda self, memory: frozenset(sorted(readers(self, memory))[-1:])
+
+
+def _writes_pieces_in_one_place(stored: Any) -> Any:
+    return lambda made, step, tree, output: stored(made, step, tree, dataclasses.replace(output, offset=0))
+
+
+def _forgets_to_round_halves(seen: Any) -> Any:
+    def exact(body: Any, whole: Any, affine: Any, made: Any) -> Any:
+        """The value that is held stays a float32."""
+        if isinstance(made, Contract | Convolve) and made.epilogue.data_type is DataType.FLOAT16:
+            made = dataclasses.replace(made, epilogue=dataclasses.replace(made.epilogue, data_type=DataType.FLOAT32))
+        return seen(body, whole, affine, made)
+
+    return exact
+
+
+def _executes_in_the_wrong_order(rewritten: Any) -> Any:
+    def swapped(*given: Any) -> Any:
+        plan = rewritten(*given)
+        return dataclasses.replace(plan, steps=(*plan.steps[:-2], *plan.steps[:-3:-1]))
+
+    return swapped
+
+
+def _copies_no_outputs(copies: Any) -> Any:
+    return lambda network, places: []
+
+
+def _takes_all_rows_for_softmax(is_softmax: Any) -> Any:
+    return lambda rows: True
+
+
+def _exchanges_keys_and_values(attended: Any) -> Any:
+    def exchanged(weighted: Any, scores: Any) -> Any:
+        found = attended(weighted, scores)
+        return found and dataclasses.replace(found, key=found.value, value=found.key)
+
+    return exchanged
+
+
+FAULTS: Mapping[str, tuple[Fault, tuple[tuple[Any, str], ...]]] = {
+    "a node is dropped": (_drops_a_node, ((compiler.NODE_PASSES, "dead"),)),
+    "different nodes are merged": (_merges_by_description_alone, ((compiler.NODE_PASSES, "duplicates"),)),
+    "a constant is folded wrongly": (_folds_with_the_wrong_data, ((nodes, "_evaluated"),)),
+    "constants are exchanged": (_exchanges_constants, ((compiler.NODE_PASSES, "dead"),)),
+    "a scale is forgotten": (_takes_a_scale_for_a_copy, ((trees, "is_identity"),)),
+    "an epilogue is forgotten": (_forgets_the_epilogue, ((epilogues, "with_epilogue"),)),
+    "scale and mask are forgotten": (_forgets_the_epilogue, ((attention, "with_epilogue"),)),
+    "operands are swapped": (_swaps_operands, ((element_wise, "seen_from"), (trees, "seen_from"))),
+    "memory is free too early": (_frees_too_early, ((memory, "_smallest"),)),
+    "memory is taken too late": (_takes_memory_too_late, ((memory, "_smallest"),)),
+    "a stride is ignored": (_ignores_strides, ((views, "_copied"),)),
+    "a view loses its offset": (_loses_offsets, ((element_wise, "locate"), (views, "locate"))),
+    "a type is not read anew": (_reads_bytes_as_another_type, ((element_wise, "locate"),)),
+    "a second reader is overlooked": (_sees_one_reader_only, ((Rewriting, "readers"),)),
+    "pieces are written in one place": (_writes_pieces_in_one_place, ((epilogues, "_stored"),)),
+    "halves are not rounded": (_forgets_to_round_halves, ((epilogues, "_seen"),)),
+    "kernels run in the wrong order": (_executes_in_the_wrong_order, ((compiler, "_rewritten"),)),
+    "an output is not copied": (_copies_no_outputs, ((lowering, "_copies"),)),
+    "rows of any kind become attention": (_takes_all_rows_for_softmax, ((attention, "_is_softmax"),)),
+    "keys and values are exchanged": (_exchanges_keys_and_values, ((attention, "_attention"),)),
+}
+"""What may be wrong with the compiler: the fault, and the functions (or entries of a table) that have it."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_noticed(fault: str, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    alter, places = FAULTS[fault]
+    for place, name in places:
+        if isinstance(place, dict):
+            monkeypatch.setitem(place, name, alter(place[name]))
+        else:
+            monkeypatch.setattr(place, name, alter(getattr(place, name)))
+    assert any(noticed(name, device) for name in SAMPLE)

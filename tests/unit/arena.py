@@ -1,0 +1,109 @@
+"""A checker of arenas that knows nothing of how they are laid out.
+
+It executes two programs side by side, on stamps in place of values: the one in question, and its twin, in which no two
+temporary tensors share a byte, so that nothing can overwrite what is still read. Each kernel stamps what it writes. At
+every byte that a kernel reads or writes, the program must hold the stamp that its twin holds there; also where it
+writes, since it may leave some of the bytes as they are. Which slots a kernel writes stands in its text.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Collection, Iterator
+from unittest import mock
+
+import numpy as np
+
+from dmlgpu.graph import compiler
+from dmlgpu.graph.description import GraphDesc
+from dmlgpu.graph.resolve import resolve
+from dmlgpu.plan import Role
+from dmlgpu.program import Kernel, Program, Slot
+from dmlgpu.schedule.memory import lay_out
+from dmlgpu.target import Target
+
+CELL = 16
+"""Bytes that are stamped together: offsets are multiples of it."""
+ALIGNMENT = 256
+
+
+def compiled_pair(graph: GraphDesc, target: Target, disabled: Collection[str] = ()) -> tuple[Program, Program]:
+    """Return a graph's program, and its twin: the same kernels, but no temporary memory is used again."""
+    network = resolve(graph)
+    program = compiler.compile_network(network, target, disabled).program
+    with mock.patch("dmlgpu.wgsl.render.lay_out", lambda uses, reuse: lay_out(uses, reuse=False)):
+        twin = compiler.compile_network(network, target, disabled).program
+    assert [kernel.label for kernel in twin.kernels] == [kernel.label for kernel in program.kernels]
+    return program, twin
+
+
+def overwritten(program: Program, twin: Program) -> Iterator[str]:
+    """Yield a sentence for each place of a program where a kernel meets what does not belong to it."""
+    held, true = (np.full(-(-one.temporary_size // CELL), -1) for one in (program, twin))
+    for number, (kernel, apart) in enumerate(zip(program.kernels, twin.kernels, strict=True)):
+        slots = list(zip(_temporaries(kernel), _temporaries(apart), strict=True))
+        for (position, slot), (_, own) in slots:
+            if slot.offset % CELL or slot.offset + slot.size > program.temporary_size:
+                yield f"kernel {number} {kernel.label!r}, slot {position}: {slot} lies outside of the arena"
+                continue
+            expected = true[_cells(own)]
+            if (expected < 0).all() and position not in written_slots(kernel.wgsl):
+                yield f"kernel {number} {kernel.label!r}, slot {position}: read, and nobody wrote there"
+            wrong = (held[_cells(slot)] != expected) & (expected >= 0)
+            if wrong.any():
+                by = held[_cells(slot)][wrong.argmax()]
+                yield f"kernel {number} {kernel.label!r}, slot {position}: overwritten by kernel {by}"
+        for ((_, a), (_, own_a)), ((_, b), (_, own_b)) in itertools.combinations(slots, 2):
+            if _meet(a, b) and not _meet(own_a, own_b):
+                yield f"kernel {number} {kernel.label!r}: two of its tensors lie in one place"
+        for (position, slot), (_, own) in slots:
+            if position in written_slots(kernel.wgsl):
+                held[_cells(slot)] = true[_cells(own)] = number
+
+
+def least_size(twin: Program) -> int:
+    """Return the most bytes that are alive at one time, in units of ALIGNMENT.
+
+    A tensor is what slots of the twin bind that meet; it lives from the first kernel that binds it to the last one.
+    """
+    bound = [(slot, number) for number, kernel in enumerate(twin.kernels) for _, slot in _temporaries(kernel)]
+    tensors: list[tuple[int, int, int, int]] = []  # begin, end, first kernel, last kernel
+    for slot, number in sorted(bound, key=lambda one: one[0].offset):
+        begin, end, first, last = slot.offset, slot.offset + slot.size, number, number
+        if tensors and begin < tensors[-1][1]:
+            before = tensors.pop()
+            begin, end = before[0], max(before[1], end)
+            first, last = min(before[2], first), max(before[3], last)
+        tensors.append((begin, end, first, last))
+    changes = np.zeros(len(twin.kernels) + 1, int)
+    for begin, end, first, last in tensors:
+        size = -(-(end - begin) // ALIGNMENT) * ALIGNMENT
+        changes[first] += size
+        changes[last + 1] -= size
+    return int(changes.cumsum().max(initial=0))
+
+
+@functools.lru_cache(maxsize=4096)
+def written_slots(wgsl: str) -> frozenset[int]:
+    """Return the slots that a kernel writes; each has a buffer of its own unless one text names them both."""
+    stores = re.findall(r"^[^\n]*?\bbuffer(\d+)\[[^=\n]*\] = ", wgsl, re.MULTILINE)
+    changed = re.findall(r"\batomic(?!Load)\w+\(&buffer(\d+)\[", wgsl)
+    found = frozenset(map(int, (*stores, *changed)))
+    assert found, wgsl
+    return found
+
+
+def _temporaries(kernel: Kernel) -> list[tuple[int, Slot]]:
+    """Return the slots in the temporary resource, with the number of the buffer that each is bound to."""
+    bindings = kernel.bindings or range(len(kernel.slots))
+    return [one for one in zip(bindings, kernel.slots, strict=True) if one[1].role is Role.TEMPORARY]
+
+
+def _cells(slot: Slot) -> slice:
+    return slice(slot.offset // CELL, -(-(slot.offset + slot.size) // CELL))
+
+
+def _meet(a: Slot, b: Slot) -> bool:
+    return a.offset < b.offset + b.size and b.offset < a.offset + a.size
