@@ -216,7 +216,7 @@ def _timings(subject: Subject, info: AdapterInfo, without: Sequence[str]) -> dic
         compiled = device.compile_graph(subject.desc, half, disabled_passes=without)
     else:
         compiled = device.compile_operator(device.create_operator(subject.desc), half)
-    taken = getattr(compiled, "timings", None)
+    taken = compiled.timings
     device.remove()
     if taken is None:
         raise NotSupported(f"{info} does not tell what compiling spends its time on")

@@ -17,8 +17,20 @@ from dmlgpu.enums import DataType
 from dmlgpu.errors import DmlError
 from dmlgpu.graph import compiler, lowering
 from dmlgpu.graph.network import Network, Result
-from dmlgpu.graph.passes import attention, element_wise, epilogues, nodes, trees, views
+from dmlgpu.graph.passes import (
+    attention,
+    batch_normalization,
+    epilogues,
+    initialization,
+    inlining,
+    nodes,
+    padding,
+    prologues,
+    trees,
+    views,
+)
 from dmlgpu.graph.passes.rewriting import Rewriting
+from dmlgpu.kernels.sources import leaves
 from dmlgpu.plan import Affine, Contract, Convolve, Tensor
 from dmlgpu.schedule import memory
 from dmlgpu.tensor import packed_strides
@@ -37,6 +49,10 @@ SAMPLE = (
     "pattern-two_readers-float32-plain",
     "pattern-convolution_normalization_relu-float32-plain",
     "pattern-read_anew-int32-odd",
+    "pair-transpose-max_pooling-float32-odd",
+    "pattern-padded_convolution-float32-plain",
+    "pattern-owned_normalization-float32-plain",
+    "pattern-normalized_residual-float32-plain",
 )
 """Cases in which each pass is at work."""
 
@@ -217,6 +233,29 @@ def _exchanges_keys_and_values(attended: Any) -> Any:
     return exchanged
 
 
+def _pads_on_the_other_side(padded: Any) -> Any:
+    def exchanged(*given: Any) -> Any:
+        desc = padded(*given)
+        return desc and desc.replace(start_padding=desc.end_padding, end_padding=desc.start_padding)
+
+    return exchanged
+
+
+def _takes_the_variance_for_the_deviation(deviation: Any) -> Any:
+    return lambda self, variance: variance
+
+
+def _initializes_what_changes(is_initial: Any) -> Any:
+    def initial(network: Network, number: int, known: set[Any], ends: set[int]) -> bool:
+        return number not in ends and number == 0
+
+    return initial
+
+
+def _normalizes_what_it_does_not_store(with_source: Any) -> Any:
+    return lambda step, tree: dataclasses.replace(with_source(step, tree), source=next(leaves(tree)))
+
+
 FAULTS: Mapping[str, tuple[Fault, tuple[tuple[Any, str], ...]]] = {
     "a node is dropped": (_drops_a_node, ((compiler.NODE_PASSES, "dead"),)),
     "different nodes are merged": (_merges_by_description_alone, ((compiler.NODE_PASSES, "duplicates"),)),
@@ -225,18 +264,25 @@ FAULTS: Mapping[str, tuple[Fault, tuple[tuple[Any, str], ...]]] = {
     "a scale is forgotten": (_takes_a_scale_for_a_copy, ((trees, "is_identity"),)),
     "an epilogue is forgotten": (_forgets_the_epilogue, ((epilogues, "with_epilogue"),)),
     "scale and mask are forgotten": (_forgets_the_epilogue, ((attention, "with_epilogue"),)),
-    "operands are swapped": (_swaps_operands, ((element_wise, "seen_from"), (trees, "seen_from"))),
+    "operands are swapped": (_swaps_operands, ((inlining, "seen_from"), (trees, "seen_from"))),
     "memory is free too early": (_frees_too_early, ((memory, "_smallest"),)),
     "memory is taken too late": (_takes_memory_too_late, ((memory, "_smallest"),)),
     "a stride is ignored": (_ignores_strides, ((views, "_copied"),)),
-    "a view loses its offset": (_loses_offsets, ((element_wise, "locate"), (views, "locate"))),
-    "a type is not read anew": (_reads_bytes_as_another_type, ((element_wise, "locate"),)),
+    "a view loses its offset": (_loses_offsets, ((inlining, "locate"), (views, "locate"))),
+    "a type is not read anew": (_reads_bytes_as_another_type, ((inlining, "locate"),)),
     "a second reader is overlooked": (_sees_one_reader_only, ((Rewriting, "readers"),)),
     "pieces are written in one place": (_writes_pieces_in_one_place, ((epilogues, "_stored"),)),
     "halves are not rounded": (_forgets_to_round_halves, ((epilogues, "_seen"),)),
     "kernels run in the wrong order": (_executes_in_the_wrong_order, ((compiler, "_rewritten"),)),
     "an output is not copied": (_copies_no_outputs, ((lowering, "_copies"),)),
     "rows of any kind become attention": (_takes_all_rows_for_softmax, ((attention, "_is_softmax"),)),
+    "padding is on the other side": (_pads_on_the_other_side, ((padding, "_padded"),)),
+    "a root is forgotten": (
+        _takes_the_variance_for_the_deviation,
+        ((batch_normalization._Weights, "_deviation"),),
+    ),
+    "what changes is computed once": (_initializes_what_changes, ((initialization, "_is_initial"),)),
+    "rows are reduced without what is added": (_normalizes_what_it_does_not_store, ((prologues, "_with_source"),)),
     "keys and values are exchanged": (_exchanges_keys_and_values, ((attention, "_attention"),)),
 }
 """What may be wrong with the compiler: the fault, and the functions (or entries of a table) that have it."""

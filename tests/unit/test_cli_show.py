@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,11 @@ from dmlgpu.cli.subjects import TAKEN, find_subjects
 from dmlgpu.compiler import compile_operator
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.device.adapters import target_of
-from dmlgpu.device.device import Device
+from dmlgpu.device.operator import CompiledOperator
 from dmlgpu.graph.description import GraphDesc
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.target import AdapterInfo, Profile, Target
+from dmlgpu.timings import Timings
 from tests.unit.cli_process import run_here
 from tests.unit.graph_examples import add, chain, relu
 from tests.unit.test_explain import check_schema
@@ -388,12 +388,6 @@ def test_schedules_of_the_other_family() -> None:
     assert cpu != gpu
 
 
-@dataclass(frozen=True)
-class _Timings:
-    planning: float = 0.25
-    driver: float = 0.0015
-
-
 def test_timings_are_those_of_the_compiled_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     """What compiles on ``numpy`` here stands for a device that tells the times."""
     monkeypatch.setattr(verb, "target_of", lambda info, half: CPU)
@@ -402,18 +396,13 @@ def test_timings_are_those_of_the_compiled_operator(monkeypatch: pytest.MonkeyPa
         1,
         f"dmlgpu: {NUMPY_ADAPTER} does not tell what compiling spends its time on\n",
     )
-    compile_operator_ = Device.compile_operator
-
-    def timed(self: Device, *arguments: Any, **options: Any) -> Any:
-        compiled = compile_operator_(self, *arguments, **options)
-        compiled.timings = _Timings()  # type: ignore[attr-defined]
-        return compiled
-
-    monkeypatch.setattr(Device, "compile_operator", timed)
+    told = Timings(planning=0.25, driver=0.0015)
+    monkeypatch.setattr(CompiledOperator, "timings", property(lambda _: told))
     done = run_here("show", GATHER, "-a", "numpy", "--timings")
-    assert done.stdout.endswith("\n\ncompiling     ms\nplanning   250.0\ndriver       1.5\n")
+    rows = "planning   250.0\nrendering    0.0\ndriver       1.5\nupload       0.0\n"
+    assert done.stdout.endswith(f"\n\ncompiling     ms\n{rows}")
     (entry,) = json.loads(run_here("show", GATHER, "-a", "numpy", "--timings", "--json").stdout)["shown"]
-    assert entry["timings"] == {"planning": 0.25, "driver": 0.0015}
+    assert entry["timings"] == {"planning": 0.25, "rendering": 0.0, "driver": 0.0015, "upload": 0.0}
 
 
 def test_no_device_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:

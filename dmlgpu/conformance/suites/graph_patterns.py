@@ -90,6 +90,18 @@ def _convolution_normalization_relu(draft: Draft) -> tuple[Expression, ...]:
     return (f.activation_relu(draft.normalized(_convolved(draft, draft.input(), 4))),)
 
 
+def _padded_convolution(draft: Draft) -> tuple[Expression, ...]:
+    """The padding is done by the convolution, on top of its own."""
+    padded = f.padding1(draft.input(), start_padding=(0, 0, 2, 0), end_padding=(0, 0, 1, 1))
+    return (f.activation_relu(_convolved(draft, padded, 3)),)
+
+
+def _normalized_residual(draft: Draft) -> tuple[Expression, ...]:
+    """What is added is added where rows are reduced."""
+    x = f.element_wise_add(draft.input(), f.element_wise_identity(draft.input(), scale_bias=ScaleBias(0.5, 0.25)))
+    return (f.mean_variance_normalization2(x, axes=(3,), epsilon=0.125),)
+
+
 def _owned_convolution(draft: Draft) -> tuple[Expression, ...]:
     """The filters are handed over at initialisation."""
     x = draft.input()
@@ -296,6 +308,8 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "normalized_scores": (_normalized_scores, FLOATS),
     "perceptron": (_perceptron, FLOATS),
     "convolution_normalization_relu": (_convolution_normalization_relu, FLOATS),
+    "padded_convolution": (_padded_convolution, FLOATS),
+    "normalized_residual": (_normalized_residual, FLOATS),
     "owned_convolution": (_owned_convolution, FLOATS),
     "owned_normalization": (_owned_normalization, FLOATS),
     "changing_filters": (_changing_filters, FLOATS),

@@ -140,6 +140,8 @@ QUICK = (
     "pattern-quantized_and_back-float16-plain",
     "pattern-updates_in_place-int32-odd",
     "pattern-read_anew-float16-plain",
+    "pattern-padded_convolution-float32-odd",
+    "pattern-normalized_residual-float16-plain",
 )
 """A few pairs and patterns, each pass at work in some of them."""
 
