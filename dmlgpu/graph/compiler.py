@@ -18,6 +18,7 @@ from dmlgpu.graph.passes import (
     element_wise,
     epilogues,
     initialization,
+    layouts,
     padding,
     prologues,
     views,
@@ -50,6 +51,7 @@ STEP_PASSES: dict[str, Callable[[Rewriting, Target], None]] = {
     epilogues.NAME: epilogues.fuse_epilogues,
     prologues.NAME: prologues.fuse_prologues,
     views.NAME: views.read_through_copies,
+    layouts.NAME: layouts.choose_layouts,
 }
 """What is done to the steps of the plan, in order."""
 

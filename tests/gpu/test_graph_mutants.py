@@ -23,6 +23,7 @@ from dmlgpu.graph.passes import (
     epilogues,
     initialization,
     inlining,
+    layouts,
     nodes,
     padding,
     prologues,
@@ -53,6 +54,7 @@ SAMPLE = (
     "pattern-padded_convolution-float32-plain",
     "pattern-owned_normalization-float32-plain",
     "pattern-normalized_residual-float32-plain",
+    "pattern-strided_convolutions-float32-plain",
 )
 """Cases in which each pass is at work."""
 
@@ -256,6 +258,10 @@ def _normalizes_what_it_does_not_store(with_source: Any) -> Any:
     return lambda step, tree: dataclasses.replace(with_source(step, tree), source=next(leaves(tree)))
 
 
+def _leaves_readers_behind(replace_parts: Any) -> Any:
+    return lambda step, kind, change: step
+
+
 FAULTS: Mapping[str, tuple[Fault, tuple[tuple[Any, str], ...]]] = {
     "a node is dropped": (_drops_a_node, ((compiler.NODE_PASSES, "dead"),)),
     "different nodes are merged": (_merges_by_description_alone, ((compiler.NODE_PASSES, "duplicates"),)),
@@ -283,6 +289,7 @@ FAULTS: Mapping[str, tuple[Fault, tuple[tuple[Any, str], ...]]] = {
     ),
     "what changes is computed once": (_initializes_what_changes, ((initialization, "_is_initial"),)),
     "rows are reduced without what is added": (_normalizes_what_it_does_not_store, ((prologues, "_with_source"),)),
+    "a reader misses a new layout": (_leaves_readers_behind, ((layouts, "replace_parts"),)),
     "keys and values are exchanged": (_exchanges_keys_and_values, ((attention, "_attention"),)),
 }
 """What may be wrong with the compiler: the fault, and the functions (or entries of a table) that have it."""

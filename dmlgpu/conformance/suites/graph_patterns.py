@@ -96,6 +96,20 @@ def _padded_convolution(draft: Draft) -> tuple[Expression, ...]:
     return (f.activation_relu(_convolved(draft, padded, 3)),)
 
 
+def _strided_convolutions(draft: Draft) -> tuple[Expression, ...]:
+    """Channels lie innermost between them, where that is faster; two read the first one's result."""
+    x = f.activation_relu(_convolved(draft, draft.input(), 4))
+    filters = [draft.constant((4, 4, 3, 3)) for _ in range(2)]
+    branches = [f.convolution(x, one, strides=(2, 2), start_padding=(1, 1), end_padding=(1, 1)) for one in filters]
+    return (f.element_wise_add(f.activation_relu(branches[0]), branches[1]),)
+
+
+def _grouped_convolutions(draft: Draft) -> tuple[Expression, ...]:
+    """Groups of channels lie side by side."""
+    x = f.convolution(draft.input(), draft.constant((4, draft.sizes[1], 2, 2)))
+    return (f.activation_relu(f.convolution(x, draft.constant((6, 2, 2, 2)), group_count=2)),)
+
+
 def _normalized_residual(draft: Draft) -> tuple[Expression, ...]:
     """What is added is added where rows are reduced."""
     x = f.element_wise_add(draft.input(), f.element_wise_identity(draft.input(), scale_bias=ScaleBias(0.5, 0.25)))
@@ -309,6 +323,8 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "perceptron": (_perceptron, FLOATS),
     "convolution_normalization_relu": (_convolution_normalization_relu, FLOATS),
     "padded_convolution": (_padded_convolution, FLOATS),
+    "strided_convolutions": (_strided_convolutions, FLOATS),
+    "grouped_convolutions": (_grouped_convolutions, FLOATS),
     "normalized_residual": (_normalized_residual, FLOATS),
     "owned_convolution": (_owned_convolution, FLOATS),
     "owned_normalization": (_owned_normalization, FLOATS),

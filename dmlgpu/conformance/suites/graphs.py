@@ -142,6 +142,8 @@ QUICK = (
     "pattern-read_anew-float16-plain",
     "pattern-padded_convolution-float32-odd",
     "pattern-normalized_residual-float16-plain",
+    "pattern-strided_convolutions-float32-plain",
+    "pattern-grouped_convolutions-float32-odd",
 )
 """A few pairs and patterns, each pass at work in some of them."""
 

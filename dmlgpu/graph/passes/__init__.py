@@ -8,7 +8,7 @@ from dmlgpu.errors import InvalidArgument, shown
 
 PASSES = (
     *("constants", "duplicates", "padding", "batch-normalization", "dead", "initialization"),
-    *("element-wise", "attention", "epilogues", "prologues", "views"),
+    *("element-wise", "attention", "epilogues", "prologues", "views", "layouts"),
 )
 """The names of all passes, in the order in which they run."""
 
