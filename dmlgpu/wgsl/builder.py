@@ -235,7 +235,7 @@ class Builder:
         text = templates.render("access/epilogue", values=region.values, result=result, product=product)
         return "".join(region.accessors) + text
 
-    def element_of(self, body: Body, given: Mapping[Source, str]) -> str:
+    def element_of(self, body: Body, given: Mapping[Tensor | Held, str]) -> str:
         """Return text that defines ``element(at, ...)`` for an element-wise tree, with more arguments: the units, in
         float32, of some of its leaves, under these names."""
         region = _Region(self, raw=False, given=given)
@@ -244,7 +244,7 @@ class Builder:
         text = templates.render("access/region", parameters=parameters, values=region.values, result=result)
         return "".join(region.accessors) + text
 
-    def elements(self, bodies: Sequence[Body], given: Mapping[Source, str]) -> str:
+    def elements(self, bodies: Sequence[Body], given: Mapping[Tensor | Held, str]) -> str:
         """Return text that defines ``elements(at, ...)``: the same for several trees at once, with an array of their
         units."""
         region = _Region(self, raw=False, given=given)
@@ -253,7 +253,7 @@ class Builder:
         text = templates.render("access/elements", parameters=parameters, values=region.values, results=results)
         return "".join(region.accessors) + text
 
-    def _parameters(self, given: Mapping[Source, str], lanes: int) -> list[tuple[str, str]]:
+    def _parameters(self, given: Mapping[Tensor | Held, str], lanes: int) -> list[tuple[str, str]]:
         """Return the names and types of units, of so many lanes, that a region gets as arguments."""
         return [
             (name, vector(scalar_of(leaf.data_type, self.target, portable=True), lanes)) for leaf, name in given.items()
@@ -286,7 +286,7 @@ class Builder:
 class _Region:
     """The values of one region, in the order they are computed."""
 
-    def __init__(self, builder: Builder, raw: bool, given: Mapping[Source, str] | None = None):
+    def __init__(self, builder: Builder, raw: bool, given: Mapping[Tensor | Held, str] | None = None):
         self.builder, self.raw, self.given = builder, raw, given or {}
         self.accessors: list[str] = []
         self.values: list[tuple[str, str]] = []
@@ -297,7 +297,7 @@ class _Region:
         it."""
         key = (id(source), portable)
         if key not in self._memo:
-            if isinstance(source, Apply) and source not in self.given:
+            if isinstance(source, Apply):
                 expression = self._applied(source, is_root)
                 own = scalar_of(source.data_type, self.builder.target, source.portable)
                 wanted = scalar_of(source.data_type, self.builder.target, portable)
@@ -310,7 +310,9 @@ class _Region:
         return self._memo[key]
 
     def _loaded(self, source: Source, portable: bool) -> str:
-        given = source.name if isinstance(source, Held) else self.given.get(source)
+        given = (
+            source.name if isinstance(source, Held) else self.given.get(source) if isinstance(source, Tensor) else None
+        )
         if given is not None:
             target = self.builder.target
             own, wanted = (scalar_of(source.data_type, target, choice) for choice in (True, portable))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dmlgpu import DataType, TensorDesc
 from dmlgpu.compiler import compile_operator
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
-from dmlgpu.conformance.suites.graphs import Key, example
+from dmlgpu.conformance.suites.graphs import example
 from dmlgpu.errors import NotSupported
 from dmlgpu.graph import GraphDesc
 from dmlgpu.graph.compiler import compile_network
@@ -25,7 +25,7 @@ CASES = 25
 def graphs() -> Iterator[GraphDesc]:
     """Random ones, and some that are made to be fused."""
     for name in ("graph-float32-30-s1", "graph-int32-30-s2", "graph-float16-20-s3"):
-        yield example(Key.parse(name)).graph
+        yield example(name).graph
     yield attention(1, 2, 64, 64, 16)
     yield chain(convolution(IMAGE), add(IMAGE), relu(IMAGE), exponential(IMAGE), product(IMAGE), add(IMAGE))
 

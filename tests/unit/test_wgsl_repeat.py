@@ -32,7 +32,8 @@ def test_what_advances_moves_and_the_rest_stays() -> None:
     step = Repeat("steps", (copy(before, after), copy(INPUT, before)), 3, ((before, 48), (after, -16)))
     other = Binding(Role.TEMPORARY, Allocation("other"))
     kernels = kernels_of(copy(INPUT, other), copy(other, STATE), step)
-    start, apart = 0, 256  # the larger one is laid out first
+    start, apart = kernels[1].slots[0].offset, kernels[0].slots[0].offset
+    assert {start, apart} == {0, 256}
     assert [kernel.slots for kernel in kernels] == [
         (Slot(Role.TEMPORARY, 0, apart, 16), Slot(Role.INPUT, 0, 0, 16)),
         (Slot(Role.TEMPORARY, 0, start, 16), Slot(Role.TEMPORARY, 0, apart, 16)),

@@ -10,7 +10,7 @@ from dmlgpu.graph.passes.cost import is_cheap, is_fusable
 from dmlgpu.graph.passes.inlining import inlined, producer_of, reason_to_keep
 from dmlgpu.graph.passes.rewriting import Rewriting
 from dmlgpu.graph.passes.trees import as_body, element_wise_leaves, fits
-from dmlgpu.kernels.sources import rewrite
+from dmlgpu.kernels.sources import rewrite, sameness
 from dmlgpu.plan import Contract, Convolve, Map, Rows, Source, Step, Tensor
 from dmlgpu.target import Target
 
@@ -91,5 +91,6 @@ def _fused(rewriting: Rewriting, place: _Place, leaf: Tensor, made: Map) -> Step
 
 def _with_source(step: Rows, tree: Source) -> Rows:
     """Return rows of other elements, which the body computes on as well."""
-    body = rewrite(step.body, lambda source: tree if source == step.source else source)
+    same = sameness()
+    body = rewrite(step.body, lambda source: tree if same(source, step.source) else source)
     return replace(step, source=tree, body=body)

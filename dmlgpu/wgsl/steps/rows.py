@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.sources import rewrite
-from dmlgpu.plan import Held, Source, Stage, apply, stage_results
+from dmlgpu.kernels.sources import rewrite, sameness
+from dmlgpu.plan import Body, Held, Source, Stage, Tensor, apply, stage_results
 from dmlgpu.schedule.runs import fixed_leaves
 from dmlgpu.schedule.steps import ReduceSchedule, ScheduledRows
 from dmlgpu.target import Target
@@ -33,8 +33,8 @@ class _Lane:
 @render_step.register
 def _rows(step: ScheduledRows, builder: Builder) -> str:
     output, is_serial = step.output, step.schedule is ReduceSchedule.SERIAL
-    own = Held("unit", step.source.data_type, step.source.sizes)
-    fixed = fixed_leaves(rewrite(step.body, lambda node: own if node == step.source else node), step.axes)
+    element, body = _element_and_body(step)
+    fixed = [(name, leaf) for name, leaf in fixed_leaves(body, step.axes) if leaf != element]
     text, values = builder.store(output, portable=True)
     text += builder.source("input", step.source, raw=False, portable=True)
     text += "".join(builder.load(name, leaf, portable=True) for name, leaf in fixed)
@@ -44,10 +44,10 @@ def _rows(step: ScheduledRows, builder: Builder) -> str:
         for stage in step.stages
     )
     results = stage_results(step.stages, output.sizes, step.axes)
-    given: dict[Source, str] = {step.source: "unit"}
+    given: dict[Tensor | Held, str] = {element: "unit"}
     given |= {held: name for name, held in results.items()}
     given |= {leaf: name for name, leaf in fixed}
-    text += builder.element_of(step.body, given)
+    text += builder.element_of(body, given)
     values |= {
         "walk": step.walk,
         "launch": step.launch,
@@ -64,6 +64,15 @@ def _rows(step: ScheduledRows, builder: Builder) -> str:
         "fixed": [name for name, _ in fixed],
     }
     return text + templates.render(f"schedules/rows_{step.schedule}", **values)
+
+
+def _element_and_body(step: ScheduledRows) -> tuple[Tensor | Held, Body]:
+    """Return the leaf that stands for the element itself in the body, and the body."""
+    if isinstance(step.source, Tensor | Held):
+        return step.source, step.body
+    element = Held("unit", step.source.data_type, step.source.sizes, lanes=step.source.lanes)
+    same = sameness()
+    return element, rewrite(step.body, lambda node: element if same(node, step.source) else node)
 
 
 def _lanes(count: int, across: bool) -> list[_Lane]:
