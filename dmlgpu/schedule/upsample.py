@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlgpu.kernels.packing import pack_tensor, packs_tensor, running_dimension
 from dmlgpu.kernels.resampling import LINEAR, NEAREST, Axis, Rounding
-from dmlgpu.plan import Map, Tensor
+from dmlgpu.plan import Map, Tensor, View
 from dmlgpu.schedule.launch import item_launch
 from dmlgpu.schedule.steps import Pattern, ScheduledUpsample, Tap
 from dmlgpu.schedule.walk import choose_walk
@@ -28,7 +28,8 @@ LONGEST_AXIS = 1 << 16
 def find_upsample(step: Map, target: Target) -> ScheduledUpsample | None:
     """Return the step that does what a map does, if it resamples a float tensor in memory by whole factors along one or
     two axes, and units let it."""
-    body, output = step.body, step.output
+    body = step.body
+    output = replace(step.output, view=View.RAW if body.moves else View.COMPUTE)
     if body.file not in (NEAREST, LINEAR) or not isinstance(source := body.inputs[0][1], Tensor):
         return None
     if body.file == LINEAR and not (source.data_type.is_float and output.data_type.is_float):

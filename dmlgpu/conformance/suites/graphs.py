@@ -144,6 +144,8 @@ QUICK = (
     "pattern-normalized_residual-float16-plain",
     "pattern-strided_convolutions-float32-plain",
     "pattern-grouped_convolutions-float32-odd",
+    "pattern-down_and_up-float32-plain",
+    "pair-nearest_resampling-join_of_channels-int8-plain",
 )
 """A few pairs and patterns, each pass at work in some of them."""
 
