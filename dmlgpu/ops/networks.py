@@ -390,7 +390,7 @@ def resize(
         tensor,
         interpolation_mode=chosen,
         # What is nearest is rounded up: half a pixel less rounds to the nearest one.
-        output_pixel_offsets=(-1.0,) * tensor.ndim if is_nearest else None,
+        input_pixel_offsets=(1.0,) * tensor.ndim if is_nearest else None,
         antialiased=antialiased,
         scales=None if scales is None else full,
         output_sizes=full if scales is None else None,
