@@ -33,13 +33,22 @@ class Selection:
     reversed_axes: Sizes = ()
 
 
+def as_integers(caller: str, name: str, values: Any) -> Sizes:
+    """Return several integers, or the only one.
+
+    Raises:
+        InvalidArgument: neither.
+    """
+    return kinds.argument(caller, name, _SIZES, (values,) if kinds.as_index(values) is not None else values)
+
+
 def checked_sizes(caller: str, name: str, sizes: Any) -> Sizes:
     """Return sizes that a tensor can have.
 
     Raises:
         InvalidArgument: no integers, a size below 1, more than 8 dimensions or 2^32 - 1 elements.
     """
-    found = kinds.argument(caller, name, _SIZES, (sizes,) if kinds.as_index(sizes) is not None else sizes)
+    found = as_integers(caller, name, sizes)
     if any(size < 1 for size in found):
         raise InvalidArgument(f"{caller}: {name} must be at least 1 each, since no tensor is empty, got {list(found)}")
     if len(found) > MAX_DIMENSIONS:
@@ -73,7 +82,7 @@ def checked_axes(caller: str, name: str, axes: Any, rank: int) -> Sizes:
     Raises:
         InvalidArgument: no integers, out of range, or one twice.
     """
-    given = (axes,) if kinds.as_index(axes) is not None else kinds.argument(caller, name, _SIZES, axes)
+    given = as_integers(caller, name, axes)
     found = tuple(checked_axis(caller, name, axis, rank) for axis in given)
     if len(set(found)) < len(found):
         raise InvalidArgument(f"{caller}: {name} must name each axis once, got {list(given)}")
@@ -112,7 +121,7 @@ def resolved_sizes(caller: str, sizes: Any, count: int) -> Sizes:
     Raises:
         InvalidArgument: the sizes do not hold as many elements.
     """
-    wanted = kinds.argument(caller, "sizes", _SIZES, (sizes,) if kinds.as_index(sizes) is not None else sizes)
+    wanted = as_integers(caller, "sizes", sizes)
     if wanted.count(-1) == 1:
         known = math.prod(size for size in wanted if size != -1)
         left = count // known if known > 0 else 0

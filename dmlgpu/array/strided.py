@@ -18,8 +18,11 @@ from dmlgpu.errors import DmlError, InvalidArgument, InvalidState, OutOfMemory
 from dmlgpu.memory import host_budget
 from dmlgpu.tensor import MAX_DIMENSIONS, TensorDesc, packed_strides, span
 
-_PEEK = 6
-"""Most elements along an axis that ``repr`` shows."""
+_PEEK = 6, 2
+"""Most elements that ``repr`` shows of a large tensor along the last axis, and along others."""
+
+_SMALL = 36
+"""Elements of a tensor that ``repr`` shows whole."""
 
 
 class Strided:
@@ -56,6 +59,10 @@ class Strided:
         tensor = cls.__new__(cls)
         tensor._set(buffer, data_type, sizes, packed_strides(sizes))
         return tensor
+
+    def _renamed(self, sizes: Sizes) -> Self:
+        """Return what an operator just wrote, with other sizes; not a view, since nobody else has it."""
+        return self._packed(self.buffer, self.data_type, sizes)
 
     def _view(self, sizes: Sizes, strides: Sizes, offset: int = 0) -> Self:
         """Return a view of the same memory."""
@@ -101,8 +108,10 @@ class Strided:
     def _peek(self) -> str:
         """Return the first elements as text, or why there are none to be seen."""
         with contextlib.suppress(DmlError):
-            first = self._view(tuple(min(size, _PEEK) for size in self.sizes), self.strides)
-            text = np.array2string(first.numpy(), threshold=_PEEK * _PEEK, edgeitems=2, separator=", ")
+            last, most = _PEEK
+            few = (*(min(size, most) for size in self.sizes[:-1]), *(min(size, last) for size in self.sizes[-1:]))
+            first = self if self.size <= _SMALL else self._view(few, self.strides)
+            text = np.array2string(first.numpy(), separator=", ")
             return " ".join(text.split()) + (" ..." if first.sizes != self.sizes else "")
         return "released" if self.buffer.released else "gone with its device"
 
@@ -238,11 +247,11 @@ class Strided:
         Raises:
             InvalidArgument: an axis out of range, or more than 8 dimensions.
         """
-        several = len(axis) if hasattr(axis, "__len__") else 1
-        rank = self.ndim + several
+        given = layout.as_integers("Tensor.expand_dims", "axis", axis)
+        rank = self.ndim + len(given)
         if rank > MAX_DIMENSIONS:
             raise InvalidArgument(f"Tensor.expand_dims: axis must leave at most 8 dimensions, got {rank}")
-        new = layout.checked_axes("Tensor.expand_dims", "axis", axis, rank)
+        new = layout.checked_axes("Tensor.expand_dims", "axis", given, rank)
         old = iter(zip(self.sizes, self.strides, strict=True))
         pairs = [(1, 0) if number in new else next(old) for number in range(rank)]
         return self._view(tuple(size for size, _ in pairs), tuple(stride for _, stride in pairs))

@@ -116,7 +116,7 @@ class Tensor(Strided, Arithmetic):
                 f"Tensor.reshape: copy must not be False: {list(self.sizes)} with strides {list(self.strides)} cannot "
                 f"be seen as {list(wanted)}"
             )
-        return Tensor._packed(self.copy().buffer, self.data_type, wanted)
+        return self.copy()._renamed(wanted)
 
     def __getitem__(self, index: Any) -> Tensor:
         caller = "Tensor[...]"
@@ -221,7 +221,7 @@ def take(x: Tensor, indices: Tensor, axis: int, caller: str) -> Tensor:
         axis=axis + rank - x.ndim,
         index_dimensions=max(indices.ndim, 1),
     )
-    return found.reshape(sizes)
+    return found._renamed(sizes)
 
 
 def matmul(a: Tensor, b: Tensor, caller: str = "a @ b") -> Tensor:
@@ -246,7 +246,7 @@ def matmul(a: Tensor, b: Tensor, caller: str = "a @ b") -> Tensor:
     if len(stack) > 2:
         left, right = (one.reshape(-1, *one.sizes[-2:]) for one in (left, right))
     found = left._operator(caller, descs.Gemm, a_tensor=left, b_tensor=right, trans_a=0, trans_b=0, alpha=1.0, beta=0.0)
-    return found.reshape((*stack, *rows, *columns))
+    return found._renamed((*stack, *rows, *columns))
 
 
 def _leading_ones(x: Tensor, rank: int) -> Tensor:

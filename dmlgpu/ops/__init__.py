@@ -11,6 +11,7 @@ from dmlgpu.array.session import session_of
 from dmlgpu.device.device import Device, as_device
 from dmlgpu.ops.directml import *  # noqa: F403
 from dmlgpu.ops.elementwise import *  # noqa: F403
+from dmlgpu.ops.logic import *  # noqa: F403
 from dmlgpu.ops.moving import *  # noqa: F403
 from dmlgpu.ops.networks import *  # noqa: F403
 from dmlgpu.ops.recurrent import *  # noqa: F403

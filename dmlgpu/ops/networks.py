@@ -159,7 +159,7 @@ def group_norm(
         raise InvalidArgument(f"{caller()}: groups must divide the {tensor.sizes[1]} channels of x, got {count}")
     grouped = tensor.reshape(tensor.sizes[0], count, -1)
     found: Tensor = directml.mean_variance_normalization2(grouped, axes=(2,), epsilon=epsilon)
-    shaped = found.reshape(tensor.sizes)
+    shaped = found._renamed(tensor.sizes)
     return _scaled(shaped, _per_channel("weight", weight, shaped), _per_channel("bias", bias, shaped))
 
 
@@ -257,7 +257,7 @@ def linear(x: Operand, weight: Operand, bias: Operand | None = None, *, device: 
     flat = rows.reshape(-1, rows.sizes[-1])
     added = None if bias is None else tensor_of("bias", bias).broadcast_to((flat.sizes[0], matrix.sizes[0]))
     found: Tensor = directml.gemm(flat, matrix.T, added)
-    return found.reshape((*rows.sizes[:-1], matrix.sizes[0]))
+    return found._renamed((*rows.sizes[:-1], matrix.sizes[0]))
 
 
 @eager

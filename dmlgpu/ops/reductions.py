@@ -58,7 +58,9 @@ def _reduced(x: Operand, function: ReduceFunction, axis: Axes, keepdims: bool) -
         tensor, axes = tensor.expand_dims(tensor.ndim), (tensor.ndim,)
         keepdims = False
     found: Tensor = directml.reduce(tensor, function=function, axes=axes)
-    return found if keepdims else found.squeeze(axes)
+    return (
+        found if keepdims else found._renamed(tuple(found.sizes[one] for one in range(found.ndim) if one not in axes))
+    )
 
 
 @eager
@@ -172,10 +174,10 @@ def argmax(
 def _place(function: Any, x: Tensor, axis: int | None, keepdims: bool, output_type: TypeLike) -> Tensor:
     if axis is None:
         found: Tensor = function(x.reshape(-1), axes=(0,), output_type=output_type)
-        return found.reshape((1,) * x.ndim if keepdims else ())
+        return found._renamed((1,) * x.ndim if keepdims else ())
     number = checked_axis(caller(), "axis", axis, x.ndim)
     found = function(x, axes=(number,), output_type=output_type)
-    return found if keepdims else found.squeeze(number)
+    return found if keepdims else found._renamed(x.sizes[:number] + x.sizes[number + 1 :])
 
 
 @eager

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dmlgpu import Device, Tensor, ops
-from dmlgpu.ops import directml, elementwise, moving, networks, recurrent, reductions, windows
+from dmlgpu.ops import directml, elementwise, logic, moving, networks, recurrent, reductions, windows
 from dmlgpu.schema import catalog
 from tests.eager_functions import EXAMPLES, Example, floats
 from tests.reference.onnx_oracle import onnx_runtime
@@ -28,7 +28,7 @@ def test_it_computes_what_others_do(example: Example, device: Device) -> None:
 
 
 def test_each_function_has_an_example() -> None:
-    modules = (elementwise, moving, networks, recurrent, reductions, windows)
+    modules = (elementwise, logic, moving, networks, recurrent, reductions, windows)
     names = {name for module in modules for name in module.__all__ if name[0].islower()}
     elsewhere = {"conv1d", "conv2d", "conv3d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "lstm", "gru"}
     assert names - {one.name.split()[0] for one in EXAMPLES} == elsewhere
