@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -40,10 +39,9 @@ class Pool:
 
     def __init__(self, state: DeviceState, forget: Callable[[], None]):
         self._state, self._forget = state, forget
-        # Reentrant, since a collection of garbage within it may give buffers back.
-        self._lock = threading.RLock()
         self._unused: dict[int, list[Any]] = {}
         self.kept = self.allocations = 0
+        weakref.finalize(self, _free, state, self._unused).atexit = False
 
     def take(self, device: Device, size: int, label: str) -> Buffer:
         """Return a buffer of at least ``size`` bytes, whatever they hold; the pool has it back when it is released.
@@ -52,7 +50,7 @@ class Pool:
             OutOfMemory: the device has no room, even after all unused buffers went.
         """
         whole = rounded(size)
-        with self._lock:
+        with self._state.lock:  # reentrant: a collection of garbage within it may give buffers back
             unused = self._unused.get(whole)
             memory = unused.pop() if unused else None
             if memory is not None:
@@ -81,7 +79,7 @@ class Pool:
 
     def _give(self, memory: Any, size: int) -> None:
         """Keep a buffer that nobody uses any more; where too many are kept, let them go."""
-        with self._lock:
+        with self._state.lock:
             is_room = self._state.removed is None and size <= KEPT_BYTES // 2
             if is_room and self.kept + size <= KEPT_BYTES:
                 self._unused.setdefault(size, []).append(memory)
@@ -94,12 +92,19 @@ class Pool:
 
     def clear(self) -> None:
         """Give all unused buffers back to the executor."""
-        with self._lock:
-            unused, self._unused, self.kept = self._unused, {}, 0
+        with self._state.lock:
+            unused = dict(self._unused)
+            self._unused.clear()
+            self.kept = 0
         self._forget()
-        for memories in unused.values():
-            for memory in memories:
-                self._state.free(memory)
+        _free(self._state, unused)
+
+
+def _free(state: DeviceState, unused: dict[int, list[Any]]) -> None:
+    """Give buffers back to the executor."""
+    for memories in unused.values():
+        for memory in memories:
+            state.free(memory)
 
 
 class Kept:

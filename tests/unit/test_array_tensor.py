@@ -287,14 +287,16 @@ def test_operators_that_are_kept_are_bounded() -> None:
 
 
 def test_a_dropped_device_takes_its_memory_with_it() -> None:
-    device = Device("numpy")
+    backend = NumPyBackend()
+    device = Device.from_backend(backend)
     x = Tensor(ARRAY, device=device)
     assert np.array_equal((x + 1).numpy(), ARRAY + 1)
+    assert backend._allocated > 0
     dropped = weakref.ref(device)
     gc.disable()
     try:
         del x, device
-        assert dropped() is None
+        assert dropped() is None and backend._allocated == 0
     finally:
         gc.enable()
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,6 +15,7 @@ from dmlgpu.schema import catalog
 from tests.eager_functions import EXAMPLES, Example, floats
 from tests.reference.onnx_oracle import onnx_runtime
 
+ROOT = Path(__file__).parents[2]
 EXACT = 2e-5
 
 
@@ -108,3 +113,16 @@ def test_recurrent_networks(direction: str, device: Device) -> None:
         np.testing.assert_allclose(found.sequence, expected, rtol=1e-4, atol=1e-5)
         assert found.hidden.shape == (ways, 2, hidden)
         assert np.array_equal(found.hidden[0], found.sequence[-1, 0])
+
+
+def test_the_pages_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DMLGPU_ADAPTER", "numpy")
+    monkeypatch.setattr("dmlgpu.device.device._default", None)
+    page = (ROOT / "docs/arrays.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 4
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(block, names)
+    listed = set(re.findall(r"`([a-z_0-9]+)`", page.partition("- The kinder names")[2].partition("\n- Axes")[0]))
+    assert {name for name in listed if not hasattr(ops, name)} == set()
