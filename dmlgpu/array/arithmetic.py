@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import descs
-from dmlgpu.array.types import is_number
+from dmlgpu.array.types import as_number, is_number
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.operator_desc import OperatorDesc
@@ -100,7 +100,8 @@ class Arithmetic:
 
     def _raised(self, other: Any, swapped: bool) -> Any:
         if isinstance(other, numbers.Real) and not swapped and self.data_type.is_float:
-            return self._operator("a ** b", descs.ElementWiseConstantPow, input_tensor=self, exponent=float(other))
+            power = as_number("a ** b", other, self.data_type)
+            return self._operator("a ** b", descs.ElementWiseConstantPow, input_tensor=self, exponent=power)
         if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
             return NotImplemented
         first, second = (other, self) if swapped else (self, other)

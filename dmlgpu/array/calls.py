@@ -10,7 +10,9 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu import kinds
 from dmlgpu.array.execution import apply
+from dmlgpu.array.preparation import short
 from dmlgpu.array.tensor import Tensor
 from dmlgpu.device.device import Device, as_device
 from dmlgpu.errors import InvalidArgument
@@ -130,14 +132,19 @@ def several(
     Raises:
         InvalidArgument, InvalidState, NotSupported, OutOfMemory: as ``execution.apply``.
     """
+    name = _caller.get() or kind.operator.lower()
     return apply(
         Tensor,
-        _caller.get() or kind.operator.lower(),
+        name,
         kind,
         values,
         types={field: given for field, given in (types or {}).items() if given is not None},
         sizes={field: given for field, given in (sizes or {}).items() if given is not None},
-        absent=[field for field, present in (wanted or {}).items() if not present],
+        absent=[
+            field
+            for field, present in (wanted or {}).items()
+            if not kinds.argument(name, short(field), kinds.boolean, present)
+        ],
         device=device,
     )
 

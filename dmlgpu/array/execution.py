@@ -52,8 +52,11 @@ class Call:
         self.places: list[Place | None] = []
         self._kept: list[Strided] = []  # copies, until the operator is submitted
         self.layouts: dict[str, Any] = {}
+        arrays = signature(kind.operator).arrays
         for field, given in inputs:
-            if isinstance(given, list | tuple):
+            if field in arrays:
+                if not isinstance(given, list | tuple) or not given:
+                    raise InvalidArgument(f"{caller}: {short(field)} must be a list of Tensors or arrays, at least one")
                 self.layouts[field] = tuple(
                     self._operand(f"{short(field)}[{number}]", field, one) for number, one in enumerate(given)
                 )

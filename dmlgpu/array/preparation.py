@@ -28,12 +28,14 @@ class Signature:
     Attributes:
         typed: by input, the other inputs of its type.
         sized: groups of single inputs that have the same sizes, which broadcast.
+        arrays: inputs that hold any number of tensors.
         attributes: the attributes by name.
         keeps_rank: whether the first output has the first input's sizes.
     """
 
     typed: Mapping[str, tuple[str, ...]]
     sized: tuple[tuple[str, ...], ...]
+    arrays: frozenset[str]
     attributes: Mapping[str, FieldSchema]
     keeps_rank: bool
 
@@ -59,6 +61,7 @@ def signature(label: str) -> Signature:
     return Signature(
         {name: tuple(others) for name, others in typed.items()},
         tuple(group for group in sized if len(group) > 1),
+        frozenset(names.values()) - single,
         attributes,
         keeps_rank,
     )
@@ -137,7 +140,7 @@ def _attribute(caller: str, field: FieldSchema, value: Any, rank: int | None) ->
     if field.type == "OPERATOR_DESC":
         several = field.is_array and isinstance(value, list | tuple)
         return tuple(activation(caller, name, one) for one in value) if several else activation(caller, name, value)
-    if field.type.startswith("DML_") and isinstance(value, str):
+    if field.type.startswith("DML_"):
         return member(caller, name, getattr(enums, class_name(field.type)), value)
     pair = _PAIRS.get(field.type)
     return pair(*value) if pair is not None and isinstance(value, tuple) and len(value) == 2 else value
@@ -148,12 +151,14 @@ def class_name(directml: str) -> str:
     return "".join(word.capitalize() for word in directml.removeprefix("DML_").split("_"))
 
 
-def member(caller: str, name: str, cls: type[Any], text: str) -> Any:
-    """Return the member of an enumeration that a text names, in any case, in full or by its beginning.
+def member(caller: str, name: str, cls: type[Any], text: Any) -> Any:
+    """Return the member of an enumeration that a text names, in any case, in full or by its beginning; or a member.
 
     Raises:
         InvalidArgument: no member, or several.
     """
+    if not isinstance(text, str):
+        return kinds.argument(caller, name, kinds.member_of(cls), text)
     wanted = text.strip().upper().replace(" ", "_").replace("-", "_")
     found = cls.__members__.get(wanted)
     begins = [one for label, one in cls.__members__.items() if wanted and label.startswith(wanted)]

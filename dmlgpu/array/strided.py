@@ -200,9 +200,9 @@ class Strided:
         Raises:
             InvalidArgument: not each axis once.
         """
-        if not axes or axes == (None,):
+        if not axes or (len(axes) == 1 and axes[0] is None):
             return self.T
-        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        given = axes[0] if len(axes) == 1 else axes
         found = layout.checked_axes("Tensor.transpose", "axes", given, self.ndim)
         if len(found) != self.ndim:
             raise InvalidArgument(f"Tensor.transpose: axes must name all {self.ndim} axes, got {list(found)}")

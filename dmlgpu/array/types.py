@@ -54,8 +54,10 @@ def as_number(caller: str, value: Any, data_type: DataType) -> int | float:
     """Return a number as one of a data type.
 
     Raises:
-        InvalidArgument: an integer type does not hold it.
+        InvalidArgument: no number, or an integer type does not hold it.
     """
+    if not is_number(value):
+        raise InvalidArgument(f"{caller}: a number must be given, got {shown(value, typed=True)}")
     if data_type.is_float:
         try:
             return float(value)

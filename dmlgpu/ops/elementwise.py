@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dmlgpu.array.calls import Array, Operand, Where, caller, eager, tensor_of
-from dmlgpu.array.types import TypeLike, as_number, value_range
+from dmlgpu.array.tensor import Tensor
+from dmlgpu.array.types import TypeLike, as_number, is_number, value_range
 from dmlgpu.enums import RoundingMode
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.ops import directml
@@ -238,23 +241,34 @@ def divide(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Raises:
         InvalidArgument: integers.
     """
-    first = b if isinstance(a, int | float) else a
-    if not tensor_of("a", first).data_type.is_float:
-        found = tensor_of("a", first).data_type.name
-        raise InvalidArgument(f"{caller()}: a and b must be of a floating-point type, got {found}; see floor_divide")
-    return directml.element_wise_divide(a, b)
+    first, second = _pair(a, b)
+    data_type = (first if isinstance(first, Tensor) else second).data_type
+    if not data_type.is_float:
+        raise InvalidArgument(
+            f"{caller()}: a and b must be of a floating-point type, got {data_type.name}; see floor_divide"
+        )
+    return directml.element_wise_divide(first, second)
 
 
 @eager
 def floor_divide(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Quotient of each pair, rounded towards minus infinity."""
-    return a // b
+    first, second = _pair(a, b)
+    return first // second
 
 
 @eager
 def power(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """First to the power of the second of each pair."""
-    return a**b
+    first, second = _pair(a, b)
+    return first**second
+
+
+def _pair(a: Operand, b: Operand) -> tuple[Any, Any]:
+    """Return two operands, of which one at most is a number."""
+    if is_number(a):
+        return a, tensor_of("b", b)
+    return tensor_of("a", a), b if is_number(b) else tensor_of("b", b)
 
 
 @eager

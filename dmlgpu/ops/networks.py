@@ -10,7 +10,7 @@ import numpy as np
 
 from dmlgpu import kinds
 from dmlgpu.array.calls import Array, Operand, Where, caller, eager, tensor_of
-from dmlgpu.array.layout import checked_axes
+from dmlgpu.array.layout import checked_axes, checked_axis
 from dmlgpu.array.preparation import member
 from dmlgpu.array.tensor import Tensor
 from dmlgpu.array.tensor import matmul as product
@@ -345,7 +345,7 @@ def _along(name: str, values: Any, x: Tensor, axis: int | None) -> Any:
         return None
     tensor = tensor_of(name, values)
     if axis is not None and tensor.ndim == 1:
-        (number,) = checked_axes(caller(), "axis", axis, x.ndim)
+        number = checked_axis(caller(), "axis", axis, x.ndim)
         tensor = tensor.expand_dims(tuple(other for other in range(x.ndim) if other != number))
     return tensor.broadcast_to(x.sizes)
 
@@ -384,7 +384,7 @@ def resize(
         raise InvalidArgument(f"{caller()}: at most {tensor.ndim} sizes or scales must be given, got {shown(given)}")
     rest = tensor.ndim - len(given)
     full = (*tensor.sizes[:rest], *given) if scales is None else ((1.0,) * rest + given)
-    chosen = member(caller(), "mode", InterpolationMode, mode) if isinstance(mode, str) else mode
+    chosen = member(caller(), "mode", InterpolationMode, mode)
     is_nearest = chosen is InterpolationMode.NEAREST_NEIGHBOR
     return directml.resample3(
         tensor,

@@ -11,7 +11,7 @@ from dmlgpu.array.tensor import Tensor
 from dmlgpu.array.types import TypeLike
 from dmlgpu.enums import AxisDirection, ReduceFunction
 from dmlgpu.errors import InvalidArgument, shown
-from dmlgpu.kinds import as_index
+from dmlgpu.kinds import argument, as_index, boolean, real
 from dmlgpu.ops import directml
 
 __all__ = [
@@ -52,7 +52,7 @@ class TopK(NamedTuple):
 
 def _reduced(x: Operand, function: ReduceFunction, axis: Axes, keepdims: bool) -> Tensor:
     """Reduce along axes, which stay with size 1 where ``keepdims``."""
-    tensor = tensor_of("x", x)
+    tensor, keepdims = tensor_of("x", x), argument(caller(), "keepdims", boolean, keepdims)
     axes = tuple(range(tensor.ndim)) if axis is None else checked_axes(caller(), "axis", axis, tensor.ndim)
     if not axes:
         tensor, axes = tensor.expand_dims(tensor.ndim), (tensor.ndim,)
@@ -128,13 +128,14 @@ def std(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float
 
 
 def _variance(x: Tensor, axis: Axes, keepdims: bool, correction: float) -> Tensor:
+    less = argument(caller(), "correction", real, correction)
     middle = _reduced(x, ReduceFunction.AVERAGE, axis, True).reshape(
         tuple(1 if _is_reduced(x, axis, number) else size for number, size in enumerate(x.sizes))
     )
     distances = x - middle
     total = _reduced(distances * distances, ReduceFunction.SUM, axis, keepdims)
-    count = x.size // total.size - correction
-    if count <= 0:
+    count = x.size // total.size - less
+    if not count > 0:
         raise InvalidArgument(
             f"{caller()}: correction must be below the number of elements, {x.size // total.size}, got {correction}"
         )
@@ -172,6 +173,7 @@ def argmax(
 
 
 def _place(function: Any, x: Tensor, axis: int | None, keepdims: bool, output_type: TypeLike) -> Tensor:
+    keepdims = argument(caller(), "keepdims", boolean, keepdims)
     if axis is None:
         found: Tensor = function(x.reshape(-1), axes=(0,), output_type=output_type)
         return found._renamed((1,) * x.ndim if keepdims else ())
@@ -228,5 +230,6 @@ def _ordered(x: Tensor, k: int | None, axis: int, descending: bool) -> TopK:
     count = x.sizes[number] if k is None else as_index(k)
     if count is None or not 1 <= count <= x.sizes[number]:
         raise InvalidArgument(f"{caller()}: k must be an integer between 1 and {x.sizes[number]}, got {shown(k)}")
+    descending = argument(caller(), "largest" if k is not None else "descending", boolean, descending)
     direction = AxisDirection.DECREASING if descending else AxisDirection.INCREASING
     return TopK(*directml.top_k1(x, axis=number, k=count, axis_direction=direction))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import Device, Tensor, ops
+from dmlgpu import Device, DmlError, Tensor, ops
 from dmlgpu.ops import directml, elementwise, logic, moving, networks, recurrent, reductions, windows
 from dmlgpu.schema import catalog
 from tests.eager_functions import EXAMPLES, Example, floats
 from tests.reference.onnx_oracle import onnx_runtime
+from tests.wrong_arguments import HUGE, Hostile
 
 ROOT = Path(__file__).parents[2]
 EXACT = 2e-5
@@ -126,3 +128,51 @@ def test_the_pages_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
         exec(block, names)
     listed = set(re.findall(r"`([a-z_0-9]+)`", page.partition("- The kinder names")[2].partition("\n- Axes")[0]))
     assert {name for name in listed if not hasattr(ops, name)} == set()
+
+
+WRONG = (
+    "x",
+    b"x",
+    [],
+    [object()],
+    {},
+    object(),
+    HUGE,
+    Hostile(),
+    np.array([None]),
+    1.5,
+    -99,
+    (1, 2, 3, 4, 5, 6, 7, 8, 9),
+)
+"""Wrong values for most arguments; what some of them take is taken."""
+
+
+@pytest.mark.parametrize("module", [elementwise, logic, moving, networks, recurrent, reductions, windows])
+def test_wrong_arguments_are_refused(module: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dmlgpu.device.device._default", device)  # for arrays that no tensor stands beside
+    operands = {one.name.split()[0]: one.operands for one in reversed(EXAMPLES)}
+    image = floats(1, 2, 4, 4)
+    refused = 0
+    for name in module.__all__:
+        function = getattr(module, name)
+        if inspect.isclass(function):
+            continue
+        parameters = inspect.signature(function).parameters
+        arrays = operands.get(name, (image,) * 3)
+        tensors = [Tensor(one, device=device) for one in arrays]
+        if name in ("concatenate", "stack"):
+            tensors = [tensors]  # type: ignore[list-item]
+        names = [one for one in parameters if "Operand" in str(parameters[one].annotation)]
+        good: dict[str, Any] = dict(zip(names, tensors, strict=False))
+        for parameter in parameters:
+            for wrong in WRONG:
+                try:
+                    function(**{**good, parameter: wrong})
+                except (DmlError, TypeError) as error:
+                    if isinstance(error, TypeError):  # for want of a required argument
+                        assert "missing" in str(error), f"{name}({parameter}): {error}"
+                    refused += 1
+                    assert len(str(error)) < 1000
+                except Exception as error:
+                    raise AssertionError(f"{name}({parameter}={type(wrong).__name__}): {error!r}") from error
+    assert refused > 20

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import Device, OperatorDesc, Tensor, TensorDesc, evaluate
+from dmlgpu import Device, DmlError, OperatorDesc, Tensor, TensorDesc, evaluate
 from dmlgpu.conformance.cases import registry
 from dmlgpu.ops import directml
 from dmlgpu.schema import catalog
+from tests.wrong_arguments import HUGE, Hostile
 
 ROOT = Path(__file__).parents[2]
 QUICK = (ROOT / "dmlgpu/conformance/cases/quick.txt").read_text(encoding="utf-8").split()
@@ -99,3 +100,34 @@ def test_every_function_says_what_it_takes() -> None:
         parameters = inspect.signature(function).parameters
         assert function.__doc__ is not None
         assert [name for name in parameters if f"\n        {name}: " not in function.__doc__] == []
+
+
+WRONG = ("x", [], [object()], object(), HUGE, Hostile(), np.array([None]), 1.5, -99)
+"""Wrong values for most arguments; what some of them take is taken."""
+
+
+def test_wrong_arguments_are_refused(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dmlgpu.device.device._default", device)  # for arrays that no tensor stands beside
+    x = Tensor(np.ones((1, 2, 4, 4), np.float32), device=device)
+    usual = {
+        "int": 1,
+        "float": 1.0,
+        "bool": False,
+        "Sequence[int]": (1, 1, 1, 1),
+        "Sequence[Operand]": [x],
+        "Operand": x,
+    }
+    refused = 0
+    for operator in catalog().values():
+        function = getattr(directml, operator.stem)
+        parameters = inspect.signature(function).parameters.values()
+        good = {one.name: usual.get(str(one.annotation), "x") for one in parameters if one.default is one.empty}
+        for name, wrong in ((one.name, wrong) for one in parameters for wrong in WRONG):
+            try:
+                function(**{**good, name: wrong})
+            except DmlError as error:
+                refused += 1
+                assert len(str(error)) < 1000
+            except Exception as error:
+                raise AssertionError(f"{operator.stem}({name}={type(wrong).__name__}): {error!r}") from error
+    assert refused > 5000
