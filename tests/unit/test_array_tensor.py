@@ -13,9 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import DataType, Device, InvalidArgument, InvalidState, NotSupported, OutOfMemory, Tensor, ops
+from dmlgpu import (
+    DataType,
+    Device,
+    DeviceRemoved,
+    InvalidArgument,
+    InvalidState,
+    NotSupported,
+    OutOfMemory,
+    Tensor,
+    ops,
+)
 from dmlgpu.array.pool import KEPT_BYTES, rounded
-from dmlgpu.array.session import COMPILED, session_of
+from dmlgpu.array.session import COMPILED, Session, session_of
 from dmlgpu.device.device import as_device
 from dmlgpu.host.backend import NumPyBackend
 from tests.unit.device_objects import raises
@@ -252,6 +262,21 @@ def test_a_loop_of_temporaries_allocates_nothing(monkeypatch: pytest.MonkeyPatch
     assert session.compiled.info.entries <= 7
 
 
+def test_copies_are_kept_until_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device("numpy")
+    x = Tensor(ARRAY, device=device)
+    execute, looked = Session.execute, []
+
+    def looking(self: Session, on: Device, prepared: Any, inputs: Any, label: str) -> Any:
+        unused = {id(memory) for memories in self.pool._unused.values() for memory in memories}
+        looked.append({id(place[0]) for place in inputs} & unused)
+        return execute(self, on, prepared, inputs, label)
+
+    monkeypatch.setattr(Session, "execute", looking)
+    assert np.array_equal((x[:, 1:, 1:] + ARRAY[:, :2, 1:]).numpy(), ARRAY[:, 1:, 1:] + ARRAY[:, :2, 1:])
+    assert looked == [set(), set()]  # a copy of the view, and the sum
+
+
 def test_unused_memory_is_bounded_and_given_back() -> None:
     device = Device("numpy")
     pool, backend = session_of(device).pool, device.backend
@@ -305,7 +330,7 @@ def test_a_removed_device() -> None:
     device = Device("numpy")
     x = Tensor(ARRAY, device=device)
     device.remove()
-    with pytest.raises(Exception, match="is removed"):
+    with pytest.raises(DeviceRemoved, match="is removed"):
         x + 1
     assert repr(x).endswith("gone with its device)")
 
