@@ -189,7 +189,9 @@ def test_what_passes_takes_a_line_and_what_fails_is_shown_in_full(capsys):
 
 
 def test_every_script_that_can_check_what_it_writes_is_known():
-    scripts = {path.name for path in (ROOT / "scripts").glob("*.py") if ".py --check" in path.read_text(encoding="utf-8")}
+    scripts = {
+        path.name for path in (ROOT / "scripts").glob("*.py") if ".py --check" in path.read_text(encoding="utf-8")
+    }
     assert command.GENERATORS.keys() == scripts
 
 
