@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dmlgpu import descs as descs
+    from dmlgpu import ops as ops
+    from dmlgpu.array.tensor import Tensor as Tensor
     from dmlgpu.builder.expression import Expression as Expression
     from dmlgpu.builder.graph import Graph as Graph
     from dmlgpu.cache import CacheInfo as CacheInfo
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "array.tensor": ("Tensor",),
     "builder.expression": ("Expression",),
     "builder.graph": ("Graph",),
     "cache": ("CacheInfo", "CacheLimits"),
@@ -123,7 +126,7 @@ _HOMES = {
     "timings": ("Timings",),
 }
 _SOURCES = {name: module for module, names in _HOMES.items() for name in names}
-_MODULES = ("descs",)
+_MODULES = ("descs", "ops")
 
 __all__ = sorted((*_SOURCES, *_MODULES))  # noqa: PLE0605 - a list of strings, in one place only
 

@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,6 +131,28 @@ class TensorDesc:
             object.__setattr__(self, name, convert(getattr(self, name)))
         except kinds.WrongKind as wrong:
             raise InvalidDescription("TensorDesc", name + wrong.where, wrong.describe()) from None
+
+    @classmethod
+    def of(cls, array: Any, data_type: DataType | None = None) -> Self:
+        """Return the packed tensor that holds an array; a scalar has one dimension.
+
+        Args:
+            array: a NumPy array, or whatever has its ``shape`` and ``dtype``.
+            data_type: the elements' type; None takes the array's, UINT8 for truth values.
+
+        Raises:
+            InvalidArgument: no array, or of a type that DirectML does not have.
+        """
+        data_type = kinds.argument("TensorDesc.of", "data_type", kinds.optional(_DATA_TYPE), data_type)
+        try:
+            sizes, dtype = tuple(array.shape), np.dtype(array.dtype)
+        except Exception:  # whatever a foreign object raises
+            raise InvalidArgument(f"TensorDesc.of: array must be a NumPy array, got {shown(array)}") from None
+        if data_type is None:
+            if dtype != np.bool_ and dtype.name.upper() not in DataType.__members__:
+                raise InvalidArgument(f"TensorDesc.of: array must be of a type of DirectML's, got {dtype}")
+            data_type = DataType.UINT8 if dtype == np.bool_ else DataType.from_numpy(dtype)
+        return cls(data_type, sizes or (1,))
 
     @property
     def dimension_count(self) -> int:

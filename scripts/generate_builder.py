@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 from generate_descs import WIDTH, attribute_meaning, single_type, tensor_meaning, wrapped
 
@@ -119,7 +120,17 @@ UNUSUAL = ("ROI_ALIGN_GRAD.output_roi_gradient_tensor", "MULTIHEAD_ATTENTION")
 
 
 class Function:
-    """One operator's function."""
+    """One operator's function.
+
+    Attributes:
+        tensor: name of the type of operands.
+        computed: name of the type of results.
+        tensors: name of the type of operands that are arrays of tensors.
+        data_type: name of the type of ``output_type``.
+    """
+
+    tensor, tensors, data_type = "Expression", "Sequence[Expression]", "DataType"
+    computed = "Expression"
 
     def __init__(self, schema: OperatorSchema):
         self.schema = schema
@@ -134,17 +145,21 @@ class Function:
         """Name of the type of what it returns."""
         if len(self.outputs) > 1:
             return f"{self.schema.class_name}Outputs"
-        return "tuple[Expression, ...]" if self.outputs[0].is_array else "Expression"
+        return f"tuple[{self.computed}, ...]" if self.outputs[0].is_array else self.computed
 
     # ---- parameters -------------------------------------------------------------------------------------------------
 
     def operands(self) -> Iterator[str]:
         """Yield the parameters before the star."""
+        yield from self.first_operands()
+        for field in sorted(self.inputs, key=lambda field: field.optional):
+            kind = self.tensors if field.is_array else self.tensor
+            yield f"{operand(field)}: {kind}{' | None = None' if field.optional else ''}"
+
+    def first_operands(self) -> Iterator[str]:
+        """Yield the parameters before those of the operator."""
         if self.needs_graph and not self.inputs:
             yield "graph: Graph"
-        for field in sorted(self.inputs, key=lambda field: field.optional):
-            single = "Sequence[Expression]" if field.is_array else "Expression"
-            yield f"{operand(field)}: {single}{' | None = None' if field.optional else ''}"
 
     def keywords(self) -> Iterator[str]:
         """Yield the parameters behind the star: those without default first."""
@@ -153,21 +168,30 @@ class Function:
         if SIZES.get(self.schema.name):
             yield f"output_sizes: {self.sizes_type}"
         if self.typed_outputs and self.type_is_asked:
-            yield "output_type: DataType"
+            yield f"output_type: {self.data_type}"
         yield from (one for one in given if " = " in one)
         if SIZES.get(self.schema.name) is False:
             yield f"output_sizes: {self.sizes_type} | None = None"
         if self.typed_outputs and not self.type_is_asked:
-            yield "output_type: DataType | None = None"
+            yield f"output_type: {self.data_type} | None = None"
         for field in self.optional_outputs:
             yield f"{operand(field)}: bool = {not self.is_unusual(field)}"
+        yield from self.last_keywords()
+
+    def last_keywords(self) -> Iterator[str]:
+        """Yield the parameters that do not come from the operator."""
         if self.needs_graph and self.inputs:
             yield "graph: Graph | None = None"
         yield "name: str | None = None"
 
+    def single_type(self, field: FieldSchema) -> str:
+        """Return the type of an attribute, or of its entries."""
+        return single_type(field)
+
     def annotation(self, field: FieldSchema) -> str:
         """Return type and default of an attribute."""
-        kind = f"Sequence[{single_type(field)}]" if field.is_array else single_type(field)
+        single = self.single_type(field)
+        kind = f"Sequence[{single}]" if field.is_array else single
         default = self.default(field)
         return f"{kind} | None = None" if default == "None" else kind if default is None else f"{kind} = {default}"
 
@@ -247,7 +271,7 @@ class Function:
         yield f'    """What ``{self.schema.stem}`` computes; None for outputs that are left out."""'
         yield ""
         for field in self.outputs:
-            yield f"    {operand(field)}: Expression{' | None' if field.optional else ''}"
+            yield f"    {operand(field)}: {self.computed}{' | None' if field.optional else ''}"
         yield ""
         yield ""
 
@@ -264,8 +288,7 @@ class Function:
         yield from wrapped(f'"""{self.schema.summary}', 4)
         yield ""
         yield "    Args:"
-        if self.needs_graph:
-            yield f"        graph: which graph{', where there is no input' if self.inputs else ''}."
+        yield from self.first_meanings()
         for field in self.inputs:
             yield from wrapped(f"{operand(field)}: {in_short(tensor_meaning(self.schema, field))}.", 8, 4)
         for field in self.attributes:
@@ -281,8 +304,17 @@ class Function:
             yield from wrapped(f"output_type: type of {names}: {types}{usual}.", 8, 4)
         for field in self.optional_outputs:
             yield f"        {operand(field)}: whether it is computed."
-        yield "        name: for messages, labels and pictures."
+        yield from self.last_meanings()
         yield '    """'
+
+    def first_meanings(self) -> Iterator[str]:
+        """Yield the lines that explain the graph."""
+        if self.needs_graph:
+            yield f"        graph: which graph{', where there is no input' if self.inputs else ''}."
+
+    def last_meanings(self) -> Iterator[str]:
+        """Yield the lines that explain ``last_keywords``."""
+        yield "        name: for messages, labels and pictures."
 
     def meaning(self, field: FieldSchema) -> str:
         """Return what an attribute is, with what None stands for."""
@@ -298,17 +330,24 @@ class Function:
             return f"{text}, the output's{'; None for that of the input' * bool(self.inputs)}"
         return text
 
+    first_arguments: ClassVar = [["name"]]
+
+    @property
+    def options(self) -> dict[str, list[str]]:
+        """Further keywords of the call in the body."""
+        return {"graph": ["graph"]} if self.needs_graph else {}
+
     def body(self) -> Iterator[str]:
-        """Yield the lines that add the node."""
+        """Yield the lines that do it."""
         values = [f'"{field.python_name}": {operand(field)}' for field in self.inputs]
         values += [f'"{field.python_name}": {field.python_name}' for field in self.attributes]
-        options = {"graph": ["graph"]} if self.needs_graph else {}
+        options = self.options
         pairs = {
             "types": [f'"{field.python_name}": output_type' for field in self.typed_outputs],
             "sizes": [f'"{self.outputs[0].python_name}": output_sizes'] if self.schema.name in SIZES else [],
             "wanted": [f'"{field.python_name}": {operand(field)}' for field in self.optional_outputs],
         }
-        arguments = [[f"descs.{self.schema.class_name}"], ["name"], list(display("", values))]
+        arguments = [[f"descs.{self.schema.class_name}"], *self.first_arguments, list(display("", values))]
         arguments += [[f"{key}={value}"] for key, (value,) in options.items()]
         arguments += [list(display(f"{key}=", given)) for key, given in pairs.items() if given]
         several = len(self.outputs) > 1
@@ -347,27 +386,25 @@ def operand(field: FieldSchema) -> str:
     return field.python_name.replace("_tensors", "s").removesuffix("_tensor")
 
 
-def source() -> str:
-    """Return the whole module, formatted."""
-    schemas = list(catalog().values())
-    used = {single_type(field) for schema in schemas for field in schema.fields if field.type.startswith("DML_")}
-    header = HEADER.format(enums="\n".join(f"    {name}," for name in sorted({*used, "DataType"})))
-    return header + "".join(f"\n\n{Function(schema).source()}\n" for schema in schemas)
+def module(header: str, functions: Iterable[Function], unused: Collection[str] = ()) -> str:
+    """Return a whole module, formatted: ``header`` with all ``{enums}`` but the ``unused``, and functions."""
+    used = {single_type(field) for schema in catalog().values() for field in schema.fields if field.type[:4] == "DML_"}
+    text = header.format(enums="\n".join(f"    {name}," for name in sorted({*used, "DataType"} - {*unused})))
+    return text + "".join(f"\n\n{function.source()}\n" for function in functions)
 
 
-def main() -> int:
-    """Write or check the file."""
-    parser = argparse.ArgumentParser(description="Write dmlgpu/builder/functions.py from the catalog.")
+def write(target: Path, wanted: str, script: str) -> int:
+    """Write a file, or with ``--check`` on the command line compare it; return the exit status."""
+    parser = argparse.ArgumentParser(description=f"Write {target.name} from the catalog.")
     parser.add_argument("--check", action="store_true", help="fail when the file is stale instead of writing it")
-    wanted = source()
     if not parser.parse_args().check:
-        TARGET.write_text(wanted, encoding="utf-8")
+        target.write_text(wanted, encoding="utf-8")
         return 0
-    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == wanted:
+    if target.exists() and target.read_text(encoding="utf-8") == wanted:
         return 0
-    print(f"{TARGET.name} is stale: run `python scripts/generate_builder.py`", file=sys.stderr)
+    print(f"{target.name} is stale: run `python scripts/{script}`", file=sys.stderr)
     return 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write(TARGET, module(HEADER, map(Function, catalog().values())), "generate_builder.py"))

@@ -73,6 +73,22 @@ NO_DATA = (
     memoryview(b"abcd")[::2],
 )
 
+NO_DEVICES = (1, 1.5, b"numpy", [], object(), HUGE, Hostile())
+NO_ARRAYS = (
+    None,
+    "text",
+    b"x",
+    [],
+    [1, "x"],
+    [[1], [1, 2]],
+    1j,
+    object(),
+    HUGE,
+    Hostile(),
+    np.array([None]),
+    np.zeros(0),
+)
+
 WRONG: dict[str, tuple[Any, ...]] = {
     "int": (*NO_INTEGERS, -1),
     "float": (*NO_NUMBERS, HUGE),
@@ -83,6 +99,15 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "ExecutionFlags": (*NO_NUMBERS, -1, 8, DataType.FLOAT32, HUGE),
     "Collection[str]": (*NO_SEQUENCES[:2], *NO_SEQUENCES[5:], [1], ["\ud800"], {1}, [Hostile()]),
     "Hashable": ([], {}, {1}, Hostile()),
+    "Device | str": NO_DEVICES,
+    "TypeLike": (1, "x", b"x", [], object(), HUGE, Hostile(), complex, np.dtype("U1")),
+    "Tensor(values)": NO_ARRAYS,
+    "NDArray[Any]": NO_ARRAYS,
+    "Tensor.broadcast_to(sizes)": (None, "x", 1.5, [2], (3, 3), (0, 2, 3), (2**40, 2, 3), (HUGE,), Hostile()),
+    "Tensor.expand_dims(axis)": (None, "x", 1.5, 9, -9, (0, 0), HUGE, Hostile(), range(7), [Hostile()]),
+    "Tensor.squeeze(axis)": ("x", 1.5, 0, 9, HUGE, Hostile()),
+    "Tensor.flip(axis)": ("x", 1.5, 9, -9, (0, 0), HUGE, Hostile()),
+    "TensorDesc.of(array)": (None, 1, "x", [1.0], object(), HUGE, Hostile(), np.array([None]), np.array(["x"])),
     "Sequence[Array]": (*NO_SEQUENCES, *NO_ENTRIES, np.zeros((2, 1, 1, 1, 4), np.float32), [[1, [2]], Hostile()]),
     "OperatorDesc": (*NO_OBJECTS, dmlgpu.OperatorDesc()),
     "Buffer.write(data)": NO_DATA,
@@ -143,6 +168,7 @@ class World:
         self.table.bind_inputs([self.source, self.source])
         self.table.bind_outputs([self.target])
         graph = dmlgpu.Graph(device)
+        tensor = dmlgpu.Tensor(np.ones((2, 3), np.float32), device=device)
         self.expression = graph.input((2, 3)) * 2.0
         self.objects = {
             type(one).__name__: one
@@ -160,6 +186,8 @@ class World:
                 device.create_fence(),
                 graph,
                 self.expression,
+                tensor,
+                tensor.desc,
             )
         }
 
@@ -202,6 +230,15 @@ class World:
             "Graph.evaluate": {"outputs": [self.expression], "inputs": [np.ones((2, 3), np.float32)]},
             "Graph.input": {"desc": (2, 3)},
             "Graph.policy": {"policy": "interleaved_channel"},
+            "Tensor": {"values": [1.0, 2.0], "device": self.device},
+            "Tensor.astype": {"data_type": "int32"},
+            "Tensor.broadcast_to": {"sizes": (4, 2, 3)},
+            "Tensor.expand_dims": {"axis": 0},
+            "Tensor.flip": {"axis": 1},
+            "Tensor.from_numpy": {"array": np.ones(3, np.float32), "device": self.device},
+            "Tensor.squeeze": {"axis": None},
+            "Tensor.to": {"device": "numpy"},
+            "TensorDesc.of": {"array": np.ones(3)},
             "DataType.from_numpy": {"dtype": np.float32},
             "FeatureLevel.from_label": {"label": "6_4"},
             "descs.by_name": {"operator": "GATHER"},
@@ -224,13 +261,16 @@ ELSEWHERE = {
     "Graph.describe": "takes what expressions hold",
     "Graph.save": "writes files: a test of its own",
     "OperatorDesc.replace": "checks as the constructor",
+    "Tensor.item": "needs a tensor of one element: a test of its own",
+    "Tensor.reshape": "takes any number of arguments: a test of its own",
+    "Tensor.transpose": "takes any number of arguments: a test of its own",
     "TensorDesc.decode": "a test of its own",
     "TensorDesc.encode": "a test of its own",
     "default_device": "takes no arguments and loads a driver",
 }
 """What the walk leaves out, with the reason."""
 
-CONSTRUCTORS = ("BufferArrayBinding", "BufferBinding", "Device", "Graph")
+CONSTRUCTORS = ("BufferArrayBinding", "BufferBinding", "Device", "Graph", "Tensor")
 """Classes whose constructors check arguments of their own; descriptions have fields, all others are made by methods."""
 
 

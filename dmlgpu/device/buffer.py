@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,18 +28,29 @@ class Buffer(DeviceChild):
 
     Attributes:
         identity: the memory itself; two buffers over one wgpu buffer have the same.
+
+    Args:
+        free: takes the memory back; None gives it back to the executor.
     """
 
     _kind = "buffer"
 
     def __init__(
-        self, device: Device, state: DeviceState, *, size: int, memory: Any, identity: object, name: str | None
+        self,
+        device: Device,
+        state: DeviceState,
+        *,
+        size: int,
+        memory: Any,
+        identity: object,
+        name: str | None,
+        free: Callable[[Any], None] | None = None,
     ):
         super().__init__(device, state, name)
         self._size, self._memory = size, memory
         self.identity = identity
         self._released = False
-        self._finalizer = weakref.finalize(self, state.free, memory)
+        self._finalizer = weakref.finalize(self, free or state.free, memory)
         self._finalizer.atexit = False
 
     @classmethod

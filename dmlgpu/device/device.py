@@ -425,6 +425,7 @@ def _names(caller: str, argument: str, given: object) -> tuple[str, ...]:
 
 _DEFAULT_LOCK = threading.Lock()
 _default: Device | None = None
+_shared: dict[str, Device] = {}  # bounded by the adapters of the machine
 
 
 def default_device() -> Device:
@@ -437,3 +438,27 @@ def default_device() -> Device:
         if _default is None or _default.removed_reason is not None:
             _default = Device()
         return _default
+
+
+def as_device(caller: str, device: Device | str | None) -> Device:
+    """Return the device that a ``device`` argument stands for: None is ``default_device()``, a text the device of the
+    first adapter that it matches (see ``adapters.choose``), one per process and adapter.
+
+    Raises:
+        InvalidArgument: neither a device nor a text nor None; names the caller.
+        AdapterNotFound: no adapter matches the text.
+    """
+    if device is None:
+        return default_device()
+    if isinstance(device, Device):
+        return device
+    if not isinstance(device, str):
+        raise InvalidArgument(
+            f"{caller}: device must be a Device, the name of an adapter or None, got {type(device).__name__}"
+        )
+    info = choose(device)
+    with _DEFAULT_LOCK:
+        found = _shared.get(str(info))
+        if found is None or found.removed_reason is not None:
+            found = _shared[str(info)] = Device(info)
+        return found

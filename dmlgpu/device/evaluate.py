@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dmlgpu.device.binding import BufferArrayBinding
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.child import as_tuple
-from dmlgpu.device.device import Device, default_device
+from dmlgpu.device.device import Device, as_device
 from dmlgpu.device.operator import CompiledOperator
 from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.operator_desc import OperatorDesc
@@ -20,27 +20,32 @@ from dmlgpu.tensor import TensorDesc
 Array = NDArray[Any]
 
 
-def evaluate(desc: OperatorDesc, inputs: Sequence[Array | None], device: Device | None = None) -> tuple[Array, ...]:
+def evaluate(
+    desc: OperatorDesc,
+    inputs: Sequence[Array | None] | Mapping[str, Any],
+    device: Device | str | None = None,
+) -> tuple[Array, ...]:
     """Compute an operator on NumPy arrays.
 
     Args:
         desc: the operator; layouts (strides, total sizes) are honoured on the device.
         inputs: one array per flat input (``desc.inputs``), of the tensor's logical sizes and NumPy type (4-bit integers
-            one to a byte); None for an absent optional tensor. Inputs flagged OWNED_BY_DML are handed over at
-            initialisation.
-        device: None takes ``default_device()``.
+            one to a byte); None for an absent optional tensor. Or a mapping from the names of fields, ``"a_tensor"``
+            or ``"a"``, to arrays, lists of them where the field holds several; absent tensors may be left out. Inputs
+            flagged OWNED_BY_DML are handed over at initialisation.
+        device: a device, the name of an adapter, or None for ``default_device()``.
 
     Returns:
         One array per flat output, of the tensor's logical sizes and NumPy type; absent optional outputs are left out.
 
     Raises:
-        InvalidArgument: a wrong number of arrays, an array of the wrong type or shape, or no device.
+        InvalidArgument: a wrong number of arrays, an unknown name, an array of the wrong type or shape, or no device.
+        AdapterNotFound: no adapter of the name.
         DmlError: as ``Device.create_operator`` and ``Device.create_buffer``.
     """
-    if device is not None and not isinstance(device, Device):
-        raise InvalidArgument(f"evaluate: device must be a Device or None, got {type(device).__name__}")
-    device = device or default_device()
+    device = as_device("evaluate", device)
     compiled = device.compile_operator(device.create_operator(desc))
+    inputs = _flat(desc, inputs) if isinstance(inputs, Mapping) else inputs
     inputs = as_tuple(desc.operator, "inputs", inputs, "arrays")
     if len(inputs) != len(compiled.inputs):
         expected = f"{len(compiled.inputs)} arrays ({', '.join(port.label for port in compiled.inputs)})"
@@ -48,6 +53,32 @@ def evaluate(desc: OperatorDesc, inputs: Sequence[Array | None], device: Device 
     raw = run_compiled(compiled, inputs, [port.desc for port in compiled.inputs], desc.operator)
     found = zip(compiled.outputs, raw, strict=True)
     return tuple(port.desc.decode(data) for port, data in found if port.desc is not None and data is not None)
+
+
+def _flat(desc: OperatorDesc, named: Mapping[str, Any]) -> list[Any]:
+    """Return the flat inputs of a description that are given by the names of their fields."""
+    fields = {one: field for field in desc.input_fields for one in (field, _short(field))}
+    unknown = [name for name in named if name not in fields]
+    if unknown:
+        expected = ", ".join(map(_short, desc.input_fields)) or "nothing"
+        raise InvalidArgument(f"{desc.operator}: inputs must name only {expected}, got {shown(unknown[0])}")
+    given = {fields[name]: array for name, array in named.items()}
+    found: list[Any] = []
+    for slot in desc.inputs:
+        array = given.get(slot.field)
+        if slot.position == 0:
+            count = len(getattr(desc, slot.field))
+            several = as_tuple(desc.operator, slot.field, array, "arrays")
+            if len(several) != count:
+                raise InvalidArgument(f"{desc.operator}: {slot.field} must be {count} arrays, got {len(several)}")
+            found += several
+        elif slot.position is None:
+            found.append(array)
+    return found
+
+
+def _short(field: str) -> str:
+    return field.replace("_tensors", "s").removesuffix("_tensor")
 
 
 def run_compiled(

@@ -13,7 +13,7 @@ import numpy as np
 
 from dmlgpu import validation
 from dmlgpu.enums import DataType, ReduceFunction
-from dmlgpu.errors import InvalidDescription
+from dmlgpu.errors import InvalidDescription, shown
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import lowering
 from dmlgpu.schema import FieldKind, FieldSchema, operator
@@ -94,7 +94,7 @@ class _Completion:
         """Return the description, its outputs' sizes first guessed, then as they follow from it."""
         for name, sizes in self.asked.items():
             if not isinstance(sizes, Sequence) or not all(isinstance(size, int | np.integer) for size in _flat(sizes)):
-                reason = f"must be a sequence of integers, got {sizes!r}"
+                reason = f"must be a sequence of integers, got {shown(sizes)}"
                 raise InvalidDescription(self.kind.operator, f"{name}.sizes", reason)
         types = {field.python_name: self._type(field) for field in self.outputs}
         self._fill_attributes(types)
@@ -112,7 +112,7 @@ class _Completion:
             usual = {name: sizes for name, sizes in known.usual_sizes(tentative).items() if name in guess}
             guess = {**guess, **usual, **self.asked}
             due = known.output_sizes(self._with(types, guess))
-        except (ArithmeticError, LookupError, ValueError):
+        except (ArithmeticError, AssertionError, LookupError, ValueError):
             # The attributes do not fit: their rules come before those of the outputs' sizes.
             self._refuse(tentative)
             raise

@@ -27,6 +27,7 @@ MOST_CASES = 8
 GENERATORS = {
     "generate_descs.py": "",
     "generate_builder.py": "",
+    "generate_ops.py": "",
     "generate_pages.py": "",
     "conformance_counts.py": "dmlgpu/conformance/",
     "fit_math.py": "shaders/lib/math_",

@@ -1,0 +1,178 @@
+"""Python's operators on tensors, with NumPy's meaning."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from dmlgpu import descs
+from dmlgpu.array.types import as_number, is_number
+from dmlgpu.enums import DataType
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.operator_desc import OperatorDesc
+
+
+class Arithmetic:
+    """The operators of ``Tensor``. Sizes broadcast as NumPy's do; types must be equal; numbers take the tensor's type;
+    arrays beside a tensor are copied to its device. Comparisons give UINT8: 0 or 1.
+
+    ``/`` is true division, for floating-point numbers only; ``//`` and ``%`` round towards minus infinity.
+    """
+
+    __slots__ = ()
+    __array_ufunc__ = None  # NumPy's arrays leave operators to tensors
+
+    data_type: DataType
+
+    def _operator(self, caller: str, kind: type[OperatorDesc], **values: Any) -> Any:
+        raise NotImplementedError
+
+    def _pair(self, symbol: str, kind: type[OperatorDesc], other: Any, swapped: bool = False) -> Any:
+        """Apply an operator on a and b."""
+        if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
+            return NotImplemented
+        first, second = (other, self) if swapped else (self, other)
+        return self._operator(f"a {symbol} b", kind, a_tensor=first, b_tensor=second)
+
+    def __add__(self, other: Any) -> Any:
+        return self._pair("+", descs.ElementWiseAdd, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._pair("-", descs.ElementWiseSubtract, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._pair("-", descs.ElementWiseSubtract, other, True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._pair("*", descs.ElementWiseMultiply, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._divided(other, False)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._divided(other, True)
+
+    def _divided(self, other: Any, swapped: bool) -> Any:
+        if not self.data_type.is_float:
+            raise InvalidArgument(
+                f"a / b: a and b must be of a floating-point type, got {self.data_type.name}; "
+                "a // b divides integers, astype converts them"
+            )
+        return self._pair("/", descs.ElementWiseDivide, other, swapped)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._floored(other, False)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._floored(other, True)
+
+    def _floored(self, other: Any, swapped: bool) -> Any:
+        """Divide and round down; integers less their remainder, since DirectML's division truncates."""
+        if self.data_type.is_float:
+            found = self._pair("//", descs.ElementWiseDivide, other, swapped)
+            if found is NotImplemented:
+                return found
+            return self._operator("a // b", descs.ElementWiseFloor, input_tensor=found)
+        rest = self._pair("//", descs.ElementWiseModulusFloor, other, swapped)
+        if rest is NotImplemented:
+            return rest
+        first, second = (other, self) if swapped else (self, other)
+        whole = self._operator("a // b", descs.ElementWiseSubtract, a_tensor=first, b_tensor=rest)
+        return self._operator("a // b", descs.ElementWiseDivide, a_tensor=whole, b_tensor=second)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._pair("%", descs.ElementWiseModulusFloor, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._pair("%", descs.ElementWiseModulusFloor, other, True)
+
+    def __pow__(self, exponent: Any) -> Any:
+        return self._raised(exponent, False)
+
+    def __rpow__(self, base: Any) -> Any:
+        return self._raised(base, True)
+
+    def _raised(self, other: Any, swapped: bool) -> Any:
+        if isinstance(other, numbers.Real) and not swapped and self.data_type.is_float:
+            power = as_number("a ** b", other, self.data_type)
+            return self._operator("a ** b", descs.ElementWiseConstantPow, input_tensor=self, exponent=power)
+        if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
+            return NotImplemented
+        first, second = (other, self) if swapped else (self, other)
+        return self._operator("a ** b", descs.ElementWisePow, input_tensor=first, exponent_tensor=second)
+
+    def __neg__(self) -> Any:
+        if self.data_type.is_signed and self.data_type is not DataType.FLOAT64:
+            return self._operator("-a", descs.ElementWiseNegate, input_tensor=self)
+        return self._pair("-", descs.ElementWiseSubtract, 0, True)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        if not self.data_type.is_signed:
+            return self
+        return self._operator("abs(a)", descs.ElementWiseAbs, input_tensor=self)
+
+    # ---- bits -------------------------------------------------------------------------------------------------------
+
+    def __and__(self, other: Any) -> Any:
+        return self._pair("&", descs.ElementWiseBitAnd, other)
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Any:
+        return self._pair("|", descs.ElementWiseBitOr, other)
+
+    __ror__ = __or__
+
+    def __xor__(self, other: Any) -> Any:
+        return self._pair("^", descs.ElementWiseBitXor, other)
+
+    __rxor__ = __xor__
+
+    def __lshift__(self, other: Any) -> Any:
+        return self._pair("<<", descs.ElementWiseBitShiftLeft, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return self._pair("<<", descs.ElementWiseBitShiftLeft, other, True)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self._pair(">>", descs.ElementWiseBitShiftRight, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return self._pair(">>", descs.ElementWiseBitShiftRight, other, True)
+
+    def __invert__(self) -> Any:
+        return self._operator("~a", descs.ElementWiseBitNot, input_tensor=self)
+
+    # ---- comparisons ------------------------------------------------------------------------------------------------
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> Any:
+        return self._pair("==", descs.ElementWiseLogicalEquals, other)
+
+    def __ne__(self, other: object) -> Any:
+        equal = self._pair("!=", descs.ElementWiseLogicalEquals, other)
+        if equal is NotImplemented:
+            return equal
+        return self._operator("a != b", descs.ElementWiseLogicalNot, input_tensor=equal)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._pair("<", descs.ElementWiseLogicalLessThan, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._pair("<=", descs.ElementWiseLogicalLessThanOrEqual, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._pair(">", descs.ElementWiseLogicalGreaterThan, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._pair(">=", descs.ElementWiseLogicalGreaterThanOrEqual, other)

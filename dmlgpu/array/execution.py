@@ -1,0 +1,206 @@
+"""One operator on tensors: operands made alike, the operator found or compiled, its outputs new tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dmlgpu import descs
+from dmlgpu.array.preparation import data_type_for, hashable, in_words_of, prepare, short, signature
+from dmlgpu.array.session import Place, Prepared, Session, session_of
+from dmlgpu.array.strided import Strided
+from dmlgpu.array.types import as_number, is_number
+from dmlgpu.device.device import Device, as_device
+from dmlgpu.enums import DataType
+from dmlgpu.errors import InvalidArgument, InvalidDescription, NotSupported, shown
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.tensor import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc
+
+Array = TypeVar("Array", bound=Strided)
+
+
+class Call:
+    """One call of an operator.
+
+    Args:
+        made: the class of tensors.
+        caller: the function that was called, for messages.
+        kind: the operator.
+        values: tensors, arrays and numbers by field of an input; attributes.
+        device: where an operator without inputs runs.
+    """
+
+    def __init__(
+        self, made: type[Any], caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], device: Device | None
+    ):
+        self._made, self._caller, self._kind = made, caller, kind
+        inputs = [(field, values.get(field)) for field in kind.input_fields]
+        tensors = [one for _, given in inputs for one in (given if isinstance(given, list | tuple) else (given,))]
+        first = next((one for one in tensors if isinstance(one, Strided)), None)
+        self.device = first.device if first is not None else as_device(caller, device)
+        self.session: Session = session_of(self.device)
+        self.is_scalar = first is not None and not first.sizes and signature(kind.operator).keeps_rank
+        self._types: dict[str, DataType] = {}
+        for field, given in inputs:
+            one = given[0] if isinstance(given, list | tuple) and given else given
+            if isinstance(one, Strided):
+                self._types[field] = one.data_type
+            elif isinstance(one, np.ndarray):
+                self._types[field] = DataType.UINT8 if one.dtype == bool else DataType.from_numpy(one.dtype)
+        self.places: list[Place | None] = []
+        self._kept: list[Strided] = []  # copies, until the operator is submitted
+        self.layouts: dict[str, Any] = {}
+        arrays = signature(kind.operator).arrays
+        for field, given in inputs:
+            if field in arrays:
+                if not isinstance(given, list | tuple) or not given:
+                    raise InvalidArgument(f"{caller}: {short(field)} must be a list of Tensors or arrays, at least one")
+                self.layouts[field] = tuple(
+                    self._operand(f"{short(field)}[{number}]", field, one) for number, one in enumerate(given)
+                )
+            elif given is None:
+                self.places.append(None)
+                self.layouts[field] = None
+            else:
+                self.layouts[field] = self._operand(short(field), field, given)
+        self.attributes = {name: given for name, given in values.items() if name not in self.layouts}
+
+    def _operand(self, name: str, field: str, given: Any) -> Any:
+        """Take one input: note where it lies, and return how."""
+        if is_number(given) and not isinstance(given, np.ndarray):
+            data_type = data_type_for(self._kind, field, self._types)
+            if data_type is not None:
+                self.places.append(
+                    (self.session.number(as_number(self._caller, given, data_type), data_type).memory, 0)
+                )
+                return data_type, (1,), None
+        if isinstance(given, np.ndarray):
+            given = self._made(given, device=self.device)
+        if not isinstance(given, Strided):
+            raise InvalidArgument(
+                f"{self._caller}: {name} must be a Tensor or an array, got {shown(given, typed=True)}"
+            )
+        given._check_usable(f"{self._caller}: {name}")
+        if given.device is not self.device:
+            raise InvalidArgument(
+                f"{self._caller}: {name} must be on the device of the other operands, '{self.device.adapter}', got one "
+                f"on '{given.device.adapter}'; x.to(device) copies it"
+            )
+        self.is_scalar = self.is_scalar and not given.sizes
+        begin = given.offset * given.data_type.bits
+        if begin % (8 * TENSOR_ALIGNMENT):
+            given = self._made._packed(aligned_copy(self._made, self._caller, given), given.data_type, given.sizes)
+            begin = 0
+        self._kept.append(given)
+        self.places.append((given.buffer._memory, begin // 8))
+        return given.signature
+
+    def prepared(self, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]) -> Prepared:
+        """Return the operator, compiled where it is not known."""
+        try:
+            key = (
+                self._kind,
+                tuple(self.layouts.values()),
+                tuple([(name, hashable(given)) for name, given in self.attributes.items()]),
+                tuple([(name, hashable(given)) for name, given in types.items()]),
+                tuple([(name, hashable(given)) for name, given in sizes.items()]),
+                tuple(absent),
+            )
+        except Exception:  # an attribute that nobody can hash, and whose own checks tell what it must be
+            key = None
+        found = None if key is None else self.session.compiled.get(key)
+        if found is None:
+            found = self._compiled(types, sizes, absent)
+            if key is not None:
+                found = self.session.compiled.put(key, found, 1)
+        return found
+
+    def _compiled(self, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]) -> Prepared:
+        tensors = {field: _described(given) for field, given in self.layouts.items()}
+        try:
+            desc = prepare(
+                self._caller, self._kind, {**tensors, **self.attributes}, types=types, sizes=sizes, absent=absent
+            )
+            return self.session.compile(self.device, desc)
+        except InvalidDescription as error:
+            raise in_words_of(self._caller, self._kind, error) from error
+        except NotSupported as error:
+            raise type(error).__new__(type(error), f"{self._caller}: {error}") from error
+
+
+def _described(given: Any) -> Any:
+    if given is None:
+        return None
+    if given and isinstance(given[0], DataType):
+        return TensorDesc(*given)
+    return tuple(TensorDesc(*one) for one in given)
+
+
+def apply(
+    made: type[Array],
+    caller: str,
+    kind: type[OperatorDesc],
+    values: Mapping[str, Any],
+    *,
+    types: Mapping[str, Any] | None = None,
+    sizes: Mapping[str, Any] | None = None,
+    absent: Sequence[str] = (),
+    device: Device | None = None,
+) -> tuple[Array | None, ...]:
+    """Run an operator.
+
+    Args:
+        made: the class of tensors.
+        caller: the function that was called, for messages.
+        kind: the operator's description.
+        values: by field: tensors, arrays or numbers for inputs, which broadcast where they must have equal sizes;
+            attributes, where None stands for the usual value (see ``operators.inference.complete``).
+        types, sizes, absent: of outputs, as for ``complete``.
+        device: where it runs if no tensor tells; None is ``default_device()``.
+
+    Returns:
+        One tensor per flat output, None for an absent one.
+
+    Raises:
+        InvalidArgument: what is wrong with an operand or an attribute, in the words of the caller.
+        InvalidState: a tensor was released.
+        NotSupported: the adapter lacks what the operator needs.
+        OutOfMemory: no room for the outputs.
+    """
+    call = Call(made, caller, kind, values, device)
+    prepared = call.prepared(types or {}, sizes or {}, absent)
+    buffers = call.session.execute(call.device, prepared, call.places, caller)
+    return tuple(
+        [
+            None
+            if buffer is None or desc is None
+            else made._packed(buffer, desc.data_type, () if call.is_scalar else desc.sizes)
+            for buffer, desc in zip(buffers, prepared.outputs, strict=True)
+        ]
+    )
+
+
+def aligned_copy(made: type[Array], caller: str, tensor: Strided) -> Any:
+    """Return the buffer of a packed copy of a view that does not begin where bindings may: a slice of what lies from a
+    binding's first byte on, in which the view is the second of two along a leading dimension."""
+    bits = tensor.data_type.bits
+    if bits < 8 or tensor.ndim == MAX_DIMENSIONS:
+        raise InvalidArgument(
+            f"{caller}: a view of {'4-bit integers' if bits < 8 else '8 dimensions'} must begin at a multiple of "
+            f"{TENSOR_ALIGNMENT} bytes, got one that begins at element {tensor.offset}"
+        )
+    elements = 8 * TENSOR_ALIGNMENT // bits
+    before = tensor.offset % elements
+    sizes, strides = tensor.sizes or (1,), tensor.strides or (1,)
+    around = tensor._view((2, *sizes), (before, *strides), -before)
+    values = {
+        "input_tensor": around,
+        "input_window_offsets": (1, *(0 for _ in sizes)),
+        "input_window_sizes": (1, *sizes),
+        "input_window_strides": (1,) * (len(sizes) + 1),
+    }
+    (found,) = apply(made, caller, descs.Slice1, values)
+    assert found is not None
+    return found.buffer

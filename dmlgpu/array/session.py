@@ -1,0 +1,163 @@
+"""What a device keeps for eager calls: memory, compiled operators by description, dispatches bound to memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from dmlgpu.array.pool import Kept, Pool
+from dmlgpu.backend import Dispatch, Executable, Range, Resources
+from dmlgpu.cache import Cache, CacheLimits
+from dmlgpu.device.buffer import Buffer
+from dmlgpu.device.operator import CompiledOperator
+from dmlgpu.device.state import DeviceState
+from dmlgpu.enums import DataType
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.tensor import TensorDesc
+
+if TYPE_CHECKING:
+    from dmlgpu.device.device import Device
+
+COMPILED = 1024
+"""Most compiled operators that a device keeps for eager calls."""
+
+RECORDED = 4096
+"""Most dispatches that a device keeps with the memory to which they are bound."""
+
+_KEY = "dmlgpu.array"
+
+Place: TypeAlias = tuple[Any, int]
+"""An executor's buffer, and the first byte in it: a multiple of 16."""
+
+
+@dataclass(eq=False, frozen=True)
+class Prepared:
+    """An operator that can be called.
+
+    Attributes:
+        executable: the operator.
+        inputs, outputs: the flat tensors, None for absent ones.
+        persistent: what its initialisation filled, or None.
+        clears: whether elements of the outputs may stay as they are, which must be zeros then.
+    """
+
+    executable: Executable
+    inputs: tuple[TensorDesc | None, ...]
+    outputs: tuple[TensorDesc | None, ...]
+    persistent: Kept | None
+    clears: bool
+
+
+class Session:
+    """One device's state of eager calls. Thread-safe. It does not keep the device alive."""
+
+    def __init__(self, state: DeviceState):
+        self._state = state
+        self.recorded: Cache[Any, tuple[Sequence[Dispatch], tuple[Any, ...]]] = Cache(CacheLimits(RECORDED, RECORDED))
+        self.compiled: Cache[Any, Prepared] = Cache(CacheLimits(COMPILED, COMPILED))
+        self.numbers: Cache[Any, Kept] = Cache(CacheLimits(COMPILED, COMPILED))
+        self.pool = Pool(state, self.recorded.clear)
+
+    def compile(self, device: Device, desc: OperatorDesc) -> Prepared:
+        """Make an operator ready to be called.
+
+        Raises:
+            InvalidDescription, NotSupported, OutOfMemory, ShaderError: as ``Device.compile_operator``.
+        """
+        compiled: CompiledOperator = device.compile_operator(device.create_operator(desc))
+        executable, persistent = compiled._executable, None
+        if executable.persistent_size:
+            persistent = Kept(self._state, executable.persistent_size, "persistent resource")
+            bound = Range(persistent.memory, 0, executable.persistent_size)
+            absent = (None,) * len(compiled.inputs), (None,) * len(compiled.outputs)
+            self._submit(self._state.call(executable.bind_initialization, Resources(*absent, None, bound)))
+        return Prepared(
+            executable,
+            tuple(port.desc for port in compiled.inputs),
+            tuple(port.desc for port in compiled.outputs),
+            persistent,
+            desc.operator in ("MULTIHEAD_ATTENTION1", "NONZERO_COORDINATES"),
+        )
+
+    def execute(
+        self, device: Device, prepared: Prepared, inputs: Sequence[Place | None], label: str
+    ) -> list[Buffer | None]:
+        """Run an operator on memory, and return the memory of its outputs. Does not wait.
+
+        Raises:
+            OutOfMemory: no room for the outputs; names ``label``.
+            NotSupported: the adapter cannot bind so much at once.
+            DeviceRemoved: the device is gone.
+        """
+        take, executable = self.pool.take, prepared.executable
+        outputs = [None if desc is None else take(device, desc.byte_size, label) for desc in prepared.outputs]
+        if prepared.clears:
+            for buffer in outputs:
+                if buffer is not None:
+                    buffer.write(bytes(buffer.size))
+        scratch = take(device, executable.temporary_size, label) if executable.temporary_size else None
+        memories = [None if one is None else one[0] for one in inputs]
+        written = [None if one is None else one._memory for one in (*outputs, scratch)]
+        offsets = tuple([0 if one is None else one[1] for one in inputs])
+        key = (id(prepared), tuple(map(id, memories)), offsets, tuple(map(id, written)))
+        found = self.recorded.get(key)
+        if found is None:
+            ranges = [
+                None if memory is None or desc is None else Range(memory, offset, desc.byte_size)
+                for memory, offset, desc in zip(memories, offsets, prepared.inputs, strict=True)
+            ]
+            targets = [
+                None if memory is None or desc is None else Range(memory, 0, desc.byte_size)
+                for memory, desc in zip(written, prepared.outputs, strict=False)
+            ]
+            temporary = None if scratch is None else Range(scratch._memory, 0, executable.temporary_size)
+            kept = prepared.persistent
+            persistent = None if kept is None else Range(kept.memory, 0, executable.persistent_size)
+            resources = Resources(tuple(ranges), tuple(targets), temporary, persistent)
+            units = self._state.call(executable.bind, resources)
+            # The key is made of identities: what they name lives as long as the entry.
+            found = self._state.backend.record(units), (prepared, *memories, *written)
+            self.recorded.put(key, found, 1)
+        self._submit(found[0])
+        if scratch is not None:
+            scratch.release()  # later work on the same memory runs later
+        return outputs
+
+    def _submit(self, work: Sequence[Dispatch]) -> None:
+        state = self._state
+        with state.lock:
+            state.check()
+            state.last_serial = state.call_unlocked(state.backend.submit, work)
+
+    def number(self, value: int | float, data_type: DataType) -> Kept:
+        """Return memory that holds a number, kept for when it is asked for again."""
+        key = data_type, value.hex() if isinstance(value, float) else value
+
+        def make() -> Kept:
+            raw = TensorDesc(data_type, (1,)).encode(np.array([value], data_type.numpy))
+            kept = Kept(self._state, raw.size, "a number")
+            self._state.call(self._state.backend.write, kept.memory, 0, raw)
+            return kept
+
+        return self.numbers.get_or_make(key, make, lambda _: 1)
+
+    def clear(self) -> None:
+        """Give unused memory and compiled operators back."""
+        self.numbers.clear()
+        self.compiled.clear()
+        self.pool.clear()
+
+
+def session_of(device: Device) -> Session:
+    """Return a device's state of eager calls, made when it is first asked for."""
+    session: Session | None = device.get_private_data(_KEY)
+    if session is None:
+        with device._state.lock:
+            session = device.get_private_data(_KEY)
+            if session is None:
+                session = Session(device._state)
+                device.set_private_data(_KEY, session)
+    return session

@@ -1,0 +1,253 @@
+"""Arrays that live on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import descs
+from dmlgpu.array import layout
+from dmlgpu.array.arithmetic import Arithmetic
+from dmlgpu.array.execution import apply
+from dmlgpu.array.session import session_of
+from dmlgpu.array.strided import Strided
+from dmlgpu.array.types import TypeLike, as_array, as_data_type
+from dmlgpu.device.device import Device, as_device
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.tensor import MAX_DIMENSIONS, TensorDesc, packed_strides
+
+
+class Tensor(Strided, Arithmetic):
+    """An array on a device; its elements never change, so that views may share memory.
+
+        x = Tensor([[1, 2], [3, 4]], "float32")
+        y = (x.T * 2 + 1).numpy()
+
+    ``T``, ``transpose``, ``broadcast_to``, ``squeeze``, ``expand_dims``, ``reshape`` where strides allow and indexing
+    with integers and slices return views; ``is_view`` tells. Slices that run backwards, and indices that are tensors,
+    copy. A view that an operator reads is copied before where it does not begin at a multiple of 16 bytes, which
+    DirectML's bindings ask for.
+
+    Args:
+        values: numbers, at least one, in lists or in an array; a NumPy array or whatever has ``__array__``. Truth
+            values become UINT8; floats that come in lists, FLOAT32.
+        data_type: the elements' type; None takes the values'.
+        device: where it lives: a device, the name of an adapter, or None for ``default_device()``.
+
+    Raises:
+        InvalidArgument: no numbers, none at all, some that the type does not hold, or more than 8 dimensions.
+        OutOfMemory: the device has no room.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, values: Any, data_type: TypeLike | None = None, *, device: Device | str | None = None):
+        caller = "Tensor"
+        wanted = None if data_type is None else as_data_type(caller, "data_type", data_type)
+        array, found = as_array(caller, "values", values, wanted)
+        if array.ndim > MAX_DIMENSIONS:
+            raise InvalidArgument(f"{caller}: values must have at most {MAX_DIMENSIONS} dimensions, got {array.ndim}")
+        target = as_device(caller, device)
+        raw = TensorDesc(found, array.shape or (1,)).encode(array)
+        buffer = session_of(target).pool.take(target, raw.size, caller)
+        buffer.write(raw)
+        self._set(buffer, found, array.shape, packed_strides(array.shape))
+
+    @classmethod
+    def from_numpy(cls, array: NDArray[Any], *, device: Device | str | None = None) -> Tensor:
+        """Return a copy of a NumPy array on a device, of the same type and shape.
+
+        Raises:
+            InvalidArgument: not a NumPy array, or none that ``Tensor`` takes.
+            OutOfMemory: the device has no room.
+        """
+        if not isinstance(array, np.ndarray):
+            raise InvalidArgument(f"Tensor.from_numpy: array must be a NumPy array, got {type(array).__name__}")
+        return cls(array, device=device)
+
+    def to(self, device: Device | str | None) -> Tensor:
+        """Return the tensor on a device: itself where it lives there, else a copy by way of the host.
+
+        Raises:
+            InvalidArgument: no device; AdapterNotFound: no adapter of the name.
+            OutOfMemory: the device has no room.
+        """
+        target = as_device("Tensor.to", device)
+        return self if target is self.device else Tensor(self.numpy(), self.data_type, device=target)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tensor, (self.numpy(), self.data_type)
+
+    def __copy__(self) -> Tensor:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        return self
+
+    def __len__(self) -> int:
+        if not self.sizes:
+            raise TypeError("a Tensor without dimensions has no length")
+        return self.sizes[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[number] for number in range(len(self)))
+
+    def reshape(self, *sizes: Any, copy: bool | None = None) -> Tensor:
+        """Return the elements, in order, with other sizes: a view where strides allow.
+
+        Args:
+            sizes: as many elements; one may be -1, which stands for what is left.
+            copy: None copies where no view will do, True always, False never.
+
+        Raises:
+            InvalidArgument: another number of elements, or a copy is needed that must not be.
+        """
+        given = sizes[0] if len(sizes) == 1 else sizes
+        wanted = layout.resolved_sizes("Tensor.reshape", given, self.size)
+        strides = None if copy else layout.reshaped_strides(self.sizes, self.strides, wanted)
+        if strides is not None:
+            return self._view(wanted, strides)
+        if copy is False:
+            raise InvalidArgument(
+                f"Tensor.reshape: copy must not be False: {list(self.sizes)} with strides {list(self.strides)} cannot "
+                f"be seen as {list(wanted)}"
+            )
+        return self.copy()._renamed(wanted)
+
+    def __getitem__(self, index: Any) -> Tensor:
+        caller = "Tensor[...]"
+        if isinstance(index, Tensor | np.ndarray | list):
+            return self._gathered(index)
+        found = layout.select(caller, self.sizes, self.strides, index if isinstance(index, tuple) else (index,))
+        if len(found.sizes) > MAX_DIMENSIONS:
+            raise InvalidArgument(f"{caller}: indices must leave at most 8 dimensions, got {len(found.sizes)}")
+        view = self._view(found.sizes, found.strides, found.offset)
+        return view.flip(found.reversed_axes) if found.reversed_axes else view
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise InvalidArgument(
+            "Tensor[...] = value: a Tensor must not be assigned to, since views share its memory; "
+            "ops.where and ops.scatter_elements make changed copies"
+        )
+
+    def _gathered(self, index: Any) -> Tensor:
+        """Return the parts along the first axis that a tensor of integers names."""
+        given = index if isinstance(index, Tensor) else Tensor(index, device=self.device)
+        if isinstance(index, np.ndarray) and index.dtype == bool:
+            raise InvalidArgument("Tensor[...]: an index must be integers, got truth values; ops.where selects by them")
+        if given.data_type.bits < 32 or given.data_type.is_float:
+            raise InvalidArgument(
+                f"Tensor[...]: an index must be of INT32, INT64, UINT32 or UINT64, got {given.data_type.name}"
+            )
+        return take(self, given, 0, "Tensor[...]")
+
+    # ---- copies -----------------------------------------------------------------------------------------------------
+
+    def copy(self) -> Tensor:
+        """Return a packed copy on the same device, no view.
+
+        Raises:
+            OutOfMemory: the device has no room.
+        """
+        return self._operator("Tensor.copy", descs.ElementWiseIdentity, input_tensor=self)
+
+    def astype(self, data_type: TypeLike) -> Tensor:
+        """Return the elements in another type, converted as CAST does: towards zero, saturating; itself where they are
+        of the type already.
+
+        Raises:
+            InvalidArgument: no data type.
+        """
+        wanted = as_data_type("Tensor.astype", "data_type", data_type)
+        if wanted is self.data_type:
+            return self
+        values = {"input_tensor": self}
+        (found,) = apply(Tensor, "Tensor.astype", descs.Cast, values, types={"output_tensor": wanted})
+        assert found is not None
+        return found
+
+    def flip(self, axis: Any = None) -> Tensor:
+        """Return a copy with the order of elements reversed along all axes, or those of ``axis``.
+
+        Raises:
+            InvalidArgument: an axis out of range.
+        """
+        axes = range(self.ndim) if axis is None else layout.checked_axes("Tensor.flip", "axis", axis, self.ndim)
+        if not self.sizes:
+            return self
+        strides = [-1 if number in axes else 1 for number in range(self.ndim)]
+        values = {
+            "input_tensor": self,
+            "input_window_offsets": (0,) * self.ndim,
+            "input_window_sizes": self.sizes,
+            "input_window_strides": tuple(strides),
+        }
+        return self._operator("Tensor.flip", descs.Slice1, **values)
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return matmul(self, self._beside(other)) if isinstance(other, Tensor | np.ndarray) else NotImplemented
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return matmul(self._beside(other), self) if isinstance(other, Tensor | np.ndarray) else NotImplemented
+
+    def _operator(self, caller: str, kind: type[OperatorDesc], **values: Any) -> Tensor:
+        found = apply(Tensor, caller, kind, values)[0]
+        assert found is not None
+        return found
+
+    def _beside(self, other: Any) -> Tensor:
+        return other if isinstance(other, Tensor) else Tensor(other, device=self.device)
+
+
+def take(x: Tensor, indices: Tensor, axis: int, caller: str) -> Tensor:
+    """Return the parts along an axis that indices name: their dimensions stand where the axis was.
+
+    Raises:
+        InvalidArgument: more than 8 dimensions.
+    """
+    sizes = x.sizes[:axis] + indices.sizes + x.sizes[axis + 1 :]
+    rank = max(x.ndim, indices.ndim, len(sizes), 1)
+    if rank > MAX_DIMENSIONS:
+        raise InvalidArgument(f"{caller}: indices must leave at most {MAX_DIMENSIONS} dimensions, got {rank}")
+    found = x._operator(
+        caller,
+        descs.Gather,
+        input_tensor=_leading_ones(x, rank),
+        indices_tensor=_leading_ones(indices, rank),
+        axis=axis + rank - x.ndim,
+        index_dimensions=max(indices.ndim, 1),
+    )
+    return found._renamed(sizes)
+
+
+def matmul(a: Tensor, b: Tensor, caller: str = "a @ b") -> Tensor:
+    """Return the product of matrices, or stacks of them that broadcast; a vector is a row on the left, a column on the
+    right, and its dimension is left out of the result.
+
+    Raises:
+        InvalidArgument: scalars, inner sizes that differ, or stacks that do not broadcast.
+    """
+    if not (a.sizes and b.sizes):
+        raise InvalidArgument(
+            f"{caller}: a and b must have at least one dimension, got {list(a.sizes)}, {list(b.sizes)}"
+        )
+    rows, columns = a.sizes[-2:-1], b.sizes[-1:] if b.ndim > 1 else ()
+    left, right = a if a.ndim > 1 else a.expand_dims(0), b if b.ndim > 1 else b.expand_dims(1)
+    if left.sizes[-1] != right.sizes[-2]:
+        raise InvalidArgument(
+            f"{caller}: the last size of a must equal the first of b's matrices, got {list(a.sizes)}, {list(b.sizes)}"
+        )
+    stack = layout.broadcast_sizes(caller, [("a's stack", left.sizes[:-2]), ("b's stack", right.sizes[:-2])])
+    left, right = (one.broadcast_to((*stack, *one.sizes[-2:])) for one in (left, right))
+    if len(stack) > 2:
+        left, right = (one.reshape(-1, *one.sizes[-2:]) for one in (left, right))
+    found = left._operator(caller, descs.Gemm, a_tensor=left, b_tensor=right, trans_a=0, trans_b=0, alpha=1.0, beta=0.0)
+    return found._renamed((*stack, *rows, *columns))
+
+
+def _leading_ones(x: Tensor, rank: int) -> Tensor:
+    return x.expand_dims(tuple(range(rank - x.ndim))) if x.ndim < rank else x

@@ -1,0 +1,31 @@
+"""Operators that run at once, on tensors or on arrays.
+
+``directml`` has a function for each of DirectML's, under its name; the modules beside it have the names that people
+look for. All of them are here; where both have a name (``argmax``, ``argmin``, ``dequantize``, ``gru``, ``lstm``,
+``one_hot``, ``quantize``, ``split``), the kinder function is.
+"""
+
+from __future__ import annotations
+
+from dmlgpu.array.session import session_of
+from dmlgpu.device.device import Device, as_device
+from dmlgpu.ops.directml import *  # noqa: F403
+from dmlgpu.ops.elementwise import *  # noqa: F403
+from dmlgpu.ops.logic import *  # noqa: F403
+from dmlgpu.ops.moving import *  # noqa: F403
+from dmlgpu.ops.networks import *  # noqa: F403
+from dmlgpu.ops.recurrent import *  # noqa: F403
+from dmlgpu.ops.reductions import *  # noqa: F403
+from dmlgpu.ops.windows import *  # noqa: F403
+
+
+def free_memory(device: Device | str | None = None) -> None:
+    """Give back the unused memory and the compiled operators that a device keeps for eager calls.
+
+    Args:
+        device: a device, the name of an adapter, or None for ``default_device()``.
+
+    Raises:
+        InvalidArgument: no device; AdapterNotFound: no adapter of the name.
+    """
+    session_of(as_device("free_memory", device)).clear()

@@ -1,0 +1,64 @@
+"""Eager functions and tensors on every adapter, against NumPy, SciPy and ONNX."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dmlgpu import Device, Tensor, ops
+from dmlgpu.array.session import session_of
+from dmlgpu.gpu import GpuBackend
+from tests.eager_functions import EXAMPLES, Example, floats
+
+SAMPLE = [
+    one for one in EXAMPLES if one.name in {"add", "clip", "where numbers", "var None", "topk", "take 1", "linear"}
+]
+
+
+@pytest.fixture(scope="module")
+def plain(backend: GpuBackend) -> Device:
+    """A device on each adapter."""
+    return Device.from_backend(backend)
+
+
+@pytest.mark.parametrize("example", SAMPLE, ids=lambda one: one.name)
+def test_it_computes_what_others_do(example: Example, plain: Device) -> None:
+    found = example.call(*(Tensor(one, device=plain) for one in example.operands))
+    np.testing.assert_allclose(found.numpy(), example.expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_a_view_may_begin_anywhere(plain: Device, dtype: str) -> None:
+    array = np.arange(28).astype(dtype).reshape(4, 7)
+    x = Tensor(array, device=plain)
+    for row in (0, 3):
+        for column in (0, 5):
+            view = x[row:, column:]
+            assert np.array_equal(view.numpy(), array[row:, column:])
+            assert np.array_equal((view + view.flip(1)).numpy(), array[row:, column:] + array[row:, : column - 8 : -1])
+
+
+def test_a_loop_of_temporaries_allocates_nothing(fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device.from_backend(fresh)
+    created: list[int] = []
+    create = fresh._allocator.create
+
+    def counted(size: int, *options: object, **named: object) -> object:
+        created.append(size)
+        return create(size, *options, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fresh._allocator, "create", counted)
+    x, w = Tensor(floats(16, 24), device=device), Tensor(floats(24, 24), device=device)
+
+    def step(given: Tensor) -> Tensor:
+        return ops.softmax(given @ w * 2 + 1) - ops.mean(given, axis=0)
+
+    for _ in range(3):
+        step(x)
+    before, recorded = len(created), session_of(device).recorded.info.misses
+    for _ in range(20):
+        step(x)
+    assert len(created) == before > 0
+    assert session_of(device).recorded.info.misses == recorded
+    ops.free_memory(device)
+    assert session_of(device).pool.kept == 0

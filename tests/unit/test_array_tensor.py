@@ -1,0 +1,409 @@
+"""Tensors against NumPy: views, copies, operators, memory, the host, refusals."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import itertools
+import pickle
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmlgpu import (
+    DataType,
+    Device,
+    DeviceRemoved,
+    InvalidArgument,
+    InvalidState,
+    NotSupported,
+    OutOfMemory,
+    Tensor,
+    ops,
+)
+from dmlgpu.array.pool import KEPT_BYTES, rounded
+from dmlgpu.array.session import COMPILED, Session, session_of
+from dmlgpu.device.device import as_device
+from dmlgpu.host.backend import NumPyBackend
+from tests.unit.device_objects import raises
+
+ARRAY = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    return Device("numpy")
+
+
+@pytest.fixture
+def x(device: Device) -> Tensor:
+    return Tensor(ARRAY, device=device)
+
+
+# ---- views and copies ------------------------------------------------------------------------------------------------
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "T": lambda a: a.T,
+    "transpose": lambda a: a.transpose(1, 0, 2),
+    "transpose of a tuple": lambda a: a.transpose((2, 0, 1)),
+    "an index": lambda a: a[1],
+    "a negative index": lambda a: a[-1, -2],
+    "one element": lambda a: a[1, 2, 3],
+    "slices": lambda a: a[:, 1:, ::2],
+    "steps": lambda a: a[..., 1::3],
+    "new axes": lambda a: a[None, :, None, 2],
+    "reshape": lambda a: a.reshape(6, 4),
+    "reshape of a slice": lambda a: a[:, :, 0].reshape(6),
+    "reshape with -1": lambda a: a.reshape((4, -1)),
+    "reshape of ones": lambda a: a[:, :1].reshape(2, 4),
+}
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "reshape of a transposed one": lambda a: a.T.reshape(6, 4),
+    "reshape of columns": lambda a: a[:, :2].reshape(-1),
+    "backwards": lambda a: a[:, ::-1],
+    "backwards in steps": lambda a: a[1, ::-2, 3:0:-1],
+    "integers": lambda a: a[np.array([1, 0, -1])],
+}
+
+
+@pytest.mark.parametrize("name", [*VIEWS, *COPIES])
+def test_what_is_selected(x: Tensor, name: str) -> None:
+    function = (VIEWS | COPIES)[name]
+    found, expected = function(x), function(ARRAY)
+    assert found.shape == expected.shape
+    assert np.array_equal(found.numpy(), expected)
+    assert found.is_view == (name in VIEWS)
+    assert (found.buffer is x.buffer) == (name in VIEWS)
+    assert np.array_equal((found + 1).numpy(), expected + 1)
+
+
+def test_reshaping_says_where_it_copies(x: Tensor) -> None:
+    assert not x.reshape(24, copy=True).is_view
+    assert x.reshape(24, copy=False).is_view
+    with raises(
+        InvalidArgument,
+        "Tensor.reshape: copy must not be False: [4, 3, 2] with strides [1, 4, 12] cannot be seen as [24]",
+    ):
+        x.T.reshape(24, copy=False)
+
+
+def test_every_reshape_agrees_with_numpy(device: Device) -> None:
+    """Of all orders of axes and all sizes of 24 elements: a view just where NumPy makes one."""
+    x = Tensor(ARRAY, device=device)
+    shapes = [shape for shape in itertools.product((1, 2, 3, 4, 6, 8, 12, 24), repeat=3) if np.prod(shape) == 24]
+    for order in itertools.permutations(range(3)):
+        theirs, ours = ARRAY.transpose(order), x.transpose(order)
+        for shape in shapes:
+            found, expected = ours.reshape(shape), theirs.reshape(shape)
+            assert found.is_view == np.shares_memory(expected, ARRAY)
+            assert np.array_equal(found.numpy(), expected)
+
+
+def test_broadcasting_repeats_by_strides(x: Tensor) -> None:
+    found = x[:, :1].broadcast_to((5, 2, 3, 4))
+    assert found.strides == (0, 12, 0, 1) and found.is_view
+    assert np.array_equal(found.numpy(), np.broadcast_to(ARRAY[:, :1], (5, 2, 3, 4)))
+    assert x.expand_dims((0, -1)).squeeze().sizes == x.sizes
+    assert x[:, :1].squeeze(1).sizes == (2, 4)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "int64"])
+def test_a_view_may_begin_anywhere(device: Device, dtype: str) -> None:
+    array = np.arange(60).astype(dtype).reshape(5, 12)
+    x = Tensor(array, device=device)
+    for row, column in itertools.product(range(5), range(12)):
+        view = x[row:, column:]
+        assert np.array_equal(view.numpy(), array[row:, column:])
+        assert np.array_equal((view + view).numpy(), array[row:, column:] * 2)
+
+
+def test_integers_of_four_bits(device: Device) -> None:
+    array = np.arange(15, dtype=np.int8).reshape(3, 5) % 8
+    x = Tensor(array, "int4", device=device)
+    assert np.array_equal(x[1:, 2:].numpy(), array[1:, 2:])
+    with raises(InvalidArgument, "Tensor: values must hold integers between 0 and 15 for UINT4"):
+        Tensor([16], "uint4", device=device)
+
+
+def test_elements_never_change(x: Tensor) -> None:
+    with pytest.raises(InvalidArgument, match=r"^Tensor\[...\] = value: a Tensor must not be assigned to"):
+        x[0] = 1
+    before = x
+    x += 1
+    assert np.array_equal(before.numpy(), ARRAY) and np.array_equal(x.numpy(), ARRAY + 1)
+
+
+# ---- Python's operators ----------------------------------------------------------------------------------------------
+
+PAIRS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+WHOLE: dict[str, Callable[[Any, Any], Any]] = {
+    "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+}
+REAL: dict[str, Callable[[Any, Any], Any]] = {"/": lambda a, b: a / b, "**": lambda a, b: abs(a) ** b}
+
+
+@pytest.mark.parametrize("symbol", [*PAIRS, *WHOLE, *REAL])
+def test_operators(device: Device, symbol: str) -> None:
+    function = {**PAIRS, **WHOLE, **REAL}[symbol]
+    rng = np.random.default_rng(3)
+    for dtype in ("int32", "float32"):
+        if symbol in (REAL if dtype == "int32" else WHOLE):
+            continue
+        left, right = rng.integers(-9, 9, (3, 1)).astype(dtype), rng.integers(1, 9, 4).astype(dtype)
+        a, b = Tensor(left, device=device), Tensor(right, device=device)
+        for ours, theirs in (
+            (function(a, b), function(left, right)),
+            (function(a, 3), function(left, 3)),
+            (function(7, b), function(7, right)),
+            (function(a, right), function(left, right)),
+            (function(left, b), function(left, right)),
+        ):
+            assert isinstance(ours, Tensor) and ours.shape == theirs.shape
+            np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-6)
+
+
+def test_operators_on_one(device: Device) -> None:
+    array = np.array([[-3, 0, 5]], np.int32)
+    x = Tensor(array, device=device)
+    for function in (lambda a: -a, lambda a: +a, abs, lambda a: ~a):
+        assert np.array_equal(function(x).numpy(), function(array))
+    words = Tensor(np.array([1, 2, 255], np.uint8), device=device)
+    assert (-words).tolist() == [255, 254, 1] and (words << 1).tolist() == [2, 4, 254]
+    assert (1 << Tensor(np.array([1, 2], np.uint8), device=device)).tolist() == [2, 4]
+
+
+def test_scalars_stay_scalars(device: Device) -> None:
+    x = Tensor(2.5, device=device)
+    assert (x + 1).sizes == () and (x + 1).item() == 3.5
+    assert float(x) == 2.5 and bool(x) and (x * np.ones(2, np.float32)).shape == (2,)
+    assert ops.sum(Tensor([1.0, 2.0], device=device)).sizes == ()
+    assert list(range(5))[Tensor(3, device=device)] == 3
+
+
+# ---- the host --------------------------------------------------------------------------------------------------------
+
+
+def test_to_the_host_and_back(x: Tensor, device: Device) -> None:
+    assert np.array_equal(np.asarray(x), ARRAY)
+    assert np.asarray(x, np.float64).dtype == np.float64
+    assert np.array_equal(np.from_dlpack(x.T), ARRAY.T)
+    assert [row.tolist() for row in x] == ARRAY.tolist() and len(x) == 2
+    assert np.array_equal(Tensor.from_numpy(ARRAY, device=device).numpy(), ARRAY)
+    assert Tensor([True, False], device=device).data_type is DataType.UINT8
+    assert Tensor([1.5], device=device).data_type is DataType.FLOAT32
+    assert Tensor(np.ones(1), device=device).data_type is DataType.FLOAT64
+    assert Tensor([1, 2], "float16", device=device).dtype == np.float16
+
+
+def test_pickling_is_by_value(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dmlgpu.device.device._default", as_device("test", "numpy"))
+    found = pickle.loads(pickle.dumps(x[:, 1:]))
+    assert np.array_equal(found.numpy(), ARRAY[:, 1:]) and found.device is as_device("test", "numpy")
+    assert copy.deepcopy(x) is x and copy.copy(x) is x
+
+
+def test_other_devices(x: Tensor, device: Device) -> None:
+    other = Device("numpy")
+    found = x.to(other)
+    assert found.device is other and np.array_equal(found.numpy(), ARRAY) and x.to(device) is x
+    assert as_device("test", "numpy") is as_device("test", "numpy")
+    with pytest.raises(InvalidArgument, match=r"^a \+ b: b must be on the device of the other operands, .* copies it$"):
+        x + found
+    with pytest.raises(InvalidArgument, match=r"^softmax: device must be that of the tensors, .* copies them$"):
+        ops.softmax(x, device=other)
+
+
+def test_what_it_looks_like(x: Tensor, device: Device) -> None:
+    assert repr(x[0, 0]) == "Tensor(FLOAT32 [4] on 'numpy': [0., 1., 2., 3.])"
+    assert len(repr(Tensor(np.ones((100, 100, 100)), device=device))) < 400
+    x.release()
+    assert repr(x) == "Tensor(FLOAT32 [2, 3, 4] on 'numpy': released)"
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_loop_of_temporaries_allocates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, created = Device("numpy"), []
+    create = NumPyBackend.create_buffer
+    monkeypatch.setattr(
+        NumPyBackend, "create_buffer", lambda self, size, label: (created.append(size), create(self, size, label))[1]
+    )
+    x = Tensor(ARRAY, device=device)
+
+    def step(given: Tensor) -> Tensor:
+        return ops.softmax(given * 2 + 1) - given[:, ::-1].T.reshape(2, 3, 4)
+
+    for _ in range(3):
+        step(x)
+    session, before = session_of(device), len(created)
+    recorded = session.recorded.info
+    for _ in range(20):
+        step(x)
+    assert len(created) == before
+    assert session.recorded.info.misses == recorded.misses
+    assert session.compiled.info.entries <= 7
+
+
+def test_copies_are_kept_until_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device("numpy")
+    x = Tensor(ARRAY, device=device)
+    execute, looked = Session.execute, []
+
+    def looking(self: Session, on: Device, prepared: Any, inputs: Any, label: str) -> Any:
+        unused = {id(memory) for memories in self.pool._unused.values() for memory in memories}
+        looked.append({id(place[0]) for place in inputs} & unused)
+        return execute(self, on, prepared, inputs, label)
+
+    monkeypatch.setattr(Session, "execute", looking)
+    assert np.array_equal((x[:, 1:, 1:] + ARRAY[:, :2, 1:]).numpy(), ARRAY[:, 1:, 1:] + ARRAY[:, :2, 1:])
+    assert looked == [set(), set()]  # a copy of the view, and the sum
+
+
+def test_unused_memory_is_bounded_and_given_back() -> None:
+    device = Device("numpy")
+    pool, backend = session_of(device).pool, device.backend
+    assert isinstance(backend, NumPyBackend)
+    big = [pool.take(device, KEPT_BYTES // 4, "big") for _ in range(6)]
+    for buffer in big:
+        buffer.release()
+    assert pool.kept <= KEPT_BYTES and backend._allocated == pool.kept
+    pool.take(device, KEPT_BYTES, "huge").release()
+    assert backend._allocated == pool.kept
+    ops.free_memory(device)
+    assert pool.kept == backend._allocated == 0
+    for size in (1, 256, 257, 4096, 5000, 10**6):
+        assert size <= rounded(size) <= max(256, size * 9 // 8 + 16) and rounded(size) % 16 == 0
+
+
+def test_unused_memory_makes_room() -> None:
+    device = Device("numpy", memory_budget=10_000)
+    Tensor(np.zeros(2000, np.float32), device=device)
+    assert Tensor(np.zeros(1000, np.float64), device=device).size == 1000
+    with pytest.raises(OutOfMemory, match=r"^buffer 'a \+ b': .* exceed the memory budget"):
+        x = Tensor(np.zeros(1500, np.float32), device=device)
+        x + x
+
+
+def test_operators_that_are_kept_are_bounded() -> None:
+    device = Device("numpy")
+    x = Tensor(np.ones(4, np.float32), device=device)
+    for number in range(COMPILED + 10):
+        ops.leaky_relu(x, number / 7)
+    info = session_of(device).compiled.info
+    assert (info.entries, info.evictions) == (COMPILED, 10)
+
+
+def test_a_dropped_device_takes_its_memory_with_it() -> None:
+    backend = NumPyBackend()
+    device = Device.from_backend(backend)
+    x = Tensor(ARRAY, device=device)
+    assert np.array_equal((x + 1).numpy(), ARRAY + 1)
+    assert backend._allocated > 0
+    dropped = weakref.ref(device)
+    gc.disable()
+    try:
+        del x, device
+        assert dropped() is None and backend._allocated == 0
+    finally:
+        gc.enable()
+
+
+def test_a_removed_device() -> None:
+    device = Device("numpy")
+    x = Tensor(ARRAY, device=device)
+    device.remove()
+    with pytest.raises(DeviceRemoved, match="is removed"):
+        x + 1
+    assert repr(x).endswith("gone with its device)")
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+
+def refusals(x: Tensor, device: Device) -> dict[str, Callable[[], Any]]:
+    whole = Tensor([1, 2, 3, 4], device=device)
+    return {
+        "a + b: sizes must be equal or 1 to broadcast, got [2, 3, 4] of a and [4, 3, 2] of b": lambda: x + x.T,
+        "a + b: b.data_type must equal a.data_type (FLOAT32), got INT64 (in ELEMENT_WISE_ADD)": lambda: x + whole,
+        "a + b: a number beside UINT8 must be an integer between 0 and 255, got 1.5": (
+            lambda: Tensor([1], "uint8", device=device) + 1.5
+        ),
+        "a / b: a and b must be of a floating-point type, got INT64; a // b divides integers, astype converts them": (
+            lambda: whole / 2
+        ),
+        "softmax: axis must be an integer between -3 and 2, for 3 dimensions, got 3": lambda: ops.softmax(x, 3),
+        "softmax: x must be a Tensor or an array, got list": lambda: ops.softmax([1.0]),  # type: ignore[arg-type]
+        "Tensor: values must be an array of real numbers, at least one, got NumPy type object": (
+            lambda: ops.softmax(np.array([None, 1]), device=device)
+        ),
+        "gather: axis must be an integer between -3 and 2, for 3 dimensions, got 7": (
+            lambda: ops.gather(x, whole, axis=7, index_dimensions=1)
+        ),
+        "resize: mode must be one of nearest_neighbor, linear, got 'cubic'": lambda: ops.resize(x, (4,), mode="cubic"),
+        "reduce: function must be one of argmax, argmin, average, l1, l2, log_sum, log_sum_exp, max, min, multiply, "
+        "sum, sum_square, got 'total'": lambda: ops.reduce(x, function="total"),
+        "element_wise_add: b must be a Tensor or an array, got 'b' of type str": lambda: ops.element_wise_add(x, "b"),  # type: ignore[arg-type]
+        "Tensor.broadcast_to: sizes must have at most 2^32 - 1 elements, got [1099511627776, 2, 3, 4], "
+        "26388279066624 elements": lambda: x.broadcast_to((2**40, 2, 3, 4)),
+        "matmul: the last size of a must equal the first of b's matrices, got [2, 3, 4], [2, 3, 4]": (
+            lambda: ops.matmul(x, x)
+        ),
+        "Tensor.reshape: sizes must hold the tensor's 24 elements, got (5, -1)": lambda: x.reshape(5, -1),
+        "Tensor.transpose: axes must name all 3 axes, got [0, 1]": lambda: x.transpose(0, 1),
+        "Tensor.transpose: axes must name each axis once, got [0, 0, 1]": lambda: x.transpose(0, 0, 1),
+        "Tensor.item: the tensor must have one element, got sizes [2, 3, 4]": x.item,
+        "Tensor[...]: an index must be between -3 and 2 for axis 1, got 3": lambda: x[0, 3],
+        "Tensor[...]: at most 3 indices must be given for [2, 3, 4], got 4": lambda: x[0, 0, 0, 0],
+        "Tensor[...]: an index must be integers, got truth values; ops.where selects by them": lambda: x[
+            np.ones(2, bool)
+        ],
+        "conv2d: stride must be an integer of at least 0, or 2 of them, got (1, 1, 1)": (
+            lambda: ops.conv2d(x[None], x[None], stride=(1, 1, 1))
+        ),
+        "conv2d: x must have 4 dimensions, got sizes [2, 3, 4]": lambda: ops.conv2d(x, x),
+        "topk: k must be an integer between 1 and 4, got 9": lambda: ops.topk(x, 9),
+    }
+
+
+def test_refusals_are_in_the_words_of_what_was_called(x: Tensor, device: Device) -> None:
+    for text, call in refusals(x, device).items():
+        with raises(InvalidArgument, text):
+            call()
+
+
+def test_released_tensors(x: Tensor) -> None:
+    view = x[1:]
+    x.release()
+    with raises(InvalidState, "softmax: input: the tensor, FLOAT32 [1, 3, 4], is released"):
+        ops.softmax(view)
+    with raises(InvalidState, "Tensor.numpy: the tensor, FLOAT32 [2, 3, 4], is released"):
+        x.numpy()
+
+
+def test_what_adapters_cannot_compute_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device("numpy")
+
+    def refuse(self: NumPyBackend, desc: Any) -> None:
+        raise NotSupported(f"{desc.operator}: no such feature")
+
+    monkeypatch.setattr(NumPyBackend, "check", refuse)
+    with pytest.raises(NotSupported, match=r"^relu: ACTIVATION_RELU: no such feature$"):
+        ops.relu(Tensor([1.0], device=device))

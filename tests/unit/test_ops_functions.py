@@ -1,0 +1,178 @@
+"""The names that people look for, against NumPy, SciPy and ONNX."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmlgpu import Device, DmlError, Tensor, ops
+from dmlgpu.ops import directml, elementwise, logic, moving, networks, recurrent, reductions, windows
+from dmlgpu.schema import catalog
+from tests.eager_functions import EXAMPLES, Example, floats
+from tests.reference.onnx_oracle import onnx_runtime
+from tests.wrong_arguments import HUGE, Hostile
+
+ROOT = Path(__file__).parents[2]
+EXACT = 2e-5
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    return Device("numpy")
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)
+def test_it_computes_what_others_do(example: Example, device: Device) -> None:
+    found = example.call(*(Tensor(one, device=device) for one in example.operands))
+    assert isinstance(found, Tensor)
+    assert found.shape == np.shape(example.expected)
+    np.testing.assert_allclose(found.numpy(), example.expected, rtol=EXACT, atol=EXACT)
+
+
+def test_each_function_has_an_example() -> None:
+    modules = (elementwise, logic, moving, networks, recurrent, reductions, windows)
+    names = {name for module in modules for name in module.__all__ if name[0].islower()}
+    elsewhere = {"conv1d", "conv2d", "conv3d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "lstm", "gru"}
+    assert names - {one.name.split()[0] for one in EXAMPLES} == elsewhere
+    assert all(hasattr(ops, operator.stem) and hasattr(directml, operator.stem) for operator in catalog().values())
+
+
+def test_arrays_give_arrays(device: Device) -> None:
+    x = floats(2, 3)
+    found = ops.add(x, 1, device="numpy")
+    assert isinstance(found, np.ndarray) and np.array_equal(found, x + 1)
+    values, indices = ops.topk(x, 1, device=device)
+    assert isinstance(values, np.ndarray) and isinstance(indices, np.ndarray)
+    beside = ops.add(Tensor(x, device=device), x)
+    assert isinstance(beside, Tensor) and beside.device is device
+
+
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+def test_convolution(spatial: int, device: Device) -> None:
+    x, filters, bias = floats(2, 4, *(7, 6, 5)[:spatial]), floats(6, 2, *(3, 2, 1)[:spatial]), floats(6)
+    expected = onnx_runtime(
+        "Conv",
+        [x, filters, bias],
+        pads=[1] * (2 * spatial),
+        strides=[2] * spatial,
+        dilations=[1] * spatial,
+        group=2,
+    )
+    function = (ops.conv1d, ops.conv2d, ops.conv3d)[spatial - 1]
+    found = function(x, filters, bias, stride=2, padding=1, groups=2, activation="relu", device=device)
+    np.testing.assert_allclose(found, np.maximum(expected, 0), rtol=EXACT, atol=EXACT)
+
+
+def test_transposed_convolution(device: Device) -> None:
+    x, filters, bias = floats(1, 3, 4, 5), floats(3, 2, 3, 3), floats(2)
+    pads, steps = [1, 0, 0, 1], [2, 1]
+    expected = onnx_runtime("ConvTranspose", [x, filters, bias], pads=pads, strides=steps, output_padding=[1, 0])
+    found = ops.conv_transpose2d(
+        x, filters, bias, stride=steps, padding=[(1, 0), (0, 1)], output_padding=(1, 0), device=device
+    )
+    np.testing.assert_allclose(found, expected, rtol=EXACT, atol=EXACT)
+
+
+def test_pooling(device: Device) -> None:
+    x = floats(1, 2, 7, 6)
+    expected = onnx_runtime("MaxPool", [x], kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 0])
+    found = ops.max_pool2d(x, (3, 2), stride=(2, 1), padding=(1, 0), device=device)
+    assert np.array_equal(found, expected)
+    for included in (0, 1):
+        expected = onnx_runtime(
+            "AveragePool", [x], kernel_shape=[2, 2], strides=[2, 2], pads=[1, 1, 0, 0], count_include_pad=included
+        )
+        found = ops.avg_pool2d(x, 2, padding=[(1, 0), (1, 0)], include_padding=bool(included), device=device)
+        np.testing.assert_allclose(found, expected, rtol=EXACT, atol=EXACT)
+
+
+def test_resizing(device: Device) -> None:
+    x, none = floats(1, 2, 4, 5), np.zeros(0, np.float32)
+    for mode, sizes in (("linear", (8, 10)), ("linear", (6, 5)), ("nearest", (8, 10)), ("nearest", (7, 3))):
+        scales = np.array([1, 1, sizes[0] / 4, sizes[1] / 5], np.float32)
+        expected = onnx_runtime("Resize", [x, none, scales], mode=mode, coordinate_transformation_mode="half_pixel")
+        found = ops.resize(x, sizes, mode=mode, device=device)
+        np.testing.assert_allclose(found, expected, rtol=EXACT, atol=EXACT)
+
+
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_recurrent_networks(direction: str, device: Device) -> None:
+    ways, hidden = 2 if direction == "bidirectional" else 1, 3
+    x = floats(4, 2, 5)
+    for operator, function, gates in (("LSTM", ops.lstm, 4), ("GRU", ops.gru, 3)):
+        weights = [
+            floats(ways, gates * hidden, 5),
+            floats(ways, gates * hidden, hidden),
+            floats(ways, 2 * gates * hidden),
+        ]
+        expected = onnx_runtime(operator, [x, *weights], hidden_size=hidden, direction=direction)
+        found = function(x, *weights, direction=direction, device=device)
+        np.testing.assert_allclose(found.sequence, expected, rtol=1e-4, atol=1e-5)
+        assert found.hidden.shape == (ways, 2, hidden)
+        assert np.array_equal(found.hidden[0], found.sequence[-1, 0])
+
+
+def test_the_pages_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DMLGPU_ADAPTER", "numpy")
+    monkeypatch.setattr("dmlgpu.device.device._default", None)
+    page = (ROOT / "docs/arrays.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 4
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(block, names)
+    listed = set(re.findall(r"`([a-z_0-9]+)`", page.partition("- The kinder names")[2].partition("\n- Axes")[0]))
+    assert {name for name in listed if not hasattr(ops, name)} == set()
+
+
+WRONG = (
+    "x",
+    b"x",
+    [],
+    [object()],
+    {},
+    object(),
+    HUGE,
+    Hostile(),
+    np.array([None]),
+    1.5,
+    -99,
+    (1, 2, 3, 4, 5, 6, 7, 8, 9),
+)
+"""Wrong values for most arguments; what some of them take is taken."""
+
+
+@pytest.mark.parametrize("module", [elementwise, logic, moving, networks, recurrent, reductions, windows])
+def test_wrong_arguments_are_refused(module: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dmlgpu.device.device._default", device)  # for arrays that no tensor stands beside
+    operands = {one.name.split()[0]: one.operands for one in reversed(EXAMPLES)}
+    image = floats(1, 2, 4, 4)
+    refused = 0
+    for name in module.__all__:
+        function = getattr(module, name)
+        if inspect.isclass(function):
+            continue
+        parameters = inspect.signature(function).parameters
+        arrays = operands.get(name, (image,) * 3)
+        tensors = [Tensor(one, device=device) for one in arrays]
+        if name in ("concatenate", "stack"):
+            tensors = [tensors]  # type: ignore[list-item]
+        names = [one for one in parameters if "Operand" in str(parameters[one].annotation)]
+        good: dict[str, Any] = dict(zip(names, tensors, strict=False))
+        for parameter in parameters:
+            for wrong in WRONG:
+                try:
+                    function(**{**good, parameter: wrong})
+                except (DmlError, TypeError) as error:
+                    if isinstance(error, TypeError):  # for want of a required argument
+                        assert "missing" in str(error), f"{name}({parameter}): {error}"
+                    refused += 1
+                    assert len(str(error)) < 1000
+                except Exception as error:
+                    raise AssertionError(f"{name}({parameter}={type(wrong).__name__}): {error!r}") from error
+    assert refused > 20
