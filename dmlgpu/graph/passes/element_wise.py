@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 
 from dmlgpu.graph.passes.cost import is_fusable
-from dmlgpu.graph.passes.inlining import inlined, producer_of, reason_to_keep, vanishes
+from dmlgpu.graph.passes.inlining import inlined, producer_of, reason_to_keep, take_in, vanishes
 from dmlgpu.graph.passes.rewriting import Rewriting
-from dmlgpu.graph.passes.trees import as_body, element_wise_leaves, fits, refined
+from dmlgpu.graph.passes.trees import as_body, element_wise_leaves, refined
 from dmlgpu.graph.spaces import locate, split
 from dmlgpu.kernels.sources import leaves
 from dmlgpu.plan import Map, Reduce, Source, Tensor
@@ -42,13 +42,7 @@ def _fuse_one(rewriting: Rewriting, number: int, target: Target) -> bool:
             continue
         producer, made = found
         fused = _fused(rewriting, step, leaf, made, is_direct=leaf in direct)
-        if isinstance(fused, str):
-            rewriting.refuse(made.label, f"{fused}: {step.label}")
-        elif not fits(fused, target):
-            rewriting.refuse(made.label, f"with it, too many buffers would be bound by {step.label}")
-        else:
-            rewriting.replace(number, fused)
-            rewriting.drop(NAME, producer, step.label)
+        if take_in(rewriting, number, producer, fused, pass_name=NAME, target=target):
             return True
     return False
 

@@ -6,10 +6,11 @@ import math
 
 from dmlgpu.graph.passes.cost import is_cheap, is_small
 from dmlgpu.graph.passes.rewriting import Rewriting, memory_of
-from dmlgpu.graph.passes.trees import simplified
+from dmlgpu.graph.passes.trees import fits, simplified
 from dmlgpu.graph.spaces import locate, seen_from
 from dmlgpu.kernels.sources import computed, leaves, nodes, rewrite
-from dmlgpu.plan import Body, Map, Role, Source, Tensor, View
+from dmlgpu.plan import Body, Map, Role, Source, Step, Tensor, View
+from dmlgpu.target import Target
 
 
 def producer_of(rewriting: Rewriting, number: int, leaf: Tensor) -> tuple[int, Map] | None:
@@ -44,15 +45,9 @@ def reason_to_keep(rewriting: Rewriting, made: Map, leaf: Tensor, *, repeats: bo
         return None
     if not cheap:
         return "is dear, and read elsewhere, too"
-    if sum(map(bytes_read, set(leaves(made.body)))) > bytes_read(made.output):
+    if sum(tensor.distinct_bytes for tensor in set(leaves(made.body))) > made.output.distinct_bytes:
         return "is smaller than what it is computed from, and read again"
     return None
-
-
-def bytes_read(tensor: Tensor) -> int:
-    """Return the bytes of the distinct elements of a tensor."""
-    different = (size for size, stride in zip(tensor.sizes, tensor.strides, strict=True) if stride)
-    return math.prod(different) * tensor.data_type.bits // 8
 
 
 def inlined(tree: Source, leaf: Tensor, made: Map) -> Source | None:
@@ -65,6 +60,30 @@ def inlined(tree: Source, leaf: Tensor, made: Map) -> Source | None:
     body = seen_from(given, leaf.sizes, affine)
     found = simplified(rewrite(tree, lambda source: body if source == leaf else source))
     return found if is_small(found) else None
+
+
+def take_in(
+    rewriting: Rewriting, number: int, producer: int, fused: Step | str, *, pass_name: str, target: Target
+) -> bool:
+    """Put a step that computes what it read before in the place of the one that read it; return whether that was done.
+
+    Args:
+        rewriting: the plan.
+        number, producer: of the reader, and of the map that it takes in.
+        fused: the new reader; or why there is none.
+        pass_name: who does it.
+        target: what it is for.
+    """
+    made, reader = rewriting.step(producer), rewriting.step(number)
+    if isinstance(fused, str):
+        rewriting.refuse(made.label, f"{fused}: {reader.label}")
+        return False
+    if not fits(fused, target):
+        rewriting.refuse(made.label, f"with it, too many buffers would be bound by {reader.label}")
+        return False
+    rewriting.replace(number, fused)
+    rewriting.drop(pass_name, producer, reader.label)
+    return True
 
 
 def _is_bits(source: Source) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from dmlgpu.graph.passes.cost import is_cheap, is_fusable
-from dmlgpu.graph.passes.inlining import inlined, producer_of, reason_to_keep
+from dmlgpu.graph.passes.inlining import inlined, producer_of, reason_to_keep, take_in
 from dmlgpu.graph.passes.rewriting import Rewriting
-from dmlgpu.graph.passes.trees import as_body, element_wise_leaves, fits
+from dmlgpu.graph.passes.trees import as_body, element_wise_leaves
 from dmlgpu.kernels.sources import rewrite, sameness
 from dmlgpu.plan import Contract, Convolve, Map, Rows, Source, Step, Tensor
 from dmlgpu.target import Target
@@ -67,13 +67,7 @@ def _fuse_one(rewriting: Rewriting, number: int, target: Target) -> bool:
                 continue
             producer, made = found
             fused = _fused(rewriting, place, leaf, made)
-            if isinstance(fused, str):
-                rewriting.refuse(made.label, f"{fused}: {step.label}")
-            elif not fits(fused, target):
-                rewriting.refuse(made.label, f"with it, too many buffers would be bound by {step.label}")
-            else:
-                rewriting.replace(number, fused)
-                rewriting.drop(NAME, producer, step.label)
+            if take_in(rewriting, number, producer, fused, pass_name=NAME, target=target):
                 return True
     return False
 
@@ -85,8 +79,10 @@ def _fused(rewriting: Rewriting, place: _Place, leaf: Tensor, made: Map) -> Step
     if place.cheap and not is_cheap(made.body):
         return "is dear, and repeated"
     reason = reason_to_keep(rewriting, made, leaf, repeats=place.repeats)
+    if reason is not None:
+        return reason
     tree = inlined(place.tree, leaf, made)
-    return reason or ("lies unevenly for" if tree is None else place.changed(tree))
+    return "lies unevenly for" if tree is None else place.changed(tree)
 
 
 def _with_source(step: Rows, tree: Source) -> Rows:
