@@ -40,7 +40,7 @@ class Signature:
     keeps_rank: bool
 
 
-@functools.cache
+@functools.cache  # bounded by the catalog
 def signature(label: str) -> Signature:
     """Return what the inputs of an operator, by its name, have in common."""
     schema = operator(label)

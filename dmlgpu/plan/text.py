@@ -203,8 +203,10 @@ def _recurrence(step: Recurrence) -> list[str]:
 def _reduce(step: Reduce) -> list[str]:
     found = _Equations(step.source)
     source = found.of(step.source)
-    axes = f"of {source} along axes {list(step.axes)}"
-    return [*found.lines, f"{step.output.binding} = {_stem(step.reduction.file)} {axes}"]
+    result = f"{_stem(step.reduction.file)} of {source} along axes {list(step.axes)}"
+    if step.epilogue is None:
+        return [*found.lines, f"{step.output.binding} = {result}"]
+    return [*found.lines, f"product = {result}", *_of_sum(step.epilogue, step.output)]
 
 
 @equations.register

@@ -10,7 +10,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_tensor, merge_tree, row_groups
 from dmlgpu.kernels.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
 from dmlgpu.kernels.sources import computed, fold_views, is_elementwise, leaves
-from dmlgpu.plan import Reduce, Reduction, Source, Tensor, View
+from dmlgpu.plan import Body, Reduce, Reduction, Source, Tensor, View
 from dmlgpu.schedule.launch import Launch, group_launch, loop_launch, map_launch
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import ReduceSchedule, ScheduledReduce, Steps
@@ -31,10 +31,11 @@ def _reduce(step: Reduce, target: Target) -> Steps:
     if step.iterations and target.loop_limit is not None:
         target = replace(target, loop_limit=target.loop_limit // (step.iterations + 1))
     source = fold_views(step.source)
-    axes, output = step.axes, step.output
+    axes, output, epilogue = step.axes, step.output, step.epilogue
     if is_elementwise(source):
-        source, axes, output = canonical(source, axes, output, ordered=step.reduction.ordered)
-    return canonical_reduce(replace(step, source=source, axes=axes, output=output), target)
+        ordered = step.reduction.ordered
+        source, axes, output, epilogue = canonical(source, axes, output, ordered=ordered, epilogue=epilogue)
+    return canonical_reduce(replace(step, source=source, axes=axes, output=output, epilogue=epilogue), target)
 
 
 def limited(target: Target, loop_limit: int) -> Target:
@@ -45,7 +46,7 @@ def limited(target: Target, loop_limit: int) -> Target:
 def canonical_reduce(step: Reduce, target: Target) -> Steps:
     """Schedule a reduction along the last dimensions, already merged, of a source whose views are folded."""
     reduction, output = step.reduction, step.output
-    units = _choose_units(_Problem(reduction, step.axes, output, target), step.source)
+    units = _choose_units(_Problem(reduction, step.axes, output, target, step.epilogue is not None), step.source)
     if output.lanes > 1 and units.across is not None and units.parts == 1:
         # A result of several numbers is stored by an invocation that takes its row alone.
         units = replace(units, source=step.source, output=output, across=None, width=1)
@@ -113,6 +114,7 @@ class _Kernel:
             across,
             1 if units is None else units.width,
             units.together if units is not None and self.schedule is ReduceSchedule.PARTIAL else 0,
+            None if self.schedule is ReduceSchedule.PARTIAL else step.epilogue,
         )
 
     def _launch(self, walk: Walk, target: Target) -> Launch:
@@ -135,23 +137,26 @@ class _Kernel:
 
 
 def canonical(
-    source: Source, axes: Sequence[int], output: Tensor, *, ordered: bool = True
-) -> tuple[Source, tuple[int, ...], Tensor]:
+    source: Source, axes: Sequence[int], output: Tensor, *, ordered: bool = True, epilogue: Body | None = None
+) -> tuple[Source, tuple[int, ...], Tensor, Body | None]:
     """Return the same reduction of an element-wise tree with merged dimensions: kept ones first, reduced ones last.
 
     Args:
         ordered: the row-major order over the axes, and so the numbers that ARGMIN gives, stay as they are. Else the
             axes come in the order in which they lie in memory, so that more of them merge.
+        epilogue: a tree over the output.
     """
     reduced = sorted(axes)
     if not ordered and isinstance(source, Tensor):
         reduced.sort(key=lambda axis: -abs(source.strides[axis]))
-    kept, rows = row_groups(source.sizes, reduced, list(leaves(source)), [output])
+    beside = () if epilogue is None else leaves(epilogue)
+    kept, rows = row_groups(source.sizes, reduced, list(leaves(source)), [output, *beside])
     merged = merge_tensor(output, kept)
     return (
         merge_tree(source, kept + rows),
         tuple(range(len(kept), len(kept) + len(rows))),
         replace(merged, sizes=merged.sizes + (1,) * len(rows), strides=merged.strides + (0,) * len(rows)),
+        None if epilogue is None else merge_tree(epilogue, kept + rows),
     )
 
 
@@ -180,12 +185,13 @@ class _Units:
 
 @dataclass(frozen=True)
 class _Problem:
-    """What is done to a source whose units are yet to be chosen."""
+    """What is done to a source whose units are yet to be chosen; whether an epilogue computes what is stored."""
 
     reduction: Reduction
     axes: tuple[int, ...]
     output: Tensor
     target: Target
+    has_epilogue: bool = False
 
     def rows_and_count(self, sizes: tuple[int, ...]) -> tuple[int, int]:
         """Return how many rows there are in a source of some sizes, and units in each."""
@@ -223,6 +229,7 @@ def _across(problem: _Problem, source: Source, across: int) -> _Units | None:
     if (
         parts == 1
         and packed.lanes > 1
+        and not problem.has_epilogue
         and bits < 64
         and whole_words
         and packs_tensor(problem.output, across, packed.lanes)

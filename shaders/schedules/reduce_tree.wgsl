@@ -28,7 +28,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         var at: output_at;
         let inside = unit < {{ walk.count }}u && locate(unit, &at);
         if (inside) { merge_row(at, me); }
-        if (inside && me == 0u) { bits |= output_bits(finish(parts[0])) << (lane * {{ unit_bits }}u); }
+        if (inside && me == 0u) { bits |= output_bits({{ finished("parts[0]", "at") }}) << (lane * {{ unit_bits }}u); }
         workgroupBarrier();
     }
     if (me == 0u) { buffer{{ slot }}[output_base() + number] = bits; }
@@ -37,9 +37,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (!locate(number, &at)) { return; }
     merge_row(at, me);
     # if walk.exchange
-    if (me == 0u) { exchange(output_unit(at), output_bits(finish(parts[0]))); }
+    if (me == 0u) { exchange(output_unit(at), output_bits({{ finished("parts[0]", "at") }})); }
     # else
-    if (me == 0u) { buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(finish(parts[0])); }
+    if (me == 0u) { buffer{{ slot }}[output_base() + output_unit(at)] = output_bits({{ finished("parts[0]", "at") }}); }
     # endif
     # endif
 }

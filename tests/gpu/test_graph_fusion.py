@@ -12,7 +12,7 @@ from dmlgpu import DataType, Graph
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.device.device import Device
-from dmlgpu.enums import InterpolationMode
+from dmlgpu.enums import InterpolationMode, ReduceFunction
 
 RNG_SEED = 9
 
@@ -134,3 +134,43 @@ def test_a_residual_is_added_where_rows_are_normalized(device: Device, count: in
     assert not [label for label in agree(device, graph, softmax, arrays, 2e-3) if "add" in label.split()[2]]
     dear = agree(device, graph, dml.activation_softmax(dml.exp(x), axes=(3,)), arrays, 2e-3)
     assert [label for label in dear if "exp" in label]
+
+
+@pytest.mark.parametrize("count", [6, 300, 70000])
+@pytest.mark.parametrize("axes", [(3,), (2,), (1, 3)])
+def test_what_follows_a_reduction_is_computed_where_it_stores(
+    device: Device, count: int, axes: tuple[int, ...]
+) -> None:
+    graph = Graph()
+    sizes = (1, 2, 4, count) if 3 in axes else (1, 2, count, 4)
+    x, bias = graph.input(sizes, name="x"), graph.input((1, 2, 1, 1), name="bias")
+    total = dml.reduce(x, ReduceFunction.AVERAGE, axes=axes)
+    if 1 not in axes:
+        total += bias.broadcast_to(total.sizes)
+    result = functions.cast(dml.activation_relu(total * 8 + 3), output_type=DataType.INT8)
+    arrays = {"x": np.round(floats(*sizes) * 4) / 4, "bias": floats(1, 2, 1, 1).round()}
+    labels = agree(device, graph, result, arrays, 1.01)
+    assert all("reduce" in label for label in labels), labels
+
+
+def test_what_follows_pooling_is_part_of_it(device: Device) -> None:
+    graph, sizes = Graph(), (1, 3, 8, 10)
+    x, scale = graph.input(sizes, name="x"), graph.input((1, 1, 1, 1), name="scale")
+    pooled = dml.average_pooling(x, (2, 3), strides=(2, 1), include_padding=False)
+    quantized = functions.element_wise_quantize_linear(
+        pooled, scale.broadcast_to(pooled.sizes), output_type=DataType.UINT8
+    )
+    arrays = {"x": abs(floats(*sizes)) * 50, "scale": np.full((1, 1, 1, 1), 0.7, np.float32)}
+    labels = agree(device, graph, quantized, arrays, 1)
+    assert len(labels) == 2, labels  # the sums, and what divides them
+    highest = dml.max_pooling(x, (3, 3), strides=(2, 2)).output
+    labels = agree(device, graph, dml.activation_sigmoid(highest * 0.5), arrays)
+    assert len(labels) == 2, labels  # the places, and what lies there
+
+
+def test_results_of_halves_are_rounded_before_what_follows(device: Device) -> None:
+    graph = Graph()
+    x = graph.input((1, 1, 8, 300), DataType.FLOAT16, name="x")
+    result = dml.reduce(x, ReduceFunction.SUM, axes=(3,)) * 3
+    arrays = {"x": integers(-60, 60, np.float16, 1, 1, 8, 300)}
+    agree(device, graph, result, arrays, 0)

@@ -52,7 +52,9 @@ def test_merged_rows_have_the_same_elements_in_the_same_order(problem):
     sizes, strides, axes = problem
     kept = [axis for axis in range(len(sizes)) if axis not in axes]
     reduced_sizes = tuple(1 if axis in axes else size for axis, size in enumerate(sizes))
-    source, new_axes, output = canonical(tensor(Role.INPUT, sizes, strides), axes, tensor(Role.OUTPUT, reduced_sizes))
+    source, new_axes, output, _ = canonical(
+        tensor(Role.INPUT, sizes, strides), axes, tensor(Role.OUTPUT, reduced_sizes)
+    )
     rows = element_offsets(sizes, strides).transpose(*kept, *sorted(axes)).reshape(math.prod(reduced_sizes), -1)
     assert new_axes == tuple(range(source.rank - len(new_axes), source.rank))
     np.testing.assert_array_equal(element_offsets(source.sizes, source.strides).reshape(rows.shape), rows)
@@ -64,7 +66,7 @@ def test_merged_rows_have_the_same_elements_in_the_same_order(problem):
 
 
 def test_kept_and_reduced_dimensions_merge_among_themselves():
-    source, axes, output = canonical(tensor(Role.INPUT, (2, 3, 4, 5)), (3, 2), tensor(Role.OUTPUT, (2, 3, 1, 1)))
+    source, axes, output, _ = canonical(tensor(Role.INPUT, (2, 3, 4, 5)), (3, 2), tensor(Role.OUTPUT, (2, 3, 1, 1)))
     assert (source.sizes, source.strides, axes) == ((6, 20), (20, 1), (1,))
     assert (output.sizes, output.strides) == ((6, 1), (1, 0))
 
@@ -75,7 +77,7 @@ def test_rows_in_memory_order_have_the_same_elements(problem):
     kept = [axis for axis in range(len(sizes)) if axis not in axes]
     reduced_sizes = tuple(1 if axis in axes else size for axis, size in enumerate(sizes))
     output = tensor(Role.OUTPUT, reduced_sizes)
-    source, _, _ = canonical(tensor(Role.INPUT, sizes, strides), axes, output, ordered=False)
+    source, *_ = canonical(tensor(Role.INPUT, sizes, strides), axes, output, ordered=False)
     rows = element_offsets(sizes, strides).transpose(*kept, *sorted(axes)).reshape(math.prod(reduced_sizes), -1)
     found = element_offsets(source.sizes, source.strides).reshape(rows.shape)
     np.testing.assert_array_equal(np.sort(found, 1), np.sort(rows, 1))
@@ -83,9 +85,9 @@ def test_rows_in_memory_order_have_the_same_elements(problem):
 
 def test_a_transposed_tensor_is_one_run_where_order_does_not_matter():
     source, output = tensor(Role.INPUT, (6, 8), (1, 6)), tensor(Role.OUTPUT, (1, 1))
-    merged, axes, _ = canonical(source, (0, 1), output, ordered=False)
+    merged, axes, *_ = canonical(source, (0, 1), output, ordered=False)
     assert (merged.sizes, merged.strides, axes) == ((48,), (1,), (0,))
-    merged, axes, _ = canonical(source, (0, 1), output)
+    merged, axes, *_ = canonical(source, (0, 1), output)
     assert (merged.sizes, merged.strides, axes) == ((6, 8), (1, 6), (0, 1))
 
 

@@ -1,4 +1,4 @@
-"""What is computed element by element after a product, a convolution or a row becomes part of the same kernel."""
+"""What is computed element by element after products, convolutions, rows and reductions is part of their kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,21 @@ from dmlgpu.graph.passes.trees import element_wise_leaves, fits, simplified
 from dmlgpu.graph.spaces import locate, seen_from
 from dmlgpu.kernels.collapse import collapse
 from dmlgpu.kernels.sources import computed, leaves
-from dmlgpu.plan import Affine, Body, Contract, Convolve, Map, Role, Rows, Source, Step, Tensor, View
+from dmlgpu.plan import (
+    Affine,
+    Body,
+    Contract,
+    Convolve,
+    Held,
+    Map,
+    Reduce,
+    Role,
+    Rows,
+    Source,
+    Step,
+    Tensor,
+    View,
+)
 from dmlgpu.target import Target
 from dmlgpu.tensor import WORD_BITS
 
@@ -19,7 +33,8 @@ NAME = "epilogues"
 
 
 def fuse_epilogues(rewriting: Rewriting, target: Target) -> None:
-    """Compute a map where the product, convolution or rows before it store their results, if nothing else reads them.
+    """Compute a map where the product, convolution, rows or reduction before it stores its results, if nothing else
+    reads them.
 
     Copies count as maps: what JOIN or PADDING would copy is written in its place at once.
     """
@@ -39,7 +54,7 @@ def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map, target: Ta
         if producer is None or producer >= number:
             continue
         made = rewriting.step(producer)
-        if not isinstance(made, Contract | Convolve | Rows):
+        if not isinstance(made, Contract | Convolve | Rows | Reduce) or not _takes_epilogue(made):
             continue
         fused = with_epilogue(made, step, leaf)
         if fused is not None and fits(fused, target):
@@ -49,7 +64,14 @@ def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map, target: Ta
             return
 
 
-def with_epilogue(made: Contract | Convolve | Rows, step: Map, leaf: Tensor) -> Step | None:
+def _takes_epilogue(made: Step) -> bool:
+    """Return whether a step may compute on what it stores: the results of a reduction must be numbers of 32 bits."""
+    if not isinstance(made, Reduce) or made.epilogue is not None:
+        return True
+    return made.output.lanes == 1 and made.output.data_type.bits == WORD_BITS
+
+
+def with_epilogue(made: Contract | Convolve | Rows | Reduce, step: Map, leaf: Tensor) -> Step | None:
     """Return a step that computes what a map computes of its output; None where no coordinates say it."""
     shares_words = step.keeps_neighbours and step.output.data_type.bits < WORD_BITS
     if leaf.view is View.INDEX or (shares_words and not isinstance(made, Contract)):
@@ -65,14 +87,18 @@ def with_epilogue(made: Contract | Convolve | Rows, step: Map, leaf: Tensor) -> 
     return None
 
 
-def _seen(body: Body, whole: Tensor, affine: Affine, made: Contract | Convolve | Rows) -> Source:
+def _seen(body: Body, whole: Tensor, affine: Affine, made: Contract | Convolve | Rows | Reduce) -> Source:
     """Return what a map computes, in the coordinates of what a step stores and on the value that it holds."""
-    before = made.body if isinstance(made, Rows) else made.epilogue
+    before: Source
+    if isinstance(made, Reduce):
+        before = made.epilogue or Held.product(made.output.data_type, made.output.sizes)
+    else:
+        before = made.body if isinstance(made, Rows) else made.epilogue
     given = {replace(whole, view=View.COMPUTE): before}
     return simplified(seen_from(computed(body), made.output.sizes, affine, given))
 
 
-def _stored(made: Contract | Convolve | Rows, step: Map, tree: Source, output: Tensor) -> Step | None:
+def _stored(made: Contract | Convolve | Rows | Reduce, step: Map, tree: Source, output: Tensor) -> Step | None:
     """Return a step that stores something else, elsewhere."""
     if not is_fusable(tree) or not isinstance(tree, Body):
         return None

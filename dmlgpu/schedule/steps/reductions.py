@@ -37,6 +37,7 @@ class ScheduledReduce(Scheduled):
             of the output too where it is packed alike. None: an invocation walks one row, to which all lanes belong.
         together: PARTIAL: how many neighbouring invocations share a run of units, stepping side by side; 0: all of a
             row's.
+        epilogue: as for ``plan.Reduce``; its units are single elements.
     """
 
     file: str
@@ -51,6 +52,7 @@ class ScheduledReduce(Scheduled):
     across: int | None = None
     width: int = 1
     together: int = 0
+    epilogue: Body | None = None
 
     @property
     def lanes(self) -> int:

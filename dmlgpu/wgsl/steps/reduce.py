@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import re
 
+from dmlgpu.kernels.sources import nodes
+from dmlgpu.plan import Body, Held
 from dmlgpu.schedule.steps import ReduceSchedule, ScheduledReduce
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder, Result
+from dmlgpu.wgsl.linker import prefix
 from dmlgpu.wgsl.steps.step import monoid_operands, render_step
 from dmlgpu.wgsl.types import scalar_of
 
@@ -15,8 +20,9 @@ from dmlgpu.wgsl.types import scalar_of
 def _reduce(step: ScheduledReduce, builder: Builder) -> str:
     sizes, results = step.source.sizes, step.output.sizes[-1]
     together = step.together or results
-    store, values = builder.store(step.output, step.portable, atomic=step.walk.exchange)
-    text = store + _items_of_row(builder, step) + _monoid(step, builder)
+    portable = step.portable if step.epilogue is None else step.epilogue.portable
+    store, values = builder.store(step.output, portable, atomic=step.walk.exchange)
+    text = store + _items_of_row(builder, step) + _monoid(step, builder) + _epilogue(step, builder)
     values |= {
         "count": sizes[-1] if step.of_partials else math.prod(sizes[axis] for axis in step.axes),
         "together": together,
@@ -27,6 +33,7 @@ def _reduce(step: ScheduledReduce, builder: Builder) -> str:
         "across": step.across is not None,
         "walk": step.walk,
         "launch": step.launch,
+        "finished": functools.partial(_finished, step.epilogue is not None),
     }
     if step.across is not None:
         values |= {
@@ -55,9 +62,32 @@ def _items_of_row(builder: Builder, step: ScheduledReduce) -> str:
 
 
 def _monoid(step: ScheduledReduce, builder: Builder) -> str:
-    """Return the body with ``lift``, ``merge`` and ``finish``."""
+    """Return the body with ``lift``, ``merge`` and ``finish``, which gives the result of a row."""
     target, portable = builder.target, step.portable
-    kind, output_kind = (scalar_of(data_type, target, portable) for data_type in (step.element, step.output.data_type))
-    output = Result(step.output.data_type, output_kind, portable, step.output.sizes, target)
+    result = step.output.data_type if step.epilogue is None else _held(step.epilogue).data_type
+    kind, output_kind = (scalar_of(data_type, target, portable) for data_type in (step.element, result))
+    output = Result(result, output_kind, portable, step.output.sizes, target)
     operands = monoid_operands(kind, step.element, target)
-    return templates.render(step.file, output=output, **operands, **dict(step.constants))
+    text = templates.render(step.file, output=output, **operands, **dict(step.constants))
+    if step.epilogue is None:
+        return text
+    return f"alias result_s = {output_kind.wgsl};\n" + re.sub(r"\boutput_s\b", "result_s", text)
+
+
+def _held(epilogue: Body) -> Held:
+    """Return the leaf that stands for the result of a row."""
+    return next(node for node in nodes(epilogue) if isinstance(node, Held))
+
+
+def _epilogue(step: ScheduledReduce, builder: Builder) -> str:
+    """Return what computes an element of the output from the result of a row, if that is not all."""
+    if step.epilogue is None:
+        return ""
+    held = _held(step.epilogue)
+    return prefix(builder.element_of(step.epilogue, {held: held.name}), "epilogue_")
+
+
+def _finished(has_epilogue: bool, accumulator: str, place: str) -> str:
+    """Return the expression of what is stored at a place."""
+    result = f"finish({accumulator})"
+    return f"epilogue_element({place}, {result})" if has_epilogue else result
