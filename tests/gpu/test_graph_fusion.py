@@ -174,3 +174,22 @@ def test_results_of_halves_are_rounded_before_what_follows(device: Device) -> No
     result = dml.reduce(x, ReduceFunction.SUM, axes=(3,)) * 3
     arrays = {"x": integers(-60, 60, np.float16, 1, 1, 8, 300)}
     agree(device, graph, result, arrays, 0)
+
+
+@pytest.mark.parametrize("data_type", [DataType.FLOAT32, DataType.FLOAT16])
+def test_products_and_convolutions_write_inside_a_border(device: Device, data_type: DataType) -> None:
+    graph = Graph()
+    x, weights = (graph.input((1, 2, 6, 6), data_type, name=name) for name in ("x", "weights"))
+    filters = graph.input((2, 2, 3, 3), data_type, name="filters")
+    arrays = {"x": floats(1, 2, 6, 6), "weights": floats(1, 2, 6, 6), "filters": floats(2, 2, 3, 3)}
+    arrays = {name: array.astype(data_type.numpy) for name, array in arrays.items()}
+    tolerance = 1e-4 if data_type is DataType.FLOAT32 else 2e-2
+    for made in (
+        dml.gemm(x, weights),
+        dml.activation_relu(dml.convolution(x, filters)),
+        dml.activation_softmax(x, axes=(3,)),
+    ):
+        padded = functions.padding1(made, padding_value=-1.5, start_padding=(0, 0, 1, 3), end_padding=(0, 1, 2, 1))
+        labels = agree(device, graph, padded, arrays, tolerance)
+        if data_type is DataType.FLOAT32 or "gemm" in labels[-1]:
+            assert "border" in labels[0], labels

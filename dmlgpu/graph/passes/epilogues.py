@@ -10,7 +10,7 @@ from dmlgpu.graph.passes.rewriting import Rewriting, memory_of
 from dmlgpu.graph.passes.trees import element_wise_leaves, fits, simplified
 from dmlgpu.graph.spaces import locate, seen_from
 from dmlgpu.kernels.collapse import collapse
-from dmlgpu.kernels.sources import computed, leaves
+from dmlgpu.kernels.sources import computed, identity, leaves
 from dmlgpu.plan import (
     Affine,
     Body,
@@ -31,16 +31,21 @@ from dmlgpu.tensor import WORD_BITS
 
 NAME = "epilogues"
 
+SURROUNDED = "layout/slice_grad"
+"""The body of PADDING with a constant."""
+
 
 def fuse_epilogues(rewriting: Rewriting, target: Target) -> None:
     """Compute a map where the product, convolution, rows or reduction before it stores its results, if nothing else
     reads them.
 
-    Copies count as maps: what JOIN or PADDING would copy is written in its place at once.
+    Copies count as maps: what JOIN would copy is written in its place at once. So is what a constant border surrounds,
+    once all is filled with the constant: nothing is read again.
     """
     for number, step in rewriting.numbered():
         if isinstance(step, Map) and not step.costly:
             _fuse_into_producer(rewriting, number, step, target)
+            _fuse_inside_border(rewriting, number, step, target)
 
 
 def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map, target: Target) -> None:
@@ -62,6 +67,26 @@ def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map, target: Ta
             rewriting.replace(number, fused)
             rewriting.note(NAME, step.label, f"computed where {made.label} stores")
             return
+
+
+def _fuse_inside_border(rewriting: Rewriting, number: int, step: Map, target: Target) -> None:
+    """Fill the output of PADDING with its constant, and write what lies inside where that is computed."""
+    inputs, values = dict(step.body.inputs), dict(step.body.constants)
+    leaf, border = inputs.get("input"), inputs.get("border")
+    if step.body.file != SURROUNDED or not isinstance(leaf, Tensor) or not isinstance(border, Body):
+        return
+    producer = rewriting.producer(memory_of(leaf)) if leaf.binding.role is Role.TEMPORARY else None
+    if producer is None or rewriting.readers(memory_of(leaf)) != {number} or any(one != 1 for one in values["step"]):
+        return
+    made = rewriting.step(producer)
+    if not isinstance(made, Contract | Convolve | Rows) or border.children:
+        return
+    inside = Affine.box(values["start"]).of(step.output, leaf.sizes)
+    fused = with_epilogue(made, Map(step.label, identity(leaf), inside, keeps_neighbours=True), leaf)
+    if fused is not None and fits(fused, target):
+        rewriting.replace(producer, Map(f"{step.label} border", border, step.output))
+        rewriting.replace(number, fused)
+        rewriting.note(NAME, step.label, f"{made.label} stores inside the border")
 
 
 def _takes_epilogue(made: Step) -> bool:
