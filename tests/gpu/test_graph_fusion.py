@@ -13,6 +13,9 @@ from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.device.device import Device
 from dmlgpu.enums import InterpolationMode, ReduceFunction
+from dmlgpu.graph.compiler import compile_network
+from dmlgpu.graph.resolve import resolve
+from dmlgpu.plan.parts import tensors
 
 RNG_SEED = 9
 
@@ -134,6 +137,10 @@ def test_a_residual_is_added_where_rows_are_normalized(device: Device, count: in
     assert not [label for label in agree(device, graph, softmax, arrays, 2e-3) if "add" in label.split()[2]]
     dear = agree(device, graph, dml.activation_softmax(dml.exp(x), axes=(3,)), arrays, 2e-3)
     assert [label for label in dear if "exp" in label]
+    softmax = dml.activation_softmax(dml.exp(x), axes=(3,))
+    network = resolve(graph.desc([softmax]))
+    (*_, rows) = compile_network(network, device.backend.target).plan.steps
+    assert len({tensor.binding for tensor in tensors(rows)}) == 2, "what is dear is computed once"
 
 
 @pytest.mark.parametrize("count", [6, 300, 70000])

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.graph.passes.cost import is_cheap, is_fusable
 from dmlgpu.graph.passes.inlining import inlined, producer_of, reason_to_keep, take_in
-from dmlgpu.graph.passes.rewriting import Rewriting
+from dmlgpu.graph.passes.rewriting import Rewriting, memory_of
 from dmlgpu.graph.passes.trees import as_body, element_wise_leaves
 from dmlgpu.kernels.sources import rewrite, sameness
 from dmlgpu.plan import Contract, Convolve, Map, Rows, Source, Step, Tensor
+from dmlgpu.plan.parts import read
 from dmlgpu.target import Target
 
 NAME = "prologues"
@@ -82,7 +83,11 @@ def _fused(rewriting: Rewriting, place: _Place, leaf: Tensor, made: Map) -> Step
     if reason is not None:
         return reason
     tree = inlined(place.tree, leaf, made)
-    return "lies unevenly for" if tree is None else place.changed(tree)
+    if tree is None:
+        return "lies unevenly for"
+    fused = place.changed(tree)
+    read_again = any(memory_of(tensor) == memory_of(leaf) for tensor in read(fused))
+    return "is dear, and read again" if read_again and not is_cheap(made.body) else fused
 
 
 def _with_source(step: Rows, tree: Source) -> Rows:
