@@ -14,11 +14,14 @@ from typing import Any
 import pytest
 
 from dmlgpu.aliasing import OFFSET_ALIGNMENT, layout
+from dmlgpu.conformance.suites.graphs import GraphSuite, example
 from dmlgpu.gpu.pipelines import excerpt
+from dmlgpu.graph.compiler import compile_network
+from dmlgpu.graph.resolve import resolve
 from dmlgpu.program import Kernel
 from dmlgpu.target import Profile
 from dmlgpu.wgsl.sharing import share
-from tests.quick_programs import PROFILES, packed, quick_programs
+from tests.quick_programs import PROFILES, STANDARD, packed, quick_programs
 
 pytestmark = [pytest.mark.usefixtures("facts"), pytest.mark.xdist_group("chromium")]  # it is started once
 
@@ -65,6 +68,17 @@ def faults(page: Any, texts: Iterable[str]) -> list[str]:
 def test_tint_takes_the_text(page, profile):
     texts = {text for text, _ in kernels(profile)}
     assert len(texts) > 700
+    assert not (refused := faults(page, texts)), "\n".join(refused)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_tint_takes_the_kernels_of_graphs(page, profile):
+    """What is fused, in the quick cases of the suite ``graphs``."""
+    texts = set()
+    for name in GraphSuite().names("quick"):
+        program = compile_network(resolve(example(name).graph), STANDARD[profile]).program
+        texts |= {kernel.wgsl for kernel in (*program.initialization, *program.kernels)}
+    assert len(texts) > 50
     assert not (refused := faults(page, texts)), "\n".join(refused)
 
 
