@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dmlgpu import descs as descs
     from dmlgpu import ops as ops
-    from dmlgpu.array.tensor import Tensor as Tensor
     from dmlgpu.builder.expression import Expression as Expression
     from dmlgpu.builder.graph import Graph as Graph
     from dmlgpu.cache import CacheInfo as CacheInfo
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from dmlgpu.device.operator import OperatorInitializer as OperatorInitializer
     from dmlgpu.device.readback import Readback as Readback
     from dmlgpu.device.table import BindingTable as BindingTable
+    from dmlgpu.eager.tensor import Tensor as Tensor
     from dmlgpu.enums import DataType as DataType
     from dmlgpu.enums import ExecutionFlags as ExecutionFlags
     from dmlgpu.enums import FeatureLevel as FeatureLevel
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "array.tensor": ("Tensor",),
+    "eager.tensor": ("Tensor",),
     "builder.expression": ("Expression",),
     "builder.graph": ("Graph",),
     "cache": ("CacheInfo", "CacheLimits"),

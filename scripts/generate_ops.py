@@ -34,9 +34,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dmlgpu import descs
-from dmlgpu.array.calls import Array, Operand, eager, several, single
-from dmlgpu.array.types import TypeLike
 from dmlgpu.device.device import Device
+from dmlgpu.eager.calls import Array, Operand, eager, several, single
+from dmlgpu.eager.types import TypeLike
 from dmlgpu.enums import (
 {enums}
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmlgpu.array.calls import Array, Operand, Where, caller, eager, tensor_of
-from dmlgpu.array.tensor import Tensor
-from dmlgpu.array.types import TypeLike, as_number, is_number, value_range
+from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.eager.tensor import Tensor
+from dmlgpu.eager.types import TypeLike, as_number, is_number, value_range
 from dmlgpu.enums import RoundingMode
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.ops import directml

@@ -3,7 +3,7 @@ equal, numbers take the tensor's type."""
 
 from __future__ import annotations
 
-from dmlgpu.array.calls import Array, Operand, Where, eager
+from dmlgpu.eager.calls import Array, Operand, Where, eager
 from dmlgpu.ops import directml
 
 __all__ = [

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import kinds
-from dmlgpu.array.calls import Array, Operand, Where, caller, eager, tensor_of
-from dmlgpu.array.layout import checked_axes, checked_axis
-from dmlgpu.array.tensor import Tensor
-from dmlgpu.array.tensor import take as gathered
-from dmlgpu.array.types import TypeLike, as_data_type, as_number
+from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.eager.layout import checked_axes, checked_axis
+from dmlgpu.eager.tensor import Tensor
+from dmlgpu.eager.tensor import take as gathered
+from dmlgpu.eager.types import TypeLike, as_data_type, as_number
 from dmlgpu.enums import PaddingMode
 from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.ops import directml

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import kinds
-from dmlgpu.array.calls import Array, Operand, Where, caller, eager, tensor_of
-from dmlgpu.array.layout import checked_axes, checked_axis
-from dmlgpu.array.preparation import member
-from dmlgpu.array.tensor import Tensor
-from dmlgpu.array.tensor import matmul as product
-from dmlgpu.array.types import TypeLike
+from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.eager.layout import checked_axes, checked_axis
+from dmlgpu.eager.preparation import member
+from dmlgpu.eager.tensor import Tensor
+from dmlgpu.eager.tensor import matmul as product
+from dmlgpu.eager.types import TypeLike
 from dmlgpu.enums import InterpolationMode
 from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.ops import directml

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dmlgpu.array.calls import Array, Operand, Where, caller, eager, tensor_of
-from dmlgpu.array.tensor import Tensor
+from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.eager.tensor import Tensor
 from dmlgpu.enums import RecurrentNetworkDirection
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.operator_desc import OperatorDesc

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from dmlgpu.array.calls import Array, Operand, Where, caller, eager, tensor_of
-from dmlgpu.array.layout import checked_axes, checked_axis
-from dmlgpu.array.tensor import Tensor
-from dmlgpu.array.types import TypeLike
+from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.eager.layout import checked_axes, checked_axis
+from dmlgpu.eager.tensor import Tensor
+from dmlgpu.eager.types import TypeLike
 from dmlgpu.enums import AxisDirection, ReduceFunction
 from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.kinds import argument, as_index, boolean, real

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from dmlgpu import kinds
-from dmlgpu.array.calls import Array, Operand, Where, caller, eager, tensor_of
-from dmlgpu.array.tensor import Tensor
+from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.eager.tensor import Tensor
 from dmlgpu.enums import ConvolutionDirection
 from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.operator_desc import OperatorDesc

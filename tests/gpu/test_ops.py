@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dmlgpu import Device, Tensor, ops
-from dmlgpu.array.session import session_of
+from dmlgpu.eager.session import session_of
 from dmlgpu.gpu import GpuBackend
 from tests.eager_functions import EXAMPLES, Example, floats
 

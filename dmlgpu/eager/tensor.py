@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import descs
-from dmlgpu.array import layout
-from dmlgpu.array.arithmetic import Arithmetic
-from dmlgpu.array.execution import apply
-from dmlgpu.array.session import session_of
-from dmlgpu.array.strided import Strided
-from dmlgpu.array.types import TypeLike, as_array, as_data_type
 from dmlgpu.device.device import Device, as_device
+from dmlgpu.eager import layout
+from dmlgpu.eager.arithmetic import Arithmetic
+from dmlgpu.eager.execution import apply
+from dmlgpu.eager.session import session_of
+from dmlgpu.eager.strided import Strided
+from dmlgpu.eager.types import TypeLike, as_array, as_data_type
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import MAX_DIMENSIONS, TensorDesc, packed_strides

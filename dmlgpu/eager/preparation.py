@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlgpu import descs, enums, kinds
-from dmlgpu.array.layout import broadcast_sizes, broadcast_strides, checked_axes, checked_axis
-from dmlgpu.array.types import as_data_type, is_number
+from dmlgpu.eager.layout import broadcast_sizes, broadcast_strides, checked_axes, checked_axis
+from dmlgpu.eager.types import as_data_type, is_number
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument, InvalidDescription, shown
 from dmlgpu.operator_desc import OperatorDesc, ScaleBias, Size2D

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dmlgpu import descs
-from dmlgpu.array.preparation import data_type_for, hashable, in_words_of, prepare, short, signature
-from dmlgpu.array.session import Place, Prepared, Session, session_of
-from dmlgpu.array.strided import Strided
-from dmlgpu.array.types import as_number, is_number
 from dmlgpu.device.device import Device, as_device
+from dmlgpu.eager.preparation import data_type_for, hashable, in_words_of, prepare, short, signature
+from dmlgpu.eager.session import Place, Prepared, Session, session_of
+from dmlgpu.eager.strided import Strided
+from dmlgpu.eager.types import as_number, is_number
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument, InvalidDescription, NotSupported, shown
 from dmlgpu.operator_desc import OperatorDesc

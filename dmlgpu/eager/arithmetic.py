@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import descs
-from dmlgpu.array.types import as_number, is_number
+from dmlgpu.eager.types import as_number, is_number
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.operator_desc import OperatorDesc

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import kinds
-from dmlgpu.array.execution import apply
-from dmlgpu.array.preparation import short
-from dmlgpu.array.tensor import Tensor
 from dmlgpu.device.device import Device, as_device
+from dmlgpu.eager.execution import apply
+from dmlgpu.eager.preparation import short
+from dmlgpu.eager.tensor import Tensor
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.operator_desc import OperatorDesc
 

@@ -24,9 +24,9 @@ from dmlgpu import (
     Tensor,
     ops,
 )
-from dmlgpu.array.pool import KEPT_BYTES, rounded
-from dmlgpu.array.session import COMPILED, Session, session_of
 from dmlgpu.device.device import as_device
+from dmlgpu.eager.pool import KEPT_BYTES, rounded
+from dmlgpu.eager.session import COMPILED, Session, session_of
 from dmlgpu.host.backend import NumPyBackend
 from tests.unit.device_objects import raises
 

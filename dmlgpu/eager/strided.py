@@ -9,10 +9,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dmlgpu.array import layout
-from dmlgpu.array.layout import Sizes
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.device import Device
+from dmlgpu.eager import layout
+from dmlgpu.eager.layout import Sizes
 from dmlgpu.enums import DataType
 from dmlgpu.errors import DmlError, InvalidArgument, InvalidState, OutOfMemory
 from dmlgpu.memory import host_budget

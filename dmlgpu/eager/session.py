@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dmlgpu.array.pool import Kept, Pool
 from dmlgpu.backend import Dispatch, Executable, Range, Resources
 from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.operator import CompiledOperator
 from dmlgpu.device.state import DeviceState
+from dmlgpu.eager.pool import Kept, Pool
 from dmlgpu.enums import DataType
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc
@@ -27,7 +27,7 @@ COMPILED = 1024
 RECORDED = 4096
 """Most dispatches that a device keeps with the memory to which they are bound."""
 
-_KEY = "dmlgpu.array"
+_KEY = "dmlgpu.eager"
 
 Place: TypeAlias = tuple[Any, int]
 """An executor's buffer, and the first byte in it: a multiple of 16."""
