@@ -187,9 +187,8 @@ class _Registers:
     def cost(self, tile: ProductTile, shape: Shape) -> float:
         """Return the time for a product, empty parts of tiles and idle processors included."""
         across, down = tile.groups(shape.rows, shape.columns)
-        area = across * tile.across * tile.units * down * tile.down * tile.rows
         idle = max(1.0, self.groups / (across * down * shape.batch * _most_parts(shape)))
-        return area * idle * self.costs[tile.rows, tile.units]
+        return tile.covered(shape.rows, shape.columns) * idle * self.costs[tile.rows, tile.units]
 
 
 _COSTS = {

@@ -8,7 +8,7 @@ arXiv:1509.09308):
 1. ``filters``: G filter Gt of all filters, {a * a, groups, channels, outputs}; once, at initialisation, where the
    filter is OWNED_BY_DML.
 2. ``patches``: Bt patch B of all patches, {a * a, groups, channels, tiles of all images}.
-3. ``a * a`` matrix products per group, rows the outputs, columns the tiles, under whatever schedule products choose.
+3. ``a * a`` matrix products per group of outputs by tiles, under whatever schedule products choose.
 4. ``results``: At sums A, and the epilogue.
 
 Each of 1, 2 and 4 is a kernel whose invocations transform a whole tile. Outputs and tiles are rounded up to units of
@@ -29,6 +29,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import UNIT
 from dmlgpu.plan import Body, Contract, Convolution, Product, Sizes, Space, Tensor, constants, element
 from dmlgpu.plan.windows import Axis
+from dmlgpu.schedule.gemm_choice import Shape, choose
 from dmlgpu.schedule.patches import Patch, packed_patch
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Steps
@@ -190,12 +191,12 @@ def winograd_steps(convolution: Convolution, epilogue: Body, output: Tensor, tar
     sides = _Sides.of(convolution, tile)
     filters = (Tensor.persistent if convolution.filter_owned else Tensor.temporary)("filters", FLOAT32, sides.filters)
     patches = Tensor.temporary("patches", FLOAT32, sides.patches)
-    results = Tensor.temporary("results", FLOAT32, sides.results)
+    product, results = _product(sides, filters, patches, target)
     prepared = _filters(convolution, sides, filters, target=target)
     return (
         (prepared.as_initialization if convolution.filter_owned else prepared)
         + _patches(convolution, sides, patches, target=target)
-        + schedule_step(_product(sides, filters, patches, results), target)
+        + schedule_step(product, target)
         + _results(sides, results, epilogue, output, target)
     )
 
@@ -225,12 +226,34 @@ def _patches(convolution: Convolution, sides: _Sides, patches: Tensor, target: T
     )
 
 
-def _product(sides: _Sides, filters: Tensor, patches: Tensor, results: Tensor) -> Contract:
-    space = Space(sides.results[:2], (sides.rows,), (sides.columns,), (sides.channels,))
-    first, group, channel, output = filters.strides
-    sizes = (*sides.results[:2], sides.rows, sides.channels)
-    a = replace(filters, sizes=sizes, strides=(first, group, output, channel))
-    return Contract("", Product(space, a, patches, FLOAT32), unchanged(FLOAT32, results.sizes), results)
+def _product(sides: _Sides, filters: Tensor, patches: Tensor, target: Target) -> tuple[Contract, Tensor]:
+    """Return the products, and their results by outputs and tiles.
+
+    Rows are the outputs and columns the tiles, or the other way round where the tiles of the product then cover less
+    beyond its edges.
+    """
+    outputs, count = sides.rows, sides.columns
+    turned = _covered(sides, count, outputs, target) < _covered(sides, outputs, count, target)
+    rows, columns = (count, outputs) if turned else (outputs, count)
+    a, b = (patches, filters) if turned else (filters, patches)
+    space = Space(sides.results[:2], (rows,), (columns,), (sides.channels,))
+    results = Tensor.temporary("results", FLOAT32, (*sides.results[:2], rows, columns))
+    product = Contract("", Product(space, _turned(a), b, FLOAT32), unchanged(FLOAT32, results.sizes), results)
+    return product, _turned(results) if turned else results
+
+
+def _covered(sides: _Sides, rows: int, columns: int, target: Target) -> int:
+    """Return the outputs that the tiles of one product cover, those beyond its edges included."""
+    shape = Shape(sides.patch**2 * sides.groups, rows, columns, sides.channels)
+    return choose(shape, target).tile.covered(rows, columns)
+
+
+def _turned(matrices: Tensor) -> Tensor:
+    """Return a tensor of matrices with rows and columns exchanged."""
+    first, second, rows, columns = range(4)
+    order = (first, second, columns, rows)
+    sizes, strides = (tuple(values[axis] for axis in order) for values in (matrices.sizes, matrices.strides))
+    return replace(matrices, sizes=sizes, strides=strides)
 
 
 def _results(sides: _Sides, results: Tensor, epilogue: Body, output: Tensor, target: Target) -> Steps:

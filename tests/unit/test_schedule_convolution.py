@@ -267,6 +267,20 @@ def test_a_named_schedule_is_taken(name: str, labels: list[str]) -> None:
     assert [step.label for step in found.steps] == labels
 
 
+@pytest.mark.parametrize(
+    ("side", "outputs", "expected"),
+    [
+        (56, 64, (196, 64)),  # 14 x 14 tiles: 64 outputs fill tiles of 32 columns, 196 do not
+        (32, 24, (24, 64)),
+    ],
+)
+def test_the_products_of_winograd_lie_as_wastes_least(side: int, outputs: int, expected: tuple[int, int]) -> None:
+    found = winograd_steps(*operands(convolution((side, side), (3, 3), lead=(1, 1, 64), outputs=outputs)), CPU, 4)
+    (product,) = (step for step in found.steps if isinstance(step, ScheduledContract))
+    rows, columns = product.output.sizes[-2], product.output.sizes[-1] * product.output.lanes
+    assert (rows, columns) == expected
+
+
 @pytest.mark.parametrize("tile", TRANSFORMS)
 def test_winograd_has_the_tiles_of_its_name(tile: int) -> None:
     given = convolution((8, 8), (3, 3), lead=(1, 2, 1))

@@ -48,6 +48,11 @@ class ProductTile:
         """Return the workgroups along columns and rows of one product."""
         return -(-columns // (self.across * self.units * UNIT)), -(-rows // (self.down * self.rows))
 
+    def covered(self, rows: int, columns: int) -> int:
+        """Return the outputs of all invocations for one product, those beyond its edges included."""
+        across, down = self.groups(rows, columns)
+        return across * down * self.workgroup * self.rows * self.units * UNIT
+
 
 class Form(enum.StrEnum):
     """How a kernel reads an operand."""
