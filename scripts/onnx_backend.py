@@ -15,16 +15,26 @@ import contextlib
 import json
 import multiprocessing
 import re
+import resource
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.backend.test.case.model import collect_testcases as collect_models
+from onnx.backend.test.case.node import collect_testcases
+from onnx.backend.test.loader import load_model_tests
+
+import dmlgpu
+from dmlgpu.errors import NotSupported
+from dmlgpu.frontends.onnx.backend import DmlBackend
 
 KINDS = ("node", "simple", "real", "pytorch-operator", "pytorch-converted", "light")
 PATIENCE = 30.0
@@ -46,10 +56,6 @@ def cases(kinds: list[str], pattern: str) -> list[tuple[str, str]]:
 
 
 def _models(kind: str) -> dict[str, Any]:
-    from onnx.backend.test.case.model import collect_testcases as collect_models
-    from onnx.backend.test.case.node import collect_testcases
-    from onnx.backend.test.loader import load_model_tests
-
     warnings.simplefilter("ignore")  # the suite's own arithmetic overflows
     if kind == "node":
         return {one.name: one for one in collect_testcases("")}
@@ -61,11 +67,6 @@ def _models(kind: str) -> dict[str, Any]:
 
 def work(adapter: str, pipe: Any) -> None:
     """Run models by name, as the parent asks, until it asks no more."""
-    import resource
-
-    import dmlgpu
-    from dmlgpu.frontends.onnx import backend
-
     resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
     device = dmlgpu.Device(adapter)
     models = {}
@@ -77,19 +78,17 @@ def work(adapter: str, pipe: Any) -> None:
         kind, name = asked
         if kind not in models:
             models[kind] = _models(kind)
-        pipe.send(run(models[kind][name], kind, device, backend))
+        pipe.send(run(models[kind][name], kind, device))
 
 
-def run(case: Any, kind: str, device: Any, backend: Any) -> Result:
+def run(case: Any, kind: str, device: Any) -> Result:
     """Run one model on its data and compare."""
-    from dmlgpu.errors import NotSupported
-
     data = list(_data(case))
     if not data:
         return Result(kind, case.name, "absent", "its data are not on this machine")
     try:
         model = _model(case)
-        prepared = backend.DmlBackend.prepare(model, dml_device=device)
+        prepared = DmlBackend.prepare(model, dml_device=device)
         for inputs, expected in data:
             found = list(prepared.run(inputs))
             for given, wanted in zip(found, expected, strict=True):
@@ -104,18 +103,13 @@ def run(case: Any, kind: str, device: Any, backend: Any) -> Result:
 
 
 def _model(case: Any) -> Any:
-    import onnx
-
     return case.model if case.model is not None else onnx.load(Path(case.model_dir) / "model.onnx")
 
 
 def _data(case: Any) -> Iterator[tuple[list[Any], list[Any]]]:
     """Return inputs and outputs of every set of a model's data."""
-    import onnx
-    from onnx import numpy_helper
-
     if case.data_sets is not None:
-        yield from ((list(inputs), list(outputs)) for inputs, outputs in case.data_sets)
+        yield from ((_arrays(inputs), _arrays(outputs)) for inputs, outputs in case.data_sets)
         return
     folder = Path(case.model_dir) if case.model_dir else None
     if folder is None or not (folder / "model.onnx").exists():
@@ -130,6 +124,10 @@ def _data(case: Any) -> Iterator[tuple[list[Any], list[Any]]]:
                 arrays.append(numpy_helper.to_array(tensor))
             sets.append(arrays)
         yield sets[0], sets[1]
+
+
+def _arrays(given: Iterable[Any]) -> list[Any]:
+    return [numpy_helper.to_array(one) if isinstance(one, onnx.TensorProto) else one for one in given]
 
 
 def _compare(given: Any, wanted: Any, rtol: float, atol: float) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper
-from onnx.backend.base import Backend, BackendRep, Device as OnnxDevice, DeviceType
-from onnx.backend.base import namedtupledict
+from onnx.backend.base import Backend, BackendRep, DeviceType, namedtupledict
+from onnx.backend.base import Device as OnnxDevice
 
 from dmlgpu.device.device import Device, default_device
 from dmlgpu.errors import DmlError
+from dmlgpu.frontends.onnx import support
 from dmlgpu.frontends.onnx.model import read
 from dmlgpu.frontends.onnx.session import Session, load
 
@@ -39,7 +40,7 @@ class PreparedModel(BackendRep):
         given = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=False))
         found = self.session.run({name: _plain(one) for name, one in given.items()})
         outputs = [found[name] for name in self.session.outputs]
-        return namedtupledict("Outputs", list(self.session.outputs))(*outputs)  # type: ignore[no-any-return]
+        return namedtupledict("Outputs", list(self.session.outputs))(*outputs)
 
 
 def _plain(array: Any) -> Any:
@@ -65,8 +66,6 @@ class DmlBackend(Backend):
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
         """Return whether all operators and types of a model are supported."""
-        from dmlgpu.frontends.onnx import support
-
         try:
             support.check(read(model))
         except DmlError:

@@ -14,12 +14,13 @@ from dmlgpu.eager.tensor import Tensor
 from dmlgpu.enums import DataType
 from dmlgpu.errors import ModelError, NotSupported
 from dmlgpu.frontends.onnx.model import declared
+from dmlgpu.frontends.onnx.names import read_names
 from dmlgpu.frontends.onnx.node import Node
-from dmlgpu.frontends.onnx.segments import Held, Outcome, Part, Slots
+from dmlgpu.frontends.onnx.segments import Fed, Held, Outcome, Part, Slots
 from dmlgpu.frontends.onnx.values import Shape, Value
 
 if TYPE_CHECKING:
-    from dmlgpu.frontends.onnx.runner import Fed, Runner
+    from dmlgpu.frontends.onnx.runner import Runner
     from dmlgpu.frontends.onnx.translate import Scope, Translation
 
 MOST_ITERATIONS = 2**24
@@ -62,8 +63,6 @@ class _Body:
 
 def _body_of(translation: Translation, node: Node, scope: Scope) -> _Body:
     """Return the body of a loop: names of the graph around it are inputs, or known."""
-    from dmlgpu.frontends.onnx.translate import read_names
-
     body: GraphProto = node.attribute("body")
     known = initial(body, node)
     own = {one.name for one in body.input} | set(known) | {name for one in body.node for name in one.output}
@@ -83,10 +82,10 @@ def _body_of(translation: Translation, node: Node, scope: Scope) -> _Body:
         translation.device,
         translation.versions,
         translation.weights,
-        tuple(body.node),
-        known,
-        names,
-        [one.name for one in body.output],
+        nodes=tuple(body.node),
+        known=known,
+        inputs=names,
+        outputs=[one.name for one in body.output],
     )
     return _Body(runner, list(captured.values()))
 
@@ -113,13 +112,15 @@ def _loop(translation: Translation, node: Node, scope: Scope) -> Results:
     translation.place(node, "the host counts and decides, around a compiled body")
 
     def run(slots: Slots) -> list[Fed]:
-        return _iterate(body.runner, feeds(states, slots), feeds(body.captured, slots), graph, count, begins)
+        return _iterate(
+            body.runner, graph, feeds(states, slots), feeds(body.captured, slots), count=count, goes_on=begins
+        )
 
     return (yield from _finish(translation, node, [*states, *body.captured], run))
 
 
 def _iterate(
-    runner: Runner, states: list[Fed], captured: list[Fed], graph: GraphProto, count: int, goes_on: bool
+    runner: Runner, graph: GraphProto, states: list[Fed], captured: list[Fed], *, count: int, goes_on: bool
 ) -> list[Fed]:
     """Run the body of a Loop, and return its states and what it gathered."""
     kept: list[list[Fed]] = [[] for _ in range(len(graph.output) - 1 - len(states))]
@@ -191,8 +192,6 @@ def _all(node: Node, name: str, count: int) -> tuple[int, ...]:
 
 def feeds(values: Sequence[Value], slots: Slots) -> list[Fed]:
     """Return values as inputs of a body."""
-    from dmlgpu.frontends.onnx.runner import Fed
-
     found = []
     for one in values:
         held: Any = one.array if one.slot is None else slots.held(one.slot)
@@ -231,8 +230,6 @@ def _finish(translation: Translation, node: Node, reads: Sequence[Value], run: C
 
 
 def _known(array: Any) -> Fed:
-    from dmlgpu.frontends.onnx.runner import Fed
-
     is_bool = array.dtype == np.bool_
     return Fed(array.shape, DataType.UINT8 if is_bool else DataType.from_numpy(array.dtype), is_bool, array)
 
@@ -243,8 +240,6 @@ def _on_host(held: Held) -> Any:
 
 def _taken(fed: Fed, axis: int, number: int) -> Fed:
     """Return one of the slices along an axis."""
-    from dmlgpu.frontends.onnx.runner import Fed
-
     index = (slice(None),) * axis + (number,)
     held: Any = fed.held[index]
     return Fed(fed.shape[:axis] + fed.shape[axis + 1 :], fed.data_type, fed.is_bool, held)
@@ -252,8 +247,6 @@ def _taken(fed: Fed, axis: int, number: int) -> Fed:
 
 def _stacked(parts: Sequence[Fed], axis: int) -> Fed:
     """Return parts of equal shapes along a new axis."""
-    from dmlgpu.frontends.onnx.runner import Fed
-
     first = parts[0]
     shape: Shape = (*first.shape[:axis], len(parts), *first.shape[axis:])
     held: Any
@@ -270,8 +263,6 @@ def _nothing(info: Any) -> Fed:
     given = declared(info)
     shape = tuple(size if isinstance(size, int) else 0 for size in given.shape or ())
     held = np.zeros((0, *shape), given.data_type.numpy)
-    from dmlgpu.frontends.onnx.runner import Fed
-
     return Fed(held.shape, given.data_type, given.is_bool, held)
 
 

@@ -32,7 +32,7 @@ DATA_TYPES: Mapping[int, DataType] = {
 """DirectML's types by ONNX's numbers; truth values are 0 and 1 of UINT8."""
 
 ELEMENT_TYPES: Mapping[DataType, int] = {
-    data_type: element for element, data_type in reversed(DATA_TYPES.items()) if element != TensorProto.BOOL
+    data_type: element for element, data_type in DATA_TYPES.items() if element != TensorProto.BOOL
 }
 """ONNX's numbers by DirectML's types."""
 
@@ -40,7 +40,7 @@ ELEMENT_TYPES: Mapping[DataType, int] = {
 def type_name(element: int) -> str:
     """Return the name of an ONNX element type as ONNX writes it in lower case: ``float``, ``bfloat16``."""
     known = element in TensorProto.DataType.values()
-    return TensorProto.DataType.Name(element).lower() if known else f"type {element}"  # type: ignore[arg-type]
+    return TensorProto.DataType.Name(element).lower() if known else f"type {element}"
 
 
 def data_type_of(element: int, what: str) -> DataType:

@@ -21,6 +21,9 @@ def compute(node: Node) -> list[Value | None] | None:
     have no elements, or where nothing was replaced.
     """
     values = [one for one in node.inputs if one is not None]
+    for one in values:
+        if one.array is None and len(one.shape) <= 1 and one.data_type in (DataType.INT64, DataType.INT32):
+            node.read(one)  # axes and sizes
     if any(one.array is None and not one.is_empty and int(np.prod(one.shape)) > _MOST_ELEMENTS for one in values):
         return None
     replaced = any(one.array is None and not one.is_empty for one in values)

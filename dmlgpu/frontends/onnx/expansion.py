@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import onnx
 from onnx import FunctionProto, NodeProto, helper
@@ -39,7 +40,7 @@ class Body:
 
 def has_body(domain: str, name: str, version: int) -> bool:
     """Return whether an operator is a function of others."""
-    schema = schema_of(domain, name, version)
+    schema: Any = schema_of(domain, name, version)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
@@ -47,8 +48,7 @@ def body_of(node: Node) -> Body | None:
     """Return the body of a node whose operator is a function; None where it is none."""
     if not has_body(node.proto.domain, node.op_type, node.version):
         return None
-    schema = schema_of(node.proto.domain, node.op_type, node.version)
-    assert schema is not None
+    schema: Any = schema_of(node.proto.domain, node.op_type, node.version)
     function = FunctionProto()
     if schema.has_function:
         function = schema.function_body
@@ -59,7 +59,9 @@ def body_of(node: Node) -> Body | None:
     usual = {name: one.default_value for name, one in schema.attributes.items() if one.default_value.name}
     attributes = {**usual, **{one.name: one for one in function.attribute_proto}, **given}
     nodes = tuple(_filled(one, attributes, node.name) for one in function.node)
-    versions = Versions({one.domain: one.version for one in function.opset_import} or {"": node.version})
+    imported = {one.domain: one.version for one in function.opset_import}
+    newest = node.version if node.proto.domain in ("", "ai.onnx") else onnx.defs.onnx_opset_version()
+    versions = Versions({"": newest, node.proto.domain: node.version, **imported})
     return Body(nodes, tuple(function.input), tuple(function.output), versions)
 
 

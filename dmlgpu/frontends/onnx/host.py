@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.errors import ModelError
 from dmlgpu.frontends.onnx.elements import data_type_of
-from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.node import Node, split_sizes
 from dmlgpu.frontends.onnx.tensors import as_array
 from dmlgpu.frontends.onnx.values import Value
 
@@ -129,8 +129,9 @@ def _slice(node: Node, arrays: Sequence[Any]) -> Array:
             None if number >= len(arrays) or arrays[number] is None else arrays[number].tolist()
             for number in range(1, 5)
         )
-    assert starts is not None and ends is not None
-    axes = range(len(starts)) if axes is None else axes
+    assert starts is not None
+    assert ends is not None
+    axes = tuple(range(len(starts))) if axes is None else axes
     steps = [1] * len(starts) if steps is None else steps
     index: list[Any] = [slice(None)] * data.ndim
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
@@ -140,8 +141,6 @@ def _slice(node: Node, arrays: Sequence[Any]) -> Array:
 
 
 def _split(node: Node, arrays: Sequence[Any]) -> list[Array]:
-    from dmlgpu.frontends.onnx.operators.joining import split_sizes
-
     axis = node.axis(node.integer("axis"), arrays[0].ndim)
     sizes = split_sizes(node, arrays[0].shape[axis])
     return list(np.split(arrays[0], np.cumsum(sizes)[:-1], axis))
@@ -169,7 +168,7 @@ def _constant_of_shape(node: Node, arrays: Sequence[Any]) -> Array:
 
 
 def _array(node: Node, proto: Any) -> Array:
-    data_type, is_bool, array = as_array(proto, str(node))
+    _, is_bool, array = as_array(proto, str(node))
     return array.astype(np.bool_) if is_bool else array
 
 
@@ -202,9 +201,7 @@ _FUNCTIONS: Mapping[str, Function] = {
     "Sqrt": _plain(np.sqrt),
     "Min": _plain(lambda *all_: np.minimum.reduce(np.broadcast_arrays(*all_))),
     "Max": _plain(lambda *all_: np.maximum.reduce(np.broadcast_arrays(*all_))),
-    "Mod": lambda node, arrays: np.asarray(
-        np.fmod(*arrays) if node.flag("fmod") else np.mod(*arrays)  # type: ignore[call-overload]
-    ),
+    "Mod": lambda node, arrays: np.asarray(np.fmod(*arrays) if node.flag("fmod") else np.mod(*arrays)),
     "Equal": _plain(np.equal),
     "Less": _plain(np.less),
     "LessOrEqual": _plain(np.less_equal),
@@ -226,7 +223,7 @@ _FUNCTIONS: Mapping[str, Function] = {
     "Reshape": _reshape,
     "Transpose": lambda node, arrays: np.transpose(arrays[0], node.integers("perm")),
     "Expand": _plain(lambda data, shape: np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(shape)))),
-    "Tile": _plain(lambda data, repeats: np.tile(data, repeats)),
+    "Tile": _plain(np.tile),
     "ConstantOfShape": _constant_of_shape,
     "Range": _range,
     "ReduceProd": _reduce(np.prod),

@@ -40,7 +40,7 @@ class Versions:
             ModelError: the model imports none.
         """
         plain = "" if domain == "ai.onnx" else domain
-        for name in (plain, "ai.onnx" if not plain else plain):
+        for name in (plain, plain or "ai.onnx"):
             if name in self.numbers:
                 return self.numbers[name]
         raise ModelError(what, f"the model imports no operator set of the domain {abridged(plain)!r}")
@@ -99,7 +99,7 @@ def read(source: Source) -> Model:
     proto, folder, name = _parsed(source)
     _check(proto)
     versions = Versions({one.domain: one.version for one in proto.opset_import})
-    version = versions.of("", "model")
+    version = versions.numbers.get("", versions.numbers.get("ai.onnx", OLDEST))
     if version < OLDEST:
         raise NotSupported(f"model {name!r}: operator sets from {OLDEST} on are taken, got {version}")
     if proto.functions:

@@ -35,6 +35,7 @@ class Node:
     def __init__(
         self,
         proto: NodeProto,
+        *,
         name: str,
         version: int,
         inputs: Sequence[Value | None],
@@ -95,10 +96,7 @@ class Node:
             return default
         if found.type != kind:
             kinds = AttributeProto.AttributeType
-            raise self.refusal(
-                f"attribute {name} must be of type {kinds.Name(kind)}, "  # type: ignore[arg-type]
-                f"got {kinds.Name(found.type)}"
-            )
+            raise self.refusal(f"attribute {name} must be of type {kinds.Name(kind)}, got {kinds.Name(found.type)}")
         return onnx.helper.get_attribute_value(found)
 
     # ---- inputs -----------------------------------------------------------------------------------------------------
@@ -248,3 +246,15 @@ def transposed(expression: Expression, order: Sequence[int]) -> Expression:
     """Return the dimensions in another order, by strides."""
     strides = expression.desc.element_strides
     return expression.reinterpret([expression.sizes[one] for one in order], [strides[one] for one in order])
+
+
+def split_sizes(node: Node, size: int) -> list[int]:
+    """Return the sizes of the pieces of a node Split along an axis of a size."""
+    given = node.host_integers(1) if node.has(1) else node.integers("split")
+    count = len(node.proto.output)
+    if given is None:
+        piece = -(-size // node.integer("num_outputs", count))
+        given = tuple(max(min(piece, size - number * piece), 0) for number in range(count))
+    if sum(given) != size or min(given) < 0 or len(given) != count:
+        raise node.refusal(f"sizes of {count} pieces must sum up to {size}, got {list(given)}")
+    return list(given)

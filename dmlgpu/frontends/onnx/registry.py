@@ -20,6 +20,9 @@ Result: TypeAlias = Expression | Value | None
 
 Translator: TypeAlias = "Callable[[Node], Result | Sequence[Result]]"
 
+AS_FUNCTION: tuple[Result, ...] = ()
+"""What a translator returns that leaves a case to the body that ONNX has for the operator, a function of others."""
+
 _TRANSLATORS: dict[tuple[str, str], list[tuple[int, Translator]]] = {}
 
 

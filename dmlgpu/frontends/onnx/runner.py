@@ -3,39 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from numpy.typing import NDArray
 from onnx import NodeProto
 
 from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.device.device import Device
 from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx.model import Versions
-from dmlgpu.frontends.onnx.segments import Held, Outcome, Part, Slots, Weights
+from dmlgpu.frontends.onnx.segments import Fed, Outcome, Part, Slots, Weights
 from dmlgpu.frontends.onnx.translate import Placement, Steps, Translation
 from dmlgpu.frontends.onnx.values import Shape, Value
 
-Array = NDArray[Any]
-
 MOST_PARTS = 256
 """Most compiled stretches of a graph that are kept, of all shapes together; the least used go first."""
-
-
-@dataclass(eq=False)
-class Fed:
-    """An input of a run: its shape and type, and where it is."""
-
-    shape: Shape
-    data_type: DataType
-    is_bool: bool
-    held: Held
-
-    @property
-    def signature(self) -> tuple[Shape, DataType, bool]:
-        """What the translation depends on."""
-        return self.shape, self.data_type, self.is_bool
 
 
 Key: TypeAlias = "tuple[tuple[tuple[Shape, DataType, bool], ...], tuple[Outcome, ...]]"
@@ -58,6 +39,7 @@ class Runner:
         device: Device,
         versions: Versions,
         weights: Weights,
+        *,
         nodes: Sequence[NodeProto],
         known: dict[str, Value | None],
         inputs: Sequence[str],

@@ -20,11 +20,26 @@ from dmlgpu.eager.tensor import Tensor
 from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.values import Shape
-from dmlgpu.tensor import TensorDesc, packed_strides
+from dmlgpu.tensor import TensorDesc
 
 Array = NDArray[Any]
 Held: TypeAlias = "Tensor | Array"
 Outcome: TypeAlias = Hashable
+
+
+@dataclass(eq=False)
+class Fed:
+    """An input of a run: its shape and type, and where it is."""
+
+    shape: Shape
+    data_type: DataType
+    is_bool: bool
+    held: Held
+
+    @property
+    def signature(self) -> tuple[Shape, DataType, bool]:
+        """What the translation depends on."""
+        return self.shape, self.data_type, self.is_bool
 
 
 class Weights:
@@ -208,9 +223,7 @@ class Output:
             assert self.array is not None
             return self.array
         held = slots.held(self.slot)
-        if isinstance(held, Tensor):
-            return held if held.sizes == self.shape else held._view(self.shape, packed_strides(self.shape))
-        return held.reshape(self.shape)
+        return held if held.shape == self.shape else held.reshape(self.shape)
 
 
 @dataclass(eq=False)

@@ -13,8 +13,8 @@ from dmlgpu.eager.tensor import Tensor
 from dmlgpu.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.frontends.onnx import support
 from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
-from dmlgpu.frontends.onnx.runner import Fed, Runner
-from dmlgpu.frontends.onnx.segments import Weights
+from dmlgpu.frontends.onnx.runner import Runner
+from dmlgpu.frontends.onnx.segments import Fed, Weights
 from dmlgpu.frontends.onnx.translate import Placement
 
 Array = NDArray[Any]
@@ -38,10 +38,10 @@ class Session:
             device,
             model.versions,
             Weights(device),
-            model.nodes,
-            dict(model.weights),
-            [one.name for one in model.inputs],
-            model.outputs,
+            nodes=model.nodes,
+            known=dict(model.weights),
+            inputs=[one.name for one in model.inputs],
+            outputs=model.outputs,
         )
 
     @property

@@ -43,6 +43,9 @@ def typed_outputs(node: Node, results: Result | Sequence[Result]) -> list[Value 
 
 
 def _typed(node: Node, schema: onnx.defs.OpSchema, value: Value, text: str) -> Value:
+    allowed = next((one.allowed_type_strs for one in schema.type_constraints if one.type_param_str == text), ())
+    if len(allowed) == 1:
+        (text,) = allowed
     if text.startswith("tensor("):
         name = text.removeprefix("tensor(").removesuffix(")")
         wanted = {"bool": DataType.UINT8, "float": DataType.FLOAT32}.get(name) or DataType.__members__.get(name.upper())

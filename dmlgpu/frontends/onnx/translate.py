@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from onnx import AttributeProto, NodeProto
+from onnx import NodeProto
 
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder.expression import Expression
@@ -18,6 +18,7 @@ from dmlgpu.errors import DmlError, ModelError, NotSupported
 from dmlgpu.frontends.onnx import control, empty, expansion, host, registry
 from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.model import Versions
+from dmlgpu.frontends.onnx.names import last_uses
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.segments import Action, Go, Outcome, Output, Part, Read, Segment, Weights
 from dmlgpu.frontends.onnx.signatures import typed_outputs
@@ -86,25 +87,6 @@ class Scope:
                 return scope.values[name]
             scope = scope.outer
         raise ModelError("graph", f"a node reads {name!r}, which nothing before it computes")
-
-
-def last_uses(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> dict[str, int]:
-    """Return, by name, the number of the last node that reads it, bodies included, or the count of nodes."""
-    found: dict[str, int] = {}
-    for number, node in enumerate(nodes):
-        found.update(dict.fromkeys(read_names(node), number))
-    found.update(dict.fromkeys(outputs, len(nodes)))
-    return found
-
-
-def read_names(node: NodeProto) -> Iterable[str]:
-    """Return the names that a node and the bodies in its attributes read."""
-    yield from filter(None, node.input)
-    for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            for inner in attribute.g.node:
-                yield from read_names(inner)
-            yield from (one.name for one in attribute.g.output)
 
 
 @dataclass(eq=False)
@@ -187,7 +169,15 @@ class Translation:
         finished: list[list[Value]] = []
         while True:
             inputs = [scope.find(one) if one else None for one in proto.input]
-            node = Node(proto, name, version, inputs, self.load, self.builder, finished)
+            node = Node(
+                proto,
+                name=name,
+                version=version,
+                inputs=inputs,
+                load=self.load,
+                builder=self.builder,
+                finished=finished,
+            )
             before = len(self.builder.nodes)
             try:
                 if control.is_control(node):
@@ -217,16 +207,19 @@ class Translation:
         if function is None:
             return None
         with self.builder.scope(node.name):
-            return typed_outputs(node, function(node))
+            found = function(node)
+        return None if found is registry.AS_FUNCTION else typed_outputs(node, found)
 
     def _expand(self, node: Node) -> Generator[Part, Outcome, Sequence[Value | None]]:
         body = expansion.body_of(node)
         if body is None:
             raise NotSupported(f"{node}: operator {node.op_type} is not supported")
         outer, self.versions = self.versions, body.versions
-        found = yield from self.walk(body.nodes, body.bind(node.inputs), body.outputs, None)
+        wanted = [name for number, name in enumerate(body.outputs) if node.wants(number)]
+        found = yield from self.walk(body.nodes, body.bind(node.inputs), wanted, None)
         self.versions = outer
-        return found
+        by_name = dict(zip(wanted, found, strict=True))
+        return [by_name.get(name) for name in body.outputs]
 
     def place(self, node: Node, why: str) -> None:
         """Note that the host computes a node, and why."""

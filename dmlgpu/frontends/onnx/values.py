@@ -70,7 +70,7 @@ class Value:
         return self.array.astype(np.bool_) if self.is_bool else self.array
 
 
-class ReadNeeded(Exception):  # noqa: N818  a request to the translation, not an error
+class ReadNeeded(Exception):
     """The elements of a value must be known before the translation can go on.
 
     Attributes:
@@ -82,7 +82,7 @@ class ReadNeeded(Exception):  # noqa: N818  a request to the translation, not an
         super().__init__()
 
 
-class FinishNeeded(Exception):  # noqa: N818  as ReadNeeded
+class FinishNeeded(Exception):
     """Values must be computed, into slots, before the translation can go on.
 
     Attributes:

@@ -62,6 +62,7 @@ def transposed_convolution(node: Node) -> Value:
     if wanted is not None:
         for number, (has, want) in enumerate(zip(full, wanted[-count:], strict=True)):
             total = max(has - want, 0)
+            extra = (*extra[:number], extra[number] + max(want - has, 0), *extra[number + 1 :])
             less, more = total // 2, total - total // 2
             start[number], end[number] = (less, more) if mode == "SAME_UPPER" else (more, less)
     ones, zeros = (1,) * (rank - 2 - count), (0,) * (rank - 2 - count)

@@ -8,6 +8,7 @@ import numpy as np
 
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.errors import NotSupported
+from dmlgpu.frontends.onnx.elements import DATA_TYPES
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
@@ -50,8 +51,6 @@ def range_(node: Node) -> Value:
 @operator("EyeLike")
 def eye_like(node: Node) -> Value:
     """Ones on a diagonal."""
-    from dmlgpu.frontends.onnx.elements import DATA_TYPES
-
     rows, columns = _checked(node, node.shape(0))
     element = node.integer("dtype")
     data_type = DATA_TYPES.get(element) if element else node.data_type(0)

@@ -135,10 +135,8 @@ def power(node: Node) -> Value:
     (a, b), shape = node.broadcast(node.value(0), exponent)
     wanted = a.data_type
     if (
-        {a.data_type, b.data_type} & {DataType.INT64, DataType.UINT64}
-        and b.data_type is not wanted
-        or wanted.bits == 64
-    ):
+        {a.data_type, b.data_type} & {DataType.INT64, DataType.UINT64} and b.data_type is not wanted
+    ) or wanted.bits == 64:
         common = DataType.FLOAT32 if b.data_type.is_float else DataType.INT32
         return node.valued(dml.cast(dml.pow(dml.cast(a, common), dml.cast(b, common)), wanted), shape)
     if b.data_type is wanted:

@@ -7,7 +7,7 @@ import numpy as np
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.enums import PaddingMode
-from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.node import Node, split_sizes
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 
@@ -19,18 +19,6 @@ def concat(node: Node) -> Value:
     axis = node.axis(node.integer("axis", 1), len(values[0].shape))
     parts = [node.expression(one) for one in values if not one.is_empty]
     return node.valued(parts[0] if len(parts) == 1 else dml.join(parts, axis))
-
-
-def split_sizes(node: Node, size: int) -> list[int]:
-    """Return the sizes of the pieces of a node Split along an axis of a size."""
-    given = node.host_integers(1) if node.has(1) else node.integers("split")
-    count = len(node.proto.output)
-    if given is None:
-        piece = -(-size // node.integer("num_outputs", count))
-        given = tuple(max(min(piece, size - number * piece), 0) for number in range(count))
-    if sum(given) != size or min(given) < 0 or len(given) != count:
-        raise node.refusal(f"sizes of {count} pieces must sum up to {size}, got {list(given)}")
-    return list(given)
 
 
 @operator("Split")

@@ -105,12 +105,19 @@ def tile(node: Node) -> Value:
 @operator("DepthToSpace")
 def depth_to_space(node: Node) -> Value:
     """Blocks of channels become height and width."""
+    return node.valued(
+        functions.depth_to_space1(node.tensor(0), block_size=node.integer("blocksize"), order=_order(node))
+    )
+
+
+def _order(node: Node) -> DepthSpaceOrder:
     first = node.text("mode", "DCR") == "DCR"
-    order = DepthSpaceOrder.DEPTH_COLUMN_ROW if first else DepthSpaceOrder.COLUMN_ROW_DEPTH
-    return node.valued(functions.depth_to_space1(node.tensor(0), block_size=node.integer("blocksize"), order=order))
+    return DepthSpaceOrder.DEPTH_COLUMN_ROW if first else DepthSpaceOrder.COLUMN_ROW_DEPTH
 
 
 @operator("SpaceToDepth")
 def space_to_depth(node: Node) -> Value:
     """Blocks of height and width become channels."""
-    return node.valued(functions.space_to_depth1(node.tensor(0), block_size=node.integer("blocksize")))
+    return node.valued(
+        functions.space_to_depth1(node.tensor(0), block_size=node.integer("blocksize"), order=_order(node))
+    )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType, MatrixTransform
+from dmlgpu.enums import DataType, MatrixTransform, ReduceFunction
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
@@ -50,8 +52,6 @@ def product(node: Node, a: Expression, left: Shape, b: Expression, right: Shape)
 
 
 def _stack(node: Node, left: Shape, right: Shape) -> Shape:
-    import numpy as np
-
     try:
         return np.broadcast_shapes(left, right)
     except ValueError:
@@ -63,8 +63,6 @@ def _integers(a: Expression, b: Expression, stack: Shape) -> Expression:
     (*_, m, k), n = a.sizes, b.sizes[-1]
     a = broadcast_to(reshaped(a, (*a.sizes, 1)), (*stack, m, k, n))
     b = broadcast_to(reshaped(b, (*b.sizes[:-2], 1, k, n)), (*stack, m, k, n))
-    from dmlgpu.enums import ReduceFunction
-
     found = dml.reduce(dml.multiply(a, b), ReduceFunction.SUM, axes=(len(stack) + 1,))
     return reshaped(found, (*stack, m, n))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
-from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
 from dmlgpu.frontends.onnx.values import Value
 
 
@@ -52,11 +54,11 @@ def instance_normalization(node: Node) -> Value:
 
 @operator("LayerNormalization", since=17)
 @operator("LayerNormalization", domain="com.microsoft")
-def layer_normalization(node: Node) -> Value | None:
+def layer_normalization(node: Node) -> Value | Sequence[Result]:
     """Normalise over the dimensions from an axis on; the statistics, where they are wanted, by ONNX's own function."""
-    x, shape = node.tensor(0), node.shape(0)
     if node.wants(1) or node.wants(2):
-        raise node.refusal("the outputs Mean and InvStdDev are not supported")
+        return AS_FUNCTION
+    x, shape = node.tensor(0), node.shape(0)
     axis = node.axis(node.integer("axis", -1), len(shape))
     kept = x.data_type
     if kept is DataType.FLOAT16 and node.integer("stash_type", 1) == 1:

@@ -49,6 +49,7 @@ def max_pool(node: Node) -> tuple[Value, Value | None]:
     size = 1
     for one in x.sizes[2:]:
         size *= one
+    assert found.output_indices is not None
     indices = dml.cast(found.output_indices, DataType.INT64)
     starts = dml.fill_value_sequence(node.builder, (*x.sizes[:2], *(1,) * len(x.sizes[2:])), DataType.INT64, 0, size)
     return node.valued(found.output, shape), node.valued(dml.add(indices, starts.broadcast_to(indices.sizes)), shape)

@@ -65,7 +65,8 @@ def resize(node: Node) -> Value:
     shape = x.sizes
     if how == "align_corners":
         scales = [
-            (new - 1) / (size - 1) if size > 1 and new > 1 else 1.0 for size, new in zip(shape, sizes, strict=True)
+            (size * scale - 1) / (size - 1) if size > 1 and new > 1 else 1.0
+            for size, new, scale in zip(shape, sizes, scales, strict=True)
         ]
         how = "asymmetric"
     if how == "pytorch_half_pixel" and all(new > 1 or size == 1 for size, new in zip(shape, sizes, strict=True)):
