@@ -146,18 +146,26 @@ def _check(proto: ModelProto) -> None:
     if count > _MOST_NODES:
         raise ModelError("graph", f"must have at most {_MOST_NODES} nodes, got {count}")
     try:
-        onnx.checker.check_model(_without_external(proto))
+        onnx.checker.check_model(_checkable(proto))
     except Exception as error:  # ValidationError, and ValueError beyond 2 GiB
         raise ModelError("model", abridged(" ".join(str(error).split()))) from None
 
 
-def _without_external(proto: ModelProto) -> ModelProto:
-    """Return the model with inputs in place of external initialisers, whose files the checker would look for."""
+def _checkable(proto: ModelProto) -> ModelProto:
+    """Return the model as the checker takes it.
+
+    Inputs stand for external initialisers, whose files it would look for; outputs without types or shapes get some.
+    """
     external = [one for one in proto.graph.initializer if one.data_location == TensorProto.EXTERNAL]
-    if not external:
+    vague = [number for number, one in enumerate(proto.graph.output) if _is_vague(one)]
+    if not external and not vague:
         return proto
     light = ModelProto()
     light.CopyFrom(proto)
+    for number in vague:
+        tensor = light.graph.output[number].type.tensor_type
+        tensor.elem_type = tensor.elem_type or TensorProto.FLOAT
+        tensor.shape.SetInParent()
     kept = [one for one in light.graph.initializer if one.data_location != TensorProto.EXTERNAL]
     del light.graph.initializer[:]
     light.graph.initializer.extend(kept)
@@ -168,6 +176,12 @@ def _without_external(proto: ModelProto) -> ModelProto:
         if one.name not in known
     )
     return light
+
+
+def _is_vague(info: ValueInfoProto) -> bool:
+    kind = info.type.WhichOneof("value")
+    tensor = info.type.tensor_type
+    return kind is None or (kind == "tensor_type" and not (tensor.elem_type and tensor.HasField("shape")))
 
 
 def all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
