@@ -222,3 +222,23 @@ def test_external_data_stay_in_the_folder(tmp_path: Path) -> None:
     (folder / "w.bin").symlink_to(tmp_path / "w.bin")
     with pytest.raises(ModelError, match="inside the model's folder"):
         load(folder / "m.onnx", "numpy")
+
+
+def test_scan_of_a_transposed_input() -> None:
+    body = helper.make_graph(
+        [helper.make_node("Add", ["state", "row"], ["next"]), helper.make_node("Neg", ["next"], ["seen"])],
+        "body",
+        [helper.make_tensor_value_info(name, FLOAT, [2, 3]) for name in ("state", "row")],
+        [helper.make_tensor_value_info(name, FLOAT, [2, 3]) for name in ("next", "seen")],
+    )
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["rows"], perm=[1, 0, 2]),
+        helper.make_node("Scan", ["start", "rows"], ["last", "all"], body=body, num_scan_inputs=1),
+    ]
+    model = model_of(nodes, {"x": (FLOAT, [2, "n", 3]), "start": (FLOAT, [2, 3])}, {"last": FLOAT, "all": FLOAT})
+    for count in (1, 3):
+        x, start = normal(2, count, 3), np.ones((2, 3), np.float32)
+        found = load(model, "numpy").run({"x": x, "start": start})
+        states = start + np.cumsum(x.transpose(1, 0, 2), axis=0)
+        np.testing.assert_allclose(found["last"], states[-1], rtol=1e-5)
+        np.testing.assert_allclose(found["all"], -states, rtol=1e-5)

@@ -195,7 +195,7 @@ def feeds(values: Sequence[Value], slots: Slots) -> list[Fed]:
     found = []
     for one in values:
         held: Any = one.array if one.slot is None else slots.held(one.slot)
-        if isinstance(held, Tensor) and held.sizes != one.shape:
+        if held.shape != one.shape:
             held = held.reshape(one.shape)
         found.append(Fed(one.shape, one.data_type, one.is_bool, held))
     return found
