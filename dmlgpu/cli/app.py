@@ -167,9 +167,15 @@ def show(
 
 @app.command()
 def run(
-    model: Annotated[Path, typer.Argument(help="A model in DxDispatch's JSON format.", metavar="MODEL.json")],
+    model: Annotated[
+        Path, typer.Argument(help="A model: DxDispatch's JSON, or ONNX.", metavar="MODEL.json|MODEL.onnx")
+    ],
     output_dir: Annotated[
         Path | None, typer.Option("--output-dir", "-o", metavar="DIR", help="Where files are written.")
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", "-i", metavar="NAME=FILE.npy", help="An input of an ONNX model; may be repeated."),
     ] = None,
     adapter: Adapter = None,
     allow_paths: Annotated[
@@ -177,16 +183,18 @@ def run(
         typer.Option("--allow-paths", help="Let the model read and write files anywhere; only for models you trust."),
     ] = False,
 ) -> None:
-    """Run a DxDispatch model: initialise, dispatch, print, write files.
+    """Run a model: DxDispatch's initialises, dispatches, prints, writes files; an ONNX model prints its outputs.
 
-    A model reads files of its own folder and writes into the output directory, unless --allow-paths is given.
+    A DxDispatch model reads files of its own folder and writes into the output directory, unless --allow-paths is
+    given.
 
     \b
     Examples:
       dmlgpu run model.json
       dmlgpu run model.json --output-dir results --adapter numpy
+      dmlgpu run model.onnx --input x=picture.npy --output-dir results
     """
-    verb("run").run(model, output_dir, adapter, allow_paths=allow_paths)
+    verb("run").run(model, output_dir, adapter, allow_paths=allow_paths, inputs=inputs or ())
 
 
 @app.command()

@@ -1,0 +1,117 @@
+"""ONNX's backend interface, through which its own test suite runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, TensorProto, helper
+from onnx.backend.base import Backend, BackendRep, DeviceType, namedtupledict
+from onnx.backend.base import Device as OnnxDevice
+
+from dmlgpu.device.device import Device, default_device
+from dmlgpu.errors import DmlError
+from dmlgpu.frontends.onnx import support
+from dmlgpu.frontends.onnx.model import read
+from dmlgpu.frontends.onnx.session import Session, load
+
+Array = NDArray[Any]
+
+
+class PreparedModel(BackendRep):
+    """A model that runs on arrays in the order of its inputs."""
+
+    def __init__(self, session: Session):
+        self.session = session
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
+        """Compute all outputs.
+
+        Args:
+            inputs: arrays in the order of the model's inputs, or by name; one that is missing keeps its initializer.
+            kwargs: none is known.
+
+        Raises:
+            DmlError: as ``Session.run``.
+        """
+        names = [one.name for one in self.session.inputs]
+        given = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=False))
+        found = self.session.run({name: _plain(one) for name, one in given.items()})
+        outputs = [found[name] for name in self.session.outputs]
+        return namedtupledict("Outputs", list(self.session.outputs))(*outputs)
+
+
+def _plain(array: Any) -> Any:
+    return np.asarray(array)
+
+
+class DmlBackend(Backend):
+    """dmlgpu as a backend of ONNX: devices ``CPU`` and ``CUDA`` stand for the default device."""
+
+    device: Device | None = None
+    """Where models run; None for ``default_device()``."""
+
+    @classmethod
+    def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> PreparedModel:
+        """Make a model ready to run.
+
+        Raises:
+            DmlError: as ``load``.
+        """
+        target = kwargs.get("dml_device") or cls.device or default_device()
+        return PreparedModel(load(model, target))
+
+    @classmethod
+    def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Return whether all operators and types of a model are supported."""
+        try:
+            support.check(read(model))
+        except DmlError:
+            return False
+        return True
+
+    @classmethod
+    def run_model(cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Array, ...]:
+        """Prepare a model and run it once.
+
+        Raises:
+            DmlError: as ``load`` and ``Session.run``.
+        """
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls,
+        node: NodeProto,
+        inputs: Sequence[Array],
+        device: str = "CPU",
+        outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Array, ...]:
+        """Run one node on arrays.
+
+        Raises:
+            DmlError: as ``load`` and ``Session.run``.
+        """
+        names = [name for name in node.input if name]
+        declared = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.asarray(one).dtype), np.shape(one))
+            for name, one in zip(names, inputs, strict=True)
+        ]
+        outputs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in node.output if name]
+        model = helper.make_model(helper.make_graph([node], "node", declared, outputs), **kwargs)
+        return cls.run_model(model, inputs, device)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Return whether a device of ONNX's names is offered."""
+        return OnnxDevice(device).type in (DeviceType.CPU, DeviceType.CUDA)
+
+
+prepare = DmlBackend.prepare
+run_model = DmlBackend.run_model
+run_node = DmlBackend.run_node
+supports_device = DmlBackend.supports_device
+is_compatible = DmlBackend.is_compatible

@@ -1,0 +1,269 @@
+"""If, Loop and Scan: decided on the host, around bodies that are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import GraphProto
+
+from dmlgpu import ops
+from dmlgpu.eager.tensor import Tensor
+from dmlgpu.enums import DataType
+from dmlgpu.errors import ModelError, NotSupported
+from dmlgpu.frontends.onnx.model import declared
+from dmlgpu.frontends.onnx.names import read_names
+from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.segments import Fed, Held, Outcome, Part, Slots
+from dmlgpu.frontends.onnx.values import Shape, Value
+
+if TYPE_CHECKING:
+    from dmlgpu.frontends.onnx.runner import Runner
+    from dmlgpu.frontends.onnx.translate import Scope, Translation
+
+MOST_ITERATIONS = 2**24
+"""Most iterations of a loop."""
+
+Results = Generator[Part, Outcome, "Sequence[Value | None]"]
+
+
+def is_control(node: Node) -> bool:
+    """Return whether a node has bodies that the host decides about."""
+    return node.proto.domain in ("", "ai.onnx") and node.op_type in _KINDS
+
+
+def translate(translation: Translation, node: Node, scope: Scope) -> Results:
+    """Yield the parts that compute a node of control flow, and return its outputs."""
+    return (yield from _KINDS[node.op_type](translation, node, scope))
+
+
+def _if(translation: Translation, node: Node, scope: Scope) -> Results:
+    """Translate the branch that the condition names, in place."""
+    chosen = "then_branch" if node.host(0).reshape(-1)[0] else "else_branch"
+    branch: GraphProto = node.attribute(chosen)
+    translation.place(node, f"the host decides, for {chosen}")
+    outputs = [one.name for one in branch.output]
+    return (yield from translation.walk(branch.node, initial(branch, node), outputs, scope))
+
+
+def initial(body: GraphProto, node: Node) -> dict[str, Value | None]:
+    """Return the initialisers of a body."""
+    return {one.name: Value.of_tensor(one, f"{node}: initializer {one.name!r}") for one in body.initializer}
+
+
+@dataclass(eq=False)
+class _Body:
+    """A body as a graph of its own, and the slots of what it reads of the graph around it."""
+
+    runner: Runner
+    captured: list[Value]
+
+
+def _body_of(translation: Translation, node: Node, scope: Scope) -> _Body:
+    """Return the body of a loop: names of the graph around it are inputs, or known."""
+    body: GraphProto = node.attribute("body")
+    known = initial(body, node)
+    own = {one.name for one in body.input} | set(known) | {name for one in body.node for name in one.output}
+    captured: dict[str, Value] = {}
+    wanted = dict.fromkeys(name for one in body.node for name in read_names(one))
+    inner = {name for one in body.node for attribute in one.attribute for name in _inner_names(attribute.g)}
+    for name in (*wanted, *(one.name for one in body.output)):
+        if name in own or name in captured or name in known or (name in inner and not _has(scope, name)):
+            continue
+        value = scope.find(name)
+        if value is not None and value.array is not None:
+            known[name] = Value(value.shape, value.data_type, value.is_bool, value.array, value.is_weight)
+        elif value is not None:
+            captured[name] = value
+    names = [*(one.name for one in body.input), *captured]
+    runner = translation.runner(
+        translation.device,
+        translation.versions,
+        translation.weights,
+        nodes=tuple(body.node),
+        known=known,
+        inputs=names,
+        outputs=[one.name for one in body.output],
+    )
+    return _Body(runner, list(captured.values()))
+
+
+def _inner_names(graph: GraphProto) -> set[str]:
+    names = {name for one in graph.node for name in one.output} | {one.name for one in graph.input}
+    return names | {one.name for one in graph.initializer}
+
+
+def _has(scope: Scope, name: str) -> bool:
+    try:
+        scope.find(name)
+    except ModelError:
+        return False
+    return True
+
+
+def _loop(translation: Translation, node: Node, scope: Scope) -> Results:
+    count = int(node.host(0).reshape(-1)[0]) if node.has(0) else MOST_ITERATIONS
+    begins = bool(node.host(1).reshape(-1)[0]) if node.has(1) else True
+    states = [node.value(number) for number in range(2, len(node))]
+    body = _body_of(translation, node, scope)
+    graph: GraphProto = node.attribute("body")
+    translation.place(node, "the host counts and decides, around a compiled body")
+
+    def run(slots: Slots) -> list[Fed]:
+        return _iterate(
+            body.runner, graph, feeds(states, slots), feeds(body.captured, slots), count=count, goes_on=begins
+        )
+
+    return (yield from _finish(translation, node, [*states, *body.captured], run))
+
+
+def _iterate(
+    runner: Runner, graph: GraphProto, states: list[Fed], captured: list[Fed], *, count: int, goes_on: bool
+) -> list[Fed]:
+    """Run the body of a Loop, and return its states and what it gathered."""
+    kept: list[list[Fed]] = [[] for _ in range(len(graph.output) - 1 - len(states))]
+    done = 0
+    while goes_on and done < count:
+        if done >= MOST_ITERATIONS:
+            raise NotSupported(f"Loop: at most {MOST_ITERATIONS} iterations are run")
+        fed = [_known(np.array(done, np.int64)), _known(np.array(True)), *states, *captured]
+        condition, *found = runner.run(fed)
+        states = found[: len(states)]
+        for one, new in zip(kept, found[len(states) :], strict=True):
+            one.append(new)
+        goes_on = bool(np.asarray(_on_host(condition.held)).reshape(-1)[0])
+        done += 1
+    gathered = [
+        _stacked(one, 0) if one else _nothing(info)
+        for one, info in zip(kept, graph.output[1 + len(states) :], strict=True)
+    ]
+    return [*states, *gathered]
+
+
+def _scan(translation: Translation, node: Node, scope: Scope) -> Results:
+    if node.version < 9:
+        raise node.refusal("Scan is supported from operator set 9 on")
+    graph: GraphProto = node.attribute("body")
+    sequences = node.integer("num_scan_inputs")
+    values = [node.value(number) for number in range(len(node))]
+    states, scanned = values[: len(values) - sequences], values[len(values) - sequences :]
+    body = _body_of(translation, node, scope)
+    translation.place(node, "the host counts, around a compiled body")
+    outputs = len(graph.output) - len(states)
+    axes = [
+        node.axis(one, len(x.shape)) for one, x in zip(_all(node, "scan_input_axes", sequences), scanned, strict=True)
+    ]
+    backward = _all(node, "scan_input_directions", sequences)
+    output_axes, output_backward = (
+        _all(node, "scan_output_axes", outputs),
+        _all(node, "scan_output_directions", outputs),
+    )
+    length = scanned[0].shape[axes[0]]
+
+    def run(slots: Slots) -> list[Fed]:
+        carried, captured = feeds(states, slots), feeds(body.captured, slots)
+        sources = feeds(scanned, slots)
+        kept: list[list[Fed]] = [[] for _ in range(outputs)]
+        for step in range(length):
+            parts = [
+                _taken(one, axis, length - 1 - step if turned else step)
+                for one, axis, turned in zip(sources, axes, backward, strict=True)
+            ]
+            found = body.runner.run([*carried, *parts, *captured])
+            carried = found[: len(carried)]
+            for one, new in zip(kept, found[len(carried) :], strict=True):
+                one.append(new)
+        turned = [one[::-1] if back else one for one, back in zip(kept, output_backward, strict=True)]
+        infos = graph.output[len(states) :]
+        gathered = [
+            _stacked(one, axis if axis >= 0 else axis + len(one[0].shape) + 1) if one else _nothing(info)
+            for one, axis, info in zip(turned, output_axes, infos, strict=True)
+        ]
+        return [*carried, *gathered]
+
+    return (yield from _finish(translation, node, [*states, *scanned, *body.captured], run))
+
+
+def _all(node: Node, name: str, count: int) -> tuple[int, ...]:
+    return node.integers(name) or (0,) * count
+
+
+def feeds(values: Sequence[Value], slots: Slots) -> list[Fed]:
+    """Return values as inputs of a body."""
+    found = []
+    for one in values:
+        held: Any = one.array if one.slot is None else slots.held(one.slot)
+        if held.shape != one.shape:
+            held = held.reshape(one.shape)
+        found.append(Fed(one.shape, one.data_type, one.is_bool, held))
+    return found
+
+
+@dataclass(eq=False)
+class _Call:
+    """A loop as an action of the run: its results come into slots, their shapes decide how the translation goes on."""
+
+    body: Callable[[Slots], list[Fed]]
+    slots: list[int]
+
+    def run(self, slots: Slots) -> Outcome:
+        """Run the loop."""
+        found = self.body(slots)
+        for number, one in zip(self.slots, found, strict=True):
+            slots.put(number, one.held)
+        return tuple(one.signature for one in found)
+
+
+def _finish(translation: Translation, node: Node, reads: Sequence[Value], run: Callable[[Slots], list[Fed]]) -> Results:
+    fills = [translation.new_slot() for _ in node.proto.output]
+    outcome = yield from translation.stop(_Call(run, fills), reads)
+    results: list[Value | None] = []
+    found: Any = outcome
+    for slot, (shape, data_type, is_bool) in zip(fills, found, strict=True):
+        value = Value(shape, data_type, is_bool, slot=slot)
+        if value.is_empty:
+            value = Value(shape, data_type, is_bool, np.zeros(shape, data_type.numpy))
+        results.append(value)
+    return results
+
+
+def _known(array: Any) -> Fed:
+    is_bool = array.dtype == np.bool_
+    return Fed(array.shape, DataType.UINT8 if is_bool else DataType.from_numpy(array.dtype), is_bool, array)
+
+
+def _on_host(held: Held) -> Any:
+    return held.numpy() if isinstance(held, Tensor) else held
+
+
+def _taken(fed: Fed, axis: int, number: int) -> Fed:
+    """Return one of the slices along an axis."""
+    index = (slice(None),) * axis + (number,)
+    held: Any = fed.held[index]
+    return Fed(fed.shape[:axis] + fed.shape[axis + 1 :], fed.data_type, fed.is_bool, held)
+
+
+def _stacked(parts: Sequence[Fed], axis: int) -> Fed:
+    """Return parts of equal shapes along a new axis."""
+    first = parts[0]
+    shape: Shape = (*first.shape[:axis], len(parts), *first.shape[axis:])
+    held: Any
+    if any(isinstance(one.held, Tensor) for one in parts):
+        tensors = [one.held if isinstance(one.held, Tensor) else Tensor(one.held, device=None) for one in parts]
+        held = ops.stack(tensors, axis=axis)
+    else:
+        held = np.stack([np.asarray(one.held) for one in parts], axis)
+    return Fed(shape, first.data_type, first.is_bool, held)
+
+
+def _nothing(info: Any) -> Fed:
+    """Return what a loop without iterations gathers."""
+    given = declared(info)
+    shape = tuple(size if isinstance(size, int) else 0 for size in given.shape or ())
+    held = np.zeros((0, *shape), given.data_type.numpy)
+    return Fed(held.shape, given.data_type, given.is_bool, held)
+
+
+_KINDS: dict[str, Callable[[Any, Node, Any], Results]] = {"If": _if, "Loop": _loop, "Scan": _scan}

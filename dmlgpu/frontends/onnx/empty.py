@@ -1,0 +1,55 @@
+"""Nodes that read tensors without elements: their results have none either, or follow from nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+from dmlgpu.enums import DataType
+from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
+from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.values import Value
+
+_MOST_ELEMENTS = 4096
+
+
+def compute(node: Node) -> list[Value | None] | None:
+    """Return the outputs of a node some of whose inputs are empty; None where its other inputs matter.
+
+    The reference computes the shapes, with zeros in place of what only the device knows: its results count where they
+    have no elements, or where nothing was replaced.
+    """
+    values = [one for one in node.inputs if one is not None]
+    for one in values:
+        if one.array is None and len(one.shape) <= 1 and one.data_type in (DataType.INT64, DataType.INT32):
+            node.read(one)  # axes and sizes
+    if any(one.array is None and not one.is_empty and int(np.prod(one.shape)) > _MOST_ELEMENTS for one in values):
+        return None
+    replaced = any(one.array is None and not one.is_empty for one in values)
+    feeds = {
+        name: np.zeros(value.shape, np.bool_ if value.is_bool else value.data_type.numpy)
+        if value.array is None
+        else value.host_array
+        for name, value in zip(node.proto.input, node.inputs, strict=True)
+        if value is not None
+    }
+    found = _reference(node, feeds)
+    if found is None or (replaced and any(one.size for one in found)):
+        return None
+    return [node.known(one) for one in found]
+
+
+def _reference(node: Node, feeds: dict[str, np.ndarray]) -> list[np.ndarray] | None:
+    inputs = [helper.make_tensor_value_info(name, _element(one), one.shape) for name, one in feeds.items()]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in node.proto.output if name]
+    graph = helper.make_graph([node.proto], "node", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(node.proto.domain, node.version)])
+    try:
+        return [np.asarray(one) for one in ReferenceEvaluator(model).run(None, feeds)]
+    except Exception:  # the reference knows no such case; the operator refuses it by name
+        return None
+
+
+def _element(array: np.ndarray) -> int:
+    return TensorProto.BOOL if array.dtype == np.bool_ else ELEMENT_TYPES[DataType.from_numpy(array.dtype)]

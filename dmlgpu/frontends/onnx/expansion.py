@@ -1,0 +1,87 @@
+"""ONNX operators that are functions of others: their bodies, for those that no translator is registered for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+from onnx import FunctionProto, NodeProto, helper
+
+from dmlgpu.enums import DataType
+from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
+from dmlgpu.frontends.onnx.model import Versions
+from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.signatures import schema_of
+from dmlgpu.frontends.onnx.values import Value
+
+
+@dataclass(frozen=True)
+class Body:
+    """The body of a function at one place: attributes are filled in.
+
+    Attributes:
+        nodes: in order.
+        inputs, outputs: names.
+        versions: of the operator sets that the nodes are of.
+    """
+
+    nodes: tuple[NodeProto, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    versions: Versions
+
+    def bind(self, values: Sequence[Value | None]) -> dict[str, Value | None]:
+        """Return what the names of inputs stand for; None for those that are not given."""
+        given = [*values, *([None] * len(self.inputs))]
+        return dict(zip(self.inputs, given, strict=False))
+
+
+def has_body(domain: str, name: str, version: int) -> bool:
+    """Return whether an operator is a function of others."""
+    schema: Any = schema_of(domain, name, version)
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def body_of(node: Node) -> Body | None:
+    """Return the body of a node whose operator is a function; None where it is none."""
+    if not has_body(node.proto.domain, node.op_type, node.version):
+        return None
+    schema: Any = schema_of(node.proto.domain, node.op_type, node.version)
+    function = FunctionProto()
+    if schema.has_function:
+        function = schema.function_body
+    else:
+        types = [_type_of(one).SerializeToString() if one is not None else b"" for one in node.inputs]
+        function.ParseFromString(schema.get_context_dependent_function(node.proto.SerializeToString(), types))
+    given = {one.name: one for one in node.proto.attribute}
+    usual = {name: one.default_value for name, one in schema.attributes.items() if one.default_value.name}
+    attributes = {**usual, **{one.name: one for one in function.attribute_proto}, **given}
+    nodes = tuple(_filled(one, attributes, node.name) for one in function.node)
+    imported = {one.domain: one.version for one in function.opset_import}
+    newest = node.version if node.proto.domain in ("", "ai.onnx") else onnx.defs.onnx_opset_version()
+    versions = Versions({"": newest, node.proto.domain: node.version, **imported})
+    return Body(nodes, tuple(function.input), tuple(function.output), versions)
+
+
+def _type_of(value: Value) -> onnx.TypeProto:
+    element = onnx.TensorProto.BOOL if value.is_bool else ELEMENT_TYPES.get(value.data_type, onnx.TensorProto.FLOAT)
+    assert isinstance(value.data_type, DataType)
+    return helper.make_tensor_type_proto(element, value.shape)
+
+
+def _filled(proto: NodeProto, attributes: dict[str, onnx.AttributeProto], name: str) -> NodeProto:
+    """Return a node of a body with the function's attributes where it refers to them."""
+    filled = NodeProto()
+    filled.CopyFrom(proto)
+    filled.name = f"{name}/{proto.name or proto.op_type}"
+    del filled.attribute[:]
+    for one in proto.attribute:
+        if not one.ref_attr_name:
+            filled.attribute.append(one)
+        elif one.ref_attr_name in attributes:
+            copied = filled.attribute.add()
+            copied.CopyFrom(attributes[one.ref_attr_name])
+            copied.name = one.name
+    return filled

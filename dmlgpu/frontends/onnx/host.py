@@ -1,0 +1,233 @@
+"""Arithmetic on shapes: small results of what is known when the model is translated are computed on the host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.errors import ModelError
+from dmlgpu.frontends.onnx.elements import data_type_of
+from dmlgpu.frontends.onnx.node import Node, split_sizes
+from dmlgpu.frontends.onnx.tensors import as_array
+from dmlgpu.frontends.onnx.values import Value
+
+Array = NDArray[Any]
+
+MOST_INTEGERS = 1024
+"""Most elements of an integer tensor that counts as arithmetic on shapes."""
+
+MOST_FLOATS = 16
+"""As MOST_INTEGERS for floats: scales of dimensions."""
+
+
+def compute(node: Node) -> list[Value | None] | None:
+    """Return the outputs of a node that is arithmetic on shapes, None for one that is not."""
+    if node.proto.domain not in ("", "ai.onnx"):
+        return None
+    if node.op_type in ("Shape", "Size"):
+        return [_of_shape(node)]
+    if node.op_type == "Constant":
+        return [constant(node)]
+    if node.op_type not in _FUNCTIONS or not all(one is None or _is_small(one) for one in node.inputs):
+        return None
+    arrays = [None if one is None else one.host_array for one in node.inputs]
+    if node.op_type in _BOUNDED and not _is_bounded(node, arrays):
+        return None
+    with np.errstate(all="ignore"):
+        try:
+            found = _FUNCTIONS[node.op_type](node, arrays)
+        except (ValueError, IndexError, TypeError, ZeroDivisionError) as error:
+            raise node.refusal(f"its inputs do not fit: {error}") from None
+    several = found if isinstance(found, list) else [found]
+    known = [node.known(one) for one in several]
+    return list(known) if all(map(_is_small, known)) else None
+
+
+def _is_small(value: Value) -> bool:
+    if value.array is None:
+        return False
+    most = MOST_FLOATS if value.data_type.is_float else MOST_INTEGERS
+    return value.array.size <= most and value.data_type.bits >= 8
+
+
+def _of_shape(node: Node) -> Value:
+    shape = node.shape(0)
+    if node.op_type == "Size":
+        return node.known(np.array(math.prod(shape), np.int64))
+    end = node.attribute("end")
+    return node.known(np.array(shape[node.integer("start") : end], np.int64))
+
+
+def constant(node: Node) -> Value:
+    """Return what a node Constant holds.
+
+    Raises:
+        ModelError, NotSupported: no tensor of numbers.
+    """
+    proto = node.proto.attribute[0] if node.proto.attribute else None
+    if proto is None:
+        raise ModelError(str(node), "must have an attribute that holds its value")
+    if proto.name == "value":
+        return Value.of_tensor(proto.t, str(node))
+    if proto.name not in ("value_float", "value_floats", "value_int", "value_ints"):
+        raise node.refusal(f"a constant by {proto.name} is not supported")
+    given = node.attribute(proto.name)
+    return Value.of_array(np.array(given, np.float32 if "float" in proto.name else np.int64), is_weight=True)
+
+
+def _is_bounded(node: Node, arrays: Sequence[Array | None]) -> bool:
+    """Return whether the result of a node that makes tensors of a wanted size is small."""
+    if node.op_type == "Range":
+        start, limit, delta = (float(one.reshape(-1)[0]) for one in arrays if one is not None)
+        return delta != 0 and (limit - start) / delta <= MOST_INTEGERS
+    wanted = arrays[0] if node.op_type == "ConstantOfShape" else arrays[1]
+    return wanted is not None and math.prod(max(int(one), 0) for one in wanted.reshape(-1)) <= MOST_INTEGERS
+
+
+_BOUNDED = ("Range", "ConstantOfShape", "Expand", "Tile")
+
+Function = Callable[[Node, Sequence[Any]], "Array | list[Array]"]
+
+
+def _plain(function: Callable[..., Any]) -> Function:
+    return lambda node, arrays: np.asarray(function(*arrays))
+
+
+def _divide(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.asarray(a / b)
+    return np.asarray(np.trunc(np.sign(a) * np.sign(b)) * (np.abs(a) // np.abs(b))).astype(a.dtype)
+
+
+def _axes(node: Node, arrays: Sequence[Any]) -> tuple[int, ...] | None:
+    if len(arrays) > 1 and arrays[1] is not None:
+        return tuple(int(one) for one in arrays[1].reshape(-1))
+    return node.integers("axes")
+
+
+def _cast(node: Node, arrays: Sequence[Any]) -> Array:
+    element = node.integer("to")
+    wanted = data_type_of(element, str(node)).numpy
+    array: Array = arrays[0]
+    return array.astype(np.bool_) if element == 9 else array.astype(wanted)
+
+
+def _gather(node: Node, arrays: Sequence[Any]) -> Array:
+    return np.asarray(np.take(arrays[0], arrays[1].astype(np.int64), axis=node.integer("axis")))
+
+
+def _slice(node: Node, arrays: Sequence[Any]) -> Array:
+    data = arrays[0]
+    if node.version < 10:
+        starts, ends, axes, steps = node.integers("starts"), node.integers("ends"), node.integers("axes"), None
+    else:
+        starts, ends, axes, steps = (
+            None if number >= len(arrays) or arrays[number] is None else arrays[number].tolist()
+            for number in range(1, 5)
+        )
+    assert starts is not None
+    assert ends is not None
+    axes = tuple(range(len(starts))) if axes is None else axes
+    steps = [1] * len(starts) if steps is None else steps
+    index: list[Any] = [slice(None)] * data.ndim
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        before = end < -data.shape[axis] and step < 0
+        index[axis] = slice(start, None if before else end, step)
+    return np.asarray(data[tuple(index)])
+
+
+def _split(node: Node, arrays: Sequence[Any]) -> list[Array]:
+    axis = node.axis(node.integer("axis"), arrays[0].ndim)
+    sizes = split_sizes(node, arrays[0].shape[axis])
+    return list(np.split(arrays[0], np.cumsum(sizes)[:-1], axis))
+
+
+def _squeeze(node: Node, arrays: Sequence[Any]) -> Array:
+    return np.asarray(np.squeeze(arrays[0], _axes(node, arrays)))
+
+
+def _unsqueeze(node: Node, arrays: Sequence[Any]) -> Array:
+    return np.asarray(np.expand_dims(arrays[0], _axes(node, arrays) or ()))
+
+
+def _reshape(node: Node, arrays: Sequence[Any]) -> Array:
+    data, wanted = arrays[0], arrays[1].tolist() if len(arrays) > 1 else list(node.integers("shape") or ())
+    if not node.flag("allowzero"):
+        wanted = [data.shape[number] if size == 0 else size for number, size in enumerate(wanted)]
+    return np.asarray(data.reshape(wanted))
+
+
+def _constant_of_shape(node: Node, arrays: Sequence[Any]) -> Array:
+    value = node.attribute("value")
+    filler = np.zeros(1, np.float32) if value is None else _array(node, value)
+    return np.full(arrays[0].tolist(), filler.reshape(-1)[0])
+
+
+def _array(node: Node, proto: Any) -> Array:
+    _, is_bool, array = as_array(proto, str(node))
+    return array.astype(np.bool_) if is_bool else array
+
+
+def _reduce(function: Callable[..., Any]) -> Function:
+    def reduced(node: Node, arrays: Sequence[Any]) -> Array:
+        axes = _axes(node, arrays)
+        if not axes and node.flag("noop_with_empty_axes"):
+            return np.asarray(arrays[0])
+        found = function(arrays[0], axis=axes or None, keepdims=node.flag("keepdims", True))
+        return np.asarray(found).astype(arrays[0].dtype)
+
+    return reduced
+
+
+def _range(node: Node, arrays: Sequence[Any]) -> Array:
+    start, limit, delta = (one.reshape(-1)[0] for one in arrays)
+    count = max(math.ceil((limit - start) / delta), 0)
+    return np.asarray((start + np.arange(count) * delta).astype(arrays[0].dtype))
+
+
+_FUNCTIONS: Mapping[str, Function] = {
+    "Add": _plain(np.add),
+    "Sub": _plain(np.subtract),
+    "Mul": _plain(np.multiply),
+    "Div": _plain(_divide),
+    "Neg": _plain(np.negative),
+    "Abs": _plain(np.abs),
+    "Floor": _plain(np.floor),
+    "Ceil": _plain(np.ceil),
+    "Sqrt": _plain(np.sqrt),
+    "Min": _plain(lambda *all_: np.minimum.reduce(np.broadcast_arrays(*all_))),
+    "Max": _plain(lambda *all_: np.maximum.reduce(np.broadcast_arrays(*all_))),
+    "Mod": lambda node, arrays: np.asarray(np.fmod(*arrays) if node.flag("fmod") else np.mod(*arrays)),
+    "Equal": _plain(np.equal),
+    "Less": _plain(np.less),
+    "LessOrEqual": _plain(np.less_equal),
+    "Greater": _plain(np.greater),
+    "GreaterOrEqual": _plain(np.greater_equal),
+    "And": _plain(np.logical_and),
+    "Or": _plain(np.logical_or),
+    "Xor": _plain(np.logical_xor),
+    "Not": _plain(np.logical_not),
+    "Where": _plain(np.where),
+    "Identity": _plain(np.asarray),
+    "Cast": _cast,
+    "Gather": _gather,
+    "Slice": _slice,
+    "Split": _split,
+    "Concat": lambda node, arrays: np.concatenate(arrays, node.integer("axis")),
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Reshape": _reshape,
+    "Transpose": lambda node, arrays: np.transpose(arrays[0], node.integers("perm")),
+    "Expand": _plain(lambda data, shape: np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(shape)))),
+    "Tile": _plain(np.tile),
+    "ConstantOfShape": _constant_of_shape,
+    "Range": _range,
+    "ReduceProd": _reduce(np.prod),
+    "ReduceSum": _reduce(np.sum),
+    "ReduceMax": _reduce(np.max),
+    "ReduceMin": _reduce(np.min),
+}

@@ -1,0 +1,260 @@
+"""A node of a model as the functions of ``operators/`` see it: attributes, inputs, and the graph that they add to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import AttributeProto, NodeProto
+
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder.expression import Expression
+from dmlgpu.builder.graph import Graph
+from dmlgpu.enums import DataType
+from dmlgpu.errors import NotSupported
+from dmlgpu.frontends.onnx.values import FinishNeeded, ReadNeeded, Shape, Value
+from dmlgpu.tensor import MAX_DIMENSIONS
+
+Array = NDArray[Any]
+
+
+class Node:
+    """One node, at one place of the translation.
+
+    Attributes:
+        proto: the node as the model has it.
+        name: its name, or where it stands, for messages.
+        version: of the operator set that it is of.
+        inputs: what it reads; None for an absent optional input.
+        builder: the graph under construction.
+    """
+
+    def __init__(
+        self,
+        proto: NodeProto,
+        *,
+        name: str,
+        version: int,
+        inputs: Sequence[Value | None],
+        load: Callable[[Value], Expression],
+        builder: Graph,
+        finished: list[list[Value]],
+    ):
+        self.proto, self.name, self.version = proto, name, version
+        self.inputs, self.builder = tuple(inputs), builder
+        self._load, self._finished, self._passed = load, finished, 0
+        self._attributes = {one.name: one for one in proto.attribute}
+
+    def __repr__(self) -> str:
+        return f"{self.op_type} {self.name!r}"
+
+    @property
+    def op_type(self) -> str:
+        """The operator's name."""
+        return self.proto.op_type
+
+    # ---- attributes -------------------------------------------------------------------------------------------------
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """Return an attribute as ``onnx.helper`` has it: a number, bytes, a list, a tensor, a graph."""
+        found = self._attributes.get(name)
+        return default if found is None else onnx.helper.get_attribute_value(found)
+
+    def integer(self, name: str, default: int = 0) -> int:
+        """Return an attribute that is an integer."""
+        return int(self._typed(name, AttributeProto.INT, default))
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Return an attribute that is 0 or 1."""
+        return bool(self._typed(name, AttributeProto.INT, default))
+
+    def number(self, name: str, default: float = 0.0) -> float:
+        """Return an attribute that is a float."""
+        return float(self._typed(name, AttributeProto.FLOAT, default))
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return an attribute that is a string."""
+        found = self._typed(name, AttributeProto.STRING, default)
+        return found.decode(errors="replace") if isinstance(found, bytes) else str(found)
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """Return an attribute that is a list of integers, None where it is absent."""
+        found = self._typed(name, AttributeProto.INTS, None)
+        return None if found is None else tuple(int(one) for one in found)
+
+    def numbers(self, name: str) -> tuple[float, ...] | None:
+        """Return an attribute that is a list of floats, None where it is absent."""
+        found = self._typed(name, AttributeProto.FLOATS, None)
+        return None if found is None else tuple(float(one) for one in found)
+
+    def _typed(self, name: str, kind: int, default: Any) -> Any:
+        found = self._attributes.get(name)
+        if found is None:
+            return default
+        if found.type != kind:
+            kinds = AttributeProto.AttributeType
+            raise self.refusal(f"attribute {name} must be of type {kinds.Name(kind)}, got {kinds.Name(found.type)}")
+        return onnx.helper.get_attribute_value(found)
+
+    # ---- inputs -----------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def has(self, number: int) -> bool:
+        """Return whether an optional input is there."""
+        return number < len(self.inputs) and self.inputs[number] is not None
+
+    def wants(self, number: int) -> bool:
+        """Return whether the model names an output."""
+        return number < len(self.proto.output) and bool(self.proto.output[number])
+
+    def value(self, number: int) -> Value:
+        """Return an input.
+
+        Raises:
+            NotSupported: it is absent.
+        """
+        found = self.inputs[number] if number < len(self.inputs) else None
+        if found is None:
+            raise self.refusal(f"input {number} must be given")
+        return found
+
+    def shape(self, number: int) -> Shape:
+        """Return ONNX's shape of an input: empty for a scalar."""
+        return self.value(number).shape
+
+    def data_type(self, number: int) -> DataType:
+        """Return the type of an input's elements."""
+        return self.value(number).data_type
+
+    def tensor(self, number: int) -> Expression:
+        """Return an input as an expression of the graph; a scalar has sizes (1,)."""
+        return self.expression(self.value(number))
+
+    def optional_tensor(self, number: int) -> Expression | None:
+        """Return an input as ``tensor`` does, None where it is absent."""
+        return self.tensor(number) if self.has(number) else None
+
+    def expression(self, value: Value) -> Expression:
+        """Return a value as an expression of the graph.
+
+        Raises:
+            NotSupported: it has no elements, or more than 8 dimensions.
+        """
+        if value.is_empty:
+            raise self.refusal(f"tensors without elements are not supported here, got shape {list(value.shape)}")
+        if len(value.shape) > MAX_DIMENSIONS:
+            raise self.refusal(f"tensors have at most {MAX_DIMENSIONS} dimensions, got shape {list(value.shape)}")
+        return self._load(value)
+
+    def host(self, number: int) -> Array:
+        """Return the elements of an input on the host, which shapes depend on; what computes it runs before.
+
+        The function is called again from its beginning once they are known.
+        """
+        return self.read(self.value(number))
+
+    def optional_host(self, number: int) -> Array | None:
+        """Return the elements of an input as ``host`` does, None where it is absent."""
+        return self.host(number) if self.has(number) else None
+
+    def host_integers(self, number: int) -> tuple[int, ...]:
+        """Return an input on the host as integers in a row."""
+        return tuple(int(one) for one in self.host(number).reshape(-1))
+
+    def read(self, value: Value) -> Array:
+        """Return the elements of a value on the host, truth values as such."""
+        if value.array is None:
+            raise ReadNeeded(value)
+        return value.host_array
+
+    def finish(self, make: Callable[[], Sequence[Expression]]) -> list[Value]:
+        """Return what expressions compute, finished: ``read`` and ``expression`` take it then.
+
+        For results whose sizes depend on elements. The function is called again from its beginning once they are
+        computed, and ``make`` is not; every call of ``finish`` must come in the same order.
+        """
+        self._passed += 1
+        if self._passed > len(self._finished):
+            raise FinishNeeded([self.valued(one) for one in make()])
+        return self._finished[self._passed - 1]
+
+    # ---- results ----------------------------------------------------------------------------------------------------
+
+    def valued(self, expression: Expression, shape: Sequence[int] | None = None, *, is_bool: bool = False) -> Value:
+        """Return an expression as an output of a shape, by default its sizes; as many elements."""
+        shape = expression.sizes if shape is None else tuple(shape)
+        sizes = shape or (1,)
+        if sizes != expression.sizes:
+            expression = reshaped(expression, sizes)
+        return Value(shape, expression.data_type, is_bool, expression=expression)
+
+    def known(self, array: Array) -> Value:
+        """Return an output that the host knows."""
+        return Value.of_array(np.asarray(array))
+
+    def constant(self, array: Any, data_type: DataType | None = None) -> Expression:
+        """Return numbers as a constant of the graph."""
+        return self.builder.constant(array, data_type)
+
+    def broadcast(self, *values: Value) -> tuple[list[Expression], Shape]:
+        """Return values as expressions of the sizes that they have together, as NumPy's broadcast, and their shape.
+
+        Raises:
+            NotSupported: their shapes do not broadcast.
+        """
+        try:
+            shape = np.broadcast_shapes(*(one.shape for one in values))
+        except ValueError:
+            listed = ", ".join(str(list(one.shape)) for one in values)
+            raise self.refusal(f"inputs must have shapes that broadcast, got {listed}") from None
+        sizes = shape or (1,)
+        return [broadcast_to(self.expression(one), sizes) for one in values], shape
+
+    def axis(self, given: int, rank: int) -> int:
+        """Return an axis counted from the first, for a negative one from the last.
+
+        Raises:
+            NotSupported: out of range.
+        """
+        if not -rank <= given < rank:
+            raise self.refusal(f"an axis must be between {-rank} and {rank - 1}, got {given}")
+        return given % rank
+
+    def refusal(self, reason: str) -> NotSupported:
+        """Return the error that the node cannot be computed, to be raised."""
+        return NotSupported(f"{self}: {reason}")
+
+
+def broadcast_to(expression: Expression, sizes: Sequence[int]) -> Expression:
+    """Return an expression with these sizes, repeated by strides of 0 where it has 1 or nothing."""
+    return expression if expression.sizes == tuple(sizes) else expression.broadcast_to(sizes)
+
+
+def reshaped(expression: Expression, sizes: Sequence[int]) -> Expression:
+    """Return the elements in order with other sizes, at least one; a strided expression is copied first."""
+    if expression.sizes == tuple(sizes):
+        return expression
+    return (expression if expression.desc.is_packed else dml.identity(expression)).reinterpret(sizes)
+
+
+def transposed(expression: Expression, order: Sequence[int]) -> Expression:
+    """Return the dimensions in another order, by strides."""
+    strides = expression.desc.element_strides
+    return expression.reinterpret([expression.sizes[one] for one in order], [strides[one] for one in order])
+
+
+def split_sizes(node: Node, size: int) -> list[int]:
+    """Return the sizes of the pieces of a node Split along an axis of a size."""
+    given = node.host_integers(1) if node.has(1) else node.integers("split")
+    count = len(node.proto.output)
+    if given is None:
+        piece = -(-size // node.integer("num_outputs", count))
+        given = tuple(max(min(piece, size - number * piece), 0) for number in range(count))
+    if sum(given) != size or min(given) < 0 or len(given) != count:
+        raise node.refusal(f"sizes of {count} pieces must sum up to {size}, got {list(given)}")
+    return list(given)

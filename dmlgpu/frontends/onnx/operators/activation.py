@@ -1,0 +1,74 @@
+"""Activations by element, and those along an axis: Softmax, LogSoftmax, Hardmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
+from dmlgpu.frontends.onnx.node import Node, reshaped
+from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.values import Value
+
+ACTIVATIONS: dict[str, Callable[[Node, Expression], Expression]] = {
+    "Relu": lambda node, x: functions.activation_relu(x),
+    "Sigmoid": lambda node, x: functions.activation_sigmoid(x),
+    "LeakyRelu": lambda node, x: functions.activation_leaky_relu(x, alpha=node.number("alpha", 0.01)),
+    "Elu": lambda node, x: functions.activation_elu(x, alpha=node.number("alpha", 1.0)),
+    "Celu": lambda node, x: functions.activation_celu(x, alpha=node.number("alpha", 1.0)),
+    "Selu": lambda node, x: functions.activation_scaled_elu(
+        x, alpha=node.number("alpha", 1.6732632423543772), gamma=node.number("gamma", 1.0507009873554805)
+    ),
+    "HardSigmoid": lambda node, x: functions.activation_hard_sigmoid(
+        x, alpha=node.number("alpha", 0.2), beta=node.number("beta", 0.5)
+    ),
+    "HardSwish": lambda node, x: functions.activation_hard_swish(x, alpha=1 / 6, beta=0.5),
+    "Softplus": lambda node, x: functions.activation_softplus(x),
+    "Softsign": lambda node, x: functions.activation_softsign(x),
+    "ThresholdedRelu": lambda node, x: functions.activation_thresholded_relu(x, alpha=node.number("alpha", 1.0)),
+    "Shrink": lambda node, x: functions.activation_shrink(
+        x, bias=node.number("bias", 0.0), threshold=node.number("lambd", 0.5)
+    ),
+    "Swish": lambda node, x: functions.activation_swish(x, sigmoid_input_scale=node.number("alpha", 1.0)),
+}
+
+ALONG_AXES: dict[str, Callable[..., Expression]] = {
+    "Softmax": functions.activation_softmax1,
+    "LogSoftmax": functions.activation_log_softmax1,
+    "Hardmax": functions.activation_hardmax1,
+}
+
+
+@operator(*ACTIVATIONS)
+def activation(node: Node) -> Value:
+    """Apply an activation to each element."""
+    return node.valued(ACTIVATIONS[node.op_type](node, node.tensor(0)), node.shape(0))
+
+
+@operator("Gelu", since=20)
+@operator("Gelu", domain="com.microsoft")
+def gelu(node: Node) -> Value:
+    """Gaussian error linear unit, exact or by tanh."""
+    x = node.tensor(0)
+    if node.text("approximate", "none") == "none":
+        return node.valued(functions.activation_gelu(x), node.shape(0))
+    inner = dml.multiply(x, dml.multiply(x, x) * 0.044715 + 1) * math.sqrt(2 / math.pi)
+    return node.valued(dml.multiply(x * 0.5, dml.activation_tanh(inner) + 1), node.shape(0))
+
+
+@operator(*ALONG_AXES, since=13)
+def along_axis(node: Node) -> Value:
+    """Normalise along one axis."""
+    axis = node.axis(node.integer("axis", -1), max(len(node.shape(0)), 1))
+    return node.valued(ALONG_AXES[node.op_type](node.tensor(0), axes=(axis,)), node.shape(0))
+
+
+@operator(*ALONG_AXES)
+def along_rest(node: Node) -> Value:
+    """Normalise over all dimensions from an axis on, as before operator set 13."""
+    shape = node.shape(0)
+    axis = node.axis(node.integer("axis", 1), len(shape) + 1) if shape else 0
+    rows = reshaped(node.tensor(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
+    return node.valued(ALONG_AXES[node.op_type](rows, axes=(1,)), shape)

@@ -1,0 +1,81 @@
+"""Conv and ConvTranspose."""
+
+from __future__ import annotations
+
+from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
+from dmlgpu.enums import ConvolutionDirection
+from dmlgpu.frontends.onnx.node import Node, reshaped
+from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.windows import window_of, with_dimensions
+
+
+def _bias(node: Node, number: int, rank: int) -> Expression | None:
+    if not node.has(number):
+        return None
+    bias = node.tensor(number)
+    return reshaped(bias, (1, bias.sizes[0], *(1,) * (rank - 2)))
+
+
+@operator("Conv")
+def convolution(node: Node) -> Value:
+    """Slide filters over the spatial dimensions."""
+    x, filters = node.tensor(0), node.tensor(1)
+    if not 3 <= len(x.sizes) <= 5:
+        raise node.refusal(f"1 to 3 spatial dimensions are supported, got shape {list(x.sizes)}")
+    window = window_of(node, node.integers("kernel_shape") or filters.sizes[2:], x.sizes[2:])
+    rank = max(len(x.sizes), 4)
+    wide = window.with_leading(rank - len(x.sizes))
+    found = functions.convolution(
+        with_dimensions(x, rank),
+        with_dimensions(filters, rank),
+        _bias(node, 2, rank),
+        strides=wide.strides,
+        dilations=wide.dilations,
+        start_padding=wide.start,
+        end_padding=wide.end,
+        group_count=node.integer("group", 1),
+    )
+    return node.valued(found, (*found.sizes[:2], *window.outputs(x.sizes[2:])))
+
+
+@operator("ConvTranspose")
+def transposed_convolution(node: Node) -> Value:
+    """Spread each element over the outputs that a convolution would have read it from."""
+    x, filters = node.tensor(0), node.tensor(1)
+    spatial = x.sizes[2:]
+    rank, count = max(len(x.sizes), 4), len(spatial)
+    sizes = node.integers("kernel_shape") or filters.sizes[2:]
+    strides = node.integers("strides") or (1,) * count
+    dilations = node.integers("dilations") or (1,) * count
+    extra = node.integers("output_padding") or (0,) * count
+    pads = node.integers("pads") or (0,) * (2 * count)
+    start, end = list(pads[:count]), list(pads[count:])
+    mode, wanted = node.text("auto_pad", "NOTSET"), node.integers("output_shape")
+    full = [
+        (size - 1) * stride + added + (kernel - 1) * dilation + 1
+        for size, stride, added, kernel, dilation in zip(spatial, strides, extra, sizes, dilations, strict=True)
+    ]
+    if wanted is None and mode in ("SAME_UPPER", "SAME_LOWER"):
+        wanted = tuple(size * stride for size, stride in zip(spatial, strides, strict=True))
+    if wanted is not None:
+        for number, (has, want) in enumerate(zip(full, wanted[-count:], strict=True)):
+            total = max(has - want, 0)
+            extra = (*extra[:number], extra[number] + max(want - has, 0), *extra[number + 1 :])
+            less, more = total // 2, total - total // 2
+            start[number], end[number] = (less, more) if mode == "SAME_UPPER" else (more, less)
+    ones, zeros = (1,) * (rank - 2 - count), (0,) * (rank - 2 - count)
+    found = functions.convolution(
+        with_dimensions(x, rank),
+        with_dimensions(filters, rank),
+        _bias(node, 2, rank),
+        direction=ConvolutionDirection.BACKWARD,
+        strides=(*ones, *strides),
+        dilations=(*ones, *dilations),
+        start_padding=(*zeros, *start),
+        end_padding=(*zeros, *end),
+        output_padding=(*zeros, *extra),
+        group_count=node.integer("group", 1),
+    )
+    return node.valued(found, (*found.sizes[:2], *found.sizes[rank - count :]))

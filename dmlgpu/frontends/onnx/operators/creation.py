@@ -1,0 +1,60 @@
+"""Tensors from sizes and numbers: ConstantOfShape, Range, EyeLike."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.errors import NotSupported
+from dmlgpu.frontends.onnx.elements import DATA_TYPES
+from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensor import MAX_ELEMENTS
+
+
+def _checked(node: Node, shape: tuple[int, ...]) -> tuple[int, ...]:
+    if any(size < 0 for size in shape) or math.prod(shape) > MAX_ELEMENTS:
+        raise node.refusal(f"sizes must be at least 0, and at most {MAX_ELEMENTS} elements, got {list(shape)}")
+    return shape
+
+
+@operator("ConstantOfShape")
+def constant_of_shape(node: Node) -> Value:
+    """One number everywhere."""
+    shape = _checked(node, node.host_integers(0))
+    given = node.attribute("value")
+    value = Value.of_array(np.zeros(1, np.float32)) if given is None else Value.of_tensor(given, str(node))
+    assert value.array is not None
+    if 0 in shape:
+        return node.known(np.zeros(shape, np.bool_ if value.is_bool else value.data_type.numpy))
+    number = value.array.reshape(-1)[0].item()
+    filled = dml.fill_value_constant(node.builder, shape or (1,), value.data_type, number)
+    return node.valued(filled, shape, is_bool=value.is_bool)
+
+
+@operator("Range")
+def range_(node: Node) -> Value:
+    """Numbers from a start on, by steps."""
+    start, limit, delta = (node.host(number).reshape(-1)[0] for number in range(3))
+    if delta == 0:
+        raise node.refusal("the step must not be 0")
+    (count,) = _checked(node, (max(math.ceil((limit - start) / delta), 0),))
+    data_type = node.data_type(0)
+    if not count:
+        return node.known(np.zeros(0, data_type.numpy))
+    return node.valued(dml.fill_value_sequence(node.builder, (count,), data_type, start.item(), delta.item()))
+
+
+@operator("EyeLike")
+def eye_like(node: Node) -> Value:
+    """Ones on a diagonal."""
+    rows, columns = _checked(node, node.shape(0))
+    element = node.integer("dtype")
+    data_type = DATA_TYPES.get(element) if element else node.data_type(0)
+    if data_type is None:
+        raise NotSupported(f"{node}: elements of type {element} are not supported")
+    array = np.eye(rows, columns, node.integer("k"), data_type.numpy)
+    return node.valued(node.constant(array, data_type), is_bool=element == 9)

@@ -1,0 +1,197 @@
+"""Arithmetic by element, with broadcasting: one and two operands, Clip, Where, sums of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+
+import numpy as np
+
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
+from dmlgpu.enums import AxisDirection, DataType, IsInfinityMode
+from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.values import Value
+
+Unary = Callable[[Expression], Expression]
+Binary = Callable[[Expression, Expression], Expression]
+
+UNARY: dict[str, Unary] = {
+    "Abs": dml.abs,
+    "Acos": dml.acos,
+    "Acosh": dml.acosh,
+    "Asin": dml.asin,
+    "Asinh": dml.asinh,
+    "Atan": dml.atan,
+    "Atanh": dml.atanh,
+    "Ceil": dml.ceil,
+    "Cos": dml.cos,
+    "Cosh": dml.cosh,
+    "Erf": dml.erf,
+    "Exp": dml.exp,
+    "Floor": dml.floor,
+    "Identity": dml.identity,
+    "Log": dml.log,
+    "Neg": dml.negate,
+    "Reciprocal": dml.recip,
+    "Round": dml.round,
+    "Sign": dml.sign,
+    "Sin": dml.sin,
+    "Sinh": dml.sinh,
+    "Sqrt": dml.sqrt,
+    "Tan": dml.tan,
+    "Tanh": dml.activation_tanh,
+    "BitwiseNot": dml.bit_not,
+    "IsNaN": dml.is_nan,
+}
+
+BINARY: dict[str, Binary] = {
+    "Add": dml.add,
+    "Sub": dml.subtract,
+    "Mul": dml.multiply,
+    "Div": dml.divide,
+    "Equal": dml.equals,
+    "Less": dml.less_than,
+    "LessOrEqual": dml.less_than_or_equal,
+    "Greater": dml.greater_than,
+    "GreaterOrEqual": dml.greater_than_or_equal,
+    "And": dml.logical_and,
+    "Or": dml.logical_or,
+    "Xor": dml.logical_xor,
+    "BitwiseAnd": dml.bit_and,
+    "BitwiseOr": dml.bit_or,
+    "BitwiseXor": dml.bit_xor,
+    "PRelu": functions.activation_parameterized_relu,
+}
+
+SEVERAL: dict[str, Binary] = {"Sum": dml.add, "Max": dml.max, "Min": dml.min, "Mean": dml.add}
+
+
+@operator(*UNARY)
+def unary(node: Node) -> Value:
+    """Apply a function to each element."""
+    if node.op_type == "Identity":
+        return node.valued(node.tensor(0), node.shape(0), is_bool=node.value(0).is_bool)
+    unsigned = node.data_type(0).name.startswith("U")
+    made = node.tensor(0) if node.op_type == "Abs" and unsigned else UNARY[node.op_type](node.tensor(0))
+    return node.valued(made, node.shape(0))
+
+
+@operator("Not")
+def logical_not(node: Node) -> Value:
+    """Turn truth values round."""
+    return node.valued(dml.logical_not(node.tensor(0)), node.shape(0), is_bool=True)
+
+
+@operator("IsInf")
+def is_infinite(node: Node) -> Value:
+    """Find infinities, of both signs or one."""
+    positive, negative = node.flag("detect_positive", True), node.flag("detect_negative", True)
+    if not (positive or negative):
+        return node.known(np.zeros(node.shape(0), np.bool_))
+    modes = {
+        (True, True): IsInfinityMode.EITHER,
+        (True, False): IsInfinityMode.POSITIVE,
+        (False, True): IsInfinityMode.NEGATIVE,
+    }
+    return node.valued(dml.is_infinity(node.tensor(0), modes[positive, negative]), node.shape(0), is_bool=True)
+
+
+@operator(*BINARY)
+def binary(node: Node) -> Value:
+    """Apply a function to the elements of two tensors."""
+    values = node.value(0), node.value(1)
+    if node.version < 7 and node.flag("broadcast"):
+        raise node.refusal("broadcasting along an axis, of operator sets before 7, is not supported")
+    (a, b), shape = node.broadcast(*values)
+    return node.valued(BINARY[node.op_type](a, b), shape)
+
+
+@operator("BitShift")
+def bit_shift(node: Node) -> Value:
+    """Shift bits."""
+    (a, b), shape = node.broadcast(node.value(0), node.value(1))
+    shift = dml.bit_shift_left if node.text("direction") == "LEFT" else dml.bit_shift_right
+    return node.valued(shift(a, b), shape)
+
+
+@operator("Mod")
+def modulus(node: Node) -> Value:
+    """Remainder with the divisor's sign, with ``fmod`` the dividend's."""
+    (a, b), shape = node.broadcast(node.value(0), node.value(1))
+    return node.valued((dml.modulus_truncate if node.flag("fmod") else dml.modulus_floor)(a, b), shape)
+
+
+@operator("Pow")
+def power(node: Node) -> Value:
+    """Raise to a power of whatever type; the result is of the base's."""
+    exponent = node.value(1)
+    if exponent.array is not None and exponent.array.size == 1 and node.data_type(0).is_float:
+        number = float(exponent.array.reshape(-1)[0])
+        shape = np.broadcast_shapes(node.shape(0), exponent.shape)
+        return node.valued(dml.pow(node.tensor(0), number), shape)
+    (a, b), shape = node.broadcast(node.value(0), exponent)
+    wanted = a.data_type
+    if (
+        {a.data_type, b.data_type} & {DataType.INT64, DataType.UINT64} and b.data_type is not wanted
+    ) or wanted.bits == 64:
+        common = DataType.FLOAT32 if b.data_type.is_float else DataType.INT32
+        return node.valued(dml.cast(dml.pow(dml.cast(a, common), dml.cast(b, common)), wanted), shape)
+    if b.data_type is wanted:
+        return node.valued(dml.pow(a, b), shape)
+    if b.data_type.is_float and not wanted.is_float:
+        return node.valued(dml.cast(dml.pow(dml.cast(a, b.data_type), b), wanted), shape)
+    return node.valued(dml.pow(a, dml.cast(b, wanted)), shape)
+
+
+@operator(*SEVERAL)
+def several(node: Node) -> Value:
+    """Combine any number of tensors."""
+    expressions, shape = node.broadcast(*(node.value(number) for number in range(len(node))))
+    found = reduce(SEVERAL[node.op_type], expressions)
+    if node.op_type == "Mean" and len(expressions) > 1:
+        found = found * (1 / len(expressions))
+    return node.valued(found, shape)
+
+
+@operator("Where")
+def where(node: Node) -> Value:
+    """Take elements of one tensor or the other."""
+    (condition, a, b), shape = node.broadcast(*(node.value(number) for number in range(3)))
+    return node.valued(dml.if_(condition, a, b), shape)
+
+
+@operator("Clip")
+def clip(node: Node) -> Value:
+    """Bound each element; bounds that only the device knows are read by MIN and MAX."""
+    found, shape = node.tensor(0), node.shape(0)
+    if node.version < 11:
+        low, high = node.number("min", -3.4028234663852886e38), node.number("max", 3.4028234663852886e38)
+        return node.valued(dml.clip(found, low, high), shape)
+    bounds = [node.value(number) if node.has(number) else None for number in (1, 2)]
+    if all(one is None or one.array is not None for one in bounds) and any(bounds):
+        kind = found.data_type.numpy
+        info = np.finfo(kind) if found.data_type.is_float else np.iinfo(kind)
+        usual = (-np.inf, np.inf) if found.data_type.is_float else (info.min, info.max)
+        low, high = (
+            other if one is None or one.array is None else one.array.reshape(-1)[0].item()
+            for one, other in zip(bounds, usual, strict=True)
+        )
+        return node.valued(dml.clip(found, low, high), shape)
+    for one, bound in zip(bounds, (dml.max, dml.min), strict=True):
+        if one is not None:
+            found = bound(found, node.broadcast(Value(shape, found.data_type, expression=found), one)[0][1])
+    return node.valued(found, shape)
+
+
+@operator("CumSum")
+def cumulative_sum(node: Node) -> Value:
+    """Sum along an axis, up to each element."""
+    axis = node.axis(node.host_integers(1)[0], len(node.shape(0)))
+    direction = AxisDirection.DECREASING if node.flag("reverse") else AxisDirection.INCREASING
+    found = dml.cumulative_summation(
+        node.tensor(0), axis=axis, axis_direction=direction, has_exclusive_sum=node.flag("exclusive")
+    )
+    return node.valued(found, node.shape(0))

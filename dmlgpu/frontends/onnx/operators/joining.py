@@ -1,0 +1,103 @@
+"""Parts of tensors, and tensors of parts: Concat, Split, Slice, Pad."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder import functions
+from dmlgpu.enums import PaddingMode
+from dmlgpu.frontends.onnx.node import Node, split_sizes
+from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.values import Value
+
+
+@operator("Concat")
+def concat(node: Node) -> Value:
+    """Join tensors along an axis; those without elements add nothing."""
+    values = [node.value(number) for number in range(len(node))]
+    axis = node.axis(node.integer("axis", 1), len(values[0].shape))
+    parts = [node.expression(one) for one in values if not one.is_empty]
+    return node.valued(parts[0] if len(parts) == 1 else dml.join(parts, axis))
+
+
+@operator("Split")
+def split(node: Node) -> list[Value]:
+    """Cut a tensor into pieces along an axis."""
+    shape = node.shape(0)
+    axis = node.axis(node.integer("axis"), len(shape))
+    sizes = split_sizes(node, shape[axis])
+    present = iter(dml.split(node.tensor(0), axis, [one for one in sizes if one]))
+    empty = np.zeros((*shape[:axis], 0, *shape[axis + 1 :]), node.data_type(0).numpy)
+    return [node.valued(next(present)) if size else node.known(empty) for size in sizes]
+
+
+@operator("Slice")
+def slice_(node: Node) -> Value:
+    """Take ranges along axes, with steps forwards or backwards."""
+    shape = node.shape(0)
+    if node.version < 10:
+        starts, ends, axes, steps = node.integers("starts"), node.integers("ends"), node.integers("axes"), None
+    else:
+        starts, ends = node.host_integers(1), node.host_integers(2)
+        axes = node.host_integers(3) if node.has(3) else None
+        steps = node.host_integers(4) if node.has(4) else None
+    if starts is None or ends is None:
+        raise node.refusal("starts and ends must be given")
+    axes = tuple(range(len(starts))) if axes is None else axes
+    steps = (1,) * len(starts) if steps is None else steps
+    ranges = [range(size) for size in shape]
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        number = node.axis(axis, len(shape))
+        if step == 0:
+            raise node.refusal("steps must not be 0")
+        size = shape[number]
+        stop = None if step < 0 and end < -size else end
+        ranges[number] = range(size)[slice(start, stop, step)]
+    result = tuple(map(len, ranges))
+    if 0 in result:
+        return node.known(np.zeros(result, node.data_type(0).numpy))
+    if all(one == range(size) for one, size in zip(ranges, shape, strict=True)):
+        return node.valued(node.tensor(0), shape)
+    first = [min(one[0], one[-1]) for one in ranges]
+    extents = [abs(one[-1] - one[0]) + 1 for one in ranges]
+    return node.valued(dml.slice(node.tensor(0), first, extents, [one.step if len(one) > 1 else 1 for one in ranges]))
+
+
+_MODES = {
+    "constant": PaddingMode.CONSTANT,
+    "edge": PaddingMode.EDGE,
+    "reflect": PaddingMode.REFLECTION,
+    "wrap": PaddingMode.WRAP,
+}
+
+
+@operator("Pad")
+def pad(node: Node) -> Value:
+    """Put elements around; negative counts cut off."""
+    shape = node.shape(0)
+    pads = node.host_integers(1) if node.version >= 11 else node.integers("pads") or ()
+    given = node.host_integers(3) if node.has(3) else tuple(range(len(shape)))
+    axes = [node.axis(one, len(shape)) for one in given]
+    before, behind = [0] * len(shape), [0] * len(shape)
+    if len(pads) != 2 * len(axes):
+        raise node.refusal(f"pads must have {2 * len(axes)} numbers, got {len(pads)}")
+    for number, axis in enumerate(axes):
+        before[axis], behind[axis] = pads[number], pads[number + len(axes)]
+    filler = node.number("value") if node.version < 11 else 0
+    if node.has(2) and node.value(2).shape in ((), (1,)):
+        filler = node.host(2).reshape(-1)[0].item()
+    mode = _MODES.get(node.text("mode", "constant"))
+    if mode is None:
+        raise node.refusal(f"mode must be one of {', '.join(_MODES)}, got {node.text('mode')!r}")
+    x = node.tensor(0)
+    cut = [max(-one, 0) for one in before], [max(-one, 0) for one in behind]
+    if any((*cut[0], *cut[1])):
+        kept = [size - one - other for size, one, other in zip(shape, *cut, strict=True)]
+        x = dml.slice(x, cut[0], kept)
+    start, end = [max(one, 0) for one in before], [max(one, 0) for one in behind]
+    if not any((*start, *end)):
+        return node.valued(x, x.sizes if shape else shape)
+    return node.valued(
+        functions.padding1(x, padding_mode=mode, padding_value=filler, start_padding=start, end_padding=end)
+    )

@@ -1,0 +1,92 @@
+"""Products of matrices: MatMul and Gemm."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
+from dmlgpu.enums import DataType, MatrixTransform, ReduceFunction
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
+from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.values import Shape, Value
+
+
+@operator("MatMul")
+def matmul(node: Node) -> Value:
+    """Multiply matrices or stacks of them."""
+    found, shape = product(node, node.tensor(0), node.shape(0), node.tensor(1), node.shape(1))
+    return node.valued(found, shape)
+
+
+def product(node: Node, a: Expression, left: Shape, b: Expression, right: Shape) -> tuple[Expression, Shape]:
+    """Return the product of stacks of matrices as NumPy's matmul has it, and its shape.
+
+    Integers are multiplied as integers, element by element, since GEMM has floats only.
+    """
+    if not left or not right:
+        raise node.refusal(f"factors must have at least 1 dimension, got {list(left)} and {list(right)}")
+    rows, columns = left[-2:-1], right[-1:] if len(right) > 1 else ()
+    left = left if len(left) > 1 else (1, *left)
+    right = right if len(right) > 1 else (*right, 1)
+    if left[-1] != right[-2]:
+        raise node.refusal(f"inner sizes must be equal, got {list(left)} and {list(right)}")
+    stack = _stack(node, left[:-2], right[:-2])
+    shape = (*stack, *rows, *columns)
+    a, b = reshaped(a, left), reshaped(b, right)
+    if not a.data_type.is_float:
+        return _integers(a, b, stack), shape
+    if stack and math.prod(right[:-2]) == 1:  # one matrix on the right: one product of all rows
+        flat = reshaped(broadcast_to(a, (*stack, *left[-2:])), (math.prod(stack) * left[-2], left[-1]))
+        return functions.gemm(flat, reshaped(b, right[-2:])), shape
+    a, b = broadcast_to(a, (*stack, *left[-2:])), broadcast_to(b, (*stack, *right[-2:]))
+    if len(stack) > 2:
+        a, b = (reshaped(one, (math.prod(stack), *one.sizes[-2:])) for one in (a, b))
+        a, b = (reshaped(one, (1, *one.sizes)) for one in (a, b))
+    elif len(stack) == 1:
+        a, b = (one.reinterpret((1, *one.sizes), (0, *one.desc.element_strides)) for one in (a, b))
+    return functions.gemm(a, b), shape
+
+
+def _stack(node: Node, left: Shape, right: Shape) -> Shape:
+    try:
+        return np.broadcast_shapes(left, right)
+    except ValueError:
+        raise node.refusal(f"stacks of matrices must broadcast, got {list(left)} and {list(right)}") from None
+
+
+def _integers(a: Expression, b: Expression, stack: Shape) -> Expression:
+    """Return the product of matrices of integers: products of all elements, summed."""
+    (*_, m, k), n = a.sizes, b.sizes[-1]
+    a = broadcast_to(reshaped(a, (*a.sizes, 1)), (*stack, m, k, n))
+    b = broadcast_to(reshaped(b, (*b.sizes[:-2], 1, k, n)), (*stack, m, k, n))
+    found = dml.reduce(dml.multiply(a, b), ReduceFunction.SUM, axes=(len(stack) + 1,))
+    return reshaped(found, (*stack, m, n))
+
+
+@operator("Gemm")
+def gemm(node: Node) -> Value:
+    """alpha * A' * B' + beta * C."""
+    a, b = node.tensor(0), node.tensor(1)
+    turned = [node.flag("transA"), node.flag("transB")]
+    m, n = a.sizes[1 if turned[0] else 0], b.sizes[0 if turned[1] else 1]
+    c = broadcast_to(node.tensor(2), (m, n)) if node.has(2) else None
+    transforms = [MatrixTransform.TRANSPOSE if one else MatrixTransform.NONE for one in turned]
+    wanted = a.data_type
+    if not wanted.is_float:
+        if DataType.INT64 in (wanted,) or wanted.bits > 32:
+            raise node.refusal(f"elements of {wanted.name} are not supported")
+        a, b, c = (None if one is None else dml.cast(one, DataType.FLOAT32) for one in (a, b, c))  # type: ignore
+    found = functions.gemm(
+        a,
+        b,
+        c,
+        trans_a=transforms[0],
+        trans_b=transforms[1],
+        alpha=node.number("alpha", 1.0),
+        beta=node.number("beta", 1.0) if c is not None else 0.0,
+    )
+    return node.valued(found if wanted.is_float else dml.cast(found, wanted), (m, n))

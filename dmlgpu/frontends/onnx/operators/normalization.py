@@ -1,0 +1,103 @@
+"""Normalisations: by given statistics, and by those of the elements themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
+from dmlgpu.enums import DataType
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
+from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
+from dmlgpu.frontends.onnx.values import Value
+
+
+def per_channel(node: Node, number: int, rank: int) -> Expression:
+    """Return an input of one element per channel with the dimensions of {N, C, ...}."""
+    given = node.tensor(number)
+    return reshaped(given, (1, given.sizes[0], *(1,) * (rank - 2)) if rank > 1 else given.sizes)
+
+
+@operator("BatchNormalization")
+def batch_normalization(node: Node) -> Value:
+    """Normalise channels by given means and variances."""
+    if node.flag("training_mode") or any(node.wants(number) for number in range(1, 5)):
+        raise node.refusal("training is not supported")
+    x = node.tensor(0)
+    if len(x.sizes) < 2:
+        x = reshaped(x, (x.sizes[0], 1))
+    scale, bias, mean, variance = (
+        dml.cast(one, x.data_type) if one.data_type is not x.data_type else one
+        for one in (per_channel(node, number, len(x.sizes)) for number in range(1, 5))
+    )
+    found = functions.batch_normalization(
+        x, mean, variance, scale, bias, spatial=True, epsilon=node.number("epsilon", 1e-5)
+    )
+    return node.valued(found, node.shape(0))
+
+
+@operator("InstanceNormalization")
+def instance_normalization(node: Node) -> Value:
+    """Normalise each channel of each picture by its own statistics."""
+    x = node.tensor(0)
+    rank = len(x.sizes)
+    found = functions.mean_variance_normalization2(
+        x,
+        broadcast_to(per_channel(node, 1, rank), x.sizes),
+        broadcast_to(per_channel(node, 2, rank), x.sizes),
+        axes=tuple(range(2, rank)),
+        epsilon=node.number("epsilon", 1e-5),
+    )
+    return node.valued(found)
+
+
+@operator("LayerNormalization", since=17)
+@operator("LayerNormalization", domain="com.microsoft")
+def layer_normalization(node: Node) -> Value | Sequence[Result]:
+    """Normalise over the dimensions from an axis on; the statistics, where they are wanted, by ONNX's own function."""
+    if node.wants(1) or node.wants(2):
+        return AS_FUNCTION
+    x, shape = node.tensor(0), node.shape(0)
+    axis = node.axis(node.integer("axis", -1), len(shape))
+    kept = x.data_type
+    if kept is DataType.FLOAT16 and node.integer("stash_type", 1) == 1:
+        x = dml.cast(x, DataType.FLOAT32)
+    found = functions.mean_variance_normalization2(
+        x, axes=tuple(range(axis, len(shape))), epsilon=node.number("epsilon", 1e-5)
+    )
+    found = found if found.data_type is kept else dml.cast(found, kept)
+    found = dml.multiply(found, broadcast_to(node.tensor(1), x.sizes))
+    if node.has(2):
+        found = dml.add(found, broadcast_to(node.tensor(2), x.sizes))
+    return node.valued(found, shape)
+
+
+@operator("MeanVarianceNormalization")
+def mean_variance_normalization(node: Node) -> Value:
+    """Mean 0 and variance 1 over axes."""
+    x = node.tensor(0)
+    axes = tuple(node.axis(one, len(x.sizes)) for one in node.integers("axes") or (0, 2, 3))
+    return node.valued(functions.mean_variance_normalization2(x, axes=axes, epsilon=1e-9))
+
+
+@operator("LRN")
+def local_response_normalization(node: Node) -> Value:
+    """Divide by the squares of neighbouring channels."""
+    found = functions.local_response_normalization(
+        node.tensor(0),
+        cross_channel=True,
+        local_size=node.integer("size"),
+        alpha=node.number("alpha", 1e-4),
+        beta=node.number("beta", 0.75),
+        bias=node.number("bias", 1.0),
+    )
+    return node.valued(found)
+
+
+@operator("LpNormalization")
+def lp_normalization(node: Node) -> Value:
+    """Divide by the p-norm along an axis."""
+    axis = node.axis(node.integer("axis", -1), len(node.shape(0)))
+    found = functions.lp_normalization(node.tensor(0), axis=axis, epsilon=0.0, p=node.integer("p", 2))
+    return node.valued(found)

@@ -1,0 +1,72 @@
+"""Which function translates which ONNX operator; the modules of ``operators/`` register theirs."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from dmlgpu.builder.expression import Expression
+from dmlgpu.frontends.onnx.values import Value
+
+if TYPE_CHECKING:
+    from dmlgpu.frontends.onnx.node import Node
+
+Result: TypeAlias = Expression | Value | None
+"""An output: an expression, whose sizes are then the shape, or a value with its own shape; None where unwanted."""
+
+Translator: TypeAlias = "Callable[[Node], Result | Sequence[Result]]"
+
+AS_FUNCTION: tuple[Result, ...] = ()
+"""What a translator returns that leaves a case to the body that ONNX has for the operator, a function of others."""
+
+_TRANSLATORS: dict[tuple[str, str], list[tuple[int, Translator]]] = {}
+
+
+def operator(*names: str, domain: str = "", since: int = 1) -> Callable[[Translator], Translator]:
+    """Register a function that translates nodes of ONNX operators.
+
+    Args:
+        names: the operators, ``"Conv"``.
+        domain: theirs; empty for ONNX's own.
+        since: first version of the operator set that the function knows; the function with the greatest one that is at
+            most the model's is taken.
+    """
+
+    def register(function: Translator) -> Translator:
+        for name in names:
+            versions = _TRANSLATORS.setdefault((_plain(domain), name), [])
+            versions.append((since, function))
+            versions.sort(key=lambda one: one[0])
+        return function
+
+    return register
+
+
+def find(domain: str, name: str, version: int) -> Translator | None:
+    """Return the function that translates an operator in a version of its operator set, None where there is none."""
+    _load()
+    versions = _TRANSLATORS.get((_plain(domain), name), [])
+    place = bisect_right([since for since, _ in versions], version)
+    return versions[place - 1][1] if place else None
+
+
+def names(domain: str = "") -> tuple[str, ...]:
+    """Return the operators of a domain that have a function."""
+    _load()
+    return tuple(sorted(name for its, name in _TRANSLATORS if its == _plain(domain)))
+
+
+def _plain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+@cache
+def _load() -> None:
+    """Import every module of ``operators/``, which registers what it has."""
+    package = importlib.import_module("dmlgpu.frontends.onnx.operators")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")

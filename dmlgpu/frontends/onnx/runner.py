@@ -1,0 +1,95 @@
+"""Runs a graph for inputs of any shapes: what is compiled for some is kept and found again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from onnx import NodeProto
+
+from dmlgpu.cache import Cache, CacheLimits
+from dmlgpu.device.device import Device
+from dmlgpu.enums import DataType
+from dmlgpu.frontends.onnx.model import Versions
+from dmlgpu.frontends.onnx.segments import Fed, Outcome, Part, Slots, Weights
+from dmlgpu.frontends.onnx.translate import Placement, Steps, Translation
+from dmlgpu.frontends.onnx.values import Shape, Value
+
+MOST_PARTS = 256
+"""Most compiled stretches of a graph that are kept, of all shapes together; the least used go first."""
+
+
+Key: TypeAlias = "tuple[tuple[tuple[Shape, DataType, bool], ...], tuple[Outcome, ...]]"
+
+
+class Runner:
+    """Runs one graph.
+
+    Args:
+        device: where.
+        versions: of the model's operator sets.
+        weights: where the model's constants are.
+        nodes: of the graph, in order.
+        known: what names stand for in every run.
+        inputs, outputs: names.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        versions: Versions,
+        weights: Weights,
+        *,
+        nodes: Sequence[NodeProto],
+        known: dict[str, Value | None],
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+    ):
+        self._device, self._versions, self._weights = device, versions, weights
+        self._nodes, self._known = nodes, known
+        self._inputs, self._outputs = tuple(inputs), tuple(outputs)
+        self._parts: Cache[Key, Part] = Cache(CacheLimits(MOST_PARTS, MOST_PARTS))
+        self.placement: tuple[Placement, ...] = ()
+
+    def run(self, given: Sequence[Fed]) -> list[Fed]:
+        """Compute the outputs from the inputs, in order.
+
+        Raises:
+            DmlError: a node is refused, by name.
+        """
+        signature = tuple(one.signature for one in given)
+        slots = Slots(self._device, [one.held for one in given])
+        outcomes: tuple[Outcome, ...] = ()
+        steps: Steps | None = None
+        translation: Translation | None = None
+        while True:
+            part = self._parts.get((signature, outcomes))
+            if part is None:
+                if translation is None or steps is None:
+                    translation, steps, part = self._resumed(given, outcomes)
+                else:
+                    part = steps.send(outcomes[-1])
+                self._parts.put((signature, outcomes), part, 1)
+                self.placement = tuple(translation.placement)
+            else:
+                translation = steps = None
+            if part.segment is not None:
+                part.segment.run(slots)
+            if part.action is None:
+                return [Fed(one.shape, one.data_type, one.is_bool, one.take(slots)) for one in part.outputs]
+            outcomes = (*outcomes, part.action.run(slots))
+
+    def _resumed(self, given: Sequence[Fed], outcomes: Sequence[Outcome]) -> tuple[Translation, Steps, Part]:
+        """Translate up to the part that follows outcomes that are known; compiles nothing."""
+        translation = Translation(self._device, self._versions, self._weights, len(given), Runner)
+        values = dict(self._known)
+        for number, (name, one) in enumerate(zip(self._inputs, given, strict=True)):
+            value = Value(one.shape, one.data_type, one.is_bool, slot=number)
+            if value.is_empty:
+                value = Value(one.shape, one.data_type, one.is_bool, one.held)  # type: ignore[arg-type]
+            values[name] = value
+        steps = translation.run(self._nodes, values, self._outputs)
+        part = next(steps)
+        for outcome in outcomes:
+            part = steps.send(outcome)
+        return translation, steps, part

@@ -1,0 +1,179 @@
+"""Models that run: inputs checked, outputs as arrays or tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.device.device import Device, as_device
+from dmlgpu.eager.tensor import Tensor
+from dmlgpu.errors import InvalidArgument, NotSupported, shown
+from dmlgpu.frontends.onnx import support
+from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
+from dmlgpu.frontends.onnx.runner import Runner
+from dmlgpu.frontends.onnx.segments import Fed, Weights
+from dmlgpu.frontends.onnx.translate import Placement
+
+Array = NDArray[Any]
+
+
+class Session:
+    """A model on a device; made by ``load``.
+
+    What is compiled for the shapes of a run is kept for the next one.
+
+    Args:
+        model: what ``model.read`` returned.
+        device: where it runs.
+        strict: whether nodes that the host must decide about, control flow, are refused.
+    """
+
+    def __init__(self, model: Model, device: Device, strict: bool = False):
+        support.check(model)
+        self._model, self.device, self._strict = model, device, strict
+        self._runner = Runner(
+            device,
+            model.versions,
+            Weights(device),
+            nodes=model.nodes,
+            known=dict(model.weights),
+            inputs=[one.name for one in model.inputs],
+            outputs=model.outputs,
+        )
+
+    @property
+    def inputs(self) -> tuple[Declared, ...]:
+        """What ``run`` is given, as the model declares it."""
+        return self._model.inputs
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of what ``run`` returns."""
+        return self._model.outputs
+
+    @property
+    def placement(self) -> tuple[Placement, ...]:
+        """Where each node was computed in the shapes that were compiled last; empty before the first run."""
+        return self._runner.placement
+
+    def run(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, Array]:
+        """Compute the outputs.
+
+        Args:
+            inputs: by name; arrays, or tensors, which are read where they are if they are on the session's device.
+            outputs: names of those that are wanted; None for all.
+
+        Returns:
+            Arrays by name.
+
+        Raises:
+            InvalidArgument: a name, type, rank or size that is not the model's, or symbols that contradict.
+            NotSupported: a node cannot be computed for these shapes; OutOfMemory: the device has no room.
+        """
+        return {name: _as_array(one) for name, one in self._run(inputs, outputs).items()}
+
+    def run_tensors(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, Tensor | Array]:
+        """Compute as ``run``, and leave outputs on the device: tensors, but for those the host knows."""
+        return {name: fed.held for name, fed in self._run(inputs, outputs).items()}
+
+    def _run(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None) -> dict[str, Fed]:
+        wanted = self.outputs if outputs is None else tuple(outputs)
+        for name in wanted:
+            if name not in self.outputs:
+                raise InvalidArgument(f"{self._label}: outputs must be of {', '.join(self.outputs)}, got {shown(name)}")
+        results = self._runner.run(self._fed(inputs))
+        if self._strict:
+            self._refuse_host()
+        by_name = dict(zip(self.outputs, results, strict=True))
+        return {name: by_name[name] for name in wanted}
+
+    @property
+    def _label(self) -> str:
+        return f"model {self._model.name!r}"
+
+    def _refuse_host(self) -> None:
+        for one in self.placement:
+            if one.where == "host" and "translated" not in one.why:
+                raise NotSupported(f"{self._label}: {one.op_type} {one.node!r} runs on the host: {one.why} (strict)")
+
+    # ---- inputs -----------------------------------------------------------------------------------------------------
+
+    def _fed(self, inputs: Mapping[str, Any]) -> list[Fed]:
+        if not isinstance(inputs, Mapping):
+            raise InvalidArgument(f"{self._label}: inputs must be a mapping from names to arrays, got {shown(inputs)}")
+        names = [one.name for one in self.inputs]
+        for name in inputs:
+            if name not in names:
+                raise InvalidArgument(f"{self._label}: inputs must be named {', '.join(names)}, got {shown(name)}")
+        symbols: dict[str, tuple[int, str]] = {}
+        found = []
+        for one in self.inputs:
+            if one.name not in inputs:
+                raise InvalidArgument(f"{self._label}: inputs must have {one.name!r}, got {shown(list(inputs))}")
+            fed = self._taken(one, inputs[one.name])
+            self._check_shape(one, fed.shape, symbols)
+            found.append(fed)
+        return found
+
+    def _taken(self, one: Declared, given: Any) -> Fed:
+        if isinstance(given, Tensor):
+            if given.data_type is not one.data_type:
+                raise InvalidArgument(
+                    f"{self._label}: input {one.name!r} must be of {one.data_type.name}, got {given.data_type.name}"
+                )
+            return Fed(given.sizes, given.data_type, one.is_bool, given.to(self.device))
+        array = np.asarray(given)
+        expected = np.dtype(np.bool_) if one.is_bool else one.data_type.numpy
+        if one.data_type.bits < 8 and array.dtype.name == one.data_type.name.lower():
+            array = array.astype(expected)
+        if array.dtype != expected:
+            raise InvalidArgument(f"{self._label}: input {one.name!r} must be of {expected}, got {array.dtype}")
+        held: Any = array.astype(np.uint8) if one.is_bool else np.ascontiguousarray(array).reshape(array.shape)
+        if one.data_type.bits < 8 and array.size:
+            held = Tensor(held, one.data_type, device=self.device)
+        return Fed(array.shape, one.data_type, one.is_bool, held)
+
+    def _check_shape(self, one: Declared, shape: tuple[int, ...], symbols: dict[str, tuple[int, str]]) -> None:
+        if one.shape is None:
+            return
+        if len(shape) != len(one.shape):
+            raise InvalidArgument(
+                f"{self._label}: input {one.name!r} must have {len(one.shape)} dimensions, got shape {list(shape)}"
+            )
+        for axis, (size, wanted) in enumerate(zip(shape, one.shape, strict=True)):
+            if isinstance(wanted, int) and size != wanted:
+                raise InvalidArgument(
+                    f"{self._label}: input {one.name!r} must have size {wanted} in dimension {axis}, got {list(shape)}"
+                )
+            if isinstance(wanted, str):
+                known, first = symbols.setdefault(wanted, (size, one.name))
+                if known != size and wanted.isidentifier():
+                    raise InvalidArgument(
+                        f"{self._label}: input {one.name!r} must have size {known} in dimension {axis} ({wanted!r}, "
+                        f"as in {first!r}), got {list(shape)}"
+                    )
+
+
+def _as_array(fed: Fed) -> Array:
+    array = fed.held.numpy() if isinstance(fed.held, Tensor) else np.array(fed.held)
+    return array.astype(np.bool_) if fed.is_bool else array
+
+
+def load(source: Source, device: Device | str | None = None, *, strict: bool = False) -> Session:
+    """Read a model and make it ready to run; graphs are compiled when inputs of new shapes come.
+
+    Args:
+        source: the path of a file, its bytes, or a model of the package ``onnx``. External data must be in files inside
+            the folder of the path.
+        device: where it runs: a device, the name of an adapter, or None for ``default_device()``.
+        strict: whether control flow, which the host decides about, is refused.
+
+    Raises:
+        ModelError: the model is malformed.
+        NotSupported: it has operators or types that are not supported; the message names all such operators.
+        AdapterNotFound: no adapter of the name.
+    """
+    return Session(read(source), as_device("load", device), strict)

@@ -1,0 +1,91 @@
+"""Tensors that a model file holds: checked against the bytes that are there, external ones mapped from their files."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto, numpy_helper
+
+from dmlgpu.enums import DataType
+from dmlgpu.errors import ModelError
+from dmlgpu.frontends.onnx.elements import data_type_of
+from dmlgpu.tensor import MAX_ELEMENTS
+
+Array = NDArray[Any]
+
+
+def as_array(proto: TensorProto, what: str, folder: Path | None = None) -> tuple[DataType, bool, Array]:
+    """Return a tensor's type, whether it holds truth values, and its elements as they are held.
+
+    Args:
+        proto: the tensor.
+        what: what has it, for messages.
+        folder: the model's, in which external data are looked for; None where there is none.
+
+    Raises:
+        ModelError: data are missing, too short or too long, or outside the folder.
+        NotSupported: DirectML has no such type.
+    """
+    data_type = data_type_of(proto.data_type, what)
+    sizes = tuple(proto.dims)
+    if any(size < 0 for size in sizes) or math.prod(sizes) > MAX_ELEMENTS:
+        raise ModelError(what, f"its sizes must be at least 0, and at most {MAX_ELEMENTS} elements, got {list(sizes)}")
+    if proto.data_location == TensorProto.EXTERNAL:
+        array = _external(proto, data_type, what, folder)
+    else:
+        _check_length(proto, data_type, what)
+        try:
+            array = numpy_helper.to_array(proto)
+        except Exception as error:  # whatever onnx raises for malformed data
+            raise ModelError(what, f"its data cannot be read: {error}") from None
+    return data_type, proto.data_type == TensorProto.BOOL, array.astype(data_type.numpy, copy=False)
+
+
+def _check_length(proto: TensorProto, data_type: DataType, what: str) -> None:
+    needed = -(-math.prod(proto.dims) * data_type.bits // 8)
+    if proto.HasField("raw_data") and len(proto.raw_data) != needed:
+        raise ModelError(
+            what, f"its data must be {needed} bytes for sizes {list(proto.dims)}, got {len(proto.raw_data)}"
+        )
+    most = max(len(proto.float_data), len(proto.int32_data), len(proto.int64_data), len(proto.uint64_data))
+    if not proto.HasField("raw_data") and math.prod(proto.dims) > 2 * most:
+        raise ModelError(what, f"its data must be {math.prod(proto.dims)} elements, got {most}")
+
+
+def _external(proto: TensorProto, data_type: DataType, what: str, folder: Path | None) -> Array:
+    """Map the bytes of a tensor that lie in a file beside the model."""
+    entries = {one.key: one.value for one in proto.external_data}
+    if folder is None:
+        raise ModelError(what, "its data are in a file beside the model, so that the model must be given by its path")
+    path = _inside(folder, entries.get("location", ""), what)
+    needed = -(-math.prod(proto.dims) * data_type.bits // 8)
+    try:
+        offset, length = int(entries.get("offset", "0")), int(entries.get("length", str(needed)))
+        size = path.stat().st_size
+    except (ValueError, OSError) as error:
+        raise ModelError(what, f"its external data cannot be read: {error}") from None
+    if length != needed or offset < 0 or offset + needed > size:
+        raise ModelError(
+            what, f"its external data must be {needed} bytes from byte {offset} on of {path.name}, which has {size}"
+        )
+    if not needed:
+        return np.zeros(tuple(proto.dims), data_type.numpy)
+    raw = np.memmap(path, np.uint8, "r", offset, (needed,))
+    if data_type.bits >= 8:
+        return raw.view(data_type.numpy).reshape(tuple(proto.dims))
+    packed = TensorProto(data_type=proto.data_type, dims=proto.dims, raw_data=raw.tobytes())
+    return numpy_helper.to_array(packed)
+
+
+def _inside(folder: Path, location: str, what: str) -> Path:
+    """Return the path of a regular file inside a folder, links followed."""
+    root = Path(os.path.realpath(folder))
+    path = Path(os.path.realpath(root / location))
+    if not location or "\0" in location or not path.is_relative_to(root) or not path.is_file():
+        raise ModelError(what, f"its data must be in a file inside the model's folder, got location {location[:80]!r}")
+    return path

@@ -1,0 +1,321 @@
+"""Walks the nodes of a graph for inputs of known shapes, and builds the segments that compute it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from onnx import NodeProto
+
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder.expression import Expression
+from dmlgpu.builder.graph import Graph
+from dmlgpu.builder.nodes import Origin
+from dmlgpu.device.device import Device
+from dmlgpu.errors import DmlError, ModelError, NotSupported
+from dmlgpu.frontends.onnx import control, empty, expansion, host, registry
+from dmlgpu.frontends.onnx.elements import as_held
+from dmlgpu.frontends.onnx.model import Versions
+from dmlgpu.frontends.onnx.names import last_uses
+from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.segments import Action, Go, Outcome, Output, Part, Read, Segment, Weights
+from dmlgpu.frontends.onnx.signatures import typed_outputs
+from dmlgpu.frontends.onnx.values import FinishNeeded, ReadNeeded, Value
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.tensor import TensorDesc
+
+if TYPE_CHECKING:
+    from dmlgpu.frontends.onnx.runner import Runner
+
+Steps: TypeAlias = Generator[Part, Outcome, None]
+
+_CONSTANT_BYTES = 256
+"""Weights up to this size are constants of the graph, which passes may look into; larger ones are owned inputs."""
+
+_MOST_EXPANSIONS = 64
+"""How deep functions and bodies may be nested."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a node was computed.
+
+    Attributes:
+        node: its name.
+        op_type: its operator.
+        where: ``"device"``, ``"host"`` or ``"none"``, where nothing is left to compute.
+        operators: DirectML's operators that the node became.
+        why: why it is not on the device.
+    """
+
+    node: str
+    op_type: str
+    where: str
+    operators: tuple[str, ...] = ()
+    why: str = ""
+
+
+@dataclass(eq=False)
+class Scope:
+    """The names of one graph, or of the body of a function, while its nodes are walked.
+
+    Attributes:
+        nodes: in order.
+        values: what names stand for.
+        last_use: by name, the number of the last node that reads it; the count of nodes for an output.
+        outer: the scope whose names are visible; None where there is none.
+        at: the number of the node that is walked.
+    """
+
+    nodes: Sequence[NodeProto]
+    values: dict[str, Value | None]
+    last_use: Mapping[str, int]
+    outer: Scope | None = None
+    at: int = 0
+
+    def find(self, name: str) -> Value | None:
+        """Return what a name stands for.
+
+        Raises:
+            ModelError: nothing computes it.
+        """
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            scope = scope.outer
+        raise ModelError("graph", f"a node reads {name!r}, which nothing before it computes")
+
+
+@dataclass(eq=False)
+class Translation:
+    """One walk.
+
+    Args:
+        device: what segments are compiled for.
+        versions: of the model's operator sets.
+        weights: where the model's constants are.
+        first_slot: number of the first slot that no input has.
+        runner: what runs the bodies of loops.
+    """
+
+    device: Device
+    versions: Versions
+    weights: Weights
+    first_slot: int
+    runner: type[Runner]
+    placement: list[Placement] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._next = self.first_slot
+        self._scopes: list[Scope] = []
+        self._reset()
+
+    def _reset(self) -> None:
+        """Begin a new segment."""
+        self.builder = Graph(self.device)
+        self._feeds: list[int | None] = []
+        self._owned: list[int | None] = []
+        self._loaded: dict[int, tuple[Value, Expression]] = {}
+
+    def new_slot(self) -> int:
+        """Return the number of a slot that nothing fills yet."""
+        self._next += 1
+        return self._next - 1
+
+    # ---- graphs -----------------------------------------------------------------------------------------------------
+
+    def run(self, nodes: Sequence[NodeProto], values: dict[str, Value | None], outputs: Sequence[str]) -> Steps:
+        """Yield the parts that compute outputs from values; each is sent what its action came to."""
+        found = yield from self.walk(nodes, values, outputs, None)
+        ends = [value for value in found if value is not None]
+        segment = self.flush(ends)
+        yield Part(
+            segment,
+            outputs=tuple(
+                Output(name, one.shape, one.data_type, one.is_bool, one.slot, one.array)
+                for name, one in zip(outputs, ends, strict=True)
+            ),
+        )
+
+    def walk(
+        self,
+        nodes: Sequence[NodeProto],
+        values: dict[str, Value | None],
+        outputs: Sequence[str],
+        outer: Scope | None,
+    ) -> Generator[Part, Outcome, list[Value | None]]:
+        """Translate nodes in order, and return what output names stand for."""
+        if len(self._scopes) >= _MOST_EXPANSIONS:
+            raise ModelError("graph", f"bodies and functions must be nested at most {_MOST_EXPANSIONS} deep")
+        scope = Scope(nodes, values, last_uses(nodes, outputs), outer)
+        self._scopes.append(scope)
+        for number, proto in enumerate(nodes):
+            scope.at = number
+            found = yield from self._node(proto, scope)
+            names = zip(proto.output, found, strict=False)
+            scope.values.update({name: value for name, value in names if name and value is not None})
+        scope.at = len(nodes)
+        ends = [scope.find(name) for name in outputs]
+        self._scopes.pop()
+        return ends
+
+    def _node(self, proto: NodeProto, scope: Scope) -> Generator[Part, Outcome, Sequence[Value | None]]:
+        """Translate one node; where it must know elements, compute and read them, and begin again."""
+        name = proto.name or (proto.output[0] if proto.output else str(scope.at))
+        version = self.versions.of(proto.domain, f"{proto.op_type} {name!r}")
+        finished: list[list[Value]] = []
+        while True:
+            inputs = [scope.find(one) if one else None for one in proto.input]
+            node = Node(
+                proto,
+                name=name,
+                version=version,
+                inputs=inputs,
+                load=self.load,
+                builder=self.builder,
+                finished=finished,
+            )
+            before = len(self.builder.nodes)
+            try:
+                if control.is_control(node):
+                    return (yield from control.translate(self, node, scope))
+                found = self._outputs(node)
+                if found is None:
+                    return (yield from self._expand(node))
+                self._place(node, found, before)
+                return found
+            except ReadNeeded as needed:
+                yield from self.read(needed.value)
+            except FinishNeeded as needed:
+                segment = self.flush([*self._live(), *needed.values])
+                finished.append(needed.values)
+                yield Part(segment, Go())
+            except DmlError as error:
+                raise _with_node(error, node) from None
+
+    def _outputs(self, node: Node) -> Sequence[Value | None] | None:
+        """Return the outputs of a node that is one step; None for one that stands for the nodes of a function."""
+        known = host.compute(node)
+        if known is None and any(one is not None and one.is_empty for one in node.inputs):
+            known = empty.compute(node)
+        if known is not None:
+            return known
+        function = registry.find(node.proto.domain, node.op_type, node.version)
+        if function is None:
+            return None
+        with self.builder.scope(node.name):
+            found = function(node)
+        return None if found is registry.AS_FUNCTION else typed_outputs(node, found)
+
+    def _expand(self, node: Node) -> Generator[Part, Outcome, Sequence[Value | None]]:
+        body = expansion.body_of(node)
+        if body is None:
+            raise NotSupported(f"{node}: operator {node.op_type} is not supported")
+        outer, self.versions = self.versions, body.versions
+        wanted = [name for number, name in enumerate(body.outputs) if node.wants(number)]
+        found = yield from self.walk(body.nodes, body.bind(node.inputs), wanted, None)
+        self.versions = outer
+        by_name = dict(zip(wanted, found, strict=True))
+        return [by_name.get(name) for name in body.outputs]
+
+    def place(self, node: Node, why: str) -> None:
+        """Note that the host computes a node, and why."""
+        self.placement.append(Placement(node.name, node.op_type, "host", (), why))
+
+    def _place(self, node: Node, found: Sequence[Value | None], before: int) -> None:
+        added = tuple(one.desc.operator for one in self.builder.nodes[before:] if isinstance(one.desc, OperatorDesc))
+        if added:
+            self.placement.append(Placement(node.name, node.op_type, "device", added))
+        elif all(one is None or one.array is not None for one in found):
+            why = "its inputs are known when the model is translated"
+            self.place(node, why)
+        else:
+            self.placement.append(Placement(node.name, node.op_type, "none", (), "the same elements seen otherwise"))
+
+    # ---- values -----------------------------------------------------------------------------------------------------
+
+    def load(self, value: Value) -> Expression:
+        """Return a value as an expression of the graph under construction."""
+        if value.expression is not None:
+            return value.expression
+        known = self._loaded.get(id(value))
+        if known is not None:
+            return known[1]
+        if value.array is not None and (value.is_weight or value.slot is None):
+            found = self._constant(value)
+        else:
+            desc = TensorDesc(value.data_type, value.sizes)
+            found = self.builder.input(desc, name=f"slot {value.slot} {len(self._feeds)}")
+            self._feeds.append(value.slot)
+            self._owned.append(None)
+        self._loaded[id(value)] = value, found
+        return found
+
+    def _constant(self, value: Value) -> Expression:
+        assert value.array is not None
+        array = as_held(value.array, value.data_type)
+        if array.nbytes <= _CONSTANT_BYTES and value.data_type.bits >= 8:
+            return self.builder.constant(array.reshape(value.sizes), value.data_type)
+        number = self.weights.number_of(value.array, value.data_type)
+        desc = TensorDesc(value.data_type, value.sizes)
+        found = self.builder.input(desc, name=f"weight {len(self._feeds)}", owned=True)
+        self._feeds.append(None)
+        self._owned.append(number)
+        return found
+
+    def read(self, value: Value) -> Generator[Part, Outcome, None]:
+        """Compute a value's elements and know them from now on."""
+        segment = None
+        if value.slot is None:
+            segment = self.flush([*self._live(), value])
+        assert value.slot is not None
+        found = yield Part(segment, Read(value.slot))
+        assert isinstance(found, bytes)
+        value.array = np.frombuffer(found, value.data_type.numpy).reshape(value.shape)
+
+    def stop(self, action: Action, values: Sequence[Value]) -> Generator[Part, Outcome, Outcome]:
+        """Compute values into slots, let an action run, and return what it came to."""
+        segment = self.flush([*self._live(), *values])
+        return (yield Part(segment, action))
+
+    def _live(self) -> list[Value]:
+        """Return the values that nodes to come read, of all scopes."""
+        return [
+            value
+            for scope in self._scopes
+            for name, value in scope.values.items()
+            if value is not None and scope.last_use.get(name, -1) >= scope.at
+        ]
+
+    def flush(self, values: Iterable[Value]) -> Segment | None:
+        """End the segment: the values that it computes get slots. Return it, None where nothing is computed."""
+        outputs: dict[Origin, tuple[int, Expression]] = {}
+        for value in values:
+            if value.expression is None or value.slot is not None:
+                continue
+            expression, origin = value.expression, value.expression.origin
+            fed = self._feeds[origin.number] if origin.kind == "input" else None
+            if fed is not None and expression.desc.is_packed:
+                value.slot, value.expression = fed, None
+                continue
+            if origin.kind != "operator" or not expression.desc.is_packed:
+                expression = dml.identity(expression)
+            slot, _ = outputs.setdefault(expression.origin, (self.new_slot(), expression))
+            value.slot, value.expression = slot, None
+        segment = None
+        if outputs:
+            slots, expressions = zip(*outputs.values(), strict=True)
+            segment = Segment(self.builder, list(expressions), self._feeds, self._owned, list(slots), self.weights)
+        self._reset()
+        return segment
+
+
+def _with_node(error: DmlError, node: Node) -> DmlError:
+    """Return an error that names the node."""
+    text = str(error)
+    if isinstance(error, ModelError) or repr(node.name) in text:
+        return error
+    return NotSupported(f"{node}: {text}")

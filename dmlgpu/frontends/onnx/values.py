@@ -1,0 +1,94 @@
+"""What a name of a model stands for while its nodes are walked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto
+
+from dmlgpu.builder.expression import Expression
+from dmlgpu.enums import DataType
+from dmlgpu.frontends.onnx.tensors import as_array
+
+Array = NDArray[Any]
+Shape = tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor of the model: known on the host, computed by the graph under construction, or in a slot of the run.
+
+    Attributes:
+        shape: ONNX's: empty for a scalar, zeros allowed.
+        data_type: type of the elements; truth values are UINT8.
+        is_bool: whether the elements are truth values.
+        array: the elements where the host knows them, in ``data_type``'s NumPy type.
+        is_weight: whether they come from the model, not from the sizes of inputs.
+        expression: what computes it in the graph under construction, packed or not; a scalar has one dimension.
+        slot: number of the slot that holds it during a run, packed.
+    """
+
+    shape: Shape
+    data_type: DataType
+    is_bool: bool = False
+    array: Array | None = field(default=None, repr=False)
+    is_weight: bool = False
+    expression: Expression | None = field(default=None, repr=False)
+    slot: int | None = None
+
+    @classmethod
+    def of_array(cls, array: Array, *, is_weight: bool = False) -> Value:
+        """Return a value that the host knows."""
+        is_bool = array.dtype == np.bool_
+        held = array.astype(np.uint8) if is_bool else array
+        return cls(array.shape, DataType.from_numpy(held.dtype), is_bool, held, is_weight)
+
+    @classmethod
+    def of_tensor(cls, proto: TensorProto, what: str, folder: Path | None = None) -> Value:
+        """Return a tensor of the model; see ``tensors.as_array``."""
+        data_type, is_bool, array = as_array(proto, what, folder)
+        return cls(array.shape, data_type, is_bool, array, is_weight=True)
+
+    @property
+    def sizes(self) -> Shape:
+        """The sizes of its tensor: those of the shape, and one dimension for a scalar."""
+        return self.shape or (1,)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no elements; no kernel computes it then."""
+        return 0 in self.shape
+
+    @property
+    def host_array(self) -> Array:
+        """The elements that the host knows, truth values as such."""
+        assert self.array is not None
+        return self.array.astype(np.bool_) if self.is_bool else self.array
+
+
+class ReadNeeded(Exception):
+    """The elements of a value must be known before the translation can go on.
+
+    Attributes:
+        value: which one.
+    """
+
+    def __init__(self, value: Value):
+        self.value = value
+        super().__init__()
+
+
+class FinishNeeded(Exception):
+    """Values must be computed, into slots, before the translation can go on.
+
+    Attributes:
+        values: which ones.
+    """
+
+    def __init__(self, values: list[Value]):
+        self.values = values
+        super().__init__()

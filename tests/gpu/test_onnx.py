@@ -1,0 +1,40 @@
+"""A small network of ONNX's on every adapter, against ONNX's reference."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from dmlgpu import Device
+from dmlgpu.frontends.onnx import load
+
+
+def test_network(device: Device) -> None:
+    rng = np.random.default_rng(0)
+    weights = {
+        "filters": rng.standard_normal((4, 3, 3, 3)).astype(np.float32),
+        "bias": rng.standard_normal(4).astype(np.float32),
+        "matrix": rng.standard_normal((4, 5)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "filters", "bias"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("GlobalAveragePool", ["r"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("MatMul", ["f", "matrix"], ["m"]),
+        helper.make_node("Softmax", ["m"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, "h", "w"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 5])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    session = load(model, device)
+    for sizes in ((1, 3, 6, 8), (2, 3, 5, 5), (1, 3, 6, 8)):
+        x = rng.standard_normal(sizes).astype(np.float32)
+        (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
+        np.testing.assert_allclose(session.run({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
