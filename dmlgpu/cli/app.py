@@ -95,22 +95,30 @@ def devices(
 
 @app.command()
 def ops(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="One operator, such as gather_nd1.", show_default=False)
+    word: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="WORD", help="One operator, such as gather_nd1, or what to look for.", show_default=False
+        ),
     ] = None,
     implemented: Annotated[bool, typer.Option("--implemented", help="Only what dmlgpu implements.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List DirectML's operators, or tell all about one.
+    """List DirectML's operators, tell all about one, or find those that other libraries know by another name.
+
+    A word that is no operator's whole name is searched for in names, in what the operators do, and in the names that
+    ONNX, PyTorch, NumPy and WebNN have for them.
 
     \b
     Examples:
       dmlgpu ops
+      dmlgpu ops conv
+      dmlgpu ops layer_norm
       dmlgpu ops --implemented
       dmlgpu ops gather_nd1
       dmlgpu ops --json | jq '.[] | select(.implemented | not).name'
     """
-    verb("ops").show(name, implemented, as_json)
+    verb("ops").show(word, implemented, as_json)
 
 
 @app.command()
