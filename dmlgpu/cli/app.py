@@ -207,8 +207,13 @@ def test(
         ),
     ] = None,
     pattern: Annotated[
-        str, typer.Option("-k", metavar="PATTERN", help="Only cases with this in their name, or matching * and ?.")
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            "-k",
+            metavar="PATTERN",
+            help="Only cases with this in their name, or matching * and ?, in any case. Repeated: one of them.",
+        ),
+    ] = None,
     profile: Annotated[str, typer.Option("--profile", "-p", help="quick, standard or full.")] = "quick",
     suite: Annotated[str, typer.Option("--suite", help="Which list of cases.")] = "dmlgpu",
     output: Annotated[
@@ -253,6 +258,7 @@ def test(
       dmlgpu test --drivers all -o results.jsonl
       dmlgpu test --drivers all --pairwise --profile full
       dmlgpu test -k gather_nd1 --profile full
+      dmlgpu test -k softmax -k gemm
       dmlgpu test -k gather_nd1-float32-uint32-2x3-packed-s0 --adapter 0
       dmlgpu test --scheduler tcp://10.0.0.1:8786 --profile full -o cluster.jsonl
     """
@@ -261,7 +267,7 @@ def test(
         drivers=tuple(drivers or ()),
         suite=suite,
         profile=profile,
-        pattern=pattern,
+        patterns=tuple(pattern or ()),
         output=output,
         expectations=tuple(expectations or ()),
         workers=workers,

@@ -49,7 +49,7 @@ def test(request: Request, scheduler: str, patience: float) -> bool:
         raise InvalidArgument("--drivers is for this machine; the workers of a cluster have drivers of their own")
     job = Job(request.suite, 0, request.time_limit, request.repeat)
     with connect(scheduler) as client:
-        cluster_job = ClusterJob(job, request.profile, request.pattern, request.names, request.workers, patience)
+        cluster_job = ClusterJob(job, request.profile, request.patterns, request.names, request.workers, patience)
         cluster = Cluster(client, cluster_job, _warn)
         chosen = _chosen(request.adapters, cluster.adapters)
         refuse_reference_alone((adapter.info for adapter in chosen.values()), request.adapters)

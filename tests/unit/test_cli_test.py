@@ -279,6 +279,26 @@ def test_some_of_the_drivers(altered, wanted, labels):
     assert [one.label for one in choose_adapters(wanted, ["all"])] == labels
 
 
+def test_an_adapter_of_another_driver_is_pointed_to(altered, capsys):
+    assert main(["test", "-a", "Altered", "--suite", "altered"]) == 2
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first == (f"dmlgpu: no adapter matches 'Altered': --drivers all finds {NUMPY_ADAPTER}; available adapters:")
+
+
+@pytest.mark.parametrize("wanted", ["card", "7"])
+def test_what_no_driver_has_is_not_pointed_to(altered, wanted):
+    with pytest.raises(AdapterNotFound) as error:
+        choose_adapters([wanted])
+    assert "--drivers" not in str(error.value)
+
+
+def test_several_patterns(capsys):
+    patterns = ["-k", "ARGMIN-example1", "-k", "argmax-exam*"]
+    assert main(["test", "--suite", "operators", "--list", *patterns]) == 0
+    names = capsys.readouterr().out.split()
+    assert "argmin-example1" in names and {name.partition("-")[0] for name in names} == {"argmin", "argmax"}
+
+
 @pytest.mark.parametrize("wanted", ["card", "3"])
 def test_none_of_the_drivers(altered, wanted):
     with pytest.raises(AdapterNotFound) as error:
