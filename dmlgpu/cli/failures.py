@@ -47,7 +47,7 @@ def lines(outcome: Outcome, again: str, where: str) -> Iterator[str]:
     if outcome.wrong:
         yield f"  {outcome.wrong_elements}"
     if outcome.kernels:
-        yield f"  ran as: {'; '.join(outcome.kernels)}"
+        yield f"  {'would run' if outcome.compile_error else 'ran'} as: {'; '.join(outcome.kernels)}"
     if outcome.reason:
         yield f"  a failure was expected: {outcome.reason}"
     yield f"  again: {again}"

@@ -99,7 +99,7 @@ def test_the_kernels_of_a_wrong_result_are_named():
 def test_one_error_of_compiling_is_told_once(capsys):
     def error(case, kernel, fault):
         text = f"GEMM: kernel {kernel!r} does not compile on adapter: {fault}\n> 3 | let x = {kernel!r};"
-        return Outcome(case, Status.FAIL, message=text)
+        return Outcome(case, Status.FAIL, message=text, kernels=(f"{kernel} (matrix/gemm)",))
 
     outcomes = [error("gemm-1", "a", "no type"), error("gemm-2", "b", "no type"), error("gemm-3", "a", "no such name")]
     outcomes.append(Outcome("gemm-4", Status.FAIL, message="something else"))
@@ -109,6 +109,7 @@ def test_one_error_of_compiling_is_told_once(capsys):
     out = capsys.readouterr().out
     assert [out.count(text) for text in ("no type", "no such name", "something else")] == [1, 1, 1]
     assert out.endswith("2 cases do not compile, for the reason that gemm-1 does not:\n  gemm-1\n  gemm-2\n")
+    assert "  would run as: a (matrix/gemm)\n" in out
     assert "fail: gemm-2" not in out and "fail: gemm-3\n" in out
 
 
