@@ -77,8 +77,9 @@ class Kernel:
 
     @property
     def summary(self) -> str:
-        """The label and the shader files, in a line: ``gather_nd1 gather x4 (indexing/gather_nd1, schedules/map)``."""
-        return f"{self.label} ({', '.join(self.bodies)})"
+        """The label and the shader files, in a line: ``gather_nd1 gather x4 (indexing/gather_nd1, schedules/map)``.
+        Kernels of a function of the math library have no body; those name all files."""
+        return f"{self.label} ({', '.join(self.bodies or self.shaders)})"
 
     @property
     def bodies(self) -> tuple[str, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dmlgpu.cli.adapter import choose_adapter
@@ -24,7 +25,8 @@ def choose_adapters(wanted: Sequence[str], drivers: Sequence[str] = ()) -> tuple
         drivers: ``all``, manifests of Vulkan drivers, folders of such; none takes this process's adapters.
 
     Raises:
-        AdapterNotFound: when nothing matches; the message lists all adapters.
+        AdapterNotFound: when nothing matches; the message lists all adapters, and says whether another driver of the
+            machine has one that would.
         InvalidArgument: when there is no such driver, or the drivers bring no adapter.
     """
     if drivers:
@@ -34,7 +36,27 @@ def choose_adapters(wanted: Sequence[str], drivers: Sequence[str] = ()) -> tuple
     known = process_adapters()
     if list(wanted) == [ALL]:
         return known
-    return tuple(known[adapters().index(_choose(one))] for one in wanted or (None,))
+    with _pointing_to_drivers():
+        return tuple(known[adapters().index(_choose(one))] for one in wanted or (None,))
+
+
+@contextlib.contextmanager
+def _pointing_to_drivers() -> Iterator[None]:
+    """Have an error about an adapter that this process does not reach say that ``--drivers all`` finds it, if it does.
+
+    Raises:
+        AdapterNotFound: as what is done here.
+    """
+    try:
+        yield
+    except AdapterNotFound as error:
+        wanted = str(error.wanted)
+        if wanted.isdecimal() or why_no_gpu():  # numbers are other adapters' there; without wgpu there is none
+            raise
+        found = [one for one in all_drivers(()).adapters if _is_named(wanted, one)]
+        if not found:
+            raise
+        raise AdapterNotFound(wanted, error.available, f"--drivers all finds {found[0].info}") from None
 
 
 def _choose(wanted: str | None) -> AdapterInfo:
@@ -93,7 +115,12 @@ def matching(wanted: str, known: Sequence[LocatedAdapter]) -> Sequence[LocatedAd
     if wanted.isascii() and wanted.isdecimal():
         matches = [one for number, one in enumerate(known) if str(number) == wanted]
     else:
-        matches = [one for one in known if wanted.lower() in f"{one.label}\n{one.info}".lower()]
+        matches = [one for one in known if _is_named(wanted, one)]
     if not matches:
         raise AdapterNotFound(wanted, [str(one.info) for one in known], why_no_gpu())
     return matches
+
+
+def _is_named(wanted: str, adapter: LocatedAdapter) -> bool:
+    """Whether an adapter's label or name holds a text, in any case."""
+    return wanted.lower() in f"{adapter.label}\n{adapter.info}".lower()

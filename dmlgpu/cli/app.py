@@ -95,22 +95,30 @@ def devices(
 
 @app.command()
 def ops(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="One operator, such as gather_nd1.", show_default=False)
+    word: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="WORD", help="One operator, such as gather_nd1, or what to look for.", show_default=False
+        ),
     ] = None,
     implemented: Annotated[bool, typer.Option("--implemented", help="Only what dmlgpu implements.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List DirectML's operators, or tell all about one.
+    """List DirectML's operators, tell all about one, or find those that other libraries know by another name.
+
+    A word that is no operator's whole name is searched for in names, in what the operators do, and in the names that
+    ONNX, PyTorch, NumPy and WebNN have for them.
 
     \b
     Examples:
       dmlgpu ops
+      dmlgpu ops conv
+      dmlgpu ops layer_norm
       dmlgpu ops --implemented
       dmlgpu ops gather_nd1
       dmlgpu ops --json | jq '.[] | select(.implemented | not).name'
     """
-    verb("ops").show(name, implemented, as_json)
+    verb("ops").show(word, implemented, as_json)
 
 
 @app.command()
@@ -207,8 +215,13 @@ def test(
         ),
     ] = None,
     pattern: Annotated[
-        str, typer.Option("-k", metavar="PATTERN", help="Only cases with this in their name, or matching * and ?.")
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            "-k",
+            metavar="PATTERN",
+            help="Only cases with this in their name, or matching * and ?, in any case. Repeated: one of them.",
+        ),
+    ] = None,
     profile: Annotated[str, typer.Option("--profile", "-p", help="quick, standard or full.")] = "quick",
     suite: Annotated[str, typer.Option("--suite", help="Which list of cases.")] = "dmlgpu",
     output: Annotated[
@@ -253,6 +266,7 @@ def test(
       dmlgpu test --drivers all -o results.jsonl
       dmlgpu test --drivers all --pairwise --profile full
       dmlgpu test -k gather_nd1 --profile full
+      dmlgpu test -k softmax -k gemm
       dmlgpu test -k gather_nd1-float32-uint32-2x3-packed-s0 --adapter 0
       dmlgpu test --scheduler tcp://10.0.0.1:8786 --profile full -o cluster.jsonl
     """
@@ -261,7 +275,7 @@ def test(
         drivers=tuple(drivers or ()),
         suite=suite,
         profile=profile,
-        pattern=pattern,
+        patterns=tuple(pattern or ()),
         output=output,
         expectations=tuple(expectations or ()),
         workers=workers,

@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dmlgpu.cli.adapters import ALL, matching, refuse_reference_alone
+from dmlgpu.cli.failures import FailurePrinter
+from dmlgpu.cli.progress import Progress as ProgressLines
 from dmlgpu.cli.request import Request
 from dmlgpu.cli.side_by_side import side_by_side
-from dmlgpu.cli.test import lines, summarize
+from dmlgpu.cli.test import summarize
 from dmlgpu.conformance.cluster.cluster import Cluster, connect
 from dmlgpu.conformance.cluster.registry import ClusterAdapter, ClusterJob
 from dmlgpu.conformance.cluster.shards import is_lost
@@ -47,7 +49,7 @@ def test(request: Request, scheduler: str, patience: float) -> bool:
         raise InvalidArgument("--drivers is for this machine; the workers of a cluster have drivers of their own")
     job = Job(request.suite, 0, request.time_limit, request.repeat)
     with connect(scheduler) as client:
-        cluster_job = ClusterJob(job, request.profile, request.pattern, request.names, request.workers, patience)
+        cluster_job = ClusterJob(job, request.profile, request.patterns, request.names, request.workers, patience)
         cluster = Cluster(client, cluster_job, _warn)
         chosen = _chosen(request.adapters, cluster.adapters)
         refuse_reference_alone((adapter.info for adapter in chosen.values()), request.adapters)
@@ -74,6 +76,7 @@ def _run(
     adapters = [adapter for adapter in cluster.adapters if adapter.resource in chosen]
     headers = {one.resource: {**facts(one.info, **request.selection), **one.machine} for one in adapters}
     counted = {chosen[adapter.resource]: Counter[Status]() for adapter in adapters}
+    printers = {located: FailurePrinter(located.label) for located in counted}
     with side_by_side(request.output, headers) as write, _progress_bars(list(counted), len(request.names)) as show:
         for adapter, found in cluster.run(adapters):
             located = chosen[adapter.resource]
@@ -81,13 +84,12 @@ def _run(
             write(adapter.resource, outcome)
             counted[located][outcome.status] += 1
             if not outcome.status.is_good:
-                print(
-                    "\n".join(lines(outcome, reproduce(outcome, located, request, scheduler), located.label)),
-                    flush=True,
-                )
+                printers[located].tell(outcome, reproduce(outcome, located, request, scheduler))
             show(located, counted[located])
         for resource in headers:
             write(resource, None)
+    for printer in printers.values():
+        printer.finish()
     return counted
 
 
@@ -105,20 +107,35 @@ def _warn(text: str) -> None:
 def _progress_bars(
     adapters: Sequence[LocatedAdapter], count: int
 ) -> Iterator[Callable[[LocatedAdapter, Counter[Status]], None]]:
-    """A bar per adapter, on a terminal only; the function says how far one is."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[bad]}"))
+    """A bar per adapter on a terminal, elsewhere lines for all together; the function says how far an adapter is."""
     console = Console(stderr=True)
+    if not console.is_terminal:
+        all_lines = ProgressLines(sys.stderr, count * len(adapters))
+        everything: dict[LocatedAdapter, Counter[Status]] = {}
+
+        def tell(adapter: LocatedAdapter, counts: Counter[Status]) -> None:
+            everything[adapter] = counts
+            done = sum(one.total() for one in everything.values())
+            all_lines.show(done, sum(map(_bad, everything.values())))
+
+        yield tell
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[bad]}"))
     with Progress(
         *columns,
         TimeRemainingColumn(),
         console=console,
-        disable=not console.is_terminal,
         redirect_stdout=sys.stdout.isatty(),
     ) as progress:
         tasks = {adapter: progress.add_task(adapter.label, total=count, bad="") for adapter in adapters}
 
         def show(adapter: LocatedAdapter, counts: Counter[Status]) -> None:
-            bad = sum(number for status, number in counts.items() if not status.is_good)
+            bad = _bad(counts)
             progress.update(tasks[adapter], completed=counts.total(), bad=f"{bad} not as they should be" if bad else "")
 
         yield show
+
+
+def _bad(counts: Counter[Status]) -> int:
+    """How many cases are not as they should be."""
+    return sum(number for status, number in counts.items() if not status.is_good)

@@ -56,7 +56,7 @@ def _report(adapter: AdapterInfo, bench: Workbench, wrong: list[Observation]) ->
     rows = []
     for operator in dict.fromkeys(seen.operator for seen in bench.observations):
         seen = [each for each in bench.observations if each.operator == operator]
-        ran = dict.fromkeys(file for each in seen for file in each.shaders)
+        ran = dict.fromkeys(kernel for each in seen for kernel in each.kernels)
         source = ", ".join(ran) or "NumPy reference"
         rows.append(_row(operator, seen, source))
     columns = ("operator", "dispatches", "elements", "ms", "largest error", "check", "ran as")

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from dmlgpu import operators, reference, schema
 from dmlgpu.cli import tables
 from dmlgpu.descs import by_name
 from dmlgpu.enums import DataType
-from dmlgpu.schema import FieldSchema, OperatorSchema
+from dmlgpu.schema import FieldSchema, OperatorSchema, search
+from dmlgpu.schema.synonyms import SOURCES, synonyms
+
+NAMES = 3
+"""Names elsewhere that a table has for each operator that a search found."""
 
 _PAGES = "https://learn.microsoft.com/windows/win32/api/directml/"
 
 
-def show(name: str | None = None, implemented: bool = False, as_json: bool = False) -> None:
-    """Print the catalog, or all about one operator.
+def show(word: str | None = None, implemented: bool = False, as_json: bool = False) -> None:
+    """Print the catalog, all about one operator, or the operators that a word finds.
+
+    Args:
+        word: an operator's whole name or alias, or what is searched for.
+        implemented: print only what dmlgpu implements.
+        as_json: print JSON.
 
     Raises:
-        InvalidArgument: when there is no such operator.
+        InvalidArgument: when nothing is found.
     """
-    if name is not None:
-        entry = schema.operator(name)
+    found = () if word is None else search.find(word)
+    if found and not _is_name(word):
+        _show_matches([match for match in found if not implemented or is_implemented(match.operator)], as_json)
+        return
+    if word is not None:
+        entry = schema.operator(word)
         if as_json:
             print(json.dumps(_as_json(entry), indent=2, ensure_ascii=False))
         else:
@@ -44,6 +58,34 @@ def show(name: str | None = None, implemented: bool = False, as_json: bool = Fal
             for entry in entries
         ],
     )
+
+
+def _is_name(word: str | None) -> bool:
+    """Return whether a word is the whole name of an operator, or one of its aliases."""
+    catalog = schema.catalog()
+    wanted = (word or "").upper()
+    return wanted in catalog or any(wanted in entry.aliases for entry in catalog.values())
+
+
+def _show_matches(found: Sequence[search.Match], as_json: bool) -> None:
+    """Print what a search found, the best first."""
+    if as_json:
+        rows = [_row_json(match.operator) | {"found_as": list(match.names)} for match in found]
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    tables.table(
+        ("operator", "level", "found as", "summary"),
+        [
+            (match.operator.name, match.operator.feature_level.label, _some(match.names), match.operator.summary)
+            for match in found
+        ],
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    more = len(names) - NAMES
+    return ", ".join(names[:NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def is_implemented(entry: OperatorSchema) -> bool:
@@ -79,6 +121,7 @@ def _facts(entry: OperatorSchema) -> list[tuple[str, str]]:
         ("class", f"dmlgpu.descs.{by_name(entry.name).__name__}"),
         ("since", f"feature level {entry.feature_level.label}"),
         ("also called", ", ".join(entry.aliases)),
+        ("elsewhere", "\n".join(_elsewhere(entry))),
         ("supersedes", entry.supersedes or ""),
         ("superseded by", entry.superseded_by or ""),
         ("fields", "\n".join(_field(field) for field in entry.python_fields)),
@@ -91,6 +134,12 @@ def _facts(entry: OperatorSchema) -> list[tuple[str, str]]:
         ("reference", _reference(entry)),
         ("document", _PAGES + entry.document),
     ]
+
+
+def _elsewhere(entry: OperatorSchema) -> list[str]:
+    """Return per library what it calls the operator."""
+    known = {title: synonyms()[entry.name].of(source) for source, title in SOURCES.items() if title}
+    return [f"{title}: {', '.join(names)}" for title, names in known.items() if names]
 
 
 def _field(field: FieldSchema) -> str:
@@ -127,6 +176,8 @@ def _as_json(entry: OperatorSchema) -> dict[str, Any]:
     return _row_json(entry) | {
         "class": f"dmlgpu.descs.{by_name(entry.name).__name__}",
         "aliases": list(entry.aliases),
+        "task": synonyms()[entry.name].task,
+        "elsewhere": {source: list(synonyms()[entry.name].of(source)) for source in SOURCES},
         "supersedes": entry.supersedes,
         "superseded_by": entry.superseded_by,
         "in_place": entry.in_place,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dmlgpu.cli import tables
 from dmlgpu.cli.adapters import ALL, choose_adapters
+from dmlgpu.cli.progress import Progress
 from dmlgpu.cli.request import Request
-from dmlgpu.cli.test import progress
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter
 from dmlgpu.conformance.drivers.outputs import as_output_suite
 from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Pair, expected_to_disagree, outlier
@@ -69,12 +69,12 @@ def _with_expectations(pair: Pair, infos: Mapping[str, AdapterInfo], expected: S
 
 def _reported(cases: Iterable[tuple[Pair, ...]], request: Request) -> Iterator[tuple[Pair, ...]]:
     """Print what is wrong as it comes, and how far the run is."""
-    bad = 0
+    bad, progress = 0, Progress(sys.stderr, len(request.names))
     for done, pairs in enumerate(cases, start=1):
         if not all(pair.agreement.is_good for pair in pairs):
             bad += 1
             print("\n".join(_lines(pairs, request)), flush=True)
-        progress(sys.stderr, done, len(request.names), bad)
+        progress.show(done, bad)
         yield pairs
 
 

@@ -23,7 +23,8 @@ class Request:
     Attributes:
         adapters: parts of names, numbers, or ``all``.
         drivers: ``all``, or manifests of Vulkan drivers, where it is not this process's adapters.
-        suite, profile, pattern: which cases.
+        suite, profile: which cases.
+        patterns: of their names, one of which must match; all cases where there are none.
         output: where everything is written down, or None.
         expectations: files beside dmlgpu's own.
         workers: processes at once.
@@ -35,7 +36,7 @@ class Request:
     drivers: tuple[str, ...] = ()
     suite: str = DEFAULT
     profile: str = "quick"
-    pattern: str = ""
+    patterns: tuple[str, ...] = ()
     output: Path | None = None
     expectations: tuple[Path, ...] = ()
     workers: int = 1
@@ -58,12 +59,13 @@ class Request:
         Raises:
             InvalidArgument: for an unknown suite or profile, or where nothing matches.
         """
-        return select(self.cases, self.profile, self.pattern)
+        return select(self.cases, self.profile, self.patterns)
 
     @property
     def selection(self) -> dict[str, Any]:
         """Which cases, as a file's header says it."""
-        return {"suite": self.suite, "profile": self.profile, "pattern": self.pattern, "names": self.names}
+        pattern = " or ".join(self.patterns)
+        return {"suite": self.suite, "profile": self.profile, "pattern": pattern, "names": self.names}
 
     @property
     def pairwise_command(self) -> tuple[str, ...]:

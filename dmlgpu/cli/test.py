@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TextIO
 
 from dmlgpu.cli import tables
 from dmlgpu.cli.adapters import choose_adapters, refuse_reference_alone
+from dmlgpu.cli.failures import FailurePrinter
+from dmlgpu.cli.progress import Progress
 from dmlgpu.cli.request import Request
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, in_environment
 from dmlgpu.conformance.running.expectations import Expectation, with_expectation
@@ -70,45 +69,14 @@ def _with_expected(
 def _report(outcomes: Iterable[Outcome], adapter: LocatedAdapter, job: Job, count: int, where: str) -> Counter[Status]:
     """Print what is wrong as it comes, and how far the run is."""
     counts: Counter[Status] = Counter()
-    failed: dict[str, str] = {}
+    printer, progress = FailurePrinter(where), Progress(sys.stderr, count, where)
     for outcome in outcomes:
         counts[outcome.status] += 1
         if not outcome.status.is_good:
-            told = _told_once(outcome, failed)
-            print("\n".join(lines(told, reproduce(outcome, job.suite, adapter), where)), flush=True)
-        bad = sum(number for status, number in counts.items() if not status.is_good)
-        progress(sys.stderr, counts.total(), count, bad, where)
+            printer.tell(outcome, reproduce(outcome, job.suite, adapter))
+        progress.show(counts.total(), sum(number for status, number in counts.items() if not status.is_good))
+    printer.finish()
     return counts
-
-
-_COMPILING = re.compile(r"does not compile on .*")
-"""What errors of kernels have in common that come from one line of a shader: the rest names operator and kernel."""
-
-
-def _told_once(outcome: Outcome, failed: dict[str, str]) -> Outcome:
-    """Return an outcome whose error of compiling is told by naming the first case that had it.
-
-    Args:
-        outcome: what came of a case.
-        failed: the first case of each such error; a new one is added.
-    """
-    error = _COMPILING.search(outcome.message)
-    first = outcome.case if error is None else failed.setdefault(error[0], outcome.case)
-    return outcome if first == outcome.case else replace(outcome, message=f"does not compile, as {first} does not")
-
-
-def lines(outcome: Outcome, again: str, where: str) -> Iterator[str]:
-    """What is wrong, where if that is to be said, and the command to see it again."""
-    yield f"{outcome.status} on {where}: {outcome.case}" if where else f"{outcome.status}: {outcome.case}"
-    if outcome.message:
-        yield f"  {outcome.message}"
-    if outcome.wrong:
-        yield f"  {outcome.wrong_elements}"
-    if outcome.kernels:
-        yield f"  ran as: {'; '.join(outcome.kernels)}"
-    if outcome.reason:
-        yield f"  a failure was expected: {outcome.reason}"
-    yield f"  again: {again}"
 
 
 def reproduce(outcome: Outcome, suite: str, adapter: LocatedAdapter) -> str:
@@ -116,14 +84,6 @@ def reproduce(outcome: Outcome, suite: str, adapter: LocatedAdapter) -> str:
     number = NUMPY_ADAPTER.name if adapter.info == NUMPY_ADAPTER else str(adapter.number)
     command = ["dmlgpu", "test", *suite_option(suite), "--adapter", number, "-k", outcome.case]
     return in_environment(shlex.join(command), dict(adapter.environment))
-
-
-def progress(file: TextIO, done: int, count: int, bad: int, where: str = "") -> None:
-    """One line that overwrites itself, on a terminal only."""
-    if file.isatty():
-        end = "\n" if done == count else ""
-        prefix = f"{where}: " if where else ""
-        print(f"\r{prefix}{done} of {count} cases, {bad} not as they should be", end=end, file=file, flush=True)
 
 
 def summarize(counted: Mapping[LocatedAdapter, Counter[Status]]) -> None:

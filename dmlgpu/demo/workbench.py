@@ -51,7 +51,7 @@ class Observation:
         tolerance: how near to the reference the result has to be.
         verdict: how near it is.
         difference: the largest absolute difference from the reference.
-        shaders: the files of the kernels that ran, but for accessors and the math library; none on ``numpy``.
+        kernels: the labels of the kernels that ran, each once; none on ``numpy``.
     """
 
     operator: str
@@ -60,7 +60,7 @@ class Observation:
     tolerance: Tolerance
     verdict: Verdict
     difference: float
-    shaders: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
 
 
 class Workbench:
@@ -146,8 +146,8 @@ class Workbench:
         verdict = compare(expected, got, tolerance, magnitude)
         difference = float(np.abs(expected.astype(np.float64) - got.astype(np.float64)).max(initial=0.0))
         ran = () if compiled.program is None else compiled.program.kernels
-        shaders = tuple(dict.fromkeys(file for kernel in ran for file in kernel.bodies))
-        observation = Observation(desc.operator, got.size, seconds, tolerance, verdict, difference, shaders)
+        kernels = tuple(dict.fromkeys(kernel.label for kernel in ran))
+        observation = Observation(desc.operator, got.size, seconds, tolerance, verdict, difference, kernels)
         self.observations.append(observation)
         self._observe(observation)
 

@@ -34,7 +34,7 @@ def adapters() -> tuple[AdapterInfo, ...]:
     return (NUMPY_ADAPTER,) if gpu is None else (*gpu.adapters(), NUMPY_ADAPTER)
 
 
-def choose(wanted: Choice = None) -> AdapterInfo:
+def choose(wanted: Choice = None, *, announce: bool = True) -> AdapterInfo:
     """Choose an adapter.
 
     Args:
@@ -42,7 +42,8 @@ def choose(wanted: Choice = None) -> AdapterInfo:
             ``"opengl"``, where the first match wins; None for the one that the environment variable DMLGPU_ADAPTER
             names so, else the first hardware adapter, else the first software adapter, else ``numpy``. OpenGL goes last
             among its like, because another backend reaches the same adapter with more features. A software adapter that
-            nobody asked for is announced by a ``SoftwareAdapterWarning``, which Python prints once per line of code.
+            nobody asked for is announced by a ``SoftwareAdapterWarning``, once in a process.
+        announce: False keeps that to itself.
 
     Raises:
         AdapterNotFound: nothing matches; the message lists all adapters.
@@ -57,7 +58,7 @@ def choose(wanted: Choice = None) -> AdapterInfo:
     known = adapters()
     if wanted is None:
         info = min(known, key=lambda one: (one == NUMPY_ADAPTER, one.is_software, one.backend == "OpenGL"))
-        if info.is_software:
+        if info.is_software and announce:
             _announce(info)
         return info
     if isinstance(wanted, str) and _NUMBER.fullmatch(wanted.strip()):
@@ -151,7 +152,14 @@ def _gpu() -> ModuleType | None:
     return gpu
 
 
+_announced: set[str] = set()
+"""Adapters of which there was a warning in this process."""
+
+
 def _announce(info: AdapterInfo) -> None:
+    if str(info) in _announced:
+        return
+    _announced.add(str(info))
     why = why_no_gpu() or f"no {'GPU' if info == NUMPY_ADAPTER else 'hardware'} adapter was found"
     warnings.warn(
         f"{why}: dmlgpu runs on '{info}', in software; "

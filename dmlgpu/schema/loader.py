@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 from collections.abc import Iterator, Mapping
@@ -68,16 +67,15 @@ def operator(name: str) -> OperatorSchema:
     """One operator by its name in any case (``GATHER_ND1``, ``gather_nd1``) or an alias (``SCATTER``).
 
     Raises:
-        InvalidArgument: when there is none; the message offers similar names.
+        InvalidArgument: when there is none; the message offers names that others have for it, or similar ones.
     """
     known = _catalog()
     wanted = name.upper() if isinstance(name, str) else ""
     wanted = known.aliases.get(wanted, wanted)
     if wanted not in known:
-        # Longer names resemble none, and the search would take long.
-        similar = difflib.get_close_matches(wanted, known) if len(wanted) <= 2 * max(map(len, known)) else []
-        hint = f"; similar names: {', '.join(similar)}" if similar else ""
-        raise InvalidArgument(f"DirectML has no operator {shown(name)}{hint}")
+        from dmlgpu.schema.search import hint  # noqa: PLC0415 - only messages need it, and it needs the catalog
+
+        raise InvalidArgument(f"DirectML has no operator {shown(name)}{hint(wanted)}")
     return known[wanted]
 
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from dmlgpu.conformance.running.comparison import Verdict
 from dmlgpu.conformance.running.outcome import Status
+from dmlgpu.conformance.running.watched_backend import WatchedBackend
+from dmlgpu.conformance.suites.graphs import Expectation, GraphSuite
 from dmlgpu.conformance.suites.registry import suite_by_name
 from dmlgpu.device.device import Device
+from dmlgpu.errors import ShaderError
 from dmlgpu.gpu import GpuBackend
+from dmlgpu.program import Kernel, Program
+from dmlgpu.target import AdapterInfo
 
 NAMES = (
     *suite_by_name("chains").names("quick"),
@@ -16,13 +26,53 @@ NAMES = (
     "element_wise_is_nan-halves-float16-uint8-65536-packed-s0",
     "activation_elu-halves-float16-65536-packed-s1",
     "element_wise_atan_yx-values-float32-9x3-packed-s0",
+    "exp_f32-16",
+    "pair-softmax-scale_bias-float16-plain",
 )
+SHADERS = Path(__file__).parents[2] / "shaders"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_case_passes(backend: GpuBackend, name: str) -> None:
     outcome = suite_by_name("dmlgpu").run(name, Device.from_backend(backend))
     assert outcome.status is Status.PASS, outcome
+    assert outcome.kernels
+    for kernel in outcome.kernels:
+        label, _, files = kernel.removesuffix(")").partition(" (")
+        assert label
+        assert all((SHADERS / f"{file}.wgsl").is_file() or (SHADERS / file).is_dir() for file in files.split(", ")), (
+            files
+        )
+
+
+def test_a_wrong_graph_names_the_kernels_of_the_compilation_that_is_wrong(
+    backend: GpuBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With no pass, an addition and a sum are two kernels; fused they are one, and that alone is made wrong here."""
+    device, compared = Device.from_backend(backend), Expectation.verdicts
+
+    def spoiled(self: Expectation, device: Device, disabled: Collection[str]) -> list[Verdict]:
+        return [replace(verdict, ok=bool(disabled)) for verdict in compared(self, device, disabled)]
+
+    name = "pair-addition-sum-float32-plain"
+    assert len(GraphSuite().run(name, device).kernels) == 3
+    monkeypatch.setattr(Expectation, "verdicts", spoiled)
+    outcome = GraphSuite().run(name, device)
+    assert (outcome.status, outcome.message) == (Status.FAIL, "graph output 0, fused")
+    (fused,) = outcome.kernels
+    assert "elementwise/element_wise_add" in fused and "reduction/reduce_sum_float" in fused
+
+
+def test_kernels_are_told_before_they_are_compiled(adapter: AdapterInfo) -> None:
+    told: list[str] = []
+    backend = WatchedBackend(adapter, told.extend)
+    bad = Kernel("bad", "// ---- shaders/x/y.wgsl\n@compute @workgroup_size(1)\nfn main() { f(); }", (), (1, 1, 1))
+    with pytest.raises(ShaderError):
+        backend.prepare(Program("TEST", (bad,), immediates=backend.target.has("immediates")))
+    assert told == ["bad (x/y)"]
+    outcome = suite_by_name("operators").run("argmin-example1", Device.from_backend(backend))
+    assert outcome.kernels and tuple(told[1:]) == outcome.kernels
+    backend.close()
 
 
 def test_what_a_binding_cannot_hold_is_refused(backend: GpuBackend) -> None:

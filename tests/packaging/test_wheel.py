@@ -86,7 +86,12 @@ def test_contents(wheel):
     assert shaders <= names
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "dmlgpu").rglob("*.py")}
     assert modules <= names
-    assert {"dmlgpu/py.typed", "dmlgpu/schema/operators.json", "dmlgpu/schema/enums.json"} <= names
+    assert {
+        "dmlgpu/py.typed",
+        "dmlgpu/schema/operators.json",
+        "dmlgpu/schema/enums.json",
+        "dmlgpu/schema/synonyms.toml",
+    } <= names
     assert {name.split("/")[0] for name in names} == {"dmlgpu", f"dmlgpu-{metadata['Version']}.dist-info"}
     assert not [name for name in names if "__pycache__" in name]
     assert any(name.endswith("licenses/LICENSE") for name in names)

@@ -96,10 +96,10 @@ def test_errors_are_one_line_and_an_exit_code(error, code, monkeypatch, capsys):
 
 
 def test_debug_shows_the_traceback():
-    done = command("--debug", "ops", "gathernd1")
+    done = command("--debug", "ops", "gahternd1")
     assert done.returncode == 1
     assert done.stderr.startswith("Traceback (most recent call last):")
-    assert "dmlgpu.errors.InvalidArgument: DirectML has no operator 'gathernd1'" in done.stderr
+    assert "dmlgpu.errors.InvalidArgument: DirectML has no operator 'gahternd1'" in done.stderr
 
 
 @pytest.mark.parametrize(

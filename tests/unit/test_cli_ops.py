@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -100,10 +101,40 @@ def test_json_of_one_operator():
     }
 
 
+def test_a_word_finds_operators_by_their_names_elsewhere():
+    done = run_here("ops", "layer_norm")
+    heading, *rows = done.stdout.splitlines()
+    assert (done.returncode, heading.split()) == (0, ["operator", "level", "found", "as", "summary"])
+    assert re.split(r"\s{2,}", rows[0])[:3] == [
+        "MEAN_VARIANCE_NORMALIZATION2",
+        "6_3",
+        "PyTorch layer_norm, PyTorch nn.LayerNorm",
+    ]
+    assert [row.split()[0] for row in rows[1:]] == ["MEAN_VARIANCE_NORMALIZATION", "MEAN_VARIANCE_NORMALIZATION1"]
+
+
+def test_json_of_what_a_word_finds():
+    found = json.loads(run_here("ops", "bmm", "--json").stdout)
+    assert [(entry["name"], entry["found_as"]) for entry in found] == [("GEMM", ["PyTorch bmm"])]
+
+
+def test_what_is_not_implemented_is_left_out_of_what_a_word_finds(unregister):
+    unregister("GEMM")
+    found = json.loads(run_here("ops", "matmul", "--implemented", "--json").stdout)
+    assert found and "GEMM" not in [entry["name"] for entry in found]
+
+
+def test_one_operator_says_its_names_elsewhere():
+    lines = run_here("ops", "gemm").stdout.splitlines()
+    assert any(line.startswith("  elsewhere    ONNX: Gemm, MatMul") for line in lines)
+    entry = json.loads(run_here("ops", "gemm", "--json").stdout)
+    assert entry["task"] == "Products of matrices" and "bmm" in entry["elsewhere"]["torch"]
+
+
 def test_unknown_names_suggest_near_ones():
-    done = run_here("ops", "gathernd1")
+    done = run_here("ops", "gahternd1")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "dmlgpu: DirectML has no operator 'gathernd1'; similar names: GATHER_ND1, GATHER_ND, GATHER\n"
+    assert done.stderr == "dmlgpu: DirectML has no operator 'gahternd1'; similar names: GATHER_ND1, GATHER_ND\n"
 
 
 def test_paths_that_are_printed_exist(listing, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from dataclasses import replace
@@ -9,8 +10,10 @@ from dataclasses import replace
 import pytest
 
 from dmlgpu.cli.adapters import choose_adapters
+from dmlgpu.cli.failures import lines
 from dmlgpu.cli.main import main
-from dmlgpu.cli.test import _report, lines, reproduce
+from dmlgpu.cli.progress import INTERVAL, Progress
+from dmlgpu.cli.test import _report, reproduce
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
@@ -96,7 +99,7 @@ def test_the_kernels_of_a_wrong_result_are_named():
 def test_one_error_of_compiling_is_told_once(capsys):
     def error(case, kernel, fault):
         text = f"GEMM: kernel {kernel!r} does not compile on adapter: {fault}\n> 3 | let x = {kernel!r};"
-        return Outcome(case, Status.FAIL, message=text)
+        return Outcome(case, Status.FAIL, message=text, kernels=(f"{kernel} (matrix/gemm)",))
 
     outcomes = [error("gemm-1", "a", "no type"), error("gemm-2", "b", "no type"), error("gemm-3", "a", "no such name")]
     outcomes.append(Outcome("gemm-4", Status.FAIL, message="something else"))
@@ -105,7 +108,54 @@ def test_one_error_of_compiling_is_told_once(capsys):
     assert counts == {Status.FAIL: 4}
     out = capsys.readouterr().out
     assert [out.count(text) for text in ("no type", "no such name", "something else")] == [1, 1, 1]
-    assert "fail: gemm-2\n  does not compile, as gemm-1 does not\n  again: dmlgpu test" in out
+    assert out.endswith("2 cases do not compile, for the reason that gemm-1 does not:\n  gemm-1\n  gemm-2\n")
+    assert "  would run as: a (matrix/gemm)\n" in out
+    assert "fail: gemm-2" not in out and "fail: gemm-3\n" in out
+
+
+# ---- progress
+
+
+class Stream(io.StringIO):
+    """A stream that is a terminal or not."""
+
+    def __init__(self, terminal):
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self):
+        return self._terminal
+
+
+def progress_of(stream, times):
+    """What a run of four cases, of which the second is bad, prints when its cases end at these times."""
+    clock = iter([100.0, *times])
+    progress = Progress(stream, 4, "card", lambda: next(clock))
+    for done in range(1, 5):
+        progress.show(done, int(done > 1))
+    return stream.getvalue()
+
+
+def test_a_line_now_and_then_where_nobody_watches():
+    times = (101.0, 101.0 + INTERVAL, 102.0 + INTERVAL, 103.0 + INTERVAL)
+    assert progress_of(Stream(terminal=False), times) == (
+        "card: 2 of 4 cases, 1 not as they should be\n"
+        f"card: 4 of 4 cases, 1 not as they should be, in {3 + INTERVAL:g} s\n"
+    )
+
+
+def test_a_line_that_overwrites_itself_on_a_terminal():
+    steps = progress_of(Stream(terminal=True), (101.0, 102.0, 103.0, 104.0)).split("\r")
+    assert steps[1] == "card: 1 of 4 cases, 0 not as they should be"
+    assert steps[4] == "card: 4 of 4 cases, 1 not as they should be, in 4 s\n"
+
+
+def test_a_summary_where_nobody_watches(capsys):
+    assert main(["test", "-a", "numpy", "--suite", "operators", "-k", "argmin-example1"]) == 0
+    assert re.fullmatch(r"1 of 1 case, 0 not as they should be, in \d+ s\n", capsys.readouterr().err)
+
+
+# ---- what is wrong, and what does not exist
 
 
 def test_a_failure_that_was_expected(misbehaving, tmp_path, capsys):
@@ -198,7 +248,9 @@ def test_all_drivers_in_one_file_and_one_table(altered, tmp_path, capsys):
     path = tmp_path / "runs.jsonl"
     assert main(["test", "-d", "all", "-a", "#1", "-a", "2", "--suite", "altered", "-k", "far-1", "-o", str(path)]) == 1
     captured = capsys.readouterr()
-    assert captured.err == "dmlgpu: x.json: no answer\n"
+    told, *progress = captured.err.splitlines()
+    assert told == "dmlgpu: x.json: no answer"
+    assert [line.partition(",")[0] for line in progress] == ["numpy #1: 1 of 1 case", "altered: 1 of 1 case"]
     lines = captured.out.splitlines()
     assert lines[:2] == [
         "fail on altered: far-1",
@@ -226,6 +278,26 @@ def test_all_drivers_in_one_file_and_one_table(altered, tmp_path, capsys):
 )
 def test_some_of_the_drivers(altered, wanted, labels):
     assert [one.label for one in choose_adapters(wanted, ["all"])] == labels
+
+
+def test_an_adapter_of_another_driver_is_pointed_to(altered, capsys):
+    assert main(["test", "-a", "Altered", "--suite", "altered"]) == 2
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first == (f"dmlgpu: no adapter matches 'Altered': --drivers all finds {NUMPY_ADAPTER}; available adapters:")
+
+
+@pytest.mark.parametrize("wanted", ["card", "7"])
+def test_what_no_driver_has_is_not_pointed_to(altered, wanted):
+    with pytest.raises(AdapterNotFound) as error:
+        choose_adapters([wanted])
+    assert "--drivers" not in str(error.value)
+
+
+def test_several_patterns(capsys):
+    patterns = ["-k", "ARGMIN-example1", "-k", "argmax-exam*"]
+    assert main(["test", "--suite", "operators", "--list", *patterns]) == 0
+    names = capsys.readouterr().out.split()
+    assert "argmin-example1" in names and {name.partition("-")[0] for name in names} == {"argmin", "argmax"}
 
 
 @pytest.mark.parametrize("wanted", ["card", "3"])

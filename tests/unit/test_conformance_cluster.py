@@ -88,7 +88,7 @@ def test_what_is_given_up_is_said():
 
 
 def job(names: tuple[str, ...] = MANY, patience: float = 60.0) -> ClusterJob:
-    return ClusterJob(Job("many", 0), "quick", "", names, patience=patience)
+    return ClusterJob(Job("many", 0), "quick", (), names, patience=patience)
 
 
 # ---- one adapter's shards on their way ------------------------------------------------------------------------------

@@ -177,6 +177,13 @@ def test_without_two_results_nothing_is_compared(one, other, agreement, message)
     assert compare_results(one, other, Allowance(EXACT)) == Pair("case", ("a", "b"), agreement, "exact", None, message)
 
 
+def test_what_has_no_result_names_the_kernels_that_ran():
+    crashed = result("b", Status.CRASH, "signal 11")
+    crashed = replace(crashed, outcome=replace(crashed.outcome, kernels=("cast map (elementwise/cast)",)))
+    pair = compare_results(result("a"), crashed, Allowance(EXACT))
+    assert pair.message == "b: crash: signal 11; ran as: cast map (elementwise/cast)"
+
+
 def test_equal_digests_are_equal_bits():
     pair = compare_results(result("a", digest="1f"), result("b", digest="1f"), Allowance(EXACT))
     assert (pair.agreement, pair.distance) == (Agreement.AGREE, Distance(3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import time
 from dataclasses import replace
@@ -12,7 +13,10 @@ import pytest
 from dmlgpu.conformance.running import pool
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, WorkerProcess, run_cases, run_repeatedly
+from dmlgpu.conformance.running.worker import Server
 from dmlgpu.device.adapters import adapters
+from dmlgpu.device.device import Device
+from dmlgpu.errors import DmlError
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit import conformance_suite
 
@@ -47,6 +51,48 @@ def test_every_case_has_an_outcome(outcomes):
         "lost-1": "device lost",
         "good-3": "pass",
     }
+
+
+class Ended:
+    """A child that takes requests and ends at once."""
+
+    def __init__(self):
+        self.stdin, self.stdout = io.StringIO(), io.StringIO()
+
+    def kill(self): ...
+
+    def wait(self):
+        return -9
+
+
+@pytest.mark.parametrize("status", [Status.CRASH, Status.TIME_OUT])
+def test_what_crashes_or_hangs_names_the_kernels_that_were_to_run(job, status):
+    worker = WorkerProcess(replace(job, time_limit=0.2))
+    with contextlib.closing(worker):
+        worker._process = Ended()
+        for kernels in (["gemm a (x/y)"], ["gemm b (x/y)", "gemm a (x/y)"]):
+            worker._answers.put(json.dumps({"kernels": kernels}))
+        if status is Status.CRASH:
+            worker._answers.put("")
+        outcome = worker.run("gemm-1")
+    assert (outcome.status, outcome.kernels) == (status, ("gemm a (x/y)", "gemm b (x/y)"))
+
+
+class Compiling:
+    """Says for each case what it compiles, and fails."""
+
+    def run(self, name, device):
+        self.server.tell_kernels((f"{name} a", f"{name} b"))
+        raise DmlError("no")
+
+
+def test_a_case_that_raises_names_the_kernels_of_that_case():
+    suite, answers = Compiling(), io.StringIO()
+    suite.server = Server(suite, answers)
+    suite.server.serve(Device("numpy"), io.StringIO("one\ntwo\n"))
+    records = [json.loads(line) for line in answers.getvalue().splitlines()]
+    assert records[0] == {"kernels": ["one a", "one b"]}
+    assert [record["kernels"] for record in records if "case" in record] == [["one a", "one b"], ["two a", "two b"]]
 
 
 def test_outcomes_say_why(outcomes):

@@ -193,30 +193,81 @@ class Letters:
 
 
 @pytest.mark.parametrize(
-    ("profile", "pattern", "names"),
+    ("profile", "patterns", "names"),
     [
-        ("quick", "", ("a-1", "b-1")),
-        ("full", "b", ("b-1", "b-2")),
-        ("quick", "*-1", ("a-1", "b-1")),
-        ("quick", "?-1", ("a-1", "b-1")),
-        ("quick", "b-3", ("b-3",)),  # a whole name, whatever the profile lists
+        ("quick", (), ("a-1", "b-1")),
+        ("quick", ("",), ("a-1", "b-1")),
+        ("full", ("b",), ("b-1", "b-2")),
+        ("full", ("B",), ("b-1", "b-2")),
+        ("quick", ("*-1",), ("a-1", "b-1")),
+        ("quick", ("?-1",), ("a-1", "b-1")),
+        ("quick", ("b-3",), ("b-3",)),  # a whole name, whatever the profile lists
+        ("full", ("b-2", "A"), ("a-1", "b-2")),  # one of them must match; the suite's order stays
+        ("full", ("b-3", "b-1", "b"), ("b-1", "b-2", "b-3")),
     ],
 )
-def test_selections(profile, pattern, names):
-    assert select(Letters(), profile, pattern) == names
+def test_selections(profile, patterns, names):
+    assert select(Letters(), profile, patterns) == names
 
 
 @pytest.mark.parametrize(
-    ("profile", "pattern", "message"),
+    ("profile", "patterns", "message"),
     [
-        ("slow", "", "profile must be one of quick, full, got 'slow'"),
-        ("quick", "-2", "no case of the profile 'quick' matches '-2'"),
+        ("slow", (), "profile must be one of quick, full, got 'slow'"),
+        ("quick", ("-2",), "no case of the profile 'quick' matches '-2'"),
+        ("quick", ("a-1", "-2"), "no case of the profile 'quick' matches '-2'"),
     ],
 )
-def test_empty_selections_are_refused(profile, pattern, message):
+def test_empty_selections_are_refused(profile, patterns, message):
     with pytest.raises(InvalidArgument) as error:
-        select(Letters(), profile, pattern)
+        select(Letters(), profile, patterns)
     assert str(error.value) == message
+
+
+class Operators(Letters):
+    """A few names as the suite of operators has them; one profile between the others has more."""
+
+    profiles = ("quick", "standard", "full")
+    quick = (
+        "activation_softmax1-float16-3x4-packed-s0",
+        "gemm-float32-17x32-packed-s0",
+        "gemm-float16-5x5-packed-s0",
+        "mean_variance_normalization2-float32-2x3-packed-s0",
+    )
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        assert profile != "full", "takes half a minute"
+        return self.quick if profile == "quick" else (*self.quick, "cast-float32-s0", "cast-float32-s1")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [
+        ("sofmax", "; similar names: activation_softmax1"),
+        ("Softmaxx", "; similar names: activation_softmax1"),
+        ("*matmull*", "; similar names: gemm"),
+        ("matmul", "; similar names: gemm"),
+        ("layer_norm", "; similar names: mean_variance_normalization2"),
+        ("gemm-flaot32", "; similar names: gemm-float32-17x32-packed-s0, gemm-float16-5x5-packed-s0"),
+        ("gem-float16-5x5", "; similar names: gemm-float16-5x5-packed-s0"),
+        ("cast", "; --profile standard has 2 cases that it matches"),
+        ("*-S1", "; --profile standard has 1 case that it matches"),
+        ("Hazards", "; there is a suite of this name: --suite hazards"),
+        ("hazrds", "; similar names: hazards"),
+        ("zzz", ""),
+        ("x" * 10_000, ""),
+    ],
+)
+def test_what_matches_nothing_is_told_what_is_like_it(pattern, hint):
+    with pytest.raises(InvalidArgument) as error:
+        select(Operators(), "quick", [pattern])
+    assert str(error.value) == f"no case of the profile 'quick' matches {pattern!r}{hint}"
+
+
+def test_a_misspelt_suite_is_told_what_is_like_it():
+    with pytest.raises(InvalidArgument) as error:
+        suite_by_name("Hazrds")
+    assert str(error.value).startswith("there is no suite 'Hazrds'; a similar name: hazards; there are accuracy")
 
 
 def test_a_pattern_with_signs_is_for_the_whole_name():

@@ -170,6 +170,21 @@ def test_what_is_wrong_is_put_together(report):
     ]
 
 
+def test_an_error_of_compiling_is_told_once_for_all_operators():
+    def error(case, kernel, fault="no type"):
+        text = f"X: kernel {kernel!r} does not compile on card: {fault}\n> 3 | {kernel}"
+        return Outcome(case, Status.FAIL, message=text)
+
+    made = Report((run(error("cast-a", "a"), error("fold-a", "b"), error("cast-b", "a", "no name"), GOOD),))
+    assert [(cause.operators, cause.cases) for cause in causes(made)] == [
+        (("cast",), ()),
+        (("cast", "fold"), ("cast-a", "fold-a")),
+    ]
+    page, text = as_html(made), as_markdown(made)
+    assert "<details><summary>2 cases</summary><code>cast-a</code><br><code>fold-a</code></details>" in page
+    assert text.count("no type") == 1 and "`cast-a`, `fold-a`" in text
+
+
 REFUSED_TOO = (Status.NOT_SUPPORTED, "", None, None, None, 0, 0, (), (), "", "", None, "other words", "shader-f64")
 
 

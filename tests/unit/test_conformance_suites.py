@@ -65,7 +65,7 @@ def test_the_default_suite_has_all_parts_and_runs_each(numpy_device):
 
 def test_a_name_that_no_profile_lists_can_be_run():
     name = "chain-int32-reuse-7-s123456"
-    assert select(suite_by_name(DEFAULT), "quick", name) == (name,)
+    assert select(suite_by_name(DEFAULT), "quick", [name]) == (name,)
 
 
 def test_a_curve_survives_json():

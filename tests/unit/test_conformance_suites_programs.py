@@ -13,7 +13,7 @@ from dmlgpu.conformance.suites import chains, programs
 from dmlgpu.conformance.suites.chains import ChainSuite, Key, Memory
 from dmlgpu.conformance.suites.dispatch_generator import LARGEST
 from dmlgpu.conformance.suites.hazards import FEWEST_ELEMENTS, HAZARDS, HazardSuite
-from dmlgpu.conformance.suites.programs import Location, Program, Step, expected, run_program
+from dmlgpu.conformance.suites.programs import Execution, Location, Program, Step, expected, run_program
 from dmlgpu.descs import ElementWiseAdd
 from dmlgpu.device.device import Device
 from dmlgpu.enums import DataType
@@ -51,7 +51,7 @@ def test_a_device_that_leaves_out_a_dispatch_is_found(monkeypatch, numpy_device)
     program = Program(BUFFERS, (steps,))
     assert run_program(program, numpy_device).ok
     lazy = replace(program, lists=(steps[:1],))
-    monkeypatch.setattr(programs, "executed", lambda program, device: expected(lazy))
+    monkeypatch.setattr(programs, "execute", lambda program, device: Execution(expected(lazy)))
     verdict = run_program(program, numpy_device)
     assert not verdict.ok and verdict.wrong == 2 and (verdict.expected, verdict.got) == (12, 2)
     assert verdict.problem == "buffer 0, last written by dispatch 1, ELEMENT_WISE_ADD"
@@ -60,7 +60,7 @@ def test_a_device_that_leaves_out_a_dispatch_is_found(monkeypatch, numpy_device)
 def test_a_device_that_writes_elsewhere_is_found(monkeypatch, numpy_device):
     program = Program(BUFFERS, ((Step(ADD, (A, A), (A,)),),))
     changed = (*expected(program)[:1], np.zeros(6, np.int32))
-    monkeypatch.setattr(programs, "executed", lambda program, device: changed)
+    monkeypatch.setattr(programs, "execute", lambda program, device: Execution(changed))
     assert run_program(program, numpy_device).problem == "buffer 1 must be unchanged"
 
 
@@ -153,7 +153,7 @@ def test_a_chain_shows_a_dispatch_that_did_nothing(monkeypatch, numpy_device):
     key = Key(DataType.INT32, Memory.OWN, 30, 0)
     program = chains.program(key)
     lazy = replace(program, lists=(program.lists[0][:-1], *program.lists[1:]))
-    monkeypatch.setattr(programs, "executed", lambda program, device: expected(lazy))
+    monkeypatch.setattr(programs, "execute", lambda program, device: Execution(expected(lazy)))
     assert ChainSuite().run(str(key), numpy_device).status is Status.FAIL
 
 

@@ -1,5 +1,6 @@
 """The demo, on the numpy adapter: its k-means against SciPy's, its pictures, its checks, its command."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,11 +10,13 @@ from scipy.cluster.vq import kmeans2
 from scipy.spatial.distance import cdist
 
 from dmlgpu import Device, reference
+from dmlgpu.cli.demo import _report
 from dmlgpu.cli.main import main
 from dmlgpu.demo import palette, workbench
 from dmlgpu.demo.palette import reduce_to_palette
 from dmlgpu.demo.picture import compose, load_photo
 from dmlgpu.demo.workbench import Workbench
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit.cli_process import dmlgpu, run_here
 
 
@@ -152,6 +155,17 @@ def test_a_wrong_dispatch_is_told_and_is_1(picture, monkeypatch, capsys):
     assert code == 1
     assert any(line.startswith("ARGMIN") and "2 WRONG" in line for line in out.splitlines())
     assert err.startswith("WRONG: ARGMIN: 256 of 256 elements are wrong")
+
+
+def test_the_kernels_that_ran_are_told_once_each(device, photo, capsys):
+    bench = Workbench(device)
+    reduce_to_palette(bench, photo, colors=4, iterations=1)
+    ran = [("gather_nd1 gather",), ("gather_nd1 gather x4", "gather_nd1 gather")]
+    gathers = [seen for seen in bench.observations if seen.operator == "GATHER_ND1"][:2]
+    bench.observations = [replace(seen, kernels=kernels) for seen, kernels in zip(gathers, ran, strict=True)]
+    _report(NUMPY_ADAPTER, bench, [])
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("GATHER_ND1"))
+    assert row.endswith("  gather_nd1 gather, gather_nd1 gather x4")
 
 
 def test_a_missing_photograph_is_2(picture):

@@ -20,6 +20,7 @@ NUMPY = str(NUMPY_ADAPTER)
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
     monkeypatch.delenv("DMLGPU_ADAPTER", raising=False)
+    monkeypatch.setattr(adapters, "_announced", set())
 
 
 @pytest.fixture
@@ -63,6 +64,18 @@ def test_software_is_announced(machine, found, chosen, text):
         f"{text}: dmlgpu runs on '{chosen}', in software; "
         "name an adapter in DMLGPU_ADAPTER or Device(adapter=...) to silence this"
     ]
+
+
+def test_software_is_announced_once_in_a_process(machine):
+    machine(SOFTWARE)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        adapters.choose(announce=False)
+        assert caught == []
+        for _ in range(3):
+            adapters.choose()
+        adapters.choose()  # another line of code
+    assert len(caught) == 1
 
 
 def test_the_warning_points_at_the_caller(machine):

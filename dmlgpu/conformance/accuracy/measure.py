@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,7 @@ class Run:
         text = kernel(function, len(operands), units, immediates, prelude)
         shader = Kernel(function, text, slots, grid)
         program = Program(function, (shader,), immediates=immediates)
+        self.kernels = program.summaries
         self._work = backend.prepare(program).bind(Resources(tuple(self._ranges), ()))
 
     def __call__(self, _: int = 0) -> None:
@@ -69,12 +71,9 @@ class Run:
 
 def evaluate(backend: ShaderBackend, function: str, *operands: Floats, prelude: str = "") -> Floats:
     """The values of a function on an adapter: of the library, of the prelude or built in. Sizes are multiples of 4."""
-    run = Run(backend, function, operands, prelude)
-    try:
+    with contextlib.closing(Run(backend, function, operands, prelude)) as run:
         run()
         return run.result()
-    finally:
-        run.close()
 
 
 def flushes(backend: ShaderBackend) -> bool:
@@ -120,6 +119,7 @@ class Measured:
     Attributes:
         error: in ULP, per input.
         flushed: whether the adapter's arithmetic turns subnormals into zeros, which then count as right.
+        kernels: what ran (``Program.summaries``).
     """
 
     function: Function
@@ -128,6 +128,7 @@ class Measured:
     computed: Floats
     true: Doubles
     flushed: bool = False
+    kernels: tuple[str, ...] = ()
 
     @property
     def max(self) -> float:
@@ -166,12 +167,14 @@ class Measured:
 def measure(backend: ShaderBackend, function: Function, count: int = PER_EXPONENT) -> Measured:
     """The errors of a function on an adapter, with ``count`` numbers of every exponent and sign."""
     operands = samples(function, count)
-    computed = evaluate(backend, function.name, *operands)
+    with contextlib.closing(Run(backend, function.name, operands)) as run:
+        run()
+        computed = run.result()
     true = true_values(function, operands)
     if function.name in ("min_f32", "max_f32"):
         computed[computed == 0], true[true == 0] = 0.0, 0.0  # which of two zeros is smaller, NumPy leaves open
     if not flushes(backend):
-        return Measured(function, errors(computed, true), operands, computed, true)
+        return Measured(function, errors(computed, true), operands, computed, true, kernels=run.kernels)
     of_zeros = true_values(function, [np.where(np.abs(x) < TINY, np.copysign(np.float32(0), x), x) for x in operands])
     error = np.minimum(errors(computed, true, flushed=True), errors(computed, of_zeros, flushed=True))
-    return Measured(function, error, operands, computed, true, flushed=True)
+    return Measured(function, error, operands, computed, true, flushed=True, kernels=run.kernels)

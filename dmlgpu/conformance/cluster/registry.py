@@ -31,7 +31,7 @@ class ClusterJob:
 
     Attributes:
         job: the suite and the limits of its cases; each worker puts in its own adapter.
-        profile, pattern: by which the cases were selected.
+        profile, patterns: by which the cases were selected.
         names: the cases.
         processes: children at once for one adapter of a worker.
         patience: seconds to wait for another worker when the last one that has an adapter is lost.
@@ -39,7 +39,7 @@ class ClusterJob:
 
     job: Job
     profile: str
-    pattern: str
+    patterns: tuple[str, ...]
     names: tuple[str, ...]
     processes: int = 1
     patience: float = 60.0
@@ -142,7 +142,7 @@ class WorkerRegistry:
         return [address for address, state in self._known.items() if isinstance(state, Future)]
 
     def _ask(self, address: str) -> Future:
-        ask = announce_task(self._job.job.suite, self._job.profile, self._job.pattern)
+        ask = announce_task(self._job.job.suite, self._job.profile, self._job.patterns)
         return self._client.submit(ask, key=f"announce-{uuid.uuid4()}", workers=[address], allow_other_workers=False)
 
     def _answer(self, address: str, future: Future) -> Announcement | str:

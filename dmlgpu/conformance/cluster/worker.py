@@ -40,7 +40,7 @@ class Announcement:
 
     Attributes:
         machine: its software and computer, as records have them.
-        cases: digest of the names that it finds for the same suite, profile and pattern.
+        cases: digest of the names that it finds for the same suite, profile and patterns.
         adapters: what it has, by the names of the resources.
         problems: drivers that could not be looked at, a text each.
     """
@@ -57,7 +57,7 @@ class Announcement:
         return cls(answer["machine"], answer["cases"], adapters, tuple(answer["problems"]))
 
 
-def announce(suite: str, profile: str, pattern: str) -> dict[str, Any]:
+def announce(suite: str, profile: str, patterns: Sequence[str]) -> dict[str, Any]:
     """Offer the adapters of the Dask worker in which this runs as its resources, each for one shard at a time.
 
     Of two equal ones there are two.
@@ -68,7 +68,7 @@ def announce(suite: str, profile: str, pattern: str) -> dict[str, Any]:
     Raises:
         InvalidArgument: for a suite, profile or pattern that this worker lacks.
     """
-    here, cases = machine(), list_digest(select(suite_by_name(suite), profile, pattern))
+    here, cases = machine(), list_digest(select(suite_by_name(suite), profile, patterns))
     found = _found()
     named = [(_resource(one.info, here), one) for one in found.adapters]
     _idle.update({name: queue.SimpleQueue() for name, _ in named})
@@ -79,14 +79,14 @@ def announce(suite: str, profile: str, pattern: str) -> dict[str, Any]:
     return {"machine": here, "cases": cases, "adapters": adapters, "problems": found.problems}
 
 
-def announce_task(suite: str, profile: str, pattern: str) -> Callable[[], dict[str, Any]]:
+def announce_task(suite: str, profile: str, patterns: Sequence[str]) -> Callable[[], dict[str, Any]]:
     """``announce`` for a worker that may have another dmlgpu, or none."""
 
     # Being no module's own, it is sent as it is, not by name: Dask drops a worker that cannot import what it is sent.
     def ask() -> dict[str, Any]:
         from dmlgpu.conformance.cluster.worker import announce  # noqa: PLC0415
 
-        return announce(suite, profile, pattern)
+        return announce(suite, profile, patterns)
 
     return ask
 

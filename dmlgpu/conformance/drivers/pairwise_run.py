@@ -94,9 +94,10 @@ class AdapterResult:
 
     @property
     def problem(self) -> str:
-        """Why there are no outputs, or ""."""
-        status, message = self.outcome.status, self.outcome.message
-        return "" if status is Status.PASS else f"{self.label}: {status}: {message}"
+        """Why there are no outputs, and which kernels ran; or ""."""
+        outcome = self.outcome
+        ran = f"; ran as: {'; '.join(outcome.kernels)}" if outcome.kernels else ""
+        return "" if outcome.status is Status.PASS else f"{self.label}: {outcome.status}: {outcome.message}{ran}"
 
 
 def compare_results(one: AdapterResult, other: AdapterResult, allowance: Allowance | None) -> Pair:

@@ -75,7 +75,7 @@ class MutantRunSuite:
             verdict = run_case(self._with_reference(case), faulty)
         except ShaderError as error:
             return Outcome(name, Status.NOT_SUPPORTED, message=str(error))
-        return Outcome(name, Status.PASS if verdict.ok else Status.FAIL, message=str(verdict))
+        return Outcome(name, Status.PASS if verdict.ok else Status.FAIL, message=str(verdict), kernels=verdict.kernels)
 
     def _device(self, device: Device, profile: Profile) -> Device:
         """A device that takes the schedules of a profile, on the same adapter."""

@@ -38,17 +38,24 @@ class Cause:
         return tuple(sorted({outcome.operator for outcome in self.outcomes}))
 
     @cached_property
+    def cases(self) -> tuple[str, ...]:
+        """Those that one error of compiling fails, by name; none for other causes and where it fails only one."""
+        names = tuple(outcome.case for outcome in self.outcomes if outcome.compile_error)
+        return names if len(names) > 1 else ()
+
+    @cached_property
     def worst(self) -> Outcome:
         """The case that is farthest off; the first where none is."""
         return max(self.outcomes, key=lambda outcome: outcome.of_bound or 0.0)
 
 
 def causes(report: Report) -> tuple[Cause, ...]:
-    """The bad ones by operator, one for each status; the others by their reason. Sorted by kind, then by run."""
+    """The bad ones by operator, one for each status, or by the error of compiling that several operators may have; the
+    others by their reason. Sorted by kind, then by run."""
     found: dict[tuple[str, int, Status, str], list[Outcome]] = {}
     for number, outcome in report.not_passed():
         kind = kind_of(outcome.status)
-        cause = outcome.operator if kind == "bad" else _why(outcome)
+        cause = (outcome.compile_error or outcome.operator) if kind == "bad" else _why(outcome)
         found.setdefault((kind, number, outcome.status, cause), []).append(outcome)
     return tuple(
         Cause(number, status, _why(outcomes[0]), tuple(outcomes))

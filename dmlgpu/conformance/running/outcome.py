@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -12,6 +13,12 @@ import numpy as np
 from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.comparison import Verdict
 from dmlgpu.conformance.running.wording import bound_text, ulp_text
+
+KERNELS = "kernels"
+"""In JSON, the field that names what ran."""
+
+_COMPILE_ERROR = re.compile(r"does not compile on (.*)")
+"""What errors of kernels have in common that come from one line of a shader; operator and kernel stand before it."""
 
 
 class Status(enum.StrEnum):
@@ -58,7 +65,8 @@ class Outcome:
         missing: the adapter feature for want of which it refused.
         reason: why a failure was expected.
         digest: of the bits of all outputs.
-        kernels: what ran: labels of kernels and their shader files; empty on ``numpy`` and where nobody wrote it down.
+        kernels: labels of kernels and their shader files: those that ran, or would have run where the case ended
+            before; empty on ``numpy`` and where nothing was compiled.
         seconds: wall time, compilation included.
         curve: largest ULP distance over a range of inputs, as points (binary exponent of the input, distance) in the
             order of the exponents; empty where a case measures none. The exponent of subnormals is -127.
@@ -89,6 +97,13 @@ class Outcome:
     def operator(self) -> str:
         """The operator's stem, ``gather_nd1``."""
         return self.case.partition("-")[0]
+
+    @property
+    def compile_error(self) -> str:
+        """The adapter and why a kernel does not compile there: the same for all kernels that have this fault, whatever
+        numbers compilers give to expressions. Empty for other outcomes."""
+        found = _COMPILE_ERROR.search(self.message)
+        return re.sub(r"\[\d+\]", "[]", found[1]) if found else ""
 
     @property
     def wrong_elements(self) -> str:

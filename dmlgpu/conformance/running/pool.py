@@ -10,13 +10,14 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from dmlgpu.conformance.running.child_process import describe_exit
-from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.outcome import KERNELS, Outcome, Status
 from dmlgpu.conformance.running.wording import bound_text
 
 CASES_PER_CHILD = 250
@@ -76,14 +77,22 @@ class WorkerProcess:
         with contextlib.suppress(BrokenPipeError):  # a child that is gone gives no answer either
             self._process.stdin.write(name + "\n")
             self._process.stdin.flush()
-        try:
-            line = self._answers.get(timeout=limit)
-        except queue.Empty:
-            self._stop()
-            return Outcome(name, Status.TIME_OUT, message=f"no result after {limit:g} s", seconds=limit)
-        if not line:
-            return self._crashed(name)
-        outcome = Outcome.from_json(json.loads(line))
+        kernels: dict[str, None] = {}
+        deadline = time.monotonic() + limit
+        while True:
+            try:
+                line = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                self._stop()
+                message = f"no result after {limit:g} s"
+                return Outcome(name, Status.TIME_OUT, message=message, seconds=limit, kernels=tuple(kernels))
+            if not line:
+                return replace(self._crashed(name), kernels=tuple(kernels))
+            record = json.loads(line)
+            if record.keys() != {KERNELS}:
+                break
+            kernels |= dict.fromkeys(record[KERNELS])
+        outcome = Outcome.from_json(record)
         self._answered += 1
         if outcome.status is Status.DEVICE_LOST or self._answered == CASES_PER_CHILD:
             self._stop()

@@ -20,6 +20,7 @@ from dmlgpu.conformance.cases.tolerance import Tolerance, as_bits, flush
 from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.device.binding import BufferArrayBinding, BufferBinding
 from dmlgpu.device.device import Device
+from dmlgpu.device.operator import CompiledOperator
 from dmlgpu.errors import DmlError
 from dmlgpu.operator_desc import TensorSlot
 from dmlgpu.tensor import TENSOR_ALIGNMENT, TensorDesc
@@ -166,8 +167,12 @@ def _run(case: Case, device: Device, make_inputs: Callable[[Case], Arrays], pois
     for tensor in (*inputs, *(outputs if shared is None else outputs[1:])):
         if tensor is not None:
             tensor.buffer.release()
-    kernels = () if operator.program is None else operator.program.summaries
-    return _Execution(arrays, written, tuple(filter(None, problems)), kernels)
+    return _Execution(arrays, written, tuple(filter(None, problems)), kernels_of(operator))
+
+
+def kernels_of(compiled: CompiledOperator) -> tuple[str, ...]:
+    """The kernels of an operator or a graph, a text each (see ``Outcome.kernels``)."""
+    return () if compiled.program is None else compiled.program.summaries
 
 
 def _create_outputs(

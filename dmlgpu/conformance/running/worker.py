@@ -4,8 +4,9 @@
 
 ADAPTER is a number of ``dmlgpu devices``, TEXT that adapter's name and driver, or empty: if another is there now, the
 process ends. Each line of standard input is a case's name; for each a line of JSON
-answers, an ``Outcome``. What drivers print to standard output goes to standard error. With a folder, nothing is
-compared: a case's outputs are left there as files of NumPy's, computed in memory whose bytes were POISON.
+answers, an ``Outcome``. Lines ``{"kernels": [...]}`` before it say what is about to be compiled, should that crash or
+hang. What drivers print to standard output goes to standard error. With a folder, nothing is compared: a case's outputs
+are left there as files of NumPy's, computed in memory whose bytes were POISON.
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import Any, Protocol, TextIO
 
 from dmlgpu.conformance.drivers.outputs import OutputSuite, as_output_suite
 from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_stdout
-from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.outcome import KERNELS, Outcome, Status
 from dmlgpu.conformance.running.runner import digest
 from dmlgpu.conformance.suites.registry import suite_by_name
+from dmlgpu.device.adapters import choose
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DeviceRemoved, DmlError, NotSupported
 from dmlgpu.files import whole_file, write_array
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 
 
 class RunsCases(Protocol):
@@ -69,14 +73,47 @@ def run(suite: RunsCases, name: str, device: Device) -> Outcome:
         return Outcome(name, Status.FAIL, message=f"{type(error).__name__}: {error}")
 
 
-def serve(suite: RunsCases, device: Device, requests: TextIO, responses: TextIO) -> None:
-    """Answer requests until they end, or the device is lost."""
-    for line in requests:
-        outcome = run(suite, line.strip(), device)
-        print(json.dumps(outcome.to_json()), file=responses, flush=True)
-        if outcome.status is Status.DEVICE_LOST:
-            return
-    device.remove()
+class Server:
+    """Answers requests for cases.
+
+    Args:
+        suite: what runs them.
+        responses: where answers go, a line of JSON each.
+    """
+
+    def __init__(self, suite: RunsCases, responses: TextIO):
+        self._suite, self._responses = suite, responses
+        self._compiled: list[str] = []
+
+    def tell_kernels(self, kernels: Sequence[str]) -> None:
+        """Tell what is about to be compiled for the present case."""
+        self._compiled += kernels
+        self._answer({KERNELS: list(kernels)})
+
+    def serve(self, device: Device, requests: TextIO) -> None:
+        """Answer requests, a case's name a line, until they end or the device is lost."""
+        for line in requests:
+            self._compiled.clear()
+            outcome = run(self._suite, line.strip(), device)
+            if not outcome.kernels:  # the case raised something, or its suite does not say what ran
+                outcome = replace(outcome, kernels=tuple(dict.fromkeys(self._compiled)))
+            self._answer(outcome.to_json())
+            if outcome.status is Status.DEVICE_LOST:
+                return
+        device.remove()
+
+    def _answer(self, record: Mapping[str, Any]) -> None:
+        print(json.dumps(record), file=self._responses, flush=True)
+
+
+def open_device(number: int, tell_kernels: Callable[[tuple[str, ...]], None]) -> Device:
+    """Open an adapter; the function is told the kernels of each program before they are compiled."""
+    info = choose(number)
+    if info == NUMPY_ADAPTER:
+        return Device(info)
+    from dmlgpu.conformance.running.watched_backend import WatchedBackend  # noqa: PLC0415 - numpy does without wgpu
+
+    return Device.from_backend(WatchedBackend(info, tell_kernels))
 
 
 def main() -> int:
@@ -86,11 +123,12 @@ def main() -> int:
     with reserved_stdout() as responses:
         suite = suite_by_name(name)
         runner = OutputWriter(as_output_suite(suite, name), Path(writing[0]), int(writing[1])) if writing else suite
-        device = Device(int(adapter))
+        server = Server(runner, responses)
+        device = open_device(int(adapter), server.tell_kernels)
         if text and str(device.adapter) != text:
             print(f"adapter {adapter} is {device.adapter} here, not {text}", file=sys.stderr)
             return 1
-        serve(runner, device, sys.stdin, responses)
+        server.serve(device, sys.stdin)
     return 0
 
 

@@ -79,4 +79,5 @@ def outcome(name: str, measured: Measured, seconds: float) -> Outcome:
         message=FLUSHES if measured.flushed else "",
         seconds=seconds,
         curve=tuple((float(exponent), round(error, 4)) for exponent, error in measured.curve),
+        kernels=measured.kernels,
     )

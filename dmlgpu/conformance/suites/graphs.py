@@ -30,7 +30,7 @@ from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.conformance.running.graph_runner import run_graph
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.runner import POISON, digest
+from dmlgpu.conformance.running.runner import POISON, digest, kernels_of
 from dmlgpu.conformance.suites import random_graphs
 from dmlgpu.conformance.suites.dispatch_generator import LARGEST
 from dmlgpu.conformance.suites.graph_bounds import output_bounds
@@ -189,12 +189,14 @@ class GraphSuite:
             for number, verdict in enumerate(expected.verdicts(device, disabled))
         ]
         worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.wrong, verdict.of_bound))
-        worst = replace(worst, digest=digest(expected.outputs)) if worst.ok else worst
+        if worst.ok:
+            ran = dict.fromkeys(kernel for verdict in verdicts for kernel in verdict.kernels)
+            worst = replace(worst, digest=digest(expected.outputs), kernels=tuple(ran))
         return Outcome.of_verdict(name, str(WITHIN), worst, time.perf_counter() - start)
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
         """What a device computes; outputs start filled with ``poison``."""
-        return _computed(example(name), device, (), poison)
+        return _execute(example(name), device, (), poison).outputs
 
     def allowance(self, name: str) -> Allowance:
         """How far that may lie from the truth."""
@@ -224,12 +226,13 @@ class Expectation:
         """What the graph of a case must compute."""
         given = example(name)
         bounds = output_bounds(resolve(given.graph), given.inputs)
-        return cls(given, _computed(given, Device("numpy"), ()), bounds)
+        return cls(given, _execute(given, Device("numpy"), ()).outputs, bounds)
 
     def verdicts(self, device: Device, disabled: Collection[str]) -> list[Verdict]:
         """Compare what a device computes, with some passes left out: a verdict per output."""
-        found = zip(self.outputs, _computed(self.given, device, disabled, POISON), self.bounds, strict=True)
-        return [compare(expected, got, WITHIN, bound) for expected, got, bound in found]
+        ran = _execute(self.given, device, disabled, POISON)
+        found = zip(self.outputs, ran.outputs, self.bounds, strict=True)
+        return [replace(compare(expected, got, WITHIN, bound), kernels=ran.kernels) for expected, got, bound in found]
 
 
 def example(name: str) -> Example:
@@ -242,7 +245,15 @@ def example(name: str) -> Example:
     return random_graphs.example(random_graphs.Key.parse(name)) if pair is None else pair.example()
 
 
-def _computed(given: Example, device: Device, disabled: Collection[str], poison: int = 0) -> tuple[Array, ...]:
+@dataclass(frozen=True)
+class _Execution:
+    """What a device computed, and the kernels that did (``Outcome.kernels``)."""
+
+    outputs: tuple[Array, ...]
+    kernels: tuple[str, ...]
+
+
+def _execute(given: Example, device: Device, disabled: Collection[str], poison: int = 0) -> _Execution:
     compiled = device.compile_graph(given.graph, disabled_passes=disabled)
     with np.errstate(all="ignore"):  # the numpy adapter, on halves that overflow
-        return run_graph(compiled, given.inputs, poison)
+        return _Execution(run_graph(compiled, given.inputs, poison), kernels_of(compiled))

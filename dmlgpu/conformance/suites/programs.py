@@ -21,6 +21,7 @@ from dmlgpu.conformance.cases.tolerance import Ulp, as_bits
 from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.conformance.running.runner import kernels_of
 from dmlgpu.device.binding import BufferBinding
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.commands import CommandList
@@ -118,8 +119,21 @@ def _bytes(memory: Sequence[Array], desc: TensorDesc, location: Location) -> Arr
     return raw[location.offset : location.offset + desc.byte_size]
 
 
-def executed(program: Program, device: Device) -> tuple[Array, ...]:
-    """What the buffers hold once a device has run it, or a deterministic one of the same adapter if need be.
+@dataclass(frozen=True)
+class Execution:
+    """What a device did.
+
+    Attributes:
+        buffers: what they hold in the end.
+        kernels: what ran (``Outcome.kernels``).
+    """
+
+    buffers: tuple[Array, ...]
+    kernels: tuple[str, ...] = ()
+
+
+def execute(program: Program, device: Device) -> Execution:
+    """Run a program on a device, or on a deterministic one of the same adapter if need be.
 
     Raises:
         NotSupported: when the adapter lacks what an operator needs.
@@ -127,7 +141,7 @@ def executed(program: Program, device: Device) -> tuple[Array, ...]:
     if program.deterministic and not device.backend.target.deterministic:
         strict = Device(device.adapter, deterministic=True)
         try:
-            return executed(program, strict)
+            return execute(program, strict)
         finally:
             strict.remove()
     buffers = []
@@ -141,7 +155,7 @@ def executed(program: Program, device: Device) -> tuple[Array, ...]:
     found = tuple(buffer.read().view(content.dtype) for buffer, content in zip(buffers, program.buffers, strict=True))
     for buffer in (*buffers, *recorder_.resources):
         buffer.release()
-    return found
+    return Execution(found, recorder_.kernels)
 
 
 class _Recorder:
@@ -158,6 +172,11 @@ class _Recorder:
         most = max(compiled.binding_properties.temporary_resource_size for compiled in self.compiled.values())
         self.temporary = device.create_buffer(most, name="temporary") if most else None
         self._initialize()
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The kernels of all operators."""
+        return tuple(dict.fromkeys(one for compiled in self.compiled.values() for one in kernels_of(compiled)))
 
     @property
     def resources(self) -> tuple[Buffer, ...]:
@@ -208,14 +227,14 @@ def run_program(program: Program, device: Device) -> Verdict:
     Raises:
         NotSupported: when the adapter lacks what an operator needs.
     """
-    found = executed(program, device)
-    verdicts = [compare(wanted, got, EQUAL) for wanted, got in zip(expected(program), found, strict=True)]
+    found = execute(program, device)
+    verdicts = [compare(wanted, got, EQUAL) for wanted, got in zip(expected(program), found.buffers, strict=True)]
     worst = max(range(len(verdicts)), key=lambda number: verdicts[number].wrong)
     verdict = verdicts[worst]
     if not verdict.ok:
         verdict = replace(verdict, problem=_last_writer(program, worst, verdict.worst[0]))
-    digest = hashlib.sha256(b"".join(as_bits(array).tobytes() for array in found)).hexdigest()[:16]
-    return replace(verdict, digest=digest)
+    digest = hashlib.sha256(b"".join(as_bits(array).tobytes() for array in found.buffers)).hexdigest()[:16]
+    return replace(verdict, digest=digest, kernels=found.kernels)
 
 
 def _last_writer(program: Program, buffer: int, element: int) -> str:
@@ -256,7 +275,7 @@ class ProgramSuite(ABC):
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
         """What a device leaves in the buffers, all of which start with contents of the program's."""
-        return executed(self.program(name), device)
+        return execute(self.program(name), device).buffers
 
     def allowance(self, name: str) -> Allowance:
         """How far that may lie from the truth."""

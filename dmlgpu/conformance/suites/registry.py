@@ -9,6 +9,7 @@ arguments and returns a ``Suite``:
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import hashlib
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
 from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.conformance.suites import suggestions
 from dmlgpu.device.device import Device
 from dmlgpu.errors import InvalidArgument
 
@@ -69,11 +71,18 @@ def suite_by_name(name: str) -> Suite:
     Raises:
         InvalidArgument: when there is none of that name; the message lists those that exist.
     """
-    found = {entry.name: entry for entry in (*entry_points(group=GROUP), *BUILT_IN, *MUTANTS)}
+    found = _entries()
     if name not in found:
-        raise InvalidArgument(f"there is no suite {name!r}; there are {', '.join(sorted(found))}")
+        near = difflib.get_close_matches(name.lower(), found, 1)
+        similar = f"; a similar name: {near[0]}" if near else ""
+        raise InvalidArgument(f"there is no suite {name!r}{similar}; there are {', '.join(sorted(found))}")
     suite: Suite = found[name].load()()
     return suite
+
+
+def _entries() -> dict[str, EntryPoint]:
+    """All suites, by name."""
+    return {entry.name: entry for entry in (*entry_points(group=GROUP), *BUILT_IN, *MUTANTS)}
 
 
 def suite_option(name: str) -> list[str]:
@@ -81,26 +90,48 @@ def suite_option(name: str) -> list[str]:
     return [] if name in (DEFAULT, "operators") else ["--suite", name]
 
 
-def select(suite: Suite, profile: str, pattern: str = "") -> tuple[str, ...]:
-    """The names of a profile's cases that match a pattern: a part of the name, or a shell pattern for all of it.
+def select(suite: Suite, profile: str, patterns: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names of a profile's cases that match one of some patterns, all where there are none.
 
     A whole name that the profile leaves out is accepted too, so that what a report prints can be run again.
 
+    Args:
+        suite: the suite.
+        profile: one of its profiles.
+        patterns: a part of a name each, or a shell pattern for all of it (see ``matches``).
+
     Raises:
-        InvalidArgument: when the suite has no such profile, or nothing matches.
+        InvalidArgument: when the suite has no such profile, or a pattern matches nothing; the message says what is like
+            it.
     """
     if profile not in suite.profiles:
         raise InvalidArgument(f"profile must be one of {', '.join(suite.profiles)}, got {profile!r}")
-    names = [name for name in suite.names(profile) if matches(name, pattern)]
-    if not names and suite.has(pattern):
-        names = [pattern]
-    if not names:
-        raise InvalidArgument(f"no case of the profile {profile!r} matches {pattern!r}")
-    return tuple(names)
+    names = suite.names(profile)
+    selected = set() if patterns else set(names)
+    others: list[str] = []
+    for pattern in patterns:
+        found = {name for name in names if matches(name, pattern)}
+        if not found and not suite.has(pattern):
+            hint = _hint(suite, profile, pattern)
+            raise InvalidArgument(f"no case of the profile {profile!r} matches {pattern!r}{hint}")
+        selected |= found
+        others += [] if found else [pattern]
+    return tuple(dict.fromkeys([*(name for name in names if name in selected), *others]))
+
+
+def _hint(suite: Suite, profile: str, pattern: str) -> str:
+    """What to say of a pattern that matches nothing."""
+    # To list the largest profile may take half a minute.
+    for larger in suite.profiles[suite.profiles.index(profile) + 1 : -1]:
+        count = sum(matches(name, pattern) for name in suite.names(larger))
+        if count:
+            return f"; --profile {larger} has {count} {'case' if count == 1 else 'cases'} that it matches"
+    return suggestions.hint(pattern, suite.names(profile), list(_entries()))
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a pattern with ``*``, ``?`` or ``[`` matches the whole name, or one without lies in it."""
+    """Whether a pattern with ``*``, ``?`` or ``[`` matches the whole name, or one without lies in it, in any case."""
+    name, pattern = name.lower(), pattern.lower()
     return fnmatch.fnmatchcase(name, pattern) if any(sign in pattern for sign in "*?[") else pattern in name
 
 

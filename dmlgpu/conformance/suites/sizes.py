@@ -20,6 +20,7 @@ from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.runner import kernels_of
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.device import Device
 from dmlgpu.device.operator import CompiledOperator
@@ -252,7 +253,8 @@ def run_workload(workload: Workload, device: Device) -> Verdict:
         buffers.append(device.create_buffer(descs_[-1].byte_size + GUARD.size, name="output"))
         buffers[-1].write(GUARD, descs_[-1].byte_size)
         _execute(device, operator, buffers[:-1], buffers[-1])
-        return _compared(descs_[-1], buffers[-1], workload.expected)
+        verdict = _compared(descs_[-1], buffers[-1], workload.expected)
+        return replace(verdict, kernels=kernels_of(operator))
     except OutOfMemory as refusal:
         raise NotSupported(str(refusal)) from refusal
     finally:
