@@ -6,7 +6,8 @@ runs a script that says ``import pydirectml as dml``; in a program of one's own,
 
     from dmlgpu.frontends import pydirectml as dml
 
-The original is archived (github.com/microsoft/DirectML, Python) and needs Windows. docs/pydirectml.md says what differs.
+The original is archived (github.com/microsoft/DirectML, folder Python) and needs Windows. docs/pydirectml.md says what
+differs.
 """
 
 from __future__ import annotations
@@ -38,29 +39,31 @@ from dmlgpu.frontends.pydirectml.functions import (
     activation_soft_max,
     activation_tanh,
     add,
-    average_pooling,
-    batch_normalization,
-    convolution,
     divide,
     gather,
-    gemm,
-    gru,
     input_tensor,
     join,
-    local_response_normalization,
-    max_pooling,
-    mean_variance_normalization,
     multiply,
     padding,
     reinterpret,
     slice,
     subtract,
-    up_sample_2d,
     value_scale_2d,
+)
+from dmlgpu.frontends.pydirectml.layers import (
+    average_pooling,
+    batch_normalization,
+    convolution,
+    gemm,
+    gru,
+    local_response_normalization,
+    max_pooling,
+    mean_variance_normalization,
+    up_sample_2d,
 )
 from dmlgpu.frontends.pydirectml.tensors import Dimensions, TensorData, TensorDesc, TensorPolicy
 
-__all__ = [
+__all__ = [  # noqa: PLE0604 - the names of members, too
     "Binding",
     "ConvolutionDirection",
     "ConvolutionMode",

@@ -176,7 +176,9 @@ class Device:
         """
         computer = model._builder._graph.device
         if computer is not self._computer:
-            raise InvalidCall(f"Device.compute: model must be built for this device, got one for {computer.description}")
+            raise InvalidCall(
+                f"Device.compute: model must be built for this device, got one for {computer.description}"
+            )
         wanted = model._wanted(outputs)
         found = zip(wanted, model._execute(model._raw(inputs)), strict=True)
         return [TensorData._of(raw, node.desc) for node, raw in found if node is not None]

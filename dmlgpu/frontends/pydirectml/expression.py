@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from dmlgpu import kinds
+from dmlgpu import descs, kinds
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression as Node
+from dmlgpu.errors import InvalidDescription
 from dmlgpu.frontends.pydirectml.calls import real, surface
 from dmlgpu.frontends.pydirectml.enums import OperatorType
 from dmlgpu.frontends.pydirectml.errors import InvalidCall, reporting
 from dmlgpu.frontends.pydirectml.tensors import TensorDesc
-from dmlgpu.operator_desc import ScaleBias
+from dmlgpu.operator_desc import OperatorDesc, ScaleBias
 
 
 class Expression:
@@ -208,6 +210,27 @@ class FusedActivation:
 
 NO_ACTIVATION = FusedActivation(OperatorType.INVALID)
 """The default of parameters that take an activation."""
+
+
+def activation_desc(fused: FusedActivation) -> OperatorDesc | None:
+    """Return the description of an activation that is fused; None for none.
+
+    Raises:
+        InvalidCall: no activation.
+    """
+    if fused._activation is OperatorType.INVALID:
+        return None
+    kind = descs.by_name(fused._activation.name)
+    names = [field.name for field in dataclasses.fields(kind)]
+    numbers: dict[str, Any] = dict(
+        zip((name for name in names if not name.endswith("_tensor")), fused._parameters, strict=False)
+    )
+    try:
+        return kind(**numbers)
+    except InvalidDescription:  # it has tensors beside its input and output
+        raise InvalidCall(
+            f"FusedActivation: activation must be one that can be fused, got {fused._activation}"
+        ) from None
 
 
 class _Outputs:
