@@ -211,7 +211,7 @@ class TensorData(np.ndarray[Any, np.dtype[Any]]):
         WrongArgument: no array of numbers.
     """
 
-    def __new__(cls, data: ArrayLike) -> Self:
+    def __new__(cls, data: ArrayLike, /) -> Self:
         """Make it; NumPy's arrays have no other place for that."""
         return as_floats("TensorData", data).copy().view(cls)
 
