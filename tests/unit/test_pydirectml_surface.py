@@ -1,4 +1,4 @@
-"""The module has the names, parameters, defaults and numbers of Microsoft's: data/pydirectml/surface.json lists them."""
+"""The module has the names, parameters, defaults and numbers of Microsoft's, listed in data/pydirectml."""
 
 from __future__ import annotations
 
