@@ -79,6 +79,11 @@ class Network:
     def weight(self, name: str, *shape: int) -> str:
         return self.constant(self.weights[name].reshape(shape or self.weights[name].shape))
 
+    def doubled(self, tensor: str) -> str:
+        """Repeat rows and columns."""
+        how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return self.node("Resize", tensor, "", self.constant([1, 1, 2, 2]), mode="nearest", **how)
+
     def run(self, *outputs: str) -> list[Array]:
         """Compute outputs by onnxruntime, on the processor."""
         graph = helper.make_graph(
@@ -91,6 +96,24 @@ class Network:
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
         session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         return session.run(list(outputs), {"image": self.weights["image"]})
+
+
+def block_weights() -> dict[str, Array]:
+    """Weights of ``block.py``, and its image."""
+    rng = np.random.default_rng(17)
+    shapes = {"image": (1, 3, 6, 5), "filter": (4, 3, 3, 3), "scale": (4,), "bias": (4,), "repeated": (2,)}
+    return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def block_expected(weights: dict[str, Array]) -> Array:
+    """What ``block.py`` computes, by onnxruntime."""
+    net = Network(weights)
+    padded = net.node("Pad", "image", net.constant([0, 0, 1, 1, 0, 0, 1, 1], np.int64), mode="reflect")
+    features = net.node("Tanh", net.node("Conv", padded, net.weight("filter")))
+    normal = net.node("InstanceNormalization", features, net.weight("scale"), net.weight("bias"), epsilon=1e-5)
+    larger = net.doubled(net.node("Relu", normal))
+    repeated = net.node("Expand", net.weight("repeated", 1, 2, 1, 1), net.constant([1, 2, 12, 10], np.int64))
+    return net.run(net.node("Concat", larger, repeated, axis=1))[0]
 
 
 def style_weights() -> dict[str, Array]:
@@ -140,10 +163,7 @@ def style_expected(weights: dict[str, Array]) -> Array:
         crop = net.node("Slice", features, starts, ends, net.constant([2, 3], np.int64))
         features = net.node("Add", second, crop)
     up = norm(convolve(features, "up", "ConvTranspose", strides=[2, 2], output_padding=[1, 1]), "up_norm")
-    scales = net.constant([1, 1, 2, 2])
-    larger = net.node(
-        "Resize", up, "", scales, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
-    )
+    larger = net.doubled(up)
     tanh = net.node("Tanh", convolve(larger, "last"))
     styled = net.node("Mul", tanh, net.constant(150))
     return net.run(net.node("Add", net.node("Mul", styled, net.weight("factor")), net.weight("offset")))[0]
