@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,19 @@ def test_weights_stay_on_the_device(device: dml.Device, builder: dml.GraphBuilde
     assert model._execution is execution
     device.compute(model, [dml.Binding(weight, [2, 4]), dml.Binding(x, [9, 9])], [y])
     assert model._execution is not execution
+
+
+def test_threads_compute_the_same_model(device: dml.Device, builder: dml.GraphBuilder) -> None:
+    (x,) = inputs(builder, dml.TensorDesc(F32, [64]))
+    y = x * 2.0
+    model = builder.build(NONE, [y])
+
+    def compute(number: int) -> bool:
+        (found,) = device.compute(model, [dml.Binding(x, np.full(64, number))], [y])
+        return bool((np.array(found) == 2 * number).all())
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(compute, range(40)))
 
 
 def test_data_lie_as_the_description_says(device: dml.Device, builder: dml.GraphBuilder) -> None:

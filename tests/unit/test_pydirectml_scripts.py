@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -40,3 +43,13 @@ def test_classifier(tmp_path):
     assert printed == f"class {np.argmax(probabilities)}\n"
     np.testing.assert_allclose(found["features"], features, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(found["probabilities"].reshape(1, 10), probabilities, rtol=1e-4, atol=1e-6)
+
+
+def test_the_script_of_the_page(tmp_path):
+    page = (Path(__file__).parents[2] / "docs/pydirectml.md").read_text(encoding="utf-8")
+    (code,), (printed,) = (re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("python", "text"))
+    script = tmp_path / "script.py"
+    script.write_text(code, encoding="utf-8")
+    assert run_here(script, []) == printed
+    # By hand: differences of neighbours are -1, and 3, 7, 11, 15 at the right edge.
+    assert re.findall(r"\d+", printed) == ["0", "70", "0", "150", "100", "100", "100", "100"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Self
 
@@ -71,6 +72,7 @@ class Model:
     _compiled: CompiledOperator | None
     _needed: tuple[bool, ...]
     _execution: Execution | None
+    _lock: threading.Lock
 
     def __init__(self) -> None:
         raise WrongArgument("Model: no constructor defined; GraphBuilder.build makes one")
@@ -80,6 +82,7 @@ class Model:
         """Compile a graph as it is now; inputs that are added later are not the model's."""
         made, graph = cls.__new__(cls), builder._graph
         made._builder, made._inputs, made._outputs = builder, tuple(builder._inputs), tuple(outputs)
+        made._lock = threading.Lock()  # threads take turns: they write to the same buffers
         compiled = made._compiled = graph.compile(outputs, flags)
         made._compile = functools.partial(graph.device.compile_graph, graph.desc(outputs), flags)
         made._needed, made._execution = tuple(port.desc is not None for port in compiled.inputs), None
@@ -87,11 +90,12 @@ class Model:
 
     def _execute(self, raw: Sequence[Raw | None]) -> list[Raw]:
         """Return the outputs' bytes; initialise only where what is OWNED_BY_DML is other than the last time."""
-        if self._execution is None or not self._execution.has(raw):
-            self._execution = None
-            compiled, self._compiled = self._compiled or self._compile(), None
-            self._execution = Execution(compiled, raw)
-        return self._execution.run(raw)
+        with self._lock:
+            if self._execution is None or not self._execution.has(raw):
+                self._execution = None  # gives its memory back first
+                compiled, self._compiled = self._compiled or self._compile(), None
+                self._execution = Execution(compiled, raw)
+            return self._execution.run(raw)
 
     def _raw(self, inputs: Sequence[Binding | None]) -> list[Raw | None]:
         """Return the bytes of each input of the graph; None for those that no output needs."""
