@@ -1,0 +1,170 @@
+"""How the surface takes arguments: as pybind11 converts them for the types of the C++ functions.
+
+A parameter's annotation says its kind. Booleans stand for integers and numbers, and numbers for booleans; enumerations
+are taken as their members alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import numbers
+import types
+import typing
+from collections.abc import Callable, Sequence
+from enum import IntEnum, IntFlag
+from typing import Annotated, Any, ParamSpec, TypeVar, Union
+
+import numpy as np
+
+from dmlgpu import kinds
+from dmlgpu.errors import shown
+from dmlgpu.frontends.pydirectml.errors import WrongArgument, reporting
+
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
+
+UINT64 = kinds.between(0, 2**64 - 1)
+INT32 = kinds.between(-(2**31), 2**31 - 1)
+
+
+class _Required:
+    """The default of a parameter that must be given, after others that have defaults."""
+
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+REQUIRED: Any = _Required()
+
+
+def uint32(value: Any) -> int:
+    """Take integers of 32 bits without a sign, and booleans."""
+    return _UINT32(int(value) if isinstance(value, bool | np.bool_) else value)
+
+
+_UINT32 = kinds.between(0, 2**32 - 1)
+
+
+def real(value: Any) -> float:
+    """Take real numbers, and booleans."""
+    return float(value) if isinstance(value, bool | np.bool_) else kinds.real(value)
+
+
+def truth(value: Any) -> bool:
+    """Take booleans, numbers and None, which is False."""
+    if value is not None and not isinstance(value, bool | np.bool_ | numbers.Number):
+        raise kinds.WrongKind("a bool", value)
+    return bool(value)
+
+
+_SIMPLE: dict[Any, kinds.Converter[Any]] = {int: uint32, float: real, bool: truth}
+_PLURALS = {int: "integers", float: "numbers"}
+
+
+def surface(function: Callable[Parameters, Returned], label: str = "") -> Callable[Parameters, Returned]:
+    """Make a function take its arguments as PyDirectML's does, and raise what that raises.
+
+    Args:
+        function: annotated with what it takes.
+        label: how messages begin; the function's name where it is empty.
+
+    Raises:
+        TypeError: an annotation that says no kind of PyDirectML's (when the function is first called).
+    """
+    signature = inspect.signature(function)
+    title = label or function.__qualname__.removesuffix(".__init__")
+    converters: dict[str, kinds.Converter[Any]] = {}
+
+    @functools.wraps(function)
+    def call(*given: Parameters.args, **named: Parameters.kwargs) -> Returned:
+        if not converters:
+            hints = typing.get_type_hints(function, include_extras=True)
+            hints.pop("return")
+            converters.update({name: converter(hint) for name, hint in hints.items() if hint is not Any})
+        bound = _bind(title, signature, given, named)
+        for name, value in bound.arguments.items():
+            if name in converters:
+                bound.arguments[name] = argument(title, name, converters[name], value)
+        with reporting():
+            return function(*bound.args, **bound.kwargs)
+
+    return call
+
+
+def _bind(
+    label: str, signature: inspect.Signature, given: Sequence[Any], named: dict[str, Any]
+) -> inspect.BoundArguments:
+    """Return arguments by parameter, defaults included.
+
+    Raises:
+        WrongArgument: one is missing, superfluous or given twice.
+    """
+    try:
+        bound = signature.bind(*given, **named)
+    except TypeError as error:
+        raise WrongArgument(f"{label}: {error}; it takes {_names(signature)}") from None
+    bound.apply_defaults()
+    for name, value in bound.arguments.items():
+        if value is REQUIRED:
+            raise WrongArgument(f"{label}: missing a required argument: {name!r}; it takes {_names(signature)}")
+    return bound
+
+
+def _names(signature: inspect.Signature) -> str:
+    taken = [
+        name if parameter.default in (inspect.Parameter.empty, REQUIRED) else f"{name}={parameter.default!r}"
+        for name, parameter in signature.parameters.items()
+        if name != "self"
+    ]
+    return f"({', '.join(taken)})"
+
+
+def argument(label: str, name: str, convert: kinds.Converter[Any], value: Any) -> Any:
+    """Return an argument as its kind.
+
+    Raises:
+        WrongArgument: it is of another kind.
+    """
+    try:
+        return convert(value)
+    except kinds.WrongKind as wrong:
+        raise WrongArgument(f"{label}: {name}{wrong.where} {wrong.describe()}") from None
+
+
+def converter(hint: Any) -> kinds.Converter[Any]:
+    """Return the converter for an annotation: a number, an enumeration, a class, an optional one or a sequence."""
+    if typing.get_origin(hint) is Annotated:
+        found: kinds.Converter[Any] = hint.__metadata__[0]
+        return found
+    if hint in _SIMPLE:
+        return _SIMPLE[hint]
+    if typing.get_origin(hint) in (Union, types.UnionType):
+        (kind,) = (one for one in typing.get_args(hint) if one is not type(None))
+        return kinds.optional(converter(kind))
+    if typing.get_origin(hint) is Sequence:
+        (kind,) = typing.get_args(hint)
+        return kinds.tuple_of(converter(kind), _plural(kind))
+    if not isinstance(hint, type):
+        raise TypeError(f"no kind of PyDirectML's: {shown(hint)}")
+    return kinds.instance_of(hint, _described(hint))
+
+
+def _described(cls: type[Any]) -> str:
+    article = "an" if cls.__name__[0] in "AEIOU" else "a"
+    if not issubclass(cls, IntEnum | IntFlag):
+        return f"{article} {cls.__name__}"
+    members = list(cls.__members__)
+    listed = ", ".join(members if len(members) <= 12 else [*members[:3], "..."])
+    return f"{article} {cls.__name__} ({listed})"
+
+
+def _plural(kind: Any) -> str:
+    if typing.get_origin(kind) is Annotated:
+        kind = typing.get_args(kind)[0]
+    if kind in _PLURALS:
+        return _PLURALS[kind]
+    named = next((one for one in (kind, *typing.get_args(kind)) if isinstance(one, type)), kind)
+    if isinstance(kind, types.UnionType):
+        return f"{named.__name__}s or None"
+    return f"{named.__name__}s"

@@ -1,0 +1,194 @@
+"""Devices, graphs under construction, and models."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from dmlgpu import enums as directml
+from dmlgpu.builder.expression import Expression as Node
+from dmlgpu.builder.graph import Graph
+from dmlgpu.device.adapters import adapters, environment_choice
+from dmlgpu.device.device import Device as Computer
+from dmlgpu.device.operator import CompiledOperator
+from dmlgpu.frontends.pydirectml.binding import Binding
+from dmlgpu.frontends.pydirectml.calls import surface
+from dmlgpu.frontends.pydirectml.enums import ExecutionFlags
+from dmlgpu.frontends.pydirectml.errors import InvalidCall, WrongArgument
+from dmlgpu.frontends.pydirectml.execution import Execution, Raw
+from dmlgpu.frontends.pydirectml.expression import Expression, unwrap, wrap
+from dmlgpu.frontends.pydirectml.tensors import TensorData
+from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.target import AdapterInfo
+from dmlgpu.tensor import TensorDesc as Desc
+
+
+class GraphBuilder:
+    """A graph under construction.
+
+    Args:
+        device: where it will be compiled.
+    """
+
+    @surface
+    def __init__(self, device: Device) -> None:
+        self._graph = Graph(device._computer)
+        self._inputs: list[tuple[int, Node]] = []
+
+    @surface
+    def build(self, flags: ExecutionFlags, outputs: Sequence[Expression], /) -> Model:
+        """Compile what the outputs need.
+
+        Raises:
+            WrongArgument: an argument of the wrong kind.
+            InvalidCall: no output, an empty one, one that is an input, or one of another graph; or an input's index
+                that is not below their number.
+            Unsupported: the adapter lacks what an operator needs.
+        """
+        count = len(self._inputs)
+        beyond = next((index for index, _ in self._inputs if index >= count), None)
+        if beyond is not None:
+            raise InvalidCall(
+                f"GraphBuilder.build: each input_index must be below the number of inputs ({count}), got {beyond}"
+            )
+        return Model._of(self, directml.ExecutionFlags(flags), [unwrap(one) for one in outputs])
+
+    def _input(self, index: int, desc: Desc) -> Expression:
+        again = sum(other == index for other, _ in self._inputs)
+        node = self._graph.input(desc, name=f"input {index}" + (f" ({again + 1})" if again else ""))
+        self._inputs.append((index, node))
+        return wrap(node)
+
+
+class Model:
+    """A compiled graph, which ``GraphBuilder.build`` makes."""
+
+    _builder: GraphBuilder
+    _inputs: tuple[tuple[int, Node], ...]
+    _outputs: tuple[Node, ...]
+    _compile: Callable[[], CompiledOperator]
+    _compiled: CompiledOperator | None
+    _needed: tuple[bool, ...]
+    _execution: Execution | None
+    _lock: threading.Lock
+
+    def __init__(self) -> None:
+        raise WrongArgument("Model: no constructor defined; GraphBuilder.build makes one")
+
+    @classmethod
+    def _of(cls, builder: GraphBuilder, flags: directml.ExecutionFlags, outputs: Sequence[Node]) -> Self:
+        """Compile a graph as it is now; inputs that are added later are not the model's."""
+        made, graph = cls.__new__(cls), builder._graph
+        made._builder, made._inputs, made._outputs = builder, tuple(builder._inputs), tuple(outputs)
+        made._lock = threading.Lock()  # threads take turns: they write to the same buffers
+        compiled = made._compiled = graph.compile(outputs, flags)
+        made._compile = functools.partial(graph.device.compile_graph, graph.desc(outputs), flags)
+        made._needed, made._execution = tuple(port.desc is not None for port in compiled.inputs), None
+        return made
+
+    def _execute(self, raw: Sequence[Raw | None]) -> list[Raw]:
+        """Return the outputs' bytes; initialise only where what is OWNED_BY_DML is other than the last time."""
+        with self._lock:
+            if self._execution is None or not self._execution.has(raw):
+                self._execution = None  # gives its memory back first
+                compiled, self._compiled = self._compiled or self._compile(), None
+                self._execution = Execution(compiled, raw)
+            return self._execution.run(raw)
+
+    def _raw(self, inputs: Sequence[Binding | None]) -> list[Raw | None]:
+        """Return the bytes of each input of the graph; None for those that no output needs."""
+        if len(inputs) != len(self._inputs):
+            raise InvalidCall(
+                f"Device.compute: inputs must have an entry for each of the graph's {len(self._inputs)} inputs, "
+                f"got {len(inputs)}"
+            )
+        return [
+            self._bound(index, node, inputs[index]) if needed else None
+            for (index, node), needed in zip(self._inputs, self._needed, strict=True)
+        ]
+
+    def _bound(self, index: int, node: Node, binding: Binding | None) -> Raw:
+        if binding is None:
+            raise InvalidCall(f"Device.compute: inputs[{index}] must be a Binding for {node!r}, got None")
+        given = binding._node
+        elsewhere = given.graph is node.graph and given.origin.kind == "input" and self._index(given) != index
+        if elsewhere or binding._raw.size != node.desc.byte_size:
+            raise InvalidCall(
+                f"Device.compute: inputs[{index}] must be a Binding for {node!r}, "
+                f"got one for {given!r} with {binding._raw.size} bytes"
+            )
+        return binding._raw
+
+    def _index(self, node: Node) -> int:
+        return self._builder._inputs[node.origin.number][0]
+
+    def _wanted(self, outputs: Sequence[Expression | None]) -> list[Node | None]:
+        """Return the outputs to hand out, in the model's order; None for those that are not wanted."""
+        if len(outputs) != len(self._outputs):
+            raise InvalidCall(
+                f"Device.compute: outputs must have an entry for each of the model's {len(self._outputs)} outputs, "
+                f"got {len(outputs)}"
+            )
+        wanted = [None if one is None else unwrap(one) for one in outputs]
+        for number, (given, built) in enumerate(zip(wanted, self._outputs, strict=True)):
+            if given is not None and (given.graph is not built.graph or given.origin != built.origin):
+                raise InvalidCall(f"Device.compute: outputs[{number}] must be the model's, {built!r}, got {given!r}")
+        return wanted
+
+
+class Device:
+    """What models are compiled for and computed on.
+
+    Args:
+        use_gpu: whether to take the adapter that dmlgpu takes by default, the first hardware one; otherwise the first
+            one in software. An adapter that the environment variable DMLGPU_ADAPTER names comes before both.
+        use_debug_layer: taken and without effect: everything is always checked.
+
+    Raises:
+        WrongArgument: an argument of the wrong kind.
+        NoAdapter: no adapter has the name.
+    """
+
+    @surface
+    def __init__(self, use_gpu: bool = True, use_debug_layer: bool = False) -> None:
+        self._use_gpu = use_gpu
+        self._computer = Computer(None if use_gpu or environment_choice() else _software())
+
+    def __repr__(self) -> str:
+        return f"dml.Device on {'GPU' if self._use_gpu else 'CPU'}"
+
+    @surface
+    def compute(
+        self, model: Model, inputs: Sequence[Binding | None], outputs: Sequence[Expression | None], /
+    ) -> list[TensorData]:
+        """Initialise and execute a model.
+
+        Args:
+            model: what is computed.
+            inputs: what is bound, by the inputs' indices; None where no output needs the input.
+            outputs: the expressions with which the model was built; None for one that is not wanted.
+
+        Returns:
+            The results of the outputs that are wanted.
+
+        Raises:
+            WrongArgument: an argument of the wrong kind.
+            InvalidCall: the model is another device's, an input is not bound or its binding is another one's, or an
+                output is not the model's.
+        """
+        computer = model._builder._graph.device
+        if computer is not self._computer:
+            raise InvalidCall(
+                f"Device.compute: model must be built for this device, got one for {computer.description}"
+            )
+        wanted = model._wanted(outputs)
+        found = zip(wanted, model._execute(model._raw(inputs)), strict=True)
+        return [TensorData._of(raw, node.desc) for node, raw in found if node is not None]
+
+
+def _software() -> AdapterInfo:
+    """Return the first adapter in software; OpenGL and then the reference come last."""
+    software = [info for info in adapters() if info.is_software]
+    return min(software, key=lambda info: (info == NUMPY_ADAPTER, info.backend == "OpenGL"))
