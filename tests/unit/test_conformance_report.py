@@ -28,12 +28,13 @@ from dmlgpu.conformance.report.markdown import as_markdown
 from dmlgpu.conformance.report.model import Report, family_of, reproduce
 from dmlgpu.conformance.report.page import as_html
 from dmlgpu.conformance.report.pairs import PairReport, difference
+from dmlgpu.conformance.report.verdict import verdict
 from dmlgpu.conformance.report.writing import write_report
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run, write_comparison, write_run
-from dmlgpu.conformance.running.wording import bound_text, ulp_text
+from dmlgpu.conformance.running.wording import bound_text, counted, moment_text, share_text, ulp_text
 from dmlgpu.errors import InvalidArgument
-from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, REFUSED, compared, measured, mixed, run
+from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, KNOWN, REFUSED, compared, measured, mixed, run
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_the_matrix(report):
     ]
     assert kinds == [
         [("good", "1, exact"), ("good", "1, exact")],
-        [("bad", "1 of 3, beyond any bound"), ("known", "1 of 2, 2.5 of the bound")],
+        [("bad", "1 of 3, beyond any tolerance"), ("known", "1 of 2, 250 %")],
         [None, ("bad", "0 of 1")],
     ]
 
@@ -69,7 +70,7 @@ def test_operators_are_put_into_families(report):
         ("reduction", ("argmin",)),
         ("window", ("fold",)),
     ]
-    assert report.family(matrix.families[0], 1).summary == "1 of 2, 2.5 of the bound"
+    assert report.family(matrix.families[0], 1).summary == "1 of 2, 250 %"
     assert report.family(matrix.families[2], 0) is None
 
 
@@ -113,15 +114,143 @@ def test_distances(distance, text):
     [
         (None, ""),
         (0.0, "exact"),
-        (0.0004, "below 0.001 of the bound"),
-        (0.6, "0.6 of the bound"),
-        (1.0, "1 of the bound"),
-        (5.46e8, "5.46e+8 of the bound"),
-        (float("inf"), "beyond any bound"),
+        (0.0004, "below 0.1 % of the tolerance"),
+        (0.6, "60 % of the tolerance"),
+        (0.9999, "100 % of the tolerance"),
+        (1.0, "100 % of the tolerance"),
+        (1.0004, "just over 100 % of the tolerance"),
+        (9.996, "1000 % of the tolerance"),
+        (10.0, "10 times the tolerance"),
+        (5.46e8, "5.46e+8 times the tolerance"),
+        (float("inf"), "beyond any tolerance"),
     ],
 )
 def test_errors_in_units_of_what_is_allowed(error, text):
     assert bound_text(error) == text
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(None, ""), (0.0, "exact"), (0.63, "63 %"), (1.002, "just over 100 %"), (28171.0, "28,200 times")],
+)
+def test_errors_where_there_is_little_room(error, text):
+    assert share_text(error) == text
+
+
+@pytest.mark.parametrize(
+    ("moment", "text"),
+    [
+        ("2026-11-22T17:59:50+00:00", "2026-11-22 17:59 UTC"),
+        ("2026-11-22T17:59:50-09:30", "2026-11-22 17:59 -09:30"),
+        ("2026-11-22T17:59:50", "2026-11-22 17:59"),
+        ("noon", "noon"),
+    ],
+)
+def test_moments_have_their_time_zone(moment, text):
+    assert moment_text(moment) == text
+
+
+def test_plurals():
+    assert [counted(count, "case") for count in (0, 1, 2, 1234)] == ["0 cases", "1 case", "2 cases", "1,234 cases"]
+
+
+# ---- the verdict ----------------------------------------------------------------------------------------------------
+
+
+def cut_off(*outcomes, cases):
+    made = run(*outcomes)
+    made.facts["cases"] = cases
+    return Run(made.facts, made.outcomes, is_complete=False)
+
+
+@pytest.mark.parametrize(
+    ("runs", "kind", "text"),
+    [
+        ([run(GOOD)], "good", "All is right: 1 case passed on this (NumPy)."),
+        ([run(GOOD, CLOSE), run(GOOD, name="that")], "good", "All is right: 3 cases passed in 2 runs."),
+        (
+            [run(GOOD, REFUSED, KNOWN)],
+            "good",
+            "Nothing is wrong: 1 of 3 cases passed on this (NumPy), 1 not supported and 1 expected to fail.",
+        ),
+        (
+            [run(GOOD, BAD), run(CRASHED, name="that"), run(GOOD, name="fine")],
+            "bad",
+            "1 of 2 cases went wrong on this (NumPy): cast; 1 of 1 case on that (NumPy): fold.",
+        ),
+        (
+            [run(*(replace(BAD, case=f"{name}-a") for name in "abcde"))],
+            "bad",
+            "5 of 5 cases went wrong on this (NumPy): a, b, c, and 2 more operators.",
+        ),
+        (
+            [run(BAD, name=name) for name in "abcd"],
+            "bad",
+            "1 of 1 case went wrong on a (NumPy): cast; 1 of 1 case on b (NumPy): cast; 1 of 1 case on c (NumPy): "
+            "cast; and cases of 1 more run.",
+        ),
+        ([cut_off(GOOD, cases=7)], "bad", "The run on this (NumPy) was cut off after 1 of 7 cases."),
+    ],
+)
+def test_the_verdict_is_one_sentence(runs, kind, text):
+    found = verdict(Report(tuple(runs)))
+    assert (found.kind, found.text) == (kind, text)
+
+
+def test_the_verdict_on_adapters_compared_with_each_other():
+    assert verdict(Report((), (compared(),))).text == "Adapters compared with each other disagree on 1 of 2 cases."
+    agreeing = replace(compared(), pairs=compared().pairs[:3])
+    assert verdict(Report((), (agreeing,))).text == "3 adapters compared with each other agree on 1 case."
+
+
+@pytest.mark.parametrize("text", [as_html(mixed()), as_markdown(mixed())], ids=["page", "markdown"])
+def test_a_report_opens_with_its_verdict(text):
+    sentence = "1 of 4 cases went wrong on this (NumPy): cast; 1 of 4 cases on that (NumPy): fold."
+    after_title = text.partition("What these adapters compute</h1>")[2] or text.partition("adapters compute\n")[2]
+    assert after_title.lstrip().partition("\n")[0].removesuffix("</p>").removesuffix("**").endswith(sentence)
+
+
+# ---- selections -----------------------------------------------------------------------------------------------------
+
+
+def selected(pattern, *outcomes, profile="quick", **facts):
+    made = run(*outcomes, **facts)
+    made.facts.update(pattern=pattern, profile=profile)
+    return made
+
+
+def test_runs_of_different_selections_have_tables_of_their_own():
+    report = Report((run(GOOD, CLOSE), selected("cast", CLOSE), run(GOOD, CLOSE, name="that"), selected("cast", CLOSE)))
+    assert [(one.selection, one.numbers, one.groups["operators"]) for one in report.matrices] == [
+        ("quick", (0, 2), ("argmin", "cast")),
+        ("quick, -k cast", (1, 3), ("cast",)),
+    ]
+    assert len({matrix.key for matrix in report.matrices}) == 2
+    text = as_markdown(report)
+    assert "## Operators by adapters: quick\n\n" in text and "## Operators by adapters: quick, -k cast\n\n" in text
+    for table in tables_of(text)[1:]:
+        assert not any("-" in row for row in table)
+    assert "not run" not in as_html(report).partition('<script type="module">')[0]
+
+
+def test_labels_tell_selections_apart():
+    first, second = labels((selected("cast", CLOSE), selected("it's", CLOSE)))
+    assert str(first) == "this (NumPy, -k cast)"
+    assert str(second) == """this (NumPy, -k 'it'"'"'s')"""
+
+
+# ---- messages -------------------------------------------------------------------------------------------------------
+
+COMPILE_ERROR = "error: expected ';'\n   ┌─ wgsl:12:5\n12 │\tlet a = 1\n   │     ^^^"
+
+
+def test_compile_errors_keep_their_lines():
+    (cause,) = causes(Report((run(replace(CRASHED, message=COMPILE_ERROR)),)))
+    assert cause.message.splitlines()[1:] == ["   ┌─ wgsl:12:5", "12 │    let a = 1", "   │     ^^^"]
+    text = as_html(Report((run(replace(CRASHED, message=COMPILE_ERROR)),)))
+    assert "\n   ┌─ wgsl:12:5\n12 │    let a = 1\n   │     ^^^</pre>" in text
+    (cause,) = causes(Report((run(replace(CRASHED, message="one line")),)))
+    assert (cause.message, cause.text) == ("", "one line")
 
 
 def named(name, backend, driver, suite="dmlgpu", **facts) -> Run:
@@ -216,19 +345,19 @@ def test_markdown(report):
     assert adapters[0][4:] == ["cases", "pass", "fail", "not supported", "expected fail", "crash", "worst"]
     assert [row[0] for row in adapters[1:]] == ["this (NumPy)", "that (NumPy)"]
     assert [row[4:] for row in adapters[1:]] == [
-        ["4", "2", "1", "1", "0", "0", "beyond any bound"],
-        ["4", "2", "0", "0", "1", "1", "2.5 of the bound"],
+        ["4", "2", "1", "1", "0", "0", "beyond any tolerance"],
+        ["4", "2", "0", "0", "1", "1", "250 % of the tolerance"],
     ]
     assert matrix == [
         ["operators", "this (NumPy)", "that (NumPy)"],
         ["`argmin`", "1, exact", "1, exact"],
-        ["`cast`", "**1 of 3, beyond any bound**", "1 of 2, 2.5 of the bound"],
+        ["`cast`", "**1 of 3, beyond any tolerance**", "1 of 2, 250 %"],
         ["`fold`", "-", "**0 of 1**"],
-        ["all", "**2 of 4, beyond any bound**", "**2 of 4, 2.5 of the bound**"],
+        ["all", "**2 of 4, beyond any tolerance**", "**2 of 4, 250 %**"],
     ]
     assert wrong[1:] == [
         [
-            *("`cast`", "this (NumPy)", "1 fail, beyond any bound", "expected 4, got 5"),
+            *("`cast`", "this (NumPy)", "1 fail, beyond any tolerance", "expected 4, got 5"),
             "`dmlgpu test --adapter 'NumPy: this' -k cast-b`",
         ],
         [
@@ -357,8 +486,8 @@ def test_junit_tells_what_happened(report):
         ("fold-a", "error", "signal 11\n\ufffd[31mwhat </script> a day"),
     }
     assert root.find(".//failure").text == (
-        "1 of 4 elements are wrong; the worst, at [2]: expected 4, got 5 from <3>; "
-        "beyond any bound, at most 7 ULP, allowed difference 0 "
+        "1 of 4 elements is wrong; the worst, at [2]: expected 4, got 5 from <3>; "
+        "beyond any tolerance, at most 7 ULP, allowed difference 0 "
         "(exact)\nagain: dmlgpu test --adapter 'NumPy: this' -k cast-b"
     )
     properties = {entry.get("name"): entry.get("value") for entry in root[0].iter("property")}
@@ -411,14 +540,14 @@ def test_the_page_is_whole_and_needs_nothing_else(report):
 
 def test_the_page_tells_without_scripts(report):
     text = re.sub(r"\s+", " ", Page(as_html(report)).text)
-    assert "✗ 1 of 3 beyond any bound" in text and "! 1 of 2 2.5 of the bound" in text
-    assert "1 fail this (NumPy) cast expected 4, got 5 cast-b" in text
+    assert "✗ 1 of 3 beyond any tolerance" in text and "! 1 of 2 250 %" in text
+    assert "1 fail this NumPy cast expected 4, got 5 cast-b" in text
     assert "shader-f64 yes ·" in text
 
 
 def test_a_page_of_good_runs_says_so():
     text = Page(as_html(Report((run(GOOD),)))).text
-    assert "Nothing is wrong" in text and "What is wrong" not in text and "Differences" not in text
+    assert "All is right: 1 case passed" in text and "What is wrong" not in text and "Differences" not in text
 
 
 def test_the_data_of_the_page():
@@ -488,7 +617,7 @@ def test_a_chart_of_one_point():
 
 AGAIN = "dmlgpu test --pairwise --drivers all -k cast-b"
 DIFFERENCE = (
-    "1 of 4 elements; the worst, at [2] of output 0: 4 and 5; beyond any bound, at most 9 ULP, allowed 0 (exact)"
+    "1 of 4 elements; the worst, at [2] of output 0: 4 and 5; beyond any tolerance, at most 9 ULP, allowed 0 (exact)"
 )
 
 
@@ -509,8 +638,8 @@ def test_comparisons_in_markdown():
     rows, disagreements = tables_of(as_markdown(Report((), (compared(),))))
     assert rows == [
         ["pair", "same bits", "agree", "disagree", "no result", "worst"],
-        ["a / b", "1", "1", "1", "0", "beyond any bound"],
-        ["a / c", "1", "2", "0", "0", "0.5 of the bound"],
+        ["a / b", "1", "1", "1", "0", "beyond any tolerance"],
+        ["a / c", "1", "2", "0", "0", "50 % of the tolerance"],
         ["b / c", "1", "1", "0", "1", "exact"],
     ]
     assert disagreements[1] == ["`cast-b`", "b", f"a / b: {DIFFERENCE}<br>b / c: c: crash | &lt;x>"]
@@ -560,7 +689,7 @@ def test_the_command_takes_comparisons(tmp_path):
     with given.open("w") as file:
         list(write_comparison(file, compared().facts, compared().by_case.values()))
     assert main(["report", str(given), "-o", str(made)]) == 0
-    assert "| a / b | 1 | 1 | 1 | 0 | beyond any bound |" in made.read_text()
+    assert "| a / b | 1 | 1 | 1 | 0 | beyond any tolerance |" in made.read_text()
 
 
 def test_what_cannot_be_written_is_refused(tmp_path):

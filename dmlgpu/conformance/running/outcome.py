@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.comparison import Verdict
-from dmlgpu.conformance.running.wording import bound_text, ulp_text
+from dmlgpu.conformance.running.wording import bound_text, counted, ulp_text
 
 
 class Status(enum.StrEnum):
@@ -96,9 +96,10 @@ class Outcome:
         if not self.wrong:
             return ""
         given = f" from {', '.join(self.inputs)}" if self.inputs else ""
+        of_all = f"{self.wrong:,} of {counted(self.elements, 'element')} {'is' if self.wrong == 1 else 'are'} wrong"
         return (
-            f"{self.wrong} of {self.elements} elements are wrong; the worst, at {list(self.worst)}: expected "
-            f"{self.expected}, got {self.got}{given}; {bound_text(self.of_bound)}, at most {ulp_text(self.max_ulp)}, "
+            f"{of_all}; the worst, at {list(self.worst)}: expected {self.expected}, got {self.got}{given}; "
+            f"{bound_text(self.of_bound)}, at most {ulp_text(self.max_ulp)}, "
             f"allowed difference {self.bound or 0.0:g} ({self.tolerance})"
         )
 

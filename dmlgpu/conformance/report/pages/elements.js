@@ -46,6 +46,11 @@ function option(value, text) {
   return make("option", { value: String(value) }, text);
 }
 
+// What a compiler or a driver said: lines as they are, in a box of its own.
+function message(text) {
+  return text.trim().includes("\n") ? make("pre", { className: "message", tabIndex: 0 }, text.trimEnd()) : text;
+}
+
 // A command, and a button that copies it where pages may.
 function command(text) {
   const button = make("button", { type: "button", hidden: !navigator.clipboard }, "copy");
