@@ -48,7 +48,8 @@ function option(value, text) {
 
 // What a compiler or a driver said: lines as they are, in a box of its own.
 function message(text) {
-  return text.trim().includes("\n") ? make("pre", { className: "message", tabIndex: 0 }, text.trimEnd()) : text;
+  if (!text.trim().includes("\n")) return text;
+  return make("pre", { className: "message", tabIndex: 0, role: "region", ariaLabel: "Message" }, text.trimEnd());
 }
 
 // A command, and a button that copies it where pages may.
