@@ -31,7 +31,7 @@ from dmlgpu.conformance.report.pairs import PairReport, difference
 from dmlgpu.conformance.report.writing import write_report
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run, write_comparison, write_run
-from dmlgpu.conformance.running.wording import bound_text, counted, moment_text, share_text, ulp_text
+from dmlgpu.conformance.running.wording import bound_text, counted, moment_text, share_text, ulp_text, wrong_text
 from dmlgpu.errors import InvalidArgument
 from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, REFUSED, compared, measured, mixed, run
 
@@ -150,6 +150,11 @@ def test_moments_have_their_time_zone(moment, text):
 
 
 def test_plurals():
+    assert [wrong_text(1, 1), wrong_text(1, 4), wrong_text(2, 4000)] == [
+        "1 of 1 element is wrong",
+        "1 of 4 elements is wrong",
+        "2 of 4,000 elements are wrong",
+    ]
     assert [counted(count, "case") for count in (0, 1, 2, 1234)] == ["0 cases", "1 case", "2 cases", "1,234 cases"]
 
 

@@ -56,6 +56,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def wrong_text(wrong: int, elements: int) -> str:
+    """``1 of 4 elements is wrong``, ``2 of 4 elements are wrong``."""
+    return f"{wrong:,} of {counted(elements, 'element')} {'is' if wrong == 1 else 'are'} wrong"
+
+
 def moment_text(moment: str) -> str:
     """An instant of ISO 8601 as people write it, with its time zone: ``2026-11-22 17:59 UTC``; other text as it is."""
     try:
