@@ -97,7 +97,8 @@ class Outcome:
             return ""
         given = f" from {', '.join(self.inputs)}" if self.inputs else ""
         return (
-            f"{wrong_text(self.wrong, self.elements)}; the worst, at {list(self.worst)}: expected {self.expected}, got {self.got}{given}; "
+            f"{wrong_text(self.wrong, self.elements)}; the worst, at {list(self.worst)}: expected {self.expected}, "
+            f"got {self.got}{given}; "
             f"{bound_text(self.of_bound)}, at most {ulp_text(self.max_ulp)}, "
             f"allowed difference {self.bound or 0.0:g} ({self.tolerance})"
         )
