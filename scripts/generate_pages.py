@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 import sys
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 
 from page_example import example
+from page_practice import sections
 
-from dmlgpu import operators, reference
+from dmlgpu import enums, operators, reference
 from dmlgpu.cli.ops import family, is_implemented, shader_paths
+from dmlgpu.enums import DataType
 from dmlgpu.operators.lowering import lowering
 from dmlgpu.schema import FieldKind, FieldSchema, OperatorSchema, TensorSupport, catalog
+from dmlgpu.schema.names import class_name
 from dmlgpu.schema.synonyms import SOURCES, newest, synonyms, tasks
 from dmlgpu.tensor import WORD_BITS
 
@@ -45,15 +50,18 @@ def page(schema: OperatorSchema) -> str:
         parts += ["## What dmlgpu does", choices]
     code = example(schema) if is_implemented(schema) else None
     if code:
-        parts += ["## Example", f"```python\n{code}```"]
+        parts += sections(schema.stem, code)
     return "\n\n".join(_escaped(part) for part in parts) + "\n"
 
 
 def _escaped(part: str) -> str:
-    """Prose in which Markdown sees no emphasis and no tags."""
-    if part.startswith(("```", "|", "#")):
+    """Prose in which Markdown sees no emphasis and no tags, and enumerations have their names in Python."""
+    if part.startswith(("```", "|", "#", "<details>")):
         return part
-    return part.replace("*", "\\*").replace("<", "&lt;").replace("_", "\\_").replace("`\\_", "`_")
+    part = re.sub(r"\bDML_[A-Z0-9_]+", lambda found: _in_python(found[0]), part)
+    pieces = re.split(r"(`[^`\n]*`)", part)  # code is every other one, and needs no escapes
+    pieces[::2] = [piece.replace("*", "\\*").replace("<", "&lt;").replace("_", "\\_") for piece in pieces[::2]]
+    return "".join(pieces)
 
 
 def _table(heading: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
@@ -94,7 +102,37 @@ def has_small_outputs(schema: OperatorSchema) -> bool:
 def _fields(schema: OperatorSchema) -> Iterator[tuple[str, ...]]:
     for field in schema.python_fields:
         usual = str(schema.defaults.get(field.name, ""))
-        yield f"`{field.python_name}`", field.name, _kind(field), field.type, usual
+        yield f"`{field.python_name}`", field.name, _kind(field), _type(field), usual
+
+
+def _type(field: FieldSchema) -> str:
+    """Enumerations by their names in Python, with their members."""
+    enumeration = _enumeration(field.type)
+    if enumeration is None:
+        return field.type
+    members = "" if enumeration is DataType else f": {', '.join(enumeration.__members__)}"
+    return f"`{enumeration.__name__}`{members}"
+
+
+def _enumeration(name: str) -> type[Enum] | None:
+    """The class of an enumeration that DirectML calls ``DML_<NAME>``."""
+    found = getattr(enums, _OTHER_NAMES.get(name) or class_name(name.removeprefix("DML_")), None)
+    return found if name.startswith("DML_") and isinstance(found, type) and issubclass(found, Enum) else None
+
+
+_OTHER_NAMES = {"DML_TENSOR_DATA_TYPE": "DataType", "DML_TENSOR_FLAG": "TensorFlags"}
+"""Enumerations that Python calls otherwise."""
+
+
+def _in_python(name: str) -> str:
+    """``DML_AXIS_DIRECTION_INCREASING`` as ``AxisDirection.INCREASING``; what is no enumeration as it is."""
+    words = name.split("_")
+    for count in range(len(words), 1, -1):
+        enumeration = _enumeration("_".join(words[:count]))
+        member = "_".join(words[count:])
+        if enumeration is not None and (not member or member in enumeration.__members__):
+            return ".".join(filter(None, (enumeration.__name__, member)))
+    return name
 
 
 def _kind(field: FieldSchema) -> str:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from dmlgpu.cli import tables
 from dmlgpu.conformance.report.changes import Change, Kind, changes, pairs
+from dmlgpu.conformance.report.model import selection_of
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.reading import read_file
 from dmlgpu.conformance.running.records import Run
-from dmlgpu.conformance.running.wording import bound_text
+from dmlgpu.conformance.running.wording import bound_text, counted
 
 
 def compare(before: Path, after: Path) -> bool:
@@ -34,7 +35,8 @@ def compare(before: Path, after: Path) -> bool:
         _print(old, new, changed)
     missing = [run for run in runs if not any(run is old for old, *_ in found)]
     for run in missing:
-        print(f"{run.adapter}\nmissing: {len(run.outcomes)} cases of {run.facts['suite']} were not run")
+        cases, be = counted(len(run.outcomes), "case"), "was" if len(run.outcomes) == 1 else "were"
+        print(f"{run.adapter}\nmissing: {cases} of {run.facts['suite']} {be} not run")
     worse = any(change.kind in (Kind.REGRESSION, Kind.MISSING) for *_, changed in found for change in changed)
     return not worse and not missing
 
@@ -45,8 +47,13 @@ def _print(old: Run, new: Run, changed: Sequence[Change]) -> None:
         rows = [(change.kind, change.case, _text(change.before), _text(change.after)) for change in changed]
         tables.table(("change", "case", "before", "after"), rows)
     counts = Counter(change.kind for change in changed)
-    said = [f"{counts[kind]} {kind}" for kind in Kind if counts[kind]]
-    print(f"{len(new.outcomes)} cases: {', '.join(said) or 'nothing changed'}")
+    said = [kind.counted(counts[kind]) for kind in Kind if counts[kind]]
+    cases = counted(len(new.outcomes), "case")
+    selections = [selection_of(run) for run in (old, new)]
+    if selections[0] != selections[1]:
+        both = len({outcome.case for outcome in old.outcomes} & {outcome.case for outcome in new.outcomes})
+        cases = f"different selections ({'; '.join(selections)}), compared on {counted(both, 'case')}"
+    print(f"{cases}: {', '.join(said) or 'nothing changed'}")
 
 
 def _text(outcome: Outcome | None) -> str:

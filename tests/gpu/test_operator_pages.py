@@ -1,4 +1,4 @@
-"""The example of every operator's page, run as it stands on every adapter."""
+"""The first example of every operator's page, run as it stands on every adapter."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 import dmlgpu
 from dmlgpu import Device, NotSupported, evaluate, operators
+from dmlgpu.device import device as devices
 from dmlgpu.target import AdapterInfo
 
 PAGES = Path(__file__).parents[2] / "docs" / "operators"
@@ -30,6 +31,7 @@ def test_the_example_of_a_page(stem: str, device: Device, monkeypatch: pytest.Mo
     code, _, _ = rest.partition("```")
     assert "assert" in code
     monkeypatch.setattr(dmlgpu, "evaluate", functools.partial(evaluate, device=device))
+    monkeypatch.setattr(devices, "_default", device)
     names: dict[str, Any] = {}
     try:
         exec(code, names)

@@ -77,8 +77,8 @@ def test_a_failing_run(misbehaving, capsys):
     out = capsys.readouterr().out.splitlines()
     assert out[:3] == [
         "fail: bad-1",
-        "  1 of 2 elements are wrong; the worst, at [1]: expected 4, got 5 from 3; "
-        "beyond any bound, at most 2 ULP, allowed difference 0 (exact)",
+        "  1 of 2 elements is wrong; the worst, at [1]: expected 4, got 5 from 3; "
+        "beyond any tolerance, at most 2 ULP, allowed difference 0 (exact)",
         "  again: dmlgpu test --suite misbehaving --adapter numpy -k bad-1",
     ]
     assert out[3].split() == ["adapter", "fail"]
@@ -318,7 +318,7 @@ def test_an_adapter_that_differs_from_the_others(altered, tmp_path, capsys):
     command = ["test", "--pairwise", "-d", "all", "--suite", "altered", "-o", str(path), "-k"]
     assert main([*command, "*ar-1"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    apart = "1 of 2 elements; the worst, at [1] of output 0: 1.0 and 1.0000004; 1.5 of the bound, "
+    apart = "1 of 2 elements; the worst, at [1] of output 0: 1.0 and 1.0000004; 150 % of the tolerance, "
     apart += "at most 3 ULP, allowed 2.38e-07 (1 ULP)"
     assert lines[:5] == [
         "disagree: far-1",
@@ -332,8 +332,8 @@ def test_an_adapter_that_differs_from_the_others(altered, tmp_path, capsys):
     assert cells(lines[10:]) == [
         ["pair", "same bits", "agree", "disagree", "worst"],
         ["numpy #1 / numpy #2", "2", "2", "0", "exact"],
-        ["numpy #1 / altered", "0", "1", "1", "1.5 of the bound"],
-        ["numpy #2 / altered", "0", "1", "1", "1.5 of the bound"],
+        ["numpy #1 / altered", "0", "1", "1", "150 % of the tolerance"],
+        ["numpy #2 / altered", "0", "1", "1", "150 % of the tolerance"],
     ]
     (comparison,) = read_comparisons(path)
     assert [(case, label) for case, label, _ in comparison.disagreements] == [("far-1", "altered")]
@@ -357,7 +357,7 @@ def test_a_disagreement_that_was_expected(altered, tmp_path, capsys):
     assert main([*command, "-k", "far-1", "-e", str(path)]) == 0
     assert cells(capsys.readouterr().out.splitlines()[4:]) == [
         ["pair", "same bits", "expected", "worst"],
-        ["numpy #1 / altered", "0", "1", "1.5 of the bound"],
+        ["numpy #1 / altered", "0", "1", "150 % of the tolerance"],
     ]
 
 

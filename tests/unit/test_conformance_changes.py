@@ -87,14 +87,33 @@ def write(path, *outcomes, names=("numpy",)):
     return str(path)
 
 
+def test_runs_of_different_selections_are_compared_on_what_both_ran(tmp_path, capsys):
+    b, c = (replace(GOOD, case=name) for name in "bc")
+    before, after = run(GOOD, b), run(BAD, c)
+    after.facts["pattern"] = "c"
+    assert [(change.kind, change.case) for change in changes(before, after)] == [(Kind.REGRESSION, "a")]
+    files = []
+    for one in (before, after):
+        files.append(tmp_path / f"{len(files)}.jsonl")
+        with files[-1].open("w") as file:
+            list(write_run(file, one.facts, one.outcomes))
+    assert main(["compare", *map(str, files)]) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "different selections (quick; quick, -k c), compared on 1 case: 1 regression"
+
+
+def test_several_regressions_are_many():
+    assert [Kind.REGRESSION.counted(2), Kind.MISSING.counted(2)] == ["2 regressions", "2 missing"]
+
+
 def test_the_command(tmp_path, capsys):
     before = write(tmp_path / "before.jsonl", GOOD, replace(GOOD, case="b"))
     after = write(tmp_path / "after.jsonl", BAD, replace(GOOD, case="b"))
     assert main(["compare", before, after]) == 1
     assert capsys.readouterr().out.splitlines() == [
         str(NUMPY_ADAPTER),
-        "change      case  before                  after",
-        "regression  a     pass, 0.5 of the bound  fail, 4.5 of the bound",
+        "change      case  before                       after",
+        "regression  a     pass, 50 % of the tolerance  fail, 450 % of the tolerance",
         "2 cases: 1 regression",
     ]
     assert main(["compare", after, before]) == 0
@@ -108,8 +127,8 @@ def test_the_command_misses_adapters(tmp_path, capsys):
     assert main(["compare", before, after]) == 1
     assert capsys.readouterr().out.splitlines() == [
         str(replace(NUMPY_ADAPTER, name="that")),
-        "1 cases: nothing changed",
+        "1 case: nothing changed",
         str(replace(NUMPY_ADAPTER, name="this")),
-        "missing: 1 cases of dmlgpu were not run",
+        "missing: 1 case of dmlgpu was not run",
     ]
     assert main(["compare", after, before]) == 0

@@ -170,7 +170,9 @@ def test_flaky_cases(repeat, answers, status, left):
 
 def test_a_flaky_case_shows_both_runs():
     outcome = run_repeatedly(Scripted(1, BAD, GOOD), "a")
-    assert outcome.message == "run 1: fail, 4.5 of the bound, bits 22; run 2: pass, 0.5 of the bound, bits 11"
+    assert (
+        outcome.message == "run 1: fail, 450 % of the tolerance, bits 22; run 2: pass, 50 % of the tolerance, bits 11"
+    )
     assert outcome.of_bound == 4.5
 
 

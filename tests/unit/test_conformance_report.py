@@ -31,7 +31,7 @@ from dmlgpu.conformance.report.pairs import PairReport, difference
 from dmlgpu.conformance.report.writing import write_report
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run, write_comparison, write_run
-from dmlgpu.conformance.running.wording import bound_text, ulp_text
+from dmlgpu.conformance.running.wording import bound_text, counted, moment_text, share_text, ulp_text, wrong_text
 from dmlgpu.errors import InvalidArgument
 from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, REFUSED, compared, measured, mixed, run
 
@@ -53,7 +53,7 @@ def test_the_matrix(report):
     ]
     assert kinds == [
         [("good", "1, exact"), ("good", "1, exact")],
-        [("bad", "1 of 3, beyond any bound"), ("known", "1 of 2, 2.5 of the bound")],
+        [("bad", "1 of 3, beyond any tolerance"), ("known", "1 of 2, 250 %")],
         [None, ("bad", "0 of 1")],
     ]
 
@@ -69,7 +69,7 @@ def test_operators_are_put_into_families(report):
         ("reduction", ("argmin",)),
         ("window", ("fold",)),
     ]
-    assert report.family(matrix.families[0], 1).summary == "1 of 2, 2.5 of the bound"
+    assert report.family(matrix.families[0], 1).summary == "1 of 2, 250 %"
     assert report.family(matrix.families[2], 0) is None
 
 
@@ -113,15 +113,49 @@ def test_distances(distance, text):
     [
         (None, ""),
         (0.0, "exact"),
-        (0.0004, "below 0.001 of the bound"),
-        (0.6, "0.6 of the bound"),
-        (1.0, "1 of the bound"),
-        (5.46e8, "5.46e+8 of the bound"),
-        (float("inf"), "beyond any bound"),
+        (0.0004, "below 0.1 % of the tolerance"),
+        (0.6, "60 % of the tolerance"),
+        (0.9999, "100 % of the tolerance"),
+        (1.0, "100 % of the tolerance"),
+        (1.0004, "just over 100 % of the tolerance"),
+        (9.996, "1000 % of the tolerance"),
+        (10.0, "10 times the tolerance"),
+        (5.46e8, "5.46e+8 times the tolerance"),
+        (float("inf"), "beyond any tolerance"),
     ],
 )
 def test_errors_in_units_of_what_is_allowed(error, text):
     assert bound_text(error) == text
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(None, ""), (0.0, "exact"), (0.63, "63 %"), (1.002, "just over 100 %"), (28171.0, "28,200 times")],
+)
+def test_errors_where_there_is_little_room(error, text):
+    assert share_text(error) == text
+
+
+@pytest.mark.parametrize(
+    ("moment", "text"),
+    [
+        ("2026-11-22T17:59:50+00:00", "2026-11-22 17:59 UTC"),
+        ("2026-11-22T17:59:50-09:30", "2026-11-22 17:59 -09:30"),
+        ("2026-11-22T17:59:50", "2026-11-22 17:59"),
+        ("noon", "noon"),
+    ],
+)
+def test_moments_have_their_time_zone(moment, text):
+    assert moment_text(moment) == text
+
+
+def test_plurals():
+    assert [wrong_text(1, 1), wrong_text(1, 4), wrong_text(2, 4000)] == [
+        "1 of 1 element is wrong",
+        "1 of 4 elements is wrong",
+        "2 of 4,000 elements are wrong",
+    ]
+    assert [counted(count, "case") for count in (0, 1, 2, 1234)] == ["0 cases", "1 case", "2 cases", "1,234 cases"]
 
 
 def named(name, backend, driver, suite="dmlgpu", **facts) -> Run:
@@ -231,19 +265,19 @@ def test_markdown(report):
     assert adapters[0][4:] == ["cases", "pass", "fail", "not supported", "expected fail", "crash", "worst"]
     assert [row[0] for row in adapters[1:]] == ["this (NumPy)", "that (NumPy)"]
     assert [row[4:] for row in adapters[1:]] == [
-        ["4", "2", "1", "1", "0", "0", "beyond any bound"],
-        ["4", "2", "0", "0", "1", "1", "2.5 of the bound"],
+        ["4", "2", "1", "1", "0", "0", "beyond any tolerance"],
+        ["4", "2", "0", "0", "1", "1", "250 % of the tolerance"],
     ]
     assert matrix == [
         ["operators", "this (NumPy)", "that (NumPy)"],
         ["`argmin`", "1, exact", "1, exact"],
-        ["`cast`", "**1 of 3, beyond any bound**", "1 of 2, 2.5 of the bound"],
+        ["`cast`", "**1 of 3, beyond any tolerance**", "1 of 2, 250 %"],
         ["`fold`", "-", "**0 of 1**"],
-        ["all", "**2 of 4, beyond any bound**", "**2 of 4, 2.5 of the bound**"],
+        ["all", "**2 of 4, beyond any tolerance**", "**2 of 4, 250 %**"],
     ]
     assert wrong[1:] == [
         [
-            *("`cast`", "this (NumPy)", "1 fail, beyond any bound", "expected 4, got 5"),
+            *("`cast`", "this (NumPy)", "1 fail, beyond any tolerance", "expected 4, got 5"),
             "`dmlgpu test --adapter 'NumPy: this' -k cast-b`",
         ],
         [
@@ -372,8 +406,8 @@ def test_junit_tells_what_happened(report):
         ("fold-a", "error", "signal 11\n\ufffd[31mwhat </script> a day"),
     }
     assert root.find(".//failure").text == (
-        "1 of 4 elements are wrong; the worst, at [2]: expected 4, got 5 from <3>; "
-        "beyond any bound, at most 7 ULP, allowed difference 0 "
+        "1 of 4 elements is wrong; the worst, at [2]: expected 4, got 5 from <3>; "
+        "beyond any tolerance, at most 7 ULP, allowed difference 0 "
         "(exact)\nagain: dmlgpu test --adapter 'NumPy: this' -k cast-b"
     )
     properties = {entry.get("name"): entry.get("value") for entry in root[0].iter("property")}
@@ -426,14 +460,14 @@ def test_the_page_is_whole_and_needs_nothing_else(report):
 
 def test_the_page_tells_without_scripts(report):
     text = re.sub(r"\s+", " ", Page(as_html(report)).text)
-    assert "✗ 1 of 3 beyond any bound" in text and "! 1 of 2 2.5 of the bound" in text
-    assert "1 fail this (NumPy) cast expected 4, got 5 cast-b" in text
+    assert "✗ 1 of 3 beyond any tolerance" in text and "! 1 of 2 250 %" in text
+    assert "1 fail this NumPy cast expected 4, got 5 cast-b" in text
     assert "shader-f64 yes ·" in text
 
 
 def test_a_page_of_good_runs_says_so():
     text = Page(as_html(Report((run(GOOD),)))).text
-    assert "Nothing is wrong" in text and "What is wrong" not in text and "Differences" not in text
+    assert "All is right: 1 case passed" in text and "What is wrong" not in text and "Differences" not in text
 
 
 def test_the_data_of_the_page():
@@ -503,7 +537,7 @@ def test_a_chart_of_one_point():
 
 AGAIN = "dmlgpu test --pairwise --drivers all -k cast-b"
 DIFFERENCE = (
-    "1 of 4 elements; the worst, at [2] of output 0: 4 and 5; beyond any bound, at most 9 ULP, allowed 0 (exact)"
+    "1 of 4 elements; the worst, at [2] of output 0: 4 and 5; beyond any tolerance, at most 9 ULP, allowed 0 (exact)"
 )
 
 
@@ -524,8 +558,8 @@ def test_comparisons_in_markdown():
     rows, disagreements = tables_of(as_markdown(Report((), (compared(),))))
     assert rows == [
         ["pair", "same bits", "agree", "disagree", "no result", "worst"],
-        ["a / b", "1", "1", "1", "0", "beyond any bound"],
-        ["a / c", "1", "2", "0", "0", "0.5 of the bound"],
+        ["a / b", "1", "1", "1", "0", "beyond any tolerance"],
+        ["a / c", "1", "2", "0", "0", "50 % of the tolerance"],
         ["b / c", "1", "1", "0", "1", "exact"],
     ]
     assert disagreements[1] == ["`cast-b`", "b", f"a / b: {DIFFERENCE}<br>b / c: c: crash | &lt;x>"]
@@ -575,7 +609,7 @@ def test_the_command_takes_comparisons(tmp_path):
     with given.open("w") as file:
         list(write_comparison(file, compared().facts, compared().by_case.values()))
     assert main(["report", str(given), "-o", str(made)]) == 0
-    assert "| a / b | 1 | 1 | 1 | 0 | beyond any bound |" in made.read_text()
+    assert "| a / b | 1 | 1 | 1 | 0 | beyond any tolerance |" in made.read_text()
 
 
 def test_what_cannot_be_written_is_refused(tmp_path):

@@ -129,7 +129,7 @@ def test_a_verdict_names_the_worst_element():
     assert (verdict.ok, verdict.wrong, verdict.elements, verdict.worst) == (False, 2, 4, (1, 1))
     assert str(verdict) == (
         "2 of 4 elements are wrong; the worst is [1, 1]: expected np.float32(4.0), got np.float32(9.0), "
-        "4,720,000 of the bound, at most 9.43718e+06 ULP away, allowed difference 9.53674e-07"
+        "4,720,000 times the tolerance, at most 9.43718e+06 ULP away, allowed difference 9.53674e-07"
     )
 
 
@@ -140,7 +140,7 @@ def test_the_worst_element_is_a_wrong_one_even_if_its_value_is_right():
 
 def test_a_good_verdict_reports_the_error():
     verdict = compare(np.array([1, 1], f32), np.array([1, NEXT], f32), Ulp(2))
-    assert str(verdict) == "ok (0.5 of the bound, max 1 ULP, mean 0.5 ULP)"
+    assert str(verdict) == "ok (50 % of the tolerance, max 1 ULP, mean 0.5 ULP)"
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,12 @@ class Cause:
         """Of these cases, by name."""
         return tuple(sorted({outcome.operator for outcome in self.outcomes}))
 
+    @property
+    def message(self) -> str:
+        """What the driver or the compiler said to the first, in its lines; empty where that is one line or none."""
+        lines = [_printable(line) for line in self.outcomes[0].message.splitlines()]
+        return "\n".join(lines) if len(list(filter(None, lines))) > 1 else ""
+
     @cached_property
     def cases(self) -> tuple[str, ...]:
         """Those that one error of compiling fails, by name; none for other causes and where it fails only one."""
@@ -75,5 +81,9 @@ def _why(outcome: Outcome) -> str:
     text = outcome.reason or outcome.message
     if not text and outcome.wrong:
         text = f"expected {outcome.expected}, got {outcome.got}"
-    lines = ("".join(filter(str.isprintable, line)) for line in text.splitlines())
-    return "; ".join(filter(None, lines))
+    return "; ".join(filter(None, map(_printable, text.splitlines())))
+
+
+def _printable(line: str) -> str:
+    """Without what moves a terminal's cursor; tabs as spaces."""
+    return "".join(filter(str.isprintable, line.expandtabs(4))).rstrip()

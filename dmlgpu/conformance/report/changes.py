@@ -6,8 +6,10 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dmlgpu.conformance.report.model import selection_of
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.wording import counted
 from dmlgpu.errors import InvalidArgument
 
 
@@ -22,6 +24,10 @@ class Kind(enum.StrEnum):
     MORE_ACCURATE = "more accurate"
     REPAIRED = "repaired"
     NEW = "new"
+
+    def counted(self, count: int) -> str:
+        """``1 regression``, ``2 regressions``, ``2 missing``: the others are adjectives."""
+        return counted(count, self) if self is Kind.REGRESSION else f"{count:,} {self}"
 
 
 @dataclass(frozen=True)
@@ -46,9 +52,14 @@ class Change:
 
 
 def changes(before: Run, after: Run) -> tuple[Change, ...]:
-    """The cases that came out otherwise, regressions first; in one kind by name."""
+    """The cases that came out otherwise, regressions first; in one kind by name.
+
+    Of runs that were asked for different cases, those that both have: no other is missing or new.
+    """
     old = {outcome.case: outcome for outcome in before.outcomes}
     new = {outcome.case: outcome for outcome in after.outcomes}
+    if selection_of(before) != selection_of(after):
+        old, new = ({name: one[name] for name in old.keys() & new.keys()} for one in (old, new))
     found = []
     for name in sorted(old.keys() | new.keys()):
         kind = _kind(old.get(name), new.get(name))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dmlgpu.conformance.report.changes import Kind
-from dmlgpu.conformance.report.model import SIGNS, Matrix, Report, command, kind_of
+from dmlgpu.conformance.report.model import SIGNS, Report, command, kind_of, selection_of
 from dmlgpu.conformance.running.outcome import Outcome, Status
 
 _DIGITS = 7
@@ -33,19 +33,19 @@ def dataset(report: Report) -> dict[str, Any]:
         "statuses": [{"name": status, "kind": kind_of(status), "failure": status.is_failure} for status in Status],
         "signs": SIGNS,
         "changes": list(Kind),
-        "suites": [_suite(report, matrix) for matrix in report.matrices],
+        "suites": [_suite(report, suite, numbers) for suite, numbers in report.suites.items()],
     }
 
 
-def _suite(report: Report, matrix: Matrix) -> dict[str, Any]:
+def _suite(report: Report, suite: str, numbers: Sequence[int]) -> dict[str, Any]:
     """One suite's cases by operator, and each run's outcomes in their order; null where a run has none."""
-    found = [{outcome.case: outcome for outcome in report.runs[number].outcomes} for number in matrix.numbers]
+    found = [{outcome.case: outcome for outcome in report.runs[number].outcomes} for number in numbers]
     operators = {name: outcome.operator for outcomes in found for name, outcome in outcomes.items()}
     cases = sorted(operators, key=lambda name: (operators[name], name))
     rows = [[outcomes.get(name) for name in cases] for outcomes in found]
     bits = _bits(rows)
     return {
-        "name": matrix.suite,
+        "name": suite,
         "cases": cases,
         "operators": _lengths([operators[name] for name in cases]),
         "runs": [
@@ -53,10 +53,11 @@ def _suite(report: Report, matrix: Matrix) -> dict[str, Any]:
                 "number": number,
                 "name": report.labels[number].name,
                 "details": report.labels[number].details,
+                "selection": selection_of(report.runs[number]),
                 "command": command(report.runs[number]),
                 "columns": {**_columns(row), "bits": same},
             }
-            for number, row, same in zip(matrix.numbers, rows, bits, strict=True)
+            for number, row, same in zip(numbers, rows, bits, strict=True)
         ],
     }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlgpu.conformance.report.model import Report
+from dmlgpu.conformance.running.wording import moment_text
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,12 @@ def run_facts(report: Report) -> Table:
     found = []
     for number, run in enumerate(report.runs):
         adapter = {f"adapter {name}": value for name, value in run.facts["adapter"].items()}
-        facts = {**adapter, **run.facts, "time in cases": f"{report.totals[number].seconds:.1f} s"}
+        facts = {
+            **adapter,
+            **run.facts,
+            "started": moment_text(run.facts["started"]),
+            "time in cases": f"{report.totals[number].seconds:.1f} s",
+        }
         hidden = ("adapter", "adapter features", "adapter limits", "format")
         found.append({name.replace("_", " "): _text(value) for name, value in facts.items() if name not in hidden})
     return _side_by_side(tuple(range(len(found))), found, in_order=list)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.wording import moment_text
 
 _PARENTHESES = re.compile(r"\s*\([^)]*\)")
 _NAMED_VERSION = re.compile(r"[A-Za-z]+ \d+(?:\.\d+)+")
@@ -52,9 +54,10 @@ _DETAILS: Sequence[Callable[[Mapping[str, Any]], str]] = (
     lambda facts: facts["adapter"]["name"],
     lambda facts: facts["adapter"]["driver"],
     lambda facts: facts["profile"],
+    lambda facts: facts["pattern"] and shlex.join(["-k", facts["pattern"]]),
     lambda facts: facts["dmlgpu"],
     lambda facts: facts["commit"],
-    lambda facts: facts["started"],
+    lambda facts: moment_text(facts["started"]),
 )
 """What may tell runs apart, in the order in which it is tried."""
 

@@ -12,9 +12,10 @@ from dmlgpu.conformance.report.facts import run_facts
 from dmlgpu.conformance.report.model import Cell, Matrix, Report, reproduce
 from dmlgpu.conformance.report.pairs import PairReport, difference
 from dmlgpu.conformance.report.templates import ENVIRONMENT
+from dmlgpu.conformance.report.verdict import verdict
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.running.records import Run
-from dmlgpu.conformance.running.wording import bound_text
+from dmlgpu.conformance.running.wording import bound_text, counted, moment_text
 
 NAMES = 6
 """Operators that are named of those that have something in common."""
@@ -39,6 +40,9 @@ def as_markdown(report: Report) -> str:
         code=_code,
         again=lambda cause: reproduce(report.runs[cause.number], cause.worst),
         bound_text=bound_text,
+        counted=counted,
+        moment_text=moment_text,
+        verdict=verdict(report),
     )
     return text.rstrip() + "\n"
 

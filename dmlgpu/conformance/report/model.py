@@ -15,7 +15,7 @@ from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.report.labels import Label, labels
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run
-from dmlgpu.conformance.running.wording import bound_text
+from dmlgpu.conformance.running.wording import share_text
 from dmlgpu.conformance.suites.registry import DEFAULT, suite_option
 
 
@@ -57,10 +57,10 @@ class Cell:
 
     @property
     def summary(self) -> str:
-        """``60, 0.6 of the bound``, or ``57 of 60, beyond any bound``."""
+        """``60, 63 %``, or ``57 of 60, beyond any tolerance``."""
         count = len(self.outcomes)
         passed = str(count) if self.passed == count else f"{self.passed} of {count}"
-        return ", ".join(filter(None, (passed, bound_text(self.of_bound))))
+        return ", ".join(filter(None, (passed, share_text(self.of_bound))))
 
 
 SIGNS = {"bad": "✗", "known": "!", "refused": "○", "good": "✓"}
@@ -94,15 +94,19 @@ _LAST = {FUNCTIONS: 1, OTHERS: 2}
 
 @dataclass(frozen=True)
 class Matrix:
-    """Operators by adapters.
+    """Operators by adapters, for runs that were asked for the same cases: others have few operators in common.
 
     Attributes:
         suite: the list of cases that was run.
+        selection: what was chosen from it, as ``selection_of`` says it.
+        is_only: whether all runs of the suite are here.
         numbers: of the runs, among all of the report.
         families: by name, those of operators first.
     """
 
     suite: str
+    selection: str
+    is_only: bool
     numbers: tuple[int, ...]
     families: tuple[Family, ...]
 
@@ -110,6 +114,11 @@ class Matrix:
     def title(self) -> str:
         """What its rows are."""
         return "Operators" if self.suite == DEFAULT else self.suite.capitalize()
+
+    @property
+    def key(self) -> str:
+        """The suite's name, and the number of the first run where the suite has other selections."""
+        return self.suite if self.is_only else f"{self.suite}-{self.numbers[0]}"
 
     @property
     def groups(self) -> Mapping[str, tuple[str, ...]]:
@@ -139,11 +148,23 @@ class Report:
 
     @cached_property
     def matrices(self) -> tuple[Matrix, ...]:
-        """One per suite, in the order in which the runs bring them."""
-        found: dict[str, list[int]] = {}
+        """One per suite and selection of its cases, in the order in which the runs bring them."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for suite, numbers in self.suites.items():
+            for number in numbers:
+                found.setdefault((suite, selection_of(self.runs[number])), []).append(number)
+        return tuple(
+            Matrix(suite, selection, len(numbers) == len(self.suites[suite]), tuple(numbers), self._families(numbers))
+            for (suite, selection), numbers in found.items()
+        )
+
+    @cached_property
+    def suites(self) -> Mapping[str, tuple[int, ...]]:
+        """The runs of each suite, in the order in which they bring them."""
+        found: dict[str, tuple[int, ...]] = {}
         for number, run in enumerate(self.runs):
-            found.setdefault(run.facts["suite"], []).append(number)
-        return tuple(Matrix(suite, tuple(numbers), self._families(numbers)) for suite, numbers in found.items())
+            found[run.facts["suite"]] = (*found.get(run.facts["suite"], ()), number)
+        return found
 
     def _families(self, numbers: Sequence[int]) -> tuple[Family, ...]:
         found: dict[str, list[str]] = {}
@@ -194,6 +215,12 @@ def family_of(operator: str) -> str:
     if files or newer is None:
         return files[0].partition("/")[0] if files else ""
     return family_of(newer)
+
+
+def selection_of(run: Run) -> str:
+    """Which cases of its suite were asked for: ``quick``, or ``quick, -k softmax``."""
+    pattern = run.facts["pattern"]
+    return f"{run.facts['profile']}, {shlex.join(['-k', pattern])}" if pattern else str(run.facts["profile"])
 
 
 def command(run: Run) -> str:

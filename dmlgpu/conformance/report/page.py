@@ -10,11 +10,12 @@ from dmlgpu.conformance.report.causes import causes, of_kind
 from dmlgpu.conformance.report.charts import HEIGHT, WIDTH, Chart, Line, charts
 from dmlgpu.conformance.report.dataset import packed
 from dmlgpu.conformance.report.facts import features, limits, run_facts
-from dmlgpu.conformance.report.model import SIGNS, Report, kind_of
+from dmlgpu.conformance.report.model import SIGNS, Report, kind_of, selection_of
 from dmlgpu.conformance.report.pairs import PairReport, difference
 from dmlgpu.conformance.report.templates import ENVIRONMENT, PAGES
+from dmlgpu.conformance.report.verdict import verdict
 from dmlgpu.conformance.running.outcome import Status
-from dmlgpu.conformance.running.wording import bound_text, ulp_text
+from dmlgpu.conformance.running.wording import bound_text, counted, moment_text, share_text, ulp_text
 
 SCRIPTS = ("data.js", "elements.js", "matrix.js", "cases.js", "differences.js", "main.js")
 """In the order in which they stand in the page."""
@@ -25,11 +26,12 @@ def as_html(report: Report) -> str:
     found, drawn = causes(report), charts(report)
     return ENVIRONMENT.get_template("report.html").render(
         report=report,
+        verdict=verdict(report),
         causes=[cause for kind in ("bad", "known") for cause in of_kind(found, kind)],
         charts=[chart for chart in drawn if chart.worst],
         exact=[chart for chart in drawn if not chart.worst],
         lines={line.number: line for chart in drawn for line in chart.lines},
-        comparable=any(len(matrix.numbers) > 1 for matrix in report.matrices),
+        comparable=any(len(numbers) > 1 for numbers in report.suites.values()),
         features=features(report),
         limits=limits(report),
         facts=run_facts(report),
@@ -57,6 +59,10 @@ _HELPERS: dict[str, Any] = {
     "kind_of": kind_of,
     "of_kind": {kind: [status for status in Status if kind_of(status) == kind] for kind in SIGNS},
     "bound_text": bound_text,
+    "share_text": share_text,
+    "counted": counted,
+    "moment_text": moment_text,
+    "selection_of": selection_of,
     "ulp_text": ulp_text,
     "thickness": _thickness,
     "width": WIDTH,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Pair
-from dmlgpu.conformance.running.wording import bound_text
+from dmlgpu.conformance.running.wording import bound_text, counted
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def difference(pair: Pair) -> str:
     apart = pair.distance
     output, *position = apart.worst
     return (
-        f"{apart.wrong} of {apart.elements} elements; the worst, at {position} of output {output}: "
+        f"{apart.wrong:,} of {counted(apart.elements, 'element')}; the worst, at {position} of output {output}: "
         f"{' and '.join(apart.values)}; {bound_text(apart.of_bound)}, at most {apart.max_ulp:.3g} ULP, "
         f"allowed {apart.allowed:.3g} ({pair.tolerance})"
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlgpu.conformance.cases.tolerance import Array, Bound, Tolerance, may_flush, ulp_distance
-from dmlgpu.conformance.running.wording import bound_text
+from dmlgpu.conformance.running.wording import bound_text, wrong_text
 from dmlgpu.enums import DataType
 
 
@@ -49,7 +49,7 @@ class Verdict:
         if self.ok:
             return f"ok ({bound_text(self.of_bound)}, max {self.max_ulp:g} ULP, mean {self.mean_ulp:.3g} ULP)"
         values = (
-            f"{self.wrong} of {self.elements} elements are wrong; the worst is {list(self.worst)}: "
+            f"{wrong_text(self.wrong, self.elements)}; the worst is {list(self.worst)}: "
             f"expected {self.expected!r}, got {self.got!r}, {bound_text(self.of_bound)}, at most {self.max_ulp:g} ULP "
             f"away, allowed difference {self.bound:g}"
         )

@@ -12,7 +12,7 @@ import numpy as np
 
 from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.comparison import Verdict
-from dmlgpu.conformance.running.wording import bound_text, ulp_text
+from dmlgpu.conformance.running.wording import bound_text, ulp_text, wrong_text
 
 KERNELS = "kernels"
 """In JSON, the field that names what ran."""
@@ -53,7 +53,7 @@ class Outcome:
         case: its name.
         status: what came of it.
         tolerance: the class of its bound.
-        of_bound: the largest error, in units of what is allowed: 0.6 of the bound is right, 2 is not; 0 is exact. None
+        of_bound: the largest error, in units of what is allowed: 0.6 is right, 2 is not; 0 is exact. None
             where nothing was compared, infinite where no such error is allowed.
         max_ulp, mean_ulp: distance from the reference, in numbers of the type; None where nothing was compared.
             Infinite where a number was due and none came.
@@ -112,8 +112,9 @@ class Outcome:
             return ""
         given = f" from {', '.join(self.inputs)}" if self.inputs else ""
         return (
-            f"{self.wrong} of {self.elements} elements are wrong; the worst, at {list(self.worst)}: expected "
-            f"{self.expected}, got {self.got}{given}; {bound_text(self.of_bound)}, at most {ulp_text(self.max_ulp)}, "
+            f"{wrong_text(self.wrong, self.elements)}; the worst, at {list(self.worst)}: expected {self.expected}, "
+            f"got {self.got}{given}; "
+            f"{bound_text(self.of_bound)}, at most {ulp_text(self.max_ulp)}, "
             f"allowed difference {self.bound or 0.0:g} ({self.tolerance})"
         )
 

@@ -6,20 +6,21 @@ function showCases(suite, operator, { index = null, run = null } = {}) {
   const search = make("input", { type: "search", placeholder: "part of a case's name", ariaLabel: "Search cases" });
   const [status, chosen] = [make("select", { ariaLabel: "Status" }), make("select", { ariaLabel: "Adapter" })];
   const indices = suite.ranges.get(operator);
+  const shown = suite.runs.filter((one) => indices.some((index) => suite.status(one, index) !== null));
   fillCounts(status, suite, indices);
-  chosen.append(option("", "any adapter"), ...suite.runs.map((one) => option(one.number, label(one))));
+  chosen.append(option("", "any adapter"), ...shown.map((one) => option(one.number, label(one))));
   chosen.value = run === null || index !== null ? "" : String(run.number);
   const results = make("div");
   const only = indices.length === 1 ? indices[0] : index;
 
   function update() {
     const wanted = { text: search.value.trim().toLowerCase(), status: status.value };
-    const runs = suite.runs.filter((one) => !chosen.value || one.number === Number(chosen.value));
+    const runs = shown.filter((one) => !chosen.value || one.number === Number(chosen.value));
     const found = indices.filter((one) => fits(suite, one, runs, wanted));
     const sorted = bySeverity(suite, found, runs, only);
-    const heads = ["case", ...suite.runs.map(heading)];
-    const table = longTable("results", heads, sorted, (one) => caseRow(suite, one, one === only ? run : null));
-    results.replaceChildren(make("p", { className: "soft" }, `${found.length} of ${indices.length} cases`), table);
+    const heads = ["case", ...shown.map(heading)];
+    const table = longTable("results", heads, sorted, (one) => caseRow(suite, one, shown, one === only ? run : null));
+    results.replaceChildren(make("p", { className: "soft" }, `${found.length} of ${counted(indices.length, "case")}`), table);
   }
 
   for (const control of [search, status, chosen]) control.addEventListener("input", update);
@@ -63,42 +64,43 @@ function severity(suite, index, runs, first) {
   return [index === first ? 0 : 1, Math.min(...kinds), -Math.max(...errors)];
 }
 
-function caseRow(suite, index, emphasised) {
+function caseRow(suite, index, runs, emphasised) {
   const name = suite.cases[index];
   const button = make("button", { type: "button", ariaExpanded: "false" }, name);
   const row = make("tr", {}, make("th", { scope: "row" }, button));
-  for (const run of suite.runs) row.append(resultCell(suite.outcome(run, index)));
+  for (const run of runs) row.append(resultCell(suite.outcome(run, index)));
   button.addEventListener("click", () => {
     const isOpen = row.classList.toggle("open");
     button.ariaExpanded = String(isOpen);
     if (!isOpen) return row.nextElementSibling.remove();
-    row.after(detailsRow(suite, index, emphasised));
+    row.after(detailsRow(suite, index, runs, emphasised));
     history.replaceState(null, "", address(suite, name));
   });
   return row;
 }
 
 function resultCell(outcome) {
-  if (outcome === null) return make("td", { className: "soft" }, "·");
-  const short = boundText(outcome.share);
+  if (outcome === null) return make("td", { className: "soft" }, "not run");
+  const short = shareText(outcome.share);
   const text = outcome.status.name === "pass" ? short : [outcome.status.name, short].filter(Boolean).join(", ");
   return make("td", { className: outcome.status.kind }, `${data.signs[outcome.status.kind]} ${text}`);
 }
 
-function detailsRow(suite, index, emphasised) {
-  const runs = [...suite.runs].sort((one, other) => (other === emphasised) - (one === emphasised));
+function detailsRow(suite, index, shown, emphasised) {
+  const rank = (run) => (run === emphasised ? -1 : KINDS.indexOf(suite.status(run, index)?.kind ?? "good"));
+  const runs = [...suite.runs].sort((one, other) => rank(one) - rank(other));
   const found = runs.map((run) => [run, suite.outcome(run, index)]).filter(([, outcome]) => outcome !== null);
   const cards = found.map(([run, outcome]) => outcomeCard(run, outcome, found));
   const all = make("div", { className: "outcomes" }, ...cards);
-  return make("tr", { className: "more" }, make("td", { colSpan: suite.runs.length + 1, className: "more-cell" }, all));
+  return make("tr", { className: "more" }, make("td", { colSpan: shown.length + 1, className: "more-cell" }, all));
 }
 
 function outcomeCard(run, outcome, found) {
   const list = make("dl");
   for (const [name, text] of Object.entries(factsOf(run, outcome, found))) {
-    if (text !== "") list.append(make("dt", {}, name), make("dd", {}, text));
+    if (text !== "") list.append(make("dt", {}, name), make("dd", {}, message(text)));
   }
-  const title = make("h4", {}, mark(outcome.status), ` ${label(run)}`);
+  const title = make("h3", {}, mark(outcome.status), ` ${label(run)}`);
   return make("div", { className: "outcome" }, title, list, command(`${run.command} ${quoted(outcome.case)}`));
 }
 
@@ -111,7 +113,7 @@ function factsOf(run, outcome, found) {
     "error": boundText(outcome.share),
     "distance": outcome.max === null ? "" : `at most ${ulpText(outcome.max)}, ${ulpText(outcome.mean)} on average`,
     "allowed": outcome.tolerance,
-    "wrong": outcome.wrong ? `${outcome.wrong} of ${outcome.elements} elements` : "",
+    "wrong": outcome.wrong ? `${outcome.wrong.toLocaleString("en")} of ${counted(outcome.elements, "element")}` : "",
     "elements": outcome.wrong ? "" : String(outcome.elements || ""),
     "worst at": outcome.expected && `[${outcome.worst}]`,
     "inputs": outcome.inputs,

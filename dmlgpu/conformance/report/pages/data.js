@@ -21,6 +21,11 @@ class Suite {
     this.indices = new Map(cases.map((name, index) => [name, index]));
   }
 
+  // The same cases with some of the runs.
+  withRuns(runs) {
+    return Object.assign(Object.create(Suite.prototype), this, { runs });
+  }
+
   // What came of a case in a run; null where it was not run.
   outcome(run, index) {
     if (run.columns.status[index] === null) return null;
@@ -49,12 +54,29 @@ function distance(value) {
   return value === "inf" ? Infinity : value;
 }
 
-// An error in units of what is allowed.
+// An error that is given in units of what is allowed, as a share of that: see dmlgpu/conformance/running/wording.py.
 function boundText(value) {
+  const share = shareText(value);
+  if (value === null || value === Infinity || value === 0) return share;
+  return `${share}${value < 10 ? " of" : ""} the tolerance`;
+}
+
+function shareText(value) {
   if (value === null) return "";
-  if (value === Infinity) return "beyond any bound";
+  if (value === Infinity) return "beyond any tolerance";
   if (value === 0) return "exact";
-  return value < 0.001 ? "below 0.001 of the bound" : `${shortNumber(value)} of the bound`;
+  return value < 10 ? percentText(100 * value) : `${shortNumber(value)} times`;
+}
+
+function percentText(percent) {
+  if (percent < 0.1) return "below 0.1 %";
+  const text = percent < 9.95 ? String(Number(percent.toPrecision(2))) : percent.toFixed(0);
+  return text === "100" && percent > 100 ? "just over 100 %" : `${text} %`;
+}
+
+// As many things as there are, by their name.
+function counted(count, noun) {
+  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 }
 
 function ulpText(value) {

@@ -44,9 +44,11 @@ function firstPair(suite) {
 }
 
 function changesBetween(suite, before, after) {
-  const found = [];
+  const [found, isSame] = [[], before.selection === after.selection];
   for (let index = 0; index < suite.cases.length; index++) {
-    const kind = change(suite.brief(before, index), suite.brief(after, index));
+    const outcomes = [suite.brief(before, index), suite.brief(after, index)];
+    if (!isSame && outcomes.includes(null)) continue; // other cases were asked for: none is missing
+    const kind = change(...outcomes);
     if (kind !== null) found.push({ index, kind });
   }
   const order = (one) => data.changes.indexOf(one.kind);
@@ -57,7 +59,7 @@ function showChanges(suite, before, after) {
   const found = changesBetween(suite, before, after);
   const buttons = data.changes.filter((kind) => found.some((one) => one.kind === kind)).map((kind) => {
     const count = found.filter((one) => one.kind === kind).length;
-    return make("button", { type: "button", ariaPressed: "false", value: kind }, `${count} ${kind}`);
+    return make("button", { type: "button", ariaPressed: "false", value: kind }, `${count} ${kind === "regression" && count > 1 ? "regressions" : kind}`);
   });
   for (const button of buttons) {
     button.addEventListener("click", () => {
@@ -66,10 +68,13 @@ function showChanges(suite, before, after) {
       list(isPressed ? found.filter((one) => one.kind === button.value) : found);
     });
   }
+  const both = suite.cases.filter((_, index) => suite.status(before, index) && suite.status(after, index)).length;
+  const selections = `${counted(both, "case")} in both: ${before.selection}; ${after.selection}`;
+  document.getElementById("selections").textContent = before.selection === after.selection ? "" : selections;
   function list(wanted) {
     const heads = ["change", "case", "before", "after"];
     const table = longTable("results", heads, wanted, (one) => changeRow(suite, one, [before, after]), 100);
-    const none = make("p", {}, `Nothing: all ${suite.cases.length} cases came out alike.`);
+    const none = make("p", {}, `Nothing: ${counted(both, "case")} in both came out alike.`);
     document.getElementById("changes").replaceChildren(wanted.length ? table : none);
   }
   document.getElementById("change-kinds").replaceChildren(...buttons);

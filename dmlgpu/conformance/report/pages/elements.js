@@ -46,6 +46,12 @@ function option(value, text) {
   return make("option", { value: String(value) }, text);
 }
 
+// What a compiler or a driver said: lines as they are, in a box of its own.
+function message(text) {
+  if (!text.trim().includes("\n")) return text;
+  return make("pre", { className: "message", tabIndex: 0, role: "region", ariaLabel: "Message" }, text.trimEnd());
+}
+
 // A command, and a button that copies it where pages may.
 function command(text) {
   const button = make("button", { type: "button", hidden: !navigator.clipboard }, "copy");

@@ -49,7 +49,8 @@ function setUpTheme() {
 setUpTheme();
 const suites = data.suites.map((suite) => new Suite(suite));
 for (const section of document.querySelectorAll(".matrix-section")) {
-  setUpMatrix(section, suites.find((suite) => suite.name === section.dataset.suite));
+  const [suite, numbers] = [suites.find(({ name }) => name === section.dataset.suite), section.dataset.runs.split(" ")];
+  setUpMatrix(section, suite.withRuns(suite.runs.filter((run) => numbers.includes(String(run.number)))));
 }
 setUpDifferences(suites);
 setUpRoutes(suites);

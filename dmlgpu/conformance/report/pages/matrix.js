@@ -23,7 +23,7 @@ function setUpMatrix(section, suite) {
       row.dataset.fits = fits;
     }
     for (const body of folding) updateFamily(body, isFiltered || open.has(body));
-    section.querySelector("[role=status]").textContent = isFiltered ? `${count} of ${rows.length} operators` : "";
+    section.querySelector("[role=status]").textContent = isFiltered ? `${count} of ${counted(rows.length, "operator")}` : "";
     unfold.hidden = isFiltered || folding.length === 0;
     unfold.textContent = open.size === folding.length ? "fold all" : "unfold all";
   }
@@ -74,5 +74,6 @@ function statusesByOperator(suite) {
 // Whether an operator's name, or that of one of its cases, has a text in it.
 function mentions(suite, operator, text) {
   if (text === "" || operator.includes(text)) return true;
-  return suite.ranges.get(operator).some((index) => suite.cases[index].toLowerCase().includes(text));
+  const wasRun = (index) => suite.runs.some((run) => suite.status(run, index) !== null);
+  return suite.ranges.get(operator).some((index) => suite.cases[index].toLowerCase().includes(text) && wasRun(index));
 }

@@ -1,0 +1,103 @@
+"""What came of all runs, in one sentence: what a report opens with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dmlgpu.conformance.report.model import Report, kind_of
+from dmlgpu.conformance.report.pairs import PairReport
+from dmlgpu.conformance.running.outcome import Status
+from dmlgpu.conformance.running.wording import counted
+
+NAMES = 3
+"""Runs, and operators of each, that are named; of others it is said how many there are."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A sentence, and what it comes to.
+
+    Attributes:
+        kind: ``good`` or ``bad``.
+        text: the sentence.
+    """
+
+    kind: str
+    text: str
+
+
+def verdict(report: Report) -> Verdict:
+    """Of the runs, and of the comparisons between adapters."""
+    wrong = [*_wrong_runs(report), *_disagreements(report), *_cut_off(report)]
+    if wrong:
+        return Verdict("bad", _sentence(wrong))
+    good = [*_good_runs(report), *_agreements(report)]
+    return Verdict("good", _sentence(good))
+
+
+def _sentence(parts: Sequence[str]) -> str:
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _wrong_runs(report: Report) -> Iterator[str]:
+    found: list[str] = []
+    for number, run in enumerate(report.runs):
+        bad = [outcome for outcome in run.outcomes if kind_of(outcome.status) == "bad"]
+        if bad:
+            names = _some(sorted({outcome.operator for outcome in bad}), "operator")
+            went = "went wrong " if not found else ""
+            found.append(
+                f"{len(bad):,} of {counted(len(run.outcomes), 'case')} {went}on {report.labels[number]}: {names}"
+            )
+    yield from found[:NAMES]
+    if len(found) > NAMES:
+        yield f"and cases of {counted(len(found) - NAMES, 'more run')}"
+
+
+def _disagreements(report: Report) -> Iterator[str]:
+    for comparison in report.comparisons:
+        wrong = PairReport(comparison).disagreements
+        if wrong:
+            cases = counted(len({pair.case for pair in comparison.pairs}), "case")
+            yield f"adapters compared with each other disagree on {len(wrong):,} of {cases}"
+
+
+def _cut_off(report: Report) -> Iterator[str]:
+    for number, run in enumerate(report.runs):
+        if not run.is_complete:
+            cases = counted(run.facts["cases"], "case")
+            yield f"the run on {report.labels[number]} was cut off after {len(run.outcomes):,} of {cases}"
+    for comparison in report.comparisons:
+        if not comparison.is_complete:
+            yield "a comparison of adapters was cut off"
+
+
+def _good_runs(report: Report) -> Iterator[str]:
+    outcomes = [outcome for run in report.runs for outcome in run.outcomes]
+    if not report.runs:
+        return
+    where = f"on {report.labels[0]}" if len(report.runs) == 1 else f"in {len(report.runs)} runs"
+    passed = sum(outcome.status is Status.PASS for outcome in outcomes)
+    if passed == len(outcomes):
+        yield f"All is right: {counted(passed, 'case')} passed {where}"
+        return
+    rest = [
+        f"{count:,} {text}"
+        for kind, text in (("refused", "not supported"), ("known", "expected to fail"))
+        if (count := sum(kind_of(outcome.status) == kind for outcome in outcomes))
+    ]
+    yield f"Nothing is wrong: {passed:,} of {counted(len(outcomes), 'case')} passed {where}, {' and '.join(rest)}"
+
+
+def _agreements(report: Report) -> Iterator[str]:
+    for comparison in report.comparisons:
+        cases = counted(len({pair.case for pair in comparison.pairs}), "case")
+        yield f"{len(comparison.facts['adapters'])} adapters compared with each other agree on {cases}"
+
+
+def _some(names: Sequence[str], noun: str) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - NAMES
+    return ", ".join([*names[:NAMES], *([f"and {counted(more, f'more {noun}')}"] if more > 0 else [])])

@@ -1,0 +1,24 @@
+"""The mean of an image's pixels, channel by channel ("global average pooling"). The reduced axes stay, with the size
+1; `ReduceFunction` has sums, norms, extremes and their places besides.
+"""
+
+import numpy as np
+
+import dmlgpu
+from dmlgpu import TensorDesc, descs, ops
+from dmlgpu.enums import DataType, ReduceFunction
+
+images = np.arange(96, dtype=np.float32).reshape(2, 3, 4, 4)
+expected = images.mean(axis=(2, 3), keepdims=True)
+
+assert np.array_equal(ops.mean(images, axis=(2, 3), keepdims=True), expected)
+assert np.array_equal(ops.reduce(images, function="average", axes=(2, 3)), expected)
+
+mean = descs.Reduce(
+    function=ReduceFunction.AVERAGE,
+    input_tensor=TensorDesc.of(images),
+    output_tensor=TensorDesc(DataType.FLOAT32, (2, 3, 1, 1)),
+    axes=(2, 3),
+)
+(output,) = dmlgpu.evaluate(mean, [images])
+assert np.array_equal(output, expected)

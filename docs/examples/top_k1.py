@@ -1,0 +1,25 @@
+"""The three likeliest classes, largest first, with their numbers."""
+
+import numpy as np
+
+import dmlgpu
+from dmlgpu import TensorDesc, descs, ops
+from dmlgpu.enums import AxisDirection, DataType
+
+logits = np.array([[0.1, 2.5, -3, 7, 1], [5, 4, 3, 2, 1]], np.float32)
+places = np.argsort(-logits, axis=-1)[:, :3]
+values = np.take_along_axis(logits, places, axis=-1)
+
+found = ops.topk(logits, k=3, axis=-1)
+assert np.array_equal(found.values, values) and np.array_equal(found.indices, places)
+
+top = descs.TopK1(
+    input_tensor=TensorDesc.of(logits),
+    output_value_tensor=TensorDesc(DataType.FLOAT32, (2, 3)),
+    output_index_tensor=TensorDesc(DataType.UINT32, (2, 3)),
+    axis=1,
+    k=3,
+    axis_direction=AxisDirection.DECREASING,
+)
+output_values, output_indices = dmlgpu.evaluate(top, [logits])
+assert np.array_equal(output_values, values) and np.array_equal(output_indices, places)

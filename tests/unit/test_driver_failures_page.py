@@ -1,0 +1,89 @@
+"""docs/driver-failures.md: its commands exist, its example runs, and what it says of outcomes is whole."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dmlgpu
+from dmlgpu.cli.main import main
+from dmlgpu.conformance.running.expectations import load
+from dmlgpu.conformance.running.outcome import Outcome, Status
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "driver-failures.md").read_text(encoding="utf-8")
+COMMANDS = sorted({line.partition("  #")[0].strip() for line in re.findall(r"^    (dmlgpu .*)$", PAGE, re.MULTILINE)})
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/conformance.md"])
+def test_the_page_is_linked(page):
+    assert "driver-failures.md)" in (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)]+)\)", PAGE):
+        path, _, anchor = target.partition("#")
+        text = (ROOT / "docs" / path).read_text(encoding="utf-8") if path else PAGE
+        titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+        assert not anchor or anchor in anchors, target
+
+
+def test_every_outcome_is_explained():
+    assert set(re.findall(r"^\| `([a-z -]+)` \|", PAGE, re.MULTILINE)) == set(Status)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_options_exist(command, capsys):
+    _, name, *words = shlex.split(command.partition(" > ")[0])
+    main([name, "--help"])
+    text = capsys.readouterr().out
+    options = [word for word in words if word.startswith("-")]
+    assert not [option for option in options if not re.search(rf"(?<![\w-]){option}\b", text)]
+
+
+def test_an_outcome_reads_as_the_page_quotes_it():
+    outcome = Outcome(
+        "activation_softmax1-float32-65-permuted-masked-s0",
+        Status.FAIL,
+        "accumulated over 65 terms",
+        of_bound=59.5,
+        max_ulp=16800.0,
+        wrong=34,
+        elements=65,
+        worst=(57,),
+        inputs=("4.139285",),
+        expected="0.29214242",
+        got="0.29185057",
+        bound=4.90701e-06,
+    )
+    assert f"fail: {outcome.case}\n  {outcome.wrong_elements}\n" in PAGE
+
+
+def test_the_search_for_the_smallest_sizes(monkeypatch, capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(code, {})
+    assert capsys.readouterr().out == "no size fails\n"
+    evaluate = dmlgpu.evaluate
+
+    def faulty(desc, inputs, device):
+        """The last of the rows' elements is wrong from the fifth on."""
+        (output,) = evaluate(desc, inputs, device=device)
+        output[..., 4:] = np.float32(0)
+        return (output,)
+
+    monkeypatch.setattr(dmlgpu, "evaluate", faulty)
+    exec(code, {})
+    assert capsys.readouterr().out == "(1, 5)\n"
+
+
+def test_the_list_of_known_failures_can_be_read(tmp_path):
+    (text,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    path = tmp_path / "known.toml"
+    path.write_text(text, encoding="utf-8")
+    (known,) = load(path)
+    assert known.cases == ("activation_softmax1-float32-*",)
