@@ -14,6 +14,7 @@ from dmlgpu import kinds
 from dmlgpu.device.device import Device, as_device
 from dmlgpu.eager.execution import apply
 from dmlgpu.eager.preparation import short
+from dmlgpu.eager.recording import unrecorded
 from dmlgpu.eager.tensor import Tensor
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.operator_desc import OperatorDesc
@@ -73,8 +74,10 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
             target = on or as_device(name, device)
             changed = [_on(target, value) if place in places else value for place, value in enumerate(args)]
             named = {key: _on(target, value) if key in operands else value for key, value in kwargs.items()}
-            result = function(*changed, **named)  # type: ignore[arg-type]
-            return result if on is not None else _to_host(result)
+            if on is not None:
+                return function(*changed, **named)  # type: ignore[arg-type]
+            with unrecorded():
+                return _to_host(function(*changed, **named))  # type: ignore[arg-type]
         finally:
             _caller.reset(token)
 

@@ -27,6 +27,9 @@ COMPILED = 1024
 RECORDED = 4096
 """Most dispatches that a device keeps with the memory to which they are bound."""
 
+KEEPING = ("MULTIHEAD_ATTENTION1", "NONZERO_COORDINATES")
+"""Operators that may leave elements of their outputs as they were."""
+
 _KEY = "dmlgpu.eager"
 
 Place: TypeAlias = tuple[Any, int]
@@ -67,7 +70,15 @@ class Session:
         Raises:
             InvalidDescription, NotSupported, OutOfMemory, ShaderError: as ``Device.compile_operator``.
         """
-        compiled: CompiledOperator = device.compile_operator(device.create_operator(desc))
+        clears = desc.operator in KEEPING
+        return self.prepare(device.compile_operator(device.create_operator(desc)), clears)
+
+    def prepare(self, compiled: CompiledOperator, clears: bool) -> Prepared:
+        """Initialise what was compiled, so that it can be called; ``clears`` as in ``Prepared``.
+
+        Raises:
+            OutOfMemory: no room for the persistent resource.
+        """
         executable, persistent = compiled._executable, None
         if executable.persistent_size:
             persistent = Kept(self._state, executable.persistent_size, "persistent resource")
@@ -79,7 +90,7 @@ class Session:
             tuple(port.desc for port in compiled.inputs),
             tuple(port.desc for port in compiled.outputs),
             persistent,
-            desc.operator in ("MULTIHEAD_ATTENTION1", "NONZERO_COORDINATES"),
+            clears,
         )
 
     def execute(

@@ -1,0 +1,71 @@
+"""Compiled functions on every adapter: the values of eager calls, and how many kernels they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlgpu
+from dmlgpu import Device, Tensor, ops
+from dmlgpu.eager.session import session_of
+from dmlgpu.gpu import GpuBackend
+from tests.eager_functions import floats
+
+
+@pytest.fixture(scope="module")
+def plain(backend: GpuBackend) -> Device:
+    """A device on each adapter."""
+    return Device.from_backend(backend)
+
+
+def ten_calls(x: Any) -> Any:
+    """A chain of ten element-wise calls, no number twice."""
+    x = ops.relu(x * 1.5 + 0.25) - 2
+    x = ops.exp(x * -0.125) * 3
+    return abs((x - 7) / 4) + 5
+
+
+FUNCTIONS: dict[str, tuple[int, Callable[[Any], Any]]] = {
+    "ten element-wise calls": (1, ten_calls),
+    "views": (1, lambda x: (x[1:, 3:9].T * 2)[2:, ::2] + x[0, 5:9].expand_dims(1)),
+    "softmax of a product": (2, lambda x: ops.softmax(x @ x.T * 0.5 + 1, axis=-1)),
+    "two results": (2, lambda x: (x + 1, ops.sum(x * x, axis=1))),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_it_computes_what_eager_calls_do_in_few_kernels(name: str, plain: Device) -> None:
+    most, function = FUNCTIONS[name]
+    x, compiled = Tensor(floats(12, 16), device=plain), dmlgpu.compile(function)
+    found, expected = compiled(x), function(x)
+    for one, other in zip(*(one if isinstance(one, tuple) else (one,) for one in (found, expected)), strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=2e-5, atol=2e-5)
+    program = compiled.operator(x).program
+    assert program is not None and len(program.kernels) <= most
+
+
+def test_arguments_may_begin_anywhere(plain: Device) -> None:
+    array = floats(5, 7)
+    x = Tensor(array, device=plain)
+    compiled = dmlgpu.compile(lambda a: (a * 2, a[1:]))
+    for row in (0, 3):
+        for column in (0, 5):
+            doubled, view = compiled(x[row:, column:])
+            assert np.array_equal(doubled.numpy(), array[row:, column:] * 2)
+            assert np.array_equal(view.numpy(), array[row + 1 :, column:]) and view.buffer is x.buffer
+
+
+def test_a_loop_of_calls_allocates_nothing(fresh: GpuBackend) -> None:
+    device = Device.from_backend(fresh)
+    x = Tensor(floats(16, 24), device=device)
+    compiled = dmlgpu.compile(lambda a: ops.softmax(a @ a.T) - a[:, :1])
+    session = session_of(device)
+    for _ in range(3):
+        compiled(x)
+    before = session.pool.allocations, session.recorded.info.misses
+    for _ in range(10):
+        compiled(x)
+    assert (session.pool.allocations, session.recorded.info.misses) == before
