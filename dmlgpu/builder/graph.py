@@ -221,6 +221,12 @@ class Graph:
         location = caller()
         fed = kinds.argument("append", "inputs", _INPUTS, inputs)
         desc = kinds.argument("append", "desc", _DESC, desc)
+        try:
+            level = self._device.feature_level if self._device else max(FeatureLevel)
+            validation.validate(desc, level)
+            operators.check(desc, level)
+        except InvalidDescription as error:
+            raise InvalidDescription(error.operator, error.field, f"{error.reason} ({location})") from None
         if [one is None for one in fed] != [slot.tensor is None for slot in desc.inputs]:
             raise InvalidArgument(
                 f"append: inputs must be an Expression for each of the {len(desc.inputs)} inputs of {desc.operator}, "
@@ -229,12 +235,6 @@ class Graph:
         for number, one in enumerate(fed):
             if one is not None and one.graph is not self:
                 raise InvalidArgument(f"append: inputs[{number}] belongs to {one.graph._label} ({location})")
-        try:
-            level = self._device.feature_level if self._device else max(FeatureLevel)
-            validation.validate(desc, level)
-            operators.check(desc, level)
-        except InvalidDescription as error:
-            raise InvalidDescription(error.operator, error.field, f"{error.reason} ({location})") from None
         number = len(self.nodes)
         origins = tuple(None if one is None else one.origin for one in fed)
         self.nodes.append(BuiltNode(desc, origins, self._full_name(name), location))

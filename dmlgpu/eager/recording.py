@@ -54,6 +54,7 @@ class RecordedMemory:
         self.released = True
 
     def _refuse(self, *_: Any) -> NoReturn:
+        """Raise an InvalidState that says why there are no elements."""
         refuse_reading()
         raise InvalidState(
             "Tensor: it was made while a function was traced, and has no elements; a compiled function must return "
