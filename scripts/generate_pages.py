@@ -18,6 +18,7 @@ from dmlgpu import operators, reference
 from dmlgpu.cli.ops import family, is_implemented, shader_paths
 from dmlgpu.operators.lowering import lowering
 from dmlgpu.schema import FieldKind, FieldSchema, OperatorSchema, TensorSupport, catalog
+from dmlgpu.schema.usual import usual
 from dmlgpu.tensor import WORD_BITS
 
 DIRECTORY = Path(__file__).parents[1] / "docs" / "operators"
@@ -92,8 +93,8 @@ def has_small_outputs(schema: OperatorSchema) -> bool:
 
 def _fields(schema: OperatorSchema) -> Iterator[tuple[str, ...]]:
     for field in schema.python_fields:
-        usual = str(schema.defaults.get(field.name, ""))
-        yield f"`{field.python_name}`", field.name, _kind(field), field.type, usual
+        value = None if field.is_tensor or field.optional else usual(schema, field)
+        yield f"`{field.python_name}`", field.name, _kind(field), field.type, "" if value is None else str(value)
 
 
 def _kind(field: FieldSchema) -> str:

@@ -219,6 +219,7 @@ class Graph:
             InvalidArgument: another number of inputs, or one of another graph.
         """
         location = caller()
+        name = kinds.argument("append", "name", _NAME, name)
         fed = kinds.argument("append", "inputs", _INPUTS, inputs)
         desc = kinds.argument("append", "desc", _DESC, desc)
         try:
@@ -314,7 +315,7 @@ class Graph:
             InvalidGraph: an output of a node is required, and neither read nor among the outputs.
         """
         outputs = self._check_outputs(outputs)
-        forgotten = self.unread(outputs)
+        forgotten = self._unread(outputs)
         if forgotten:
             what = self.describe(forgotten[0].origin)
             raise InvalidGraph(f"{self._label}: {what} is required and not read; name it among the outputs, too")
@@ -335,9 +336,8 @@ class Graph:
                 )
         return outputs
 
-    def unread(self, outputs: Sequence[Expression]) -> list[Expression]:
-        """Return the outputs that nothing reads although their operators must have them: ``compile`` takes them behind
-        the outputs that are wanted."""
+    def _unread(self, outputs: Sequence[Expression]) -> list[Expression]:
+        """Return the required outputs of the nodes in use that nothing reads."""
         found = unread(self.nodes, [output.origin for output in outputs])
         return [Expression(self, origin, tensor) for origin, tensor in found]
 
@@ -397,7 +397,7 @@ class Graph:
             DmlError: as ``compile``.
         """
         outputs = self._check_outputs(outputs)
-        compiled = self.compile([*outputs, *self.unread(outputs)], flags, disabled_passes=disabled_passes)
+        compiled = self.compile([*outputs, *self._unread(outputs)], flags, disabled_passes=disabled_passes)
         arrays = self._in_order(inputs)
         needed = [None if port.desc is None else one for port, one in zip(compiled.inputs, self.inputs, strict=True)]
         for number, one in enumerate(needed):

@@ -10,7 +10,7 @@ import numpy as np
 
 from dmlgpu.builder.expression import Expression
 from dmlgpu.builder.graph import Graph
-from dmlgpu.builder.nodes import Origin
+from dmlgpu.builder.nodes import Origin, unread
 from dmlgpu.device.device import Device
 from dmlgpu.device.operator import CompiledOperator
 from dmlgpu.eager.session import Prepared, session_of
@@ -148,10 +148,10 @@ def finish(trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequ
     for expression in trace.keeping:
         number_of(expression)
     if outputs:
-        everything = (*outputs, *trace.graph.unread(outputs))
-        outputs[:] = everything
+        forgotten = unread(trace.graph.nodes, list(numbers))
+        outputs += [Expression(trace.graph, origin, tensor) for origin, tensor in forgotten]
         try:
-            operator = trace.graph.compile(everything)
+            operator = trace.graph.compile(outputs)
         except NotSupported as error:
             raise type(error).__new__(type(error), f"{trace.name}: {error}") from error
         prepared = session_of(trace.graph.device).prepare(operator, bool(trace.keeping))
