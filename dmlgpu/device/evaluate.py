@@ -30,9 +30,9 @@ def evaluate(
     Args:
         desc: the operator; layouts (strides, total sizes) are honoured on the device.
         inputs: one array per flat input (``desc.inputs``), of the tensor's logical sizes and NumPy type (4-bit integers
-            one to a byte); None for an absent optional tensor, which may be left out at the end. Or a mapping from the names of fields, ``"a_tensor"``
-            or ``"a"``, to arrays, lists of them where the field holds several; absent tensors may be left out. Inputs
-            flagged OWNED_BY_DML are handed over at initialisation.
+            one to a byte); None for an absent optional tensor, which may be left out at the end. Or a mapping from the
+            names of fields, ``"a_tensor"`` or ``"a"``, to arrays, lists of them where the field holds several; absent
+            tensors may be left out. Inputs flagged OWNED_BY_DML are handed over at initialisation.
         device: a device, the name of an adapter, or None for ``default_device()``.
 
     Returns:

@@ -13,7 +13,7 @@ from dmlgpu.eager.preparation import data_type_for, hashable, in_words_of, prepa
 from dmlgpu.eager.recording import recorder
 from dmlgpu.eager.session import Prepared, Session, session_of
 from dmlgpu.eager.strided import Strided, behind_binding
-from dmlgpu.eager.types import as_number, is_number
+from dmlgpu.eager.types import as_array, as_number, is_number
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument, InvalidDescription, NotSupported, shown
 from dmlgpu.operator_desc import OperatorDesc
@@ -50,7 +50,8 @@ class Call:
             if isinstance(one, Strided):
                 self._types[field] = one.data_type
             elif isinstance(one, np.ndarray):
-                self._types[field] = DataType.UINT8 if one.dtype == bool else DataType.from_numpy(one.dtype)
+                name = short(field) if one is given else f"{short(field)}[0]"
+                self._types[field] = as_array(caller, name, one, None)[1]
         self.places: list[Any] = []  # as `Session.execute` takes them
         self._kept: list[Strided] = []  # copies, until the operator is submitted
         self.layouts: dict[str, Any] = {}
@@ -77,6 +78,7 @@ class Call:
                 self._bind_number(as_number(self._caller, given, data_type), data_type)
                 return data_type, (1,), None
         if isinstance(given, np.ndarray):
+            as_array(self._caller, name, given, None)
             given = self._made(given, device=self.device)
         if not isinstance(given, Strided):
             raise InvalidArgument(
@@ -86,7 +88,7 @@ class Call:
         if given.device is not self.device:
             raise InvalidArgument(
                 f"{self._caller}: {name} must be on the device of the other operands, '{self.device.adapter}', got one "
-                f"on '{given.device.adapter}'; x.to(device) copies it"
+                f"on another, '{given.device.adapter}'; x.to(device) copies it"
             )
         self.is_scalar = self.is_scalar and not given.sizes
         return self._bind(given).signature
@@ -145,17 +147,6 @@ class Call:
         except NotSupported as error:
             raise type(error).__new__(type(error), f"{self._caller}: {error}") from error
 
-    def results(self, buffers: Sequence[Any], descs: Sequence[TensorDesc | None]) -> tuple[Any, ...]:
-        """Return the tensors that the operator's outputs are, None for absent ones."""
-        return tuple(
-            [
-                None
-                if buffer is None or desc is None
-                else self._made._packed(buffer, desc.data_type, () if self.is_scalar else desc.sizes)
-                for buffer, desc in zip(buffers, descs, strict=True)
-            ]
-        )
-
 
 def _described(given: Any) -> Any:
     if given is None:
@@ -197,14 +188,22 @@ def apply(
         OutOfMemory: no room for the outputs.
     """
     tracing = recorder()
-    if tracing is not None:
-        return tracing.record(
-            made, caller, kind, values, types=types or {}, sizes=sizes or {}, absent=absent, device=device
-        )
-    call = Call(made, caller, kind, values, device)
-    prepared = call.prepared(types or {}, sizes or {}, absent)
-    buffers = call.session.execute(call.device, prepared, call.places, caller)
-    return call.results(buffers, prepared.outputs)
+    call = (Call if tracing is None else tracing.call)(made, caller, kind, values, device)
+    buffers: Sequence[Any]
+    outputs: Sequence[TensorDesc | None]
+    if tracing is None:
+        prepared = call.prepared(types or {}, sizes or {}, absent)
+        buffers, outputs = call.session.execute(call.device, prepared, call.places, caller), prepared.outputs
+    else:
+        buffers, outputs = tracing.record(call, types or {}, sizes or {}, absent)
+    return tuple(
+        [
+            None
+            if buffer is None or desc is None
+            else made._packed(buffer, desc.data_type, () if call.is_scalar else desc.sizes)
+            for buffer, desc in zip(buffers, outputs, strict=True)
+        ]
+    )
 
 
 def aligned_copy(made: type[Array], caller: str, tensor: Strided) -> Any:

@@ -12,26 +12,25 @@ from dmlgpu.errors import InvalidState
 
 if TYPE_CHECKING:
     from dmlgpu.device.device import Device
+    from dmlgpu.eager.execution import Call
     from dmlgpu.operator_desc import OperatorDesc
+    from dmlgpu.tensor import TensorDesc
 
 
 class Recorder(ABC):
     """Takes the calls of operators that a function makes while it is traced."""
 
     @abstractmethod
+    def call(
+        self, made: type[Any], caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], device: Device | None
+    ) -> Call:
+        """Return a call that takes its operands for the recorder."""
+
+    @abstractmethod
     def record(
-        self,
-        made: type[Any],
-        caller: str,
-        kind: type[OperatorDesc],
-        values: Mapping[str, Any],
-        *,
-        types: Mapping[str, Any],
-        sizes: Mapping[str, Any],
-        absent: Sequence[str],
-        device: Device | None,
-    ) -> tuple[Any, ...]:
-        """Take a call, and return tensors for its outputs; as ``execution.apply``."""
+        self, call: Any, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]
+    ) -> tuple[Sequence[Any], Sequence[TensorDesc | None]]:
+        """Take a call of its own, and return what stands for the memory of its outputs, and their tensors."""
 
     @abstractmethod
     def refuse_reading(self) -> NoReturn:

@@ -15,6 +15,7 @@ from dmlgpu.device.operator import CompiledOperator
 from dmlgpu.device.state import DeviceState
 from dmlgpu.eager.pool import Kept, Pool
 from dmlgpu.enums import DataType
+from dmlgpu.errors import OutOfMemory
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc
 
@@ -132,7 +133,10 @@ class Session:
             # The key is made of identities: what they name lives as long as the entry.
             found = self._state.backend.record(units), (prepared, *memories, *written)
             self.recorded.put(key, found, 1)
-        self._submit(found[0])
+        try:
+            self._submit(found[0])
+        except OutOfMemory as error:
+            raise OutOfMemory(f"{label}: {error}") from error
         if scratch is not None:
             scratch.release()  # later work on the same memory runs later
         return outputs

@@ -155,12 +155,13 @@ class CompiledFunction(Generic[Parameters, Result]):
             if isinstance(leaf, Strided) and leaf.device is not device:
                 raise InvalidArgument(
                     f"{name}: {path} must be on the device of the other arguments, '{device.adapter}', got one on "
-                    f"'{leaf.device.adapter}'; x.to(device) copies it"
+                    f"another, '{leaf.device.adapter}'; x.to(device) copies it"
                 )
         return _Call(device, args, kwargs, leaves, (device, *parts))
 
     def _watched(self) -> list[Any]:
-        """Return the tensors that the variables of the function's closure and globals hold; None for other values."""
+        """Return the tensors that the variables of the function's closure and globals hold, with their memory; None for
+        other values."""
         found = []
         for cell in self._cells:
             try:
@@ -168,7 +169,8 @@ class CompiledFunction(Generic[Parameters, Result]):
             except ValueError:  # nothing is assigned yet
                 found.append(None)
         found += [self._globals.get(name) for name in self._names]
-        return [one if isinstance(one, Strided) else None for one in found]
+        held = [one if isinstance(one, Strided) else None for one in found]
+        return held + [None if one is None else one.buffer for one in held]
 
     def _traced(self, call: _Call) -> Traced:
         """Return what a call runs, traced and compiled where it is not known, or a variable holds another tensor."""
@@ -195,8 +197,12 @@ class CompiledFunction(Generic[Parameters, Result]):
 
         args = mapped(call.args, stand_in)
         kwargs = {key: mapped(value, stand_in) for key, value in sorted(call.kwargs.items())}
-        with recorded_by(trace):
-            result = self._function(*args, **kwargs)
+        trace.watch([one for one in watched if isinstance(one, Strided)])
+        try:
+            with recorded_by(trace):
+                result = self._function(*args, **kwargs)
+        finally:
+            trace.restore()
         return finish(trace, given, result, watched)
 
 

@@ -29,7 +29,7 @@ def flatten(caller: str, path: str, value: Any, leaves: list[tuple[str, Any]]) -
         if value.buffer.released:
             raise InvalidState(f"{caller}: {path}, {value.data_type.name} {list(value.sizes)}, is released")
         leaves.append((path, value))
-        return value.sizes, value.signature, behind_binding(value)
+        return value.sizes, value.signature, value.dtype, behind_binding(value)
     if isinstance(value, np.ndarray):
         leaves.append((path, value))
         return np.ndarray, value.dtype, value.shape

@@ -72,19 +72,25 @@ class Trace(Recorder):
         self._outside: dict[Any, TracedMemory] = {}  # by identity of buffers, which `feeds` keeps alive
         self._slices: dict[Any, tuple[Expression, Tensor]] = {}
         self._numbers: dict[Any, Expression] = {}
+        self._foreign: list[tuple[Strided, Any]] = []
 
     # ---- tensors ----------------------------------------------------------------------------------------------------
 
     def argument(self, leaf: int, tensor: Tensor, path: str) -> Tensor:
         """Return what stands for an argument."""
-        return tensor._moved(self._input(leaf, tensor, path), behind_binding(tensor) - tensor.offset)
+        found = tensor._moved(self._input(leaf, tensor, path), behind_binding(tensor) - tensor.offset)
+        self.watch([found])
+        return found
 
     def _input(self, feed: int | Strided, tensor: Strided, path: str | None = None) -> TracedMemory:
         """Add an input of the graph, for what is bound where a tensor begins or up to 15 bytes before."""
         self.feeds.append(feed)
         before = behind_binding(tensor)
-        flat = TensorDesc(tensor.data_type, (before + span(tensor.sizes, tensor.strides),))
-        expression = self.graph.input(flat if before else TensorDesc(*tensor.signature), name=path)
+        if before or not tensor.size:
+            desc = TensorDesc(tensor.data_type, (max(1, before + span(tensor.sizes, tensor.strides)),))
+        else:
+            desc = TensorDesc(*tensor.signature)
+        expression = self.graph.input(desc, name=path)
         return TracedMemory(self.graph.device, expression, feed if isinstance(feed, int) else None)
 
     def resolved(self, given: Strided) -> tuple[Strided, TracedMemory]:
@@ -102,6 +108,7 @@ class Trace(Recorder):
                     f"was traced, and has no elements ({line_of_caller()})"
                 )
             return given, memory
+        self.watch([given])
         key = id(memory), given.offset, given.signature
         found = self._outside.get(key)
         if found is None:
@@ -159,35 +166,50 @@ class Trace(Recorder):
 
     # ---- operators --------------------------------------------------------------------------------------------------
 
-    def record(
-        self,
-        made: type[Any],
-        caller: str,
-        kind: type[OperatorDesc],
-        values: Mapping[str, Any],
-        *,
-        types: Mapping[str, Any],
-        sizes: Mapping[str, Any],
-        absent: Sequence[str],
-        device: Device | None,
-    ) -> tuple[Any, ...]:
-        call = _RecordedCall(self, made, caller, kind, values, device)
-        if call.device is not self.graph.device:
+    def call(
+        self, made: type[Any], caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], device: Device | None
+    ) -> Call:
+        found = _RecordedCall(self, made, caller, kind, values, device)
+        if found.device is not self.graph.device:
             raise InvalidArgument(
                 f"{caller}: the device must be that of `{self.name}`, '{self.graph.device.adapter}', while it is "
-                f"traced, got '{call.device.adapter}'"
+                f"traced, got another, '{found.device.adapter}'"
             )
+        return found
 
-        def add(desc: OperatorDesc) -> tuple[Any, ...]:
+    def record(
+        self, call: Call, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]
+    ) -> tuple[Sequence[Any], Sequence[TensorDesc | None]]:
+        def add(desc: OperatorDesc) -> tuple[Sequence[Any], Sequence[TensorDesc | None]]:
             desc = _fitted(desc, call.places)
             self.graph.device.create_operator(desc)
             found = self.graph.append(desc, call.places)
             if desc.operator in KEEPING:
                 self.keeping += [one for one in found if one is not None]
             memories = [None if one is None else TracedMemory(self.graph.device, one) for one in found]
-            return call.results(memories, [slot.tensor for slot in desc.outputs])
+            return memories, [slot.tensor for slot in desc.outputs]
 
         return call.described(types, sizes, absent, add)
+
+    def restore(self) -> None:
+        """Give tensors that the function did not make, and assigned to, the memory back that they had.
+
+        Raises:
+            InvalidArgument: there is one.
+        """
+        changed = [(tensor, memory) for tensor, memory in self._foreign if tensor.buffer is not memory]
+        for tensor, memory in changed:
+            tensor.buffer = memory
+        if changed:
+            tensor, _ = changed[0]
+            raise InvalidArgument(
+                f"{self.name}: a Tensor that the function did not make, {tensor.data_type.name} {list(tensor.sizes)}, "
+                "must not be assigned to, since that would happen once, when it is traced; x.copy() makes another"
+            )
+
+    def watch(self, tensors: Sequence[Strided]) -> None:
+        """Take note of tensors that the function must not assign to."""
+        self._foreign += [(tensor, tensor.buffer) for tensor in tensors]
 
     def refuse_reading(self) -> NoReturn:
         frame = sys._getframe(1)

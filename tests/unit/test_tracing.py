@@ -400,6 +400,36 @@ def test_elements_from_outside_are_not_looked_at_either(x: Tensor) -> None:
         dmlgpu.compile(lambda a: a + float(x.tolist()[0][0]))(x)
 
 
+def test_tensors_that_the_function_did_not_make_are_not_assigned_to(x: Tensor) -> None:
+    outside = [Tensor(ARRAY, device=x.device)]
+    before = outside[0].buffer
+
+    def assigning(a: Tensor, target: Tensor) -> None:
+        target.buffer = (a + 1).buffer  # as an assignment does
+
+    for function in (lambda a: assigning(a, a), lambda a: assigning(a + outside[0], outside[0])):
+        with raises(
+            InvalidArgument, "<lambda>: a Tensor that the function did not make, FLOAT32 [4, 6], must not be as"
+        ):
+            dmlgpu.compile(function)(x)
+        assert outside[0].buffer is before and np.array_equal(x.numpy(), ARRAY)
+
+    def local(a: Tensor) -> Tensor:
+        b = a * 2
+        assigning(a, b)
+        return b
+
+    assert np.array_equal(dmlgpu.compile(local)(x).numpy(), ARRAY + 1)
+
+
+def test_a_variable_whose_tensor_was_assigned_to(x: Tensor) -> None:
+    weight = Tensor(ARRAY, device=x.device)
+    function = dmlgpu.compile(lambda a: a @ weight.T)
+    function(x)
+    weight.buffer = (weight * 3).buffer  # as an assignment does
+    np.testing.assert_allclose(function(x).numpy(), ARRAY @ ARRAY.T * 3, rtol=1e-5)
+
+
 def test_what_is_refused_in_the_words_of_the_function(x: Tensor) -> None:
     def step(a: Any, b: Any = None) -> Any:
         return a + 1 if b is None else a + b
