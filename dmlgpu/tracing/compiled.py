@@ -202,7 +202,9 @@ class CompiledFunction(Generic[Parameters, Result]):
             with recorded_by(trace):
                 result = self._function(*args, **kwargs)
         finally:
-            trace.restore()
+            refused = trace.restore()
+        if refused is not None:
+            raise refused
         return finish(trace, given, result, watched)
 
 

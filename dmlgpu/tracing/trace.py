@@ -191,21 +191,19 @@ class Trace(Recorder):
 
         return call.described(types, sizes, absent, add)
 
-    def restore(self) -> None:
-        """Give tensors that the function did not make, and assigned to, the memory back that they had.
-
-        Raises:
-            InvalidArgument: there is one.
-        """
+    def restore(self) -> InvalidArgument | None:
+        """Give tensors that the function did not make, and assigned to, the memory back that they had; return what to
+        raise where there is one."""
         changed = [(tensor, memory) for tensor, memory in self._foreign if tensor.buffer is not memory]
         for tensor, memory in changed:
             tensor.buffer = memory
-        if changed:
-            tensor, _ = changed[0]
-            raise InvalidArgument(
-                f"{self.name}: a Tensor that the function did not make, {tensor.data_type.name} {list(tensor.sizes)}, "
-                "must not be assigned to, since that would happen once, when it is traced; x.copy() makes another"
-            )
+        if not changed:
+            return None
+        tensor, _ = changed[0]
+        return InvalidArgument(
+            f"{self.name}: a Tensor that the function did not make, {tensor.data_type.name} {list(tensor.sizes)}, must "
+            "not be assigned to, since that would happen once, when it is traced; x.copy() makes another"
+        )
 
     def watch(self, tensors: Sequence[Strided]) -> None:
         """Take note of tensors that the function must not assign to."""
