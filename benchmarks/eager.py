@@ -1,4 +1,4 @@
-"""Eager calls: what they cost beside a prepared dispatch.
+"""Eager calls beside a prepared dispatch, and compiled functions beside their parts.
 
     python benchmarks/eager.py [ADAPTER] [-k PART]
 
@@ -15,6 +15,7 @@ import numpy as np
 from harness import Part, Result, main
 from measure import ratio
 
+import dmlgpu
 from dmlgpu import Device, Tensor, TensorDesc, descs, ops
 from dmlgpu.enums import DataType
 
@@ -42,11 +43,8 @@ def prepared(device: Device, desc: Any, x: np.ndarray[Any, Any]) -> Callable[[],
     return lambda: device.queue.execute([commands])
 
 
-def calls(adapter: str) -> Iterator[Result]:
-    """Calls of cached operators on tensors: at most 3 times a prepared dispatch, the wait for both included."""
-    device = Device(adapter)
-    values = np.random.default_rng(1).standard_normal(SIZES).astype(np.float32)
-    x, whole = Tensor(values, device=device), TensorDesc(DataType.FLOAT32, SIZES)
+def waits(device: Device) -> Callable[[Callable[[], Any]], Callable[[int], None]]:
+    """Return what makes a call wait until the device has done it."""
     fence, reached = device.create_fence(), 0
 
     def waiting(call: Callable[[], Any]) -> Callable[[int], None]:
@@ -59,6 +57,15 @@ def calls(adapter: str) -> Iterator[Result]:
 
         return run
 
+    return waiting
+
+
+def calls(adapter: str) -> Iterator[Result]:
+    """Calls of cached operators on tensors: at most 3 times a prepared dispatch, the wait for both included."""
+    device = Device(adapter)
+    values = np.random.default_rng(1).standard_normal(SIZES).astype(np.float32)
+    x, whole = Tensor(values, device=device), TensorDesc(DataType.FLOAT32, SIZES)
+    waiting = waits(device)
     add = descs.ElementWiseAdd(a_tensor=whole, b_tensor=whole, output_tensor=whole)
     softmax = descs.ActivationSoftmax1(input_tensor=whole, output_tensor=whole, axes=(1,))
     for name, eager, desc in (
@@ -70,7 +77,44 @@ def calls(adapter: str) -> Iterator[Result]:
         yield Result(f"{name}, 64 x 64 / a prepared dispatch", measured, at_most=3.0)
 
 
-PARTS: dict[str, Part] = {"calls": calls}
+def chains(adapter: str) -> Iterator[Result]:
+    """Chains of ten element-wise calls, compiled: at most 1.3 times one of the calls."""
+    device = Device(adapter)
+    waiting = waits(device)
+
+    def numbers(x: Tensor) -> Tensor:
+        return (abs(-(abs(x * 1.5 + 0.25) - 2) * 3) - 7) * 0.5 + 1
+
+    def tensors(x: Tensor) -> Tensor:
+        return ((x * x + x) * x - x) * x + x - x * x + x
+
+    for count in (1 << 20, 1 << 22):
+        x = Tensor(np.random.default_rng(1).standard_normal(count).astype(np.float32), device=device)
+        for name, chain, one in (
+            ("numbers", numbers, lambda x=x: x + 1.5),
+            ("tensors", tensors, lambda x=x: x + x),
+        ):
+            compiled = dmlgpu.compile(chain)
+            measured = ratio(waiting(lambda run=compiled, x=x: run(x)), waiting(one), 31, calls=2, warm=5)
+            label = f"ten calls with {name} compiled / one, {count >> 20}M elements"
+            yield Result(label, measured, at_most=1.3)
+            eager = ratio(waiting(lambda run=chain, x=x: run(x)), waiting(one), 11, warm=3)
+            yield Result(f"ten calls with {name} eagerly / one, {count >> 20}M elements", eager)
+
+
+def small(adapter: str) -> Iterator[Result]:
+    """The call of a compiled function of one operator, where nothing but the call counts."""
+    device = Device(adapter)
+    waiting = waits(device)
+    values = np.random.default_rng(1).standard_normal(SIZES).astype(np.float32)
+    x, whole = Tensor(values, device=device), TensorDesc(DataType.FLOAT32, SIZES)
+    add = descs.ElementWiseAdd(a_tensor=whole, b_tensor=whole, output_tensor=whole)
+    compiled = dmlgpu.compile(lambda a: a + a)
+    measured = ratio(waiting(lambda: compiled(x)), waiting(prepared(device, add, values)), 31, calls=20, warm=20)
+    yield Result("compiled x + x, 64 x 64 / a prepared dispatch", measured, at_most=3.0)
+
+
+PARTS: dict[str, Part] = {"calls": calls, "chains": chains, "small": small}
 
 if __name__ == "__main__":
     sys.exit(main(__doc__, PARTS))

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from dmlgpu.target import AdapterInfo as AdapterInfo
     from dmlgpu.tensor import TensorDesc as TensorDesc
     from dmlgpu.timings import Timings as Timings
+    from dmlgpu.tracing.compiled import compile as compile
 
 __version__ = "0.1.0"
 
@@ -124,6 +125,7 @@ _HOMES = {
     "operator_desc": ("OperatorDesc", "ScaleBias", "Size2D"),
     "tensor": ("TensorDesc",),
     "timings": ("Timings",),
+    "tracing.compiled": ("compile",),
 }
 _SOURCES = {name: module for module, names in _HOMES.items() for name in names}
 _MODULES = ("descs", "ops")

@@ -138,6 +138,13 @@ class Cache(Generic[Key, Value]):
             value = self.put(key, value, size_of(value))
         return value
 
+    def discard(self, key: Key) -> None:
+        """Drop the entry of a key, if there is one. It does not count as an eviction."""
+        with self._lock:
+            dropped = self._entries.pop(key, None)
+            self._size -= 0 if dropped is None else dropped[1]
+        del dropped
+
     def clear(self) -> None:
         """Drop all entries. They do not count as evictions."""
         with self._lock:

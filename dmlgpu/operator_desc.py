@@ -21,10 +21,47 @@ from dmlgpu.kinds import Converter, WrongKind
 from dmlgpu.schema.names import to_directml, to_snake
 from dmlgpu.tensor import TensorDesc
 
-__all__ = ["OMITTED", "OperatorDesc", "ScaleBias", "Size2D", "TensorSlot", "to_directml", "to_snake"]
+__all__ = [
+    "OMITTED",
+    "Entries",
+    "OperatorDesc",
+    "ScaleBias",
+    "Size2D",
+    "TensorSlot",
+    "entries",
+    "to_directml",
+    "to_snake",
+]
 
 OMITTED: Any = None
 """Default of the tensors of an activation: a fused one has none, by itself it needs both."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The usual value of an array: the same number, as often as another field says.
+
+    Attributes:
+        value: each entry.
+        like: an array of as many entries, or a tensor.
+        less: how many entries fewer than the tensor has dimensions.
+    """
+
+    value: float
+    like: str
+    less: int = 0
+
+    def of(self, values: Mapping[str, Any]) -> tuple[float, ...] | None:
+        """Return the array beside the values of other fields; None where they do not say how long it is."""
+        given = values.get(self.like)
+        if isinstance(given, TensorDesc):
+            return (self.value,) * max(given.dimension_count - self.less, 0)
+        return (self.value,) * len(given) if isinstance(given, tuple | list) else None
+
+
+def entries(value: float, like: str, *, less: int = 0) -> Any:
+    """Return ``Entries`` as the default of a field."""
+    return Entries(value, like, less)
 
 
 class TensorSlot(NamedTuple):
@@ -159,6 +196,7 @@ class OperatorDesc:
         output_fields: names of the fields that hold outputs.
         input_fields: names of the fields that hold inputs: all other tensors.
         field_names: all fields in order.
+        defaults: the usual values of fields that may be left out.
 
     Raises:
         InvalidDescription: when a field is missing, unknown or of the wrong kind.
@@ -169,7 +207,7 @@ class OperatorDesc:
     input_fields: ClassVar[tuple[str, ...]] = ()
     field_names: ClassVar[tuple[str, ...]] = ()
     _convert: ClassVar[tuple[tuple[str, Converter[Any]], ...]] = ()
-    _defaults: ClassVar[Mapping[str, Any]] = {}
+    defaults: ClassVar[Mapping[str, Any]] = {}
 
     __dataclass_fields__: ClassVar[Any] = _FromDataclass(lambda twin: twin.__dataclass_fields__)
     __dataclass_params__: ClassVar[Any] = _FromDataclass(lambda twin: twin.__dataclass_params__)
@@ -181,20 +219,27 @@ class OperatorDesc:
         tensors = (name for name, annotation in cls.__annotations__.items() if "TensorDesc" in annotation)
         cls.input_fields = tuple(name for name in tensors if name not in cls.output_fields)
         cls._convert = tuple((name, _CONVERTERS[annotation]) for name, annotation in cls.__annotations__.items())
-        cls._defaults = {name: vars(cls)[name] for name in cls.field_names if name in vars(cls)}
+        cls.defaults = {name: vars(cls)[name] for name in cls.field_names if name in vars(cls)}
 
     def __init__(self, **values: Any) -> None:
-        put, defaults = self.__dict__, self._defaults
+        put, defaults = self.__dict__, self.defaults
+        repeated = []
         for name, convert in self._convert:
             value = values.pop(name, self)
             if value is self:
                 if name not in defaults:
                     raise InvalidDescription(self.operator, name, "is required")
-                put[name] = defaults[name]
-            elif value is None and name in defaults:
+                put[name] = value = defaults[name]
+                if type(value) is Entries:
+                    repeated.append(name)
+            elif value is None and defaults.get(name, self) is None:
                 put[name] = None
             else:
                 put[name] = self._converted(name, convert, value)
+        for name in repeated:
+            found = put[name] = defaults[name].of(put)
+            if found is None:
+                raise InvalidDescription(self.operator, name, "is required")
         for name in values:
             known = ", ".join(self.field_names)
             raise InvalidDescription(self.operator, name, f"is not a field; the fields are {known}")

@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
-from generate_descs import WIDTH, attribute_meaning, single_type, tensor_meaning, wrapped
+from generate_descs import WIDTH, attribute_meaning, single_type, tensor_meaning, usual_value, wrapped
 
 from dmlgpu.enums import DataType
-from dmlgpu.operators.inference import ENTRIES
 from dmlgpu.schema import FieldKind, FieldSchema, OperatorSchema, catalog
+from dmlgpu.schema.usual import ENTRIES
 
 TARGET = Path(__file__).parents[1] / "dmlgpu" / "builder" / "functions.py"
 
@@ -44,51 +44,8 @@ from dmlgpu.enums import (
 from dmlgpu.operator_desc import OperatorDesc, ScaleBias, Size2D
 '''
 
-DEFAULTS = {
-    "mode": "ConvolutionMode.CROSS_CORRELATION",
-    "trans_a": "MatrixTransform.NONE",
-    "trans_b": "MatrixTransform.NONE",
-    "group_count": "1",
-    "include_padding": "False",
-    "axis_direction": "AxisDirection.INCREASING",
-    "rounding_direction": "AxisDirection.INCREASING",
-    "has_exclusive_sum": "False",
-    "has_exclusive_product": "False",
-    "order": "DepthSpaceOrder.DEPTH_COLUMN_ROW",
-    "rounding_mode": "RoundingMode.HALVES_TO_NEAREST_EVEN",
-    "infinity_mode": "IsInfinityMode.EITHER",
-    "type": "RandomGeneratorType.PHILOX_4X32_10",
-    "padding_mode": "PaddingMode.CONSTANT",
-    "padding_value": "0",
-    "batch_dimension_count": "0",
-    "antialiased": "False",
-    "input_pixel_offset": "0.5",
-    "output_pixel_offset": "-0.5",
-    "spatial_scale": "1.0",
-    "spatial_scale_x": "1.0",
-    "spatial_scale_y": "1.0",
-    "out_of_bounds_input_value": "0.0",
-    "align_regions_to_corners": "False",
-    "normalize_variance": "True",
-    "use_mean": "True",
-    "use_variance": "True",
-    "mask_type": "MultiheadAttentionMaskType.NONE",
-    "clip_threshold": "0.0",
-    "use_clip_threshold": "False",
-    "couple_input_forget": "False",
-}
-"""Usual values of attributes beyond those of the catalog, by field."""
-
-DEFAULTS_OF = {
-    ("CONVOLUTION", "direction"): "ConvolutionDirection.FORWARD",
-    ("TOP_K1", "axis_direction"): "AxisDirection.DECREASING",
-    ("GEMM", "alpha"): "1.0",
-    ("GEMM", "beta"): "1.0",
-    ("ACTIVATION_SCALED_ELU", "alpha"): "1.67326319217681884765625",
-    ("ACTIVATION_SCALED_ELU", "gamma"): "1.05070102214813232421875",
-    **{(operator, "direction"): "RecurrentNetworkDirection.FORWARD" for operator in ("RNN", "LSTM", "GRU")},
-    **{(operator, "axes"): "None" for operator in ("REDUCE", "ARGMIN", "ARGMAX")},
-}
+ALL_AXES = {("REDUCE", "axes"), ("ARGMIN", "axes"), ("ARGMAX", "axes")}
+"""Axes that may be left out, which stands for all."""
 
 SIZES = {
     "MAX_UNPOOLING": True,
@@ -198,14 +155,11 @@ class Function:
     def default(self, field: FieldSchema) -> str | None:
         """Return an attribute's default, None where it has none."""
         name = field.python_name
-        found = DEFAULTS_OF.get((self.schema.name, name))
-        if found is None and field.name in self.schema.defaults:
-            found = repr(float(self.schema.defaults[field.name]))
-        if found is None and (field.optional or name in ENTRIES or name == "scales"):
-            found = "None"
-        if found is None and field.type == "DML_TENSOR_DATA_TYPE" and self.inputs:
-            found = "None"
-        return found or DEFAULTS.get(name)
+        if field.optional or name in ENTRIES or name == "scales" or (self.schema.name, name) in ALL_AXES:
+            return "None"
+        if field.type == "DML_TENSOR_DATA_TYPE" and self.inputs:
+            return "None"
+        return usual_value(self.schema, field)
 
     @property
     def sizes_type(self) -> str:

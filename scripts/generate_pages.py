@@ -24,6 +24,7 @@ from dmlgpu.operators.lowering import lowering
 from dmlgpu.schema import FieldKind, FieldSchema, OperatorSchema, TensorSupport, catalog
 from dmlgpu.schema.names import class_name
 from dmlgpu.schema.synonyms import SOURCES, newest, synonyms, tasks
+from dmlgpu.schema.usual import usual
 from dmlgpu.tensor import WORD_BITS
 
 DIRECTORY = Path(__file__).parents[1] / "docs" / "operators"
@@ -101,8 +102,8 @@ def has_small_outputs(schema: OperatorSchema) -> bool:
 
 def _fields(schema: OperatorSchema) -> Iterator[tuple[str, ...]]:
     for field in schema.python_fields:
-        usual = str(schema.defaults.get(field.name, ""))
-        yield f"`{field.python_name}`", field.name, _kind(field), _type(field), usual
+        value = None if field.is_tensor or field.optional else usual(schema, field)
+        yield f"`{field.python_name}`", field.name, _kind(field), _type(field), "" if value is None else str(value)
 
 
 def _type(field: FieldSchema) -> str:

@@ -101,6 +101,8 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "Hashable": ([], {}, {1}, Hostile()),
     "Device | str": NO_DEVICES,
     "TypeLike": (1, "x", b"x", [], object(), HUGE, Hostile(), complex, np.dtype("U1")),
+    "compile(function)": (1, "x", b"x", [], object(), HUGE),
+    "compile(cache_size)": (*NO_INTEGERS, 0, -1),
     "Tensor(values)": NO_ARRAYS,
     "NDArray[Any]": NO_ARRAYS,
     "Tensor.broadcast_to(sizes)": (None, "x", 1.5, [2], (3, 3), (0, 2, 3), (2**40, 2, 3), (HUGE,), Hostile()),
@@ -199,6 +201,7 @@ class World:
         closed = self.device.create_command_list()
         closed.close()
         known: dict[str, dict[str, Any]] = {
+            "compile": {"function": abs, "device": "numpy", "cache_size": 2},
             "evaluate": {"desc": subtract(), "inputs": two, "device": self.device},
             "Device": {"adapter": "numpy"},
             "Device.from_backend": {"backend": self.device.backend},
@@ -225,6 +228,7 @@ class World:
             "Expression.reinterpret": {"sizes": (6,)},
             "Graph": {"device": self.device},
             "Graph.compile": {"outputs": [self.expression]},
+            "Graph.append": {"desc": subtract(), "inputs": [self.expression, self.expression]},
             "Graph.constant": {"array": np.ones(3, np.float32)},
             "Graph.desc": {"outputs": [self.expression]},
             "Graph.evaluate": {"outputs": [self.expression], "inputs": [np.ones((2, 3), np.float32)]},
@@ -353,6 +357,7 @@ NAMED_OTHERWISE = {
     "DataType.from_numpy(dtype)": "NumPy type",
     "Device.create_operator(desc)": "DirectML has no operator ''",
     "evaluate(desc)": "DirectML has no operator ''",
+    "Graph.append(desc)": "DirectML has no operator ''",
     "evaluate(inputs)": "a_tensor (input 0)",
 }
 """Words that stand for an argument in messages about some of its values."""

@@ -797,8 +797,8 @@ def activation_relu(
 def activation_scaled_elu(
     input: Expression,
     *,
-    alpha: float = 1.67326319217681884765625,
-    gamma: float = 1.05070102214813232421875,
+    alpha: float = 1.6732631921768188,
+    gamma: float = 1.0507010221481323,
     name: str | None = None,
 ) -> Expression:
     """Scaled exponential linear unit.
@@ -1247,7 +1247,7 @@ def padding(
     input: Expression,
     *,
     padding_mode: PaddingMode = PaddingMode.CONSTANT,
-    padding_value: float = 0,
+    padding_value: float = 0.0,
     start_padding: Sequence[int] | None = None,
     end_padding: Sequence[int] | None = None,
     name: str | None = None,
@@ -1432,7 +1432,7 @@ def batch_normalization(
     bias: Expression,
     *,
     spatial: bool,
-    epsilon: float,
+    epsilon: float = 1e-05,
     fused_activation: OperatorDesc | None = None,
     name: str | None = None,
 ) -> Expression:
@@ -1471,8 +1471,8 @@ def mean_variance_normalization(
     bias: Expression | None = None,
     *,
     cross_channel: bool,
-    epsilon: float,
     normalize_variance: bool = True,
+    epsilon: float = 1e-05,
     fused_activation: OperatorDesc | None = None,
     name: str | None = None,
 ) -> Expression:
@@ -1510,9 +1510,9 @@ def local_response_normalization(
     *,
     cross_channel: bool,
     local_size: int,
-    alpha: float,
-    beta: float,
-    bias: float,
+    alpha: float = 0.0001,
+    beta: float = 0.75,
+    bias: float = 1.0,
     name: str | None = None,
 ) -> Expression:
     """Divides each element by a power of the local sum of squares.
@@ -1544,8 +1544,8 @@ def lp_normalization(
     input: Expression,
     *,
     axis: int,
-    epsilon: float,
     p: int,
+    epsilon: float = 1e-05,
     name: str | None = None,
 ) -> Expression:
     """Divides by the Lp norm along one axis.
@@ -2560,8 +2560,8 @@ def mean_variance_normalization1(
     bias: Expression | None = None,
     *,
     axes: Sequence[int],
-    epsilon: float,
     normalize_variance: bool = True,
+    epsilon: float = 1e-05,
     fused_activation: OperatorDesc | None = None,
     name: str | None = None,
 ) -> Expression:
@@ -3415,9 +3415,9 @@ def local_response_normalization_grad(
     *,
     cross_channel: bool,
     local_size: int,
-    alpha: float,
-    beta: float,
-    bias: float,
+    alpha: float = 0.0001,
+    beta: float = 0.75,
+    bias: float = 1.0,
     name: str | None = None,
 ) -> Expression:
     """Backpropagation of LOCAL_RESPONSE_NORMALIZATION.
@@ -3739,7 +3739,7 @@ def batch_normalization_training(
     bias: Expression,
     fused_add: Expression | None = None,
     *,
-    epsilon: float,
+    epsilon: float = 1e-05,
     fused_activation: OperatorDesc | None = None,
     name: str | None = None,
 ) -> BatchNormalizationTrainingOutputs:
@@ -3784,7 +3784,7 @@ def batch_normalization_training_grad(
     variance: Expression,
     scale: Expression,
     *,
-    epsilon: float,
+    epsilon: float = 1e-05,
     name: str | None = None,
 ) -> BatchNormalizationTrainingGradOutputs:
     """Backpropagation of BATCH_NORMALIZATION_TRAINING (mean and variance depend on the input).
@@ -4387,9 +4387,9 @@ def mean_variance_normalization2(
     bias: Expression | None = None,
     *,
     axes: Sequence[int],
-    epsilon: float,
     use_mean: bool = True,
     use_variance: bool = True,
+    epsilon: float = 1e-05,
     fused_activation: OperatorDesc | None = None,
     name: str | None = None,
 ) -> Expression:

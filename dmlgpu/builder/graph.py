@@ -15,7 +15,7 @@ from dmlgpu.builder import drawing, picture
 from dmlgpu.builder.description import describe
 from dmlgpu.builder.expression import Expression
 from dmlgpu.builder.location import caller
-from dmlgpu.builder.nodes import BuiltNode, GraphInput, Origin, shown, used
+from dmlgpu.builder.nodes import BuiltNode, GraphInput, Origin, shown, unread, used
 from dmlgpu.builder.policy import Policy, as_policy
 from dmlgpu.device.child import as_tuple
 from dmlgpu.device.device import Device, default_device
@@ -27,7 +27,6 @@ from dmlgpu.files import whole_file
 from dmlgpu.graph.description import GraphDesc
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.inference import complete
-from dmlgpu.schema import operator
 from dmlgpu.tensor import TensorDesc
 
 Array: TypeAlias = NDArray[Any]
@@ -35,6 +34,8 @@ Array: TypeAlias = NDArray[Any]
 _NAME = kinds.optional(kinds.text)
 _SIZES = kinds.tuple_of(kinds.integer, "integers")
 _OUTPUTS = kinds.tuple_of(kinds.instance_of(Expression, "an Expression"), "Expressions")
+_INPUTS = kinds.tuple_of(kinds.optional(kinds.instance_of(Expression, "an Expression")), "Expressions or None")
+_DESC = kinds.instance_of(OperatorDesc, "an OperatorDesc")
 _TYPES = {one.numpy: one for one in DataType if one is not DataType.UNKNOWN and one.bits >= 8}
 
 
@@ -192,20 +193,52 @@ class Graph:
         try:
             desc = complete(kind, {**values, **tensors}, types=types, sizes=sizes, absent=absent)
             desc = desc.replace(**{field: self._laid_out(getattr(desc, field)) for field in desc.output_fields})
+        except InvalidDescription as error:
+            raise InvalidDescription(error.operator, error.field, f"{error.reason} ({location})") from None
+        fed: list[Any] = []
+        for field in kind.input_fields:
+            given = feeding.get(field)
+            fed += given if isinstance(getattr(desc, field), tuple) else [given]  # type: ignore[arg-type]
+        return self.append(desc, fed, name=name)
+
+    def append(
+        self, desc: OperatorDesc, inputs: Sequence[Expression | None], *, name: str | None = None
+    ) -> tuple[Expression | None, ...]:
+        """Add an operator by its whole description.
+
+        Args:
+            desc: it says how the operator reads its inputs and lays out its outputs.
+            inputs: what feeds each flat input, of the bytes that the description takes; None where it has no tensor.
+            name: as for ``add``.
+
+        Returns:
+            As ``add``.
+
+        Raises:
+            InvalidDescription: the operator's rules are broken; the message ends with the caller's line.
+            InvalidArgument: another number of inputs, or one of another graph.
+        """
+        location = caller()
+        name = kinds.argument("append", "name", _NAME, name)
+        fed = kinds.argument("append", "inputs", _INPUTS, inputs)
+        desc = kinds.argument("append", "desc", _DESC, desc)
+        try:
             level = self._device.feature_level if self._device else max(FeatureLevel)
             validation.validate(desc, level)
             operators.check(desc, level)
         except InvalidDescription as error:
             raise InvalidDescription(error.operator, error.field, f"{error.reason} ({location})") from None
-        fed: list[Origin | None] = []
-        for field in kind.input_fields:
-            given = feeding.get(field, ())
-            if isinstance(getattr(desc, field), tuple):
-                fed += [one.origin for one in given]
-            else:
-                fed.append(given.origin if isinstance(given, Expression) else None)
+        if [one is None for one in fed] != [slot.tensor is None for slot in desc.inputs]:
+            raise InvalidArgument(
+                f"append: inputs must be an Expression for each of the {len(desc.inputs)} inputs of {desc.operator}, "
+                f"None for absent ones, got {len(fed)} ({location})"
+            )
+        for number, one in enumerate(fed):
+            if one is not None and one.graph is not self:
+                raise InvalidArgument(f"append: inputs[{number}] belongs to {one.graph._label} ({location})")
         number = len(self.nodes)
-        self.nodes.append(BuiltNode(desc, tuple(fed), self._full_name(name), location))
+        origins = tuple(None if one is None else one.origin for one in fed)
+        self.nodes.append(BuiltNode(desc, origins, self._full_name(name), location))
         return tuple(
             None if slot.tensor is None else Expression(self, Origin("operator", number, output), slot.tensor)
             for output, slot in enumerate(desc.outputs)
@@ -282,9 +315,9 @@ class Graph:
             InvalidGraph: an output of a node is required, and neither read nor among the outputs.
         """
         outputs = self._check_outputs(outputs)
-        unread = self._unread(outputs)
-        if unread:
-            what = self.describe(unread[0].origin)
+        forgotten = self._unread(outputs)
+        if forgotten:
+            what = self.describe(forgotten[0].origin)
             raise InvalidGraph(f"{self._label}: {what} is required and not read; name it among the outputs, too")
         return describe(self.nodes, [one.name for one in self.inputs], [output.origin for output in outputs], self.name)
 
@@ -305,18 +338,8 @@ class Graph:
 
     def _unread(self, outputs: Sequence[Expression]) -> list[Expression]:
         """Return the required outputs of the nodes in use that nothing reads."""
-        wanted = {output.origin for output in outputs}
-        needed = used(self.nodes, [output.origin for output in outputs])
-        wanted |= {origin for number in needed for origin in self.nodes[number].fed if origin is not None}
-        found = []
-        for number in needed:
-            node = self.nodes[number].desc
-            if isinstance(node, OperatorDesc):
-                for position, slot in enumerate(node.outputs):
-                    origin = Origin("operator", number, position)
-                    if slot.tensor and origin not in wanted and not operator(node.operator).field(slot.field).optional:
-                        found.append(Expression(self, origin, slot.tensor))
-        return found
+        found = unread(self.nodes, [output.origin for output in outputs])
+        return [Expression(self, origin, tensor) for origin, tensor in found]
 
     def compile(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.schema import operator
 from dmlgpu.tensor import TensorDesc
 
 
@@ -70,6 +71,21 @@ def used(nodes: Sequence[BuiltNode], outputs: Sequence[Origin]) -> list[int]:
             found.add(number)
             waiting += [origin.number for origin in nodes[number].fed if origin is not None and origin.kind != "input"]
     return sorted(found)
+
+
+def unread(nodes: Sequence[BuiltNode], outputs: Sequence[Origin]) -> list[tuple[Origin, TensorDesc]]:
+    """Return the required outputs of the nodes that outputs need which nothing reads."""
+    needed = used(nodes, outputs)
+    wanted = {*outputs, *(origin for number in needed for origin in nodes[number].fed if origin is not None)}
+    found = []
+    for number in needed:
+        node = nodes[number].desc
+        if isinstance(node, OperatorDesc):
+            for position, slot in enumerate(node.outputs):
+                origin = Origin("operator", number, position)
+                if slot.tensor and origin not in wanted and not operator(node.operator).field(slot.field).optional:
+                    found.append((origin, slot.tensor))
+    return found
 
 
 def shown(desc: TensorDesc) -> str:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from dmlgpu.backend import Range
 from dmlgpu.device.buffer import Buffer, check_range, natural
 from dmlgpu.device.child import as_tuple, expect_child
-from dmlgpu.device.operator import CompiledOperator, Dispatchable, Port
+from dmlgpu.device.operator import CompiledOperator, Dispatchable, Port, with_absent
 from dmlgpu.errors import BindingError, InvalidArgument
 from dmlgpu.tensor import PERSISTENT_ALIGNMENT, TENSOR_ALIGNMENT
 
@@ -133,6 +133,7 @@ def resource_range(
 
 def _tensors(compiled: CompiledOperator, method: str, ports: tuple[Port, ...], given: tuple[object, ...]) -> Ranges:
     caller = compiled.description
+    given = with_absent(given, ports)
     if len(given) != len(ports):
         names = ", ".join(port.label for port in ports)
         raise BindingError(f"{caller}: {method} takes {_count(len(ports))} ({names}), got {len(given)}")

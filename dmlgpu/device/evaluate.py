@@ -12,7 +12,7 @@ from dmlgpu.device.binding import BufferArrayBinding
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.child import as_tuple
 from dmlgpu.device.device import Device, as_device
-from dmlgpu.device.operator import CompiledOperator
+from dmlgpu.device.operator import CompiledOperator, with_absent
 from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc
@@ -30,9 +30,9 @@ def evaluate(
     Args:
         desc: the operator; layouts (strides, total sizes) are honoured on the device.
         inputs: one array per flat input (``desc.inputs``), of the tensor's logical sizes and NumPy type (4-bit integers
-            one to a byte); None for an absent optional tensor. Or a mapping from the names of fields, ``"a_tensor"``
-            or ``"a"``, to arrays, lists of them where the field holds several; absent tensors may be left out. Inputs
-            flagged OWNED_BY_DML are handed over at initialisation.
+            one to a byte); None for an absent optional tensor, which may be left out at the end. Or a mapping from the
+            names of fields, ``"a_tensor"`` or ``"a"``, to arrays, lists of them where the field holds several; absent
+            tensors may be left out. Inputs flagged OWNED_BY_DML are handed over at initialisation.
         device: a device, the name of an adapter, or None for ``default_device()``.
 
     Returns:
@@ -45,12 +45,12 @@ def evaluate(
     """
     device = as_device("evaluate", device)
     compiled = device.compile_operator(device.create_operator(desc))
-    inputs = _flat(desc, inputs) if isinstance(inputs, Mapping) else inputs
-    inputs = as_tuple(desc.operator, "inputs", inputs, "arrays")
-    if len(inputs) != len(compiled.inputs):
+    flat = _flat(desc, inputs) if isinstance(inputs, Mapping) else inputs
+    given: Any = with_absent(as_tuple(desc.operator, "inputs", flat, "arrays"), compiled.inputs)
+    if len(given) != len(compiled.inputs):
         expected = f"{len(compiled.inputs)} arrays ({', '.join(port.label for port in compiled.inputs)})"
-        raise InvalidArgument(f"{desc.operator}: inputs must be {expected}, got {len(inputs)}")
-    raw = run_compiled(compiled, inputs, [port.desc for port in compiled.inputs], desc.operator)
+        raise InvalidArgument(f"{desc.operator}: inputs must be {expected}, got {len(given)}")
+    raw = run_compiled(compiled, given, [port.desc for port in compiled.inputs], desc.operator)
     found = zip(compiled.outputs, raw, strict=True)
     return tuple(port.desc.decode(data) for port, data in found if port.desc is not None and data is not None)
 

@@ -67,9 +67,9 @@ class BindingTable(DeviceChild):
         """Bind the inputs; None or nothing unbinds them (IDMLBindingTable::BindInputs).
 
         Args:
-            bindings: for a compiled operator, one per input in struct order: None for absent optional tensors and for
-                those flagged OWNED_BY_DML. For an initializer, one BufferArrayBinding per operator, None for operators
-                without owned tensors.
+            bindings: for a compiled operator, one per input in struct order: None for those flagged OWNED_BY_DML and
+                for absent optional tensors, which may be left out at the end. For an initializer, one
+                BufferArrayBinding per operator, None for operators without owned tensors.
 
         Raises:
             BindingError: missing, superfluous, too small, unaligned, or outside its buffer.
@@ -82,8 +82,8 @@ class BindingTable(DeviceChild):
         """Bind the outputs; None or nothing unbinds them (IDMLBindingTable::BindOutputs).
 
         Args:
-            bindings: for a compiled operator, one per output, None for absent optional tensors. For an initializer, the
-                persistent resource of each operator, None where it needs none.
+            bindings: for a compiled operator, one per output, None for absent optional tensors, which may be left out
+                at the end. For an initializer, the persistent resource of each operator, None where it needs none.
 
         Raises:
             BindingError, InvalidArgument, InvalidState: as ``bind_inputs``.

@@ -14,7 +14,9 @@ from dmlgpu import kinds
 from dmlgpu.device.device import Device, as_device
 from dmlgpu.eager.execution import apply
 from dmlgpu.eager.preparation import short
+from dmlgpu.eager.recording import unrecorded
 from dmlgpu.eager.tensor import Tensor
+from dmlgpu.eager.types import as_array
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.operator_desc import OperatorDesc
 
@@ -65,16 +67,21 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
                 device = kwargs["device"] = as_device(name, device)
                 if on is not None and device is not on:
                     raise InvalidArgument(
-                        f"{name}: device must be that of the tensors, '{on.adapter}', got '{device.adapter}'; "
+                        f"{name}: device must be that of the tensors, '{on.adapter}', got another, '{device.adapter}'; "
                         "x.to(device) copies them"
                     )
             if not has_arrays:
                 return function(*args, **kwargs)
             target = on or as_device(name, device)
-            changed = [_on(target, value) if place in places else value for place, value in enumerate(args)]
-            named = {key: _on(target, value) if key in operands else value for key, value in kwargs.items()}
-            result = function(*changed, **named)  # type: ignore[arg-type]
-            return result if on is not None else _to_host(result)
+            changed = [
+                _on(target, name, code.co_varnames[place], value) if place in places else value
+                for place, value in enumerate(args)
+            ]
+            named = {key: _on(target, name, key, value) if key in operands else value for key, value in kwargs.items()}
+            if on is not None:
+                return function(*changed, **named)  # type: ignore[arg-type]
+            with unrecorded():
+                return _to_host(function(*changed, **named))  # type: ignore[arg-type]
         finally:
             _caller.reset(token)
 
@@ -93,11 +100,12 @@ def _look(given: list[Any], device: Any) -> tuple[bool, Device | None]:
     return has_arrays, on
 
 
-def _on(device: Device, value: Any) -> Any:
+def _on(device: Device, caller: str, name: str, value: Any) -> Any:
     if isinstance(value, np.ndarray):
+        as_array(caller, name, value, None)
         return Tensor(value, device=device)
     if isinstance(value, list | tuple):
-        return [_on(device, one) for one in value]
+        return [_on(device, caller, f"{name}[{number}]", one) for number, one in enumerate(value)]
     return value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,15 +10,17 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.device.device import Device, as_device
 from dmlgpu.eager.preparation import data_type_for, hashable, in_words_of, prepare, short, signature
-from dmlgpu.eager.session import Place, Prepared, Session, session_of
-from dmlgpu.eager.strided import Strided
-from dmlgpu.eager.types import as_number, is_number
+from dmlgpu.eager.recording import recorder
+from dmlgpu.eager.session import Prepared, Session, session_of
+from dmlgpu.eager.strided import Strided, behind_binding
+from dmlgpu.eager.types import as_array, as_number, is_number
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument, InvalidDescription, NotSupported, shown
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc
 
 Array = TypeVar("Array", bound=Strided)
+Made = TypeVar("Made")
 
 
 class Call:
@@ -48,8 +50,9 @@ class Call:
             if isinstance(one, Strided):
                 self._types[field] = one.data_type
             elif isinstance(one, np.ndarray):
-                self._types[field] = DataType.UINT8 if one.dtype == bool else DataType.from_numpy(one.dtype)
-        self.places: list[Place | None] = []
+                name = short(field) if one is given else f"{short(field)}[0]"
+                self._types[field] = as_array(caller, name, one, None)[1]
+        self.places: list[Any] = []  # as `Session.execute` takes them
         self._kept: list[Strided] = []  # copies, until the operator is submitted
         self.layouts: dict[str, Any] = {}
         arrays = signature(kind.operator).arrays
@@ -72,11 +75,10 @@ class Call:
         if is_number(given) and not isinstance(given, np.ndarray):
             data_type = data_type_for(self._kind, field, self._types)
             if data_type is not None:
-                self.places.append(
-                    (self.session.number(as_number(self._caller, given, data_type), data_type).memory, 0)
-                )
+                self._bind_number(as_number(self._caller, given, data_type), data_type)
                 return data_type, (1,), None
         if isinstance(given, np.ndarray):
+            as_array(self._caller, name, given, None)
             given = self._made(given, device=self.device)
         if not isinstance(given, Strided):
             raise InvalidArgument(
@@ -86,16 +88,22 @@ class Call:
         if given.device is not self.device:
             raise InvalidArgument(
                 f"{self._caller}: {name} must be on the device of the other operands, '{self.device.adapter}', got one "
-                f"on '{given.device.adapter}'; x.to(device) copies it"
+                f"on another, '{given.device.adapter}'; x.to(device) copies it"
             )
         self.is_scalar = self.is_scalar and not given.sizes
-        begin = given.offset * given.data_type.bits
-        if begin % (8 * TENSOR_ALIGNMENT):
+        return self._bind(given).signature
+
+    def _bind_number(self, value: int | float, data_type: DataType) -> None:
+        """Note where a number lies that is an operand."""
+        self.places.append((self.session.number(value, data_type).memory, 0))
+
+    def _bind(self, given: Strided) -> Strided:
+        """Note where an operand lies, and return it as it lies there."""
+        if behind_binding(given):
             given = self._made._packed(aligned_copy(self._made, self._caller, given), given.data_type, given.sizes)
-            begin = 0
         self._kept.append(given)
-        self.places.append((given.buffer._memory, begin // 8))
-        return given.signature
+        self.places.append((given.buffer._memory, given.offset * given.data_type.bits // 8))
+        return given
 
     def prepared(self, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]) -> Prepared:
         """Return the operator, compiled where it is not known."""
@@ -118,12 +126,22 @@ class Call:
         return found
 
     def _compiled(self, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]) -> Prepared:
+        return self.described(types, sizes, absent, lambda desc: self.session.compile(self.device, desc))
+
+    def described(
+        self,
+        types: Mapping[str, Any],
+        sizes: Mapping[str, Any],
+        absent: Sequence[str],
+        use: Callable[[OperatorDesc], Made],
+    ) -> Made:
+        """Return what is made of the operator's description; what is wrong with that is told in the caller's words."""
         tensors = {field: _described(given) for field, given in self.layouts.items()}
         try:
             desc = prepare(
                 self._caller, self._kind, {**tensors, **self.attributes}, types=types, sizes=sizes, absent=absent
             )
-            return self.session.compile(self.device, desc)
+            return use(desc)
         except InvalidDescription as error:
             raise in_words_of(self._caller, self._kind, error) from error
         except NotSupported as error:
@@ -169,15 +187,21 @@ def apply(
         NotSupported: the adapter lacks what the operator needs.
         OutOfMemory: no room for the outputs.
     """
-    call = Call(made, caller, kind, values, device)
-    prepared = call.prepared(types or {}, sizes or {}, absent)
-    buffers = call.session.execute(call.device, prepared, call.places, caller)
+    tracing = recorder()
+    call = (Call if tracing is None else tracing.call)(made, caller, kind, values, device)
+    buffers: Sequence[Any]
+    outputs: Sequence[TensorDesc | None]
+    if tracing is None:
+        prepared = call.prepared(types or {}, sizes or {}, absent)
+        buffers, outputs = call.session.execute(call.device, prepared, call.places, caller), prepared.outputs
+    else:
+        buffers, outputs = tracing.record(call, types or {}, sizes or {}, absent)
     return tuple(
         [
             None
             if buffer is None or desc is None
             else made._packed(buffer, desc.data_type, () if call.is_scalar else desc.sizes)
-            for buffer, desc in zip(buffers, prepared.outputs, strict=True)
+            for buffer, desc in zip(buffers, outputs, strict=True)
         ]
     )
 
@@ -191,8 +215,7 @@ def aligned_copy(made: type[Array], caller: str, tensor: Strided) -> Any:
             f"{caller}: a view of {'4-bit integers' if bits < 8 else '8 dimensions'} must begin at a multiple of "
             f"{TENSOR_ALIGNMENT} bytes, got one that begins at element {tensor.offset}"
         )
-    elements = 8 * TENSOR_ALIGNMENT // bits
-    before = tensor.offset % elements
+    before = behind_binding(tensor)
     sizes, strides = tensor.sizes or (1,), tensor.strides or (1,)
     around = tensor._view((2, *sizes), (before, *strides), -before)
     values = {

@@ -179,14 +179,7 @@ def activation(caller: str, name: str, value: Any) -> OperatorDesc:
     if not isinstance(value, str):
         return kinds.argument(caller, name, kinds.instance_of(OperatorDesc, "an OperatorDesc or its name"), value)
     try:
-        kind = descs.by_name(f"ACTIVATION_{value.strip().upper()}")
-        schema = operator(kind.operator)
-        usual = {
-            field.python_name: float(schema.defaults[field.name])
-            for field in schema.python_fields
-            if field.name in schema.defaults
-        }
-        return kind(**usual)
+        return descs.by_name(f"ACTIVATION_{value.strip().upper()}")()
     except InvalidArgument:
         raise InvalidArgument(
             f"{caller}: {name} must be an activation's description, or the name of one without attributes "

@@ -15,6 +15,7 @@ from dmlgpu.device.operator import CompiledOperator
 from dmlgpu.device.state import DeviceState
 from dmlgpu.eager.pool import Kept, Pool
 from dmlgpu.enums import DataType
+from dmlgpu.errors import OutOfMemory
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc
 
@@ -26,6 +27,9 @@ COMPILED = 1024
 
 RECORDED = 4096
 """Most dispatches that a device keeps with the memory to which they are bound."""
+
+KEEPING = ("MULTIHEAD_ATTENTION1", "NONZERO_COORDINATES")
+"""Operators that may leave elements of their outputs as they were."""
 
 _KEY = "dmlgpu.eager"
 
@@ -67,7 +71,15 @@ class Session:
         Raises:
             InvalidDescription, NotSupported, OutOfMemory, ShaderError: as ``Device.compile_operator``.
         """
-        compiled: CompiledOperator = device.compile_operator(device.create_operator(desc))
+        clears = desc.operator in KEEPING
+        return self.prepare(device.compile_operator(device.create_operator(desc)), clears)
+
+    def prepare(self, compiled: CompiledOperator, clears: bool) -> Prepared:
+        """Initialise what was compiled, so that it can be called; ``clears`` as in ``Prepared``.
+
+        Raises:
+            OutOfMemory: no room for the persistent resource.
+        """
         executable, persistent = compiled._executable, None
         if executable.persistent_size:
             persistent = Kept(self._state, executable.persistent_size, "persistent resource")
@@ -79,7 +91,7 @@ class Session:
             tuple(port.desc for port in compiled.inputs),
             tuple(port.desc for port in compiled.outputs),
             persistent,
-            desc.operator in ("MULTIHEAD_ATTENTION1", "NONZERO_COORDINATES"),
+            clears,
         )
 
     def execute(
@@ -121,7 +133,10 @@ class Session:
             # The key is made of identities: what they name lives as long as the entry.
             found = self._state.backend.record(units), (prepared, *memories, *written)
             self.recorded.put(key, found, 1)
-        self._submit(found[0])
+        try:
+            self._submit(found[0])
+        except OutOfMemory as error:
+            raise OutOfMemory(f"{label}: {error}") from error
         if scratch is not None:
             scratch.release()  # later work on the same memory runs later
         return outputs

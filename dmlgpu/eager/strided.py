@@ -13,10 +13,11 @@ from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.device import Device
 from dmlgpu.eager import layout
 from dmlgpu.eager.layout import Sizes
+from dmlgpu.eager.recording import RecordedMemory, refuse_reading, unrecorded
 from dmlgpu.enums import DataType
 from dmlgpu.errors import DmlError, InvalidArgument, InvalidState, OutOfMemory
 from dmlgpu.memory import host_budget
-from dmlgpu.tensor import MAX_DIMENSIONS, TensorDesc, packed_strides, span
+from dmlgpu.tensor import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc, packed_strides, span
 
 _PEEK = 6, 2
 """Most elements that ``repr`` shows of a large tensor along the last axis, and along others."""
@@ -70,6 +71,12 @@ class Strided:
         tensor._set(self.buffer, self.data_type, sizes, strides, self.offset + offset)
         return tensor
 
+    def _moved(self, buffer: Any, offset: int) -> Self:
+        """Return what lies likewise in another buffer, ``offset`` elements further."""
+        tensor = self._view(self.sizes, self.strides, offset)
+        tensor.buffer, tensor.is_view = buffer, self.is_view
+        return tensor
+
     # ---- facts ------------------------------------------------------------------------------------------------------
 
     @property
@@ -107,7 +114,9 @@ class Strided:
 
     def _peek(self) -> str:
         """Return the first elements as text, or why there are none to be seen."""
-        with contextlib.suppress(DmlError):
+        if isinstance(self.buffer, RecordedMemory):
+            return "traced, computed when the function runs"
+        with contextlib.suppress(DmlError), unrecorded():
             last, most = _PEEK
             few = (*(min(size, most) for size in self.sizes[:-1]), *(min(size, last) for size in self.sizes[-1:]))
             first = self if self.size <= _SMALL else self._view(few, self.strides)
@@ -121,9 +130,10 @@ class Strided:
         """Return the elements as a NumPy array of one's own, once they are computed.
 
         Raises:
-            InvalidState: it was released.
+            InvalidState: it was released, or a function that is being traced asks.
             OutOfMemory: the host has no room.
         """
+        refuse_reading()
         self._check_usable("Tensor.numpy")
         bits, budget = self.data_type.bits, host_budget()
         if budget is not None and self.size * self.dtype.itemsize > budget:
@@ -255,3 +265,8 @@ class Strided:
         old = iter(zip(self.sizes, self.strides, strict=True))
         pairs = [(1, 0) if number in new else next(old) for number in range(rank)]
         return self._view(tuple(size for size, _ in pairs), tuple(stride for _, stride in pairs))
+
+
+def behind_binding(tensor: Strided) -> int:
+    """Return how many elements a tensor begins behind the last place where it could be bound."""
+    return tensor.offset % (8 * TENSOR_ALIGNMENT // tensor.data_type.bits)

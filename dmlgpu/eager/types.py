@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument, shown
+from dmlgpu.errors import DmlError, InvalidArgument, shown
 
 TypeLike: TypeAlias = DataType | np.dtype[Any] | type[Any] | str
 """A data type, a NumPy type, or the name of one: ``"float16"``, ``"uint4"``."""
@@ -85,6 +85,8 @@ def as_array(caller: str, name: str, values: Any, data_type: DataType | None) ->
     """
     try:
         array = np.asarray(values)
+    except DmlError:  # a tensor's own reason
+        raise
     except Exception:  # ragged lists, and whatever a foreign __array__ raises
         array = np.empty(1, object)
     if array.dtype.kind not in "biuf" or not array.size:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from dmlgpu.compiler import keep_owned
 from dmlgpu.errors import NotSupported
-from dmlgpu.graph.lowering import as_plan, lower_nodes
+from dmlgpu.graph.lowering import all_constants, as_plan, lower_nodes
 from dmlgpu.graph.network import Network
 from dmlgpu.graph.passes import (
     PASSES,
@@ -131,7 +131,7 @@ def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: lis
 
 def _program(schedule: Schedule, network: Network) -> Program:
     start = time.perf_counter()
-    program = replace(render(schedule), constants=network.constants)
+    program = replace(render(schedule), constants=all_constants(network))
     program = share_known(keep_owned(program, network.inputs, schedule.target))
     return replace(program, timings=Timings(rendering=time.perf_counter() - start))
 

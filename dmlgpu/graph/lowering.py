@@ -14,6 +14,9 @@ from dmlgpu.plan import Allocation, Binding, Map, Plan, Role, Step, Tensor, View
 from dmlgpu.plan.parts import replace_parts
 from dmlgpu.target import Target
 
+_APART = 16
+"""Bytes from one small constant to the next where they lie together, and the most that one has."""
+
 
 def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...]:
     """Return the steps of each node, nothing fused; behind them the copies into outputs of the graph that no node
@@ -27,7 +30,7 @@ def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...
     for number, node in enumerate(network.nodes):
         inputs = [None if value is None else places[value] for value in node.inputs]
         outputs = [places.get(Result(number, output)) for output in range(len(node.desc.outputs))]
-        found.append(_steps(node, inputs, outputs, target))
+        found.append(tuple(_with_numbers(step, network) for step in _steps(node, inputs, outputs, target)))
     return (*found, tuple(_copies(network, places)))
 
 
@@ -37,6 +40,33 @@ def as_plan(network: Network, lowered: Sequence[Sequence[Step]]) -> Plan:
     for number, steps in enumerate(lowered):
         places[number in network.initial] += steps
     return Plan(network.name, tuple(places[False]), tuple(places[True]))
+
+
+def all_constants(network: Network) -> tuple[bytes, ...]:
+    """Return the constants that steps bind: those of the network, then the small ones once more, together."""
+    together = b"".join(network.constants[number].ljust(_APART, b"\0") for number in _numbers(network))
+    return (*network.constants, together) if together else network.constants
+
+
+def _numbers(network: Network) -> list[int]:
+    """Return which constants are small."""
+    return [number for number, data in enumerate(network.constants) if len(data) <= _APART]
+
+
+def _with_numbers(step: Step, network: Network) -> Step:
+    """Return a map that reads small constants where they lie together, so that they take one binding, however many."""
+    if not isinstance(step, Map):
+        return step
+    order = {number: place for place, number in enumerate(_numbers(network))}
+
+    def together(tensor: Tensor) -> Tensor:
+        binding = tensor.binding
+        if binding.role is not Role.CONSTANT or binding.index not in order:
+            return tensor
+        begin = order[binding.index] * _APART * 8 // tensor.data_type.bits
+        return replace(tensor, binding=Binding(Role.CONSTANT, len(network.constants)), offset=begin + tensor.offset)
+
+    return replace_parts(step, Tensor, together)
 
 
 def _places(network: Network) -> dict[Value, Binding]:

@@ -14,26 +14,12 @@ import numpy as np
 from dmlgpu import validation
 from dmlgpu.enums import DataType, ReduceFunction
 from dmlgpu.errors import InvalidDescription, shown
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.operator_desc import Entries, OperatorDesc
 from dmlgpu.operators.lowering import lowering
 from dmlgpu.schema import FieldKind, FieldSchema, operator
 from dmlgpu.tensor import TensorDesc
 
 Sizes = tuple[int, ...]
-
-ENTRIES: Mapping[str, float] = {
-    "strides": 1,
-    "dilations": 1,
-    "input_window_strides": 1,
-    "start_padding": 0,
-    "end_padding": 0,
-    "output_padding": 0,
-    "input_window_offsets": 0,
-    "offsets": 0,
-    "input_pixel_offsets": 0.5,
-    "output_pixel_offsets": -0.5,
-}
-"""What each entry of an array is that is not given."""
 
 ASKED = ("CAST", "FILL_VALUE_CONSTANT", "FILL_VALUE_SEQUENCE", "DIAGONAL_MATRIX", "DIAGONAL_MATRIX1")
 """Operators whose output's type is the caller's choice alone."""
@@ -200,23 +186,13 @@ class _Completion:
                 continue
             if field.type == "DML_TENSOR_DATA_TYPE":
                 self.values[name] = next(iter(types.values()))
-            elif name in ENTRIES:
-                self.values[name] = (ENTRIES[name],) * self._length(field)
+            elif name in self.kind.defaults:
+                default = self.kind.defaults[name]
+                self.values[name] = default.of(self.values) if isinstance(default, Entries) else default
             elif name == "axes" and self.inputs:
                 self.values[name] = tuple(range(next(iter(self.inputs.values())).dimension_count))
             elif name == "scales":
                 self.values[name] = self._scales()
-
-    def _length(self, field: FieldSchema) -> int:
-        """Return how many entries an array has: as many as the window, else as the catalog's rule says."""
-        for name in ("window_size", "window_sizes", "sizes", "input_window_sizes"):
-            given = self.values.get(name)
-            if isinstance(given, Sequence):
-                return len(given)
-        rule = self.schema.counts.get(field.count_field or "")
-        tensor = None if rule is None else self.inputs.get(rule.tensor or "")
-        less = 0 if rule is None else rule.less
-        return (tensor or next(iter(self.inputs.values()))).dimension_count - less
 
     def _scales(self) -> tuple[float, ...] | None:
         """Return the scales between the sizes before and after resampling, where these are given."""

@@ -1011,8 +1011,8 @@ def activation_relu(
 def activation_scaled_elu(
     input: Operand,
     *,
-    alpha: float = 1.67326319217681884765625,
-    gamma: float = 1.05070102214813232421875,
+    alpha: float = 1.6732631921768188,
+    gamma: float = 1.0507010221481323,
     device: Device | str | None = None,
 ) -> Array:
     """Scaled exponential linear unit.
@@ -1473,7 +1473,7 @@ def padding(
     input: Operand,
     *,
     padding_mode: PaddingMode | str = PaddingMode.CONSTANT,
-    padding_value: float = 0,
+    padding_value: float = 0.0,
     start_padding: Sequence[int] | None = None,
     end_padding: Sequence[int] | None = None,
     device: Device | str | None = None,
@@ -1662,7 +1662,7 @@ def batch_normalization(
     bias: Operand,
     *,
     spatial: bool,
-    epsilon: float,
+    epsilon: float = 1e-05,
     fused_activation: OperatorDesc | str | None = None,
     device: Device | str | None = None,
 ) -> Array:
@@ -1701,8 +1701,8 @@ def mean_variance_normalization(
     bias: Operand | None = None,
     *,
     cross_channel: bool,
-    epsilon: float,
     normalize_variance: bool = True,
+    epsilon: float = 1e-05,
     fused_activation: OperatorDesc | str | None = None,
     device: Device | str | None = None,
 ) -> Array:
@@ -1740,9 +1740,9 @@ def local_response_normalization(
     *,
     cross_channel: bool,
     local_size: int,
-    alpha: float,
-    beta: float,
-    bias: float,
+    alpha: float = 0.0001,
+    beta: float = 0.75,
+    bias: float = 1.0,
     device: Device | str | None = None,
 ) -> Array:
     """Divides each element by a power of the local sum of squares.
@@ -1774,8 +1774,8 @@ def lp_normalization(
     input: Operand,
     *,
     axis: int,
-    epsilon: float,
     p: int,
+    epsilon: float = 1e-05,
     device: Device | str | None = None,
 ) -> Array:
     """Divides by the Lp norm along one axis.
@@ -2806,8 +2806,8 @@ def mean_variance_normalization1(
     bias: Operand | None = None,
     *,
     axes: Sequence[int],
-    epsilon: float,
     normalize_variance: bool = True,
+    epsilon: float = 1e-05,
     fused_activation: OperatorDesc | str | None = None,
     device: Device | str | None = None,
 ) -> Array:
@@ -3671,9 +3671,9 @@ def local_response_normalization_grad(
     *,
     cross_channel: bool,
     local_size: int,
-    alpha: float,
-    beta: float,
-    bias: float,
+    alpha: float = 0.0001,
+    beta: float = 0.75,
+    bias: float = 1.0,
     device: Device | str | None = None,
 ) -> Array:
     """Backpropagation of LOCAL_RESPONSE_NORMALIZATION.
@@ -3995,7 +3995,7 @@ def batch_normalization_training(
     bias: Operand,
     fused_add: Operand | None = None,
     *,
-    epsilon: float,
+    epsilon: float = 1e-05,
     fused_activation: OperatorDesc | str | None = None,
     device: Device | str | None = None,
 ) -> BatchNormalizationTrainingOutputs:
@@ -4040,7 +4040,7 @@ def batch_normalization_training_grad(
     variance: Operand,
     scale: Operand,
     *,
-    epsilon: float,
+    epsilon: float = 1e-05,
     device: Device | str | None = None,
 ) -> BatchNormalizationTrainingGradOutputs:
     """Backpropagation of BATCH_NORMALIZATION_TRAINING (mean and variance depend on the input).
@@ -4649,9 +4649,9 @@ def mean_variance_normalization2(
     bias: Operand | None = None,
     *,
     axes: Sequence[int],
-    epsilon: float,
     use_mean: bool = True,
     use_variance: bool = True,
+    epsilon: float = 1e-05,
     fused_activation: OperatorDesc | str | None = None,
     device: Device | str | None = None,
 ) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dmlgpu import kinds
 from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, tensor_of
-from dmlgpu.eager.layout import checked_axes, checked_axis
+from dmlgpu.eager.layout import broadcast_strides, checked_axes, checked_axis
 from dmlgpu.eager.preparation import member
 from dmlgpu.eager.tensor import Tensor
 from dmlgpu.eager.tensor import matmul as product
@@ -207,6 +207,11 @@ def _axes(x: Tensor, axis: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _scaled(x: Tensor, weight: Any, bias: Any) -> Tensor:
+    for name, values in (("weight", weight), ("bias", bias)):
+        if isinstance(values, Tensor) and broadcast_strides(values.sizes, values.strides, x.sizes) is None:
+            raise InvalidArgument(
+                f"{caller()}: {name} must broadcast to the sizes of x, {list(x.sizes)}, got {list(values.sizes)}"
+            )
     if weight is not None:
         x = directml.element_wise_multiply(x, weight)
     return x if bias is None else directml.element_wise_add(x, bias)

@@ -107,7 +107,7 @@ def _match(entry: OperatorSchema, wanted: str) -> Match | None:
     return Match(entry, SUMMARY) if len(wanted) > 2 and any(one.startswith(wanted) for one in words) else None
 
 
-@functools.cache
+@functools.cache  # bounded by the catalog
 def _own_keys(operator: str) -> tuple[str, ...]:
     """Return the names of an operator, also without its family and its version, in the form of ``_key``."""
     return tuple(
@@ -125,7 +125,7 @@ def _forms(name: str) -> Iterator[str]:
             yield plain.removeprefix(family)
 
 
-@functools.cache
+@functools.cache  # bounded by the catalog
 def _keys(name: str) -> Mapping[str, tuple[str, ...]]:
     """Return an operator's names elsewhere with what they are written like, by the form of ``_key``."""
     found: dict[str, tuple[str, ...]] = {}

@@ -21,7 +21,7 @@ Fields: TypeAlias = dict[str, Any]
 ACTIVATIONS = tuple(
     cls
     for name, cls in vars(descs).items()
-    if name.startswith("Activation") and {"input_tensor", "output_tensor"} <= set(cls._defaults)
+    if name.startswith("Activation") and {"input_tensor", "output_tensor"} <= set(cls.defaults)
 )
 """Descriptions of activations that may be fused: their tensors can be left out."""
 

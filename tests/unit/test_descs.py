@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from dmlgpu import descs
-from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.builder import functions
+from dmlgpu.enums import AxisDirection, ConvolutionDirection, ConvolutionMode, DataType, ReduceFunction
 from dmlgpu.errors import InvalidArgument, InvalidDescription
-from dmlgpu.operator_desc import TensorSlot
+from dmlgpu.operator_desc import Entries, TensorSlot
+from dmlgpu.ops import directml
 from dmlgpu.schema import FieldKind, catalog
 from dmlgpu.tensor import TensorDesc
 
@@ -245,3 +247,50 @@ def test_repr_shows_all_fields():
     assert repr(descs.ActivationLinear(alpha=1, beta=0.5)) == (
         "ActivationLinear(input_tensor=None, output_tensor=None, alpha=1.0, beta=0.5)"
     )
+
+
+def test_attributes_with_usual_values_may_be_left_out():
+    image, filters = TensorDesc(DataType.FLOAT32, (1, 1, 8, 8, 8)), TensorDesc(DataType.FLOAT32, (1, 1, 1, 1, 1))
+    short = descs.Convolution(input_tensor=image, filter_tensor=filters, output_tensor=image)
+    whole = descs.Convolution(
+        input_tensor=image,
+        filter_tensor=filters,
+        bias_tensor=None,
+        output_tensor=image,
+        mode=ConvolutionMode.CROSS_CORRELATION,
+        direction=ConvolutionDirection.FORWARD,
+        strides=(1, 1, 1),
+        dilations=(1, 1, 1),
+        start_padding=(0, 0, 0),
+        end_padding=(0, 0, 0),
+        output_padding=(0, 0, 0),
+        group_count=1,
+        fused_activation=None,
+    )
+    assert short == whole and pickle.loads(pickle.dumps(short)) == whole
+    assert short.replace(strides=(2, 2, 2)).dilations == (1, 1, 1)
+    gemm = descs.Gemm(a_tensor=SMALL, b_tensor=SMALL, output_tensor=SMALL)
+    assert (gemm.alpha, gemm.beta, gemm.trans_a.name, gemm.trans_b.name) == (1.0, 1.0, "NONE", "NONE")
+    window = {"input_tensor": image, "output_tensor": image, "window_size": (3, 3, 3)}
+    assert descs.AveragePooling(**window).strides == (1, 1, 1)
+    assert descs.Argmin(input_tensor=SMALL, output_tensor=INDEX, axes=(1,)) == argmin()
+
+
+def test_what_has_no_usual_value_must_be_given():
+    with pytest.raises(InvalidDescription, match=r"^ARGMIN: axes is required$"):
+        descs.Argmin(input_tensor=SMALL, output_tensor=INDEX)
+    with pytest.raises(InvalidDescription, match=r"^AVERAGE_POOLING: window_size is required$"):
+        descs.AveragePooling(input_tensor=SMALL, output_tensor=SMALL)
+    with pytest.raises(InvalidDescription, match=r"^GEMM: alpha must be a number, got None$"):
+        descs.Gemm(a_tensor=SMALL, b_tensor=SMALL, output_tensor=SMALL, alpha=None)
+
+
+@pytest.mark.parametrize("name", catalog())
+def test_functions_have_the_defaults_of_descriptions(name):
+    kind = descs.by_name(name)
+    for module in (functions, directml):
+        parameters = inspect.signature(getattr(module, name.lower())).parameters
+        for field in catalog()[name].python_fields:
+            if field.kind is FieldKind.ATTRIBUTE and field.python_name in kind.defaults:
+                default, given = kind.defaults[field.python_name], parameters[field.python_name].default
+                assert given == (None if isinstance(default, Entries) else default), field.python_name

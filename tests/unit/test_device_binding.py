@@ -40,6 +40,17 @@ def test_number_of_inputs(objects):
         table.bind_inputs([objects.buffer()])
 
 
+def test_absent_tensors_may_be_left_out_at_the_end(objects):
+    plain = TensorDesc(DataType.FLOAT32, (4, 4))
+    compiled = objects.compiled(descs.Gemm(a_tensor=plain, b_tensor=plain, output_tensor=plain))
+    table, buffers = objects.table(compiled), [objects.buffer(), objects.buffer()]
+    table.bind_inputs(buffers)
+    table.bind_inputs([*buffers, None])
+    labels = "a_tensor (input 0), b_tensor (input 1), c_tensor (input 2)"
+    with raises(BindingError, f"GEMM: bind_inputs takes 3 bindings ({labels}), got 1"):
+        table.bind_inputs(buffers[:1])
+
+
 def test_number_of_outputs(objects):
     table = objects.table(objects.compiled())
     with raises(BindingError, "ELEMENT_WISE_IDENTITY: bind_outputs takes 1 binding (output_tensor (output 0)), got 2"):

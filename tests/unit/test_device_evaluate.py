@@ -34,8 +34,12 @@ def test_absent_tensors_may_be_left_out() -> None:
         alpha=1.0,
         beta=0.0,
     )
-    (found,) = evaluate(gemm, {"a": ARRAY, "b": ARRAY}, "numpy")
-    assert np.array_equal(found, ARRAY @ ARRAY.T)
+    for given in ({"a": ARRAY, "b": ARRAY}, [ARRAY, ARRAY], [ARRAY, ARRAY, None]):
+        (found,) = evaluate(gemm, given, "numpy")
+        assert np.array_equal(found, ARRAY @ ARRAY.T)
+    labels = "a_tensor (input 0), b_tensor (input 1), c_tensor (input 2)"
+    with raises(InvalidArgument, f"GEMM: inputs must be 3 arrays ({labels}), got 1"):
+        evaluate(gemm, [ARRAY], "numpy")
 
 
 def test_wrong_names() -> None:

@@ -18,6 +18,7 @@ from dmlgpu.enums import (
     ExecutionFlags,
     RandomGeneratorType,
 )
+from dmlgpu.errors import ModelError
 from dmlgpu.frontends import dxdispatch
 from dmlgpu.operator_desc import ScaleBias, Size2D
 from dmlgpu.tensor import TensorDesc
@@ -244,6 +245,12 @@ def test_execution_flags_and_compile_type() -> None:
     for compile_type in ("DmlCompileOp", "DmlCompileGraph"):
         dispatchable["dmlCompileType"] = compile_type
         dxdispatch.load(model)
+
+
+def test_a_field_is_needed_although_descriptions_have_a_usual_value() -> None:
+    described = {"DataType": "FLOAT32", "Sizes": [4]}
+    with pytest.raises(ModelError, match="ACTIVATION_ELU needs the field 'Alpha'"):
+        load_operator(Type="ACTIVATION_ELU", Desc={"InputTensor": described, "OutputTensor": described})
 
 
 DESC = "$.dispatchables.subtract.desc"

@@ -351,8 +351,18 @@ def refusals(x: Tensor, device: Device) -> dict[str, Callable[[], Any]]:
         ),
         "softmax: axis must be an integer between -3 and 2, for 3 dimensions, got 3": lambda: ops.softmax(x, 3),
         "softmax: x must be a Tensor or an array, got list": lambda: ops.softmax([1.0]),  # type: ignore[arg-type]
-        "Tensor: values must be an array of real numbers, at least one, got NumPy type object": (
+        "softmax: x must be an array of real numbers, at least one, got NumPy type object": (
             lambda: ops.softmax(np.array([None, 1]), device=device)
+        ),
+        "a + b: b must be an array of real numbers, at least one, got NumPy type object": lambda: x + np.array([None]),
+        "concatenate: arrays[1] must be an array of real numbers, at least one, got NumPy type complex128": (
+            lambda: ops.concatenate([x, np.ones(4, complex)])  # type: ignore[list-item]
+        ),
+        "layer_norm: weight must broadcast to the sizes of x, [2, 3, 4], got [3]": (
+            lambda: ops.layer_norm(x, weight=np.ones(3, np.float32))
+        ),
+        "rms_norm: weight must broadcast to the sizes of x, [2, 3, 4], got [3]": (
+            lambda: ops.rms_norm(x, np.ones(3, np.float32))
         ),
         "gather: axis must be an integer between -3 and 2, for 3 dimensions, got 7": (
             lambda: ops.gather(x, whole, axis=7, index_dimensions=1)

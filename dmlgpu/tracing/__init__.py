@@ -1,0 +1,1 @@
+"""Functions of tensors become graphs: ``compile`` traces them, and keeps what it traced."""
