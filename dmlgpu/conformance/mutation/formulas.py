@@ -29,11 +29,12 @@ FORMULAS = (
     ),
     ("not_clamped", r"\bclamp\((clamp\(.+\) \+ zero_point), low, high\)", r"(\1)"),
     ("floor_for_ceil", r"(?<!fn )\bceil_f32\(", "floor_f32("),
-    ("ceil_for_floor", r"(?<!fn )\bfloor_f32\(", "ceil_f32("),
+    ("ceil_for_floor", r'\.call\("floor"\)', '.call("ceil")'),
+    ("truncated_for_ceil", r'\.call\("ceil"\)', '.call("truncate")'),
     ("other_nearest", r'"ceil" if increasing else "floor"', '"floor" if increasing else "ceil"'),
     ("half_up_for_half_down", r"\bceil_f32\(within - 0\.5\)", "floor_f32(within + 0.5)"),
     ("rounded_for_truncated", r"\b(return (?:u32\()?)i32\(x\)", r"\1i32(round(x))"),
-    ("odd_ties_up", r"\(rest == middle && [^;]+\)\)", "rest == middle)"),
+    ("odd_ties_up", r"\(rest == middle && \([^()]+\) == 1u\)", "rest == middle"),
     # ---- division
     (
         "truncated_for_floored",
@@ -68,7 +69,7 @@ FORMULAS = (
     ("first_negative_outside", r"\bdistance <= size\b", "distance < size"),
     ("last_lane_kept", r"\bselect\(0u, 1u, time < ", "select(0u, 1u, time <= "),
     ("maximum_before_minimum", r"\.clipped\(min, max\)", ".maximum(min).minimum(max)"),
-    ("clamped_for_outside", r"\bselect\(OUTSIDE, (word|words\.x), .+\);", r"min(\1, size - 1u);"),
+    ("clamped_for_outside", r"\bselect\(OUTSIDE, (word|words\.x), [^,]+ < size\);", r"min(\1, size - 1u);"),
     (
         "wrapped_for_clamped",
         r'"min\(low%d \+ 1u, %du\)" % \(loop\.index0, axis\.size - 1\)',

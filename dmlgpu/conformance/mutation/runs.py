@@ -1,6 +1,7 @@
 """The suite ``mutant_runs``: one mutant, one case. It passes where nobody notices the fault.
 
-A run is named ``MUTANT|PROFILE|CASE``. An operator's grids are folded, so that their second dimension counts as well. A run takes place in a process of its own (see ``suite.py``): mutants hang and crash.
+A run is named ``MUTANT|PROFILE|CASE``. An operator's grids are folded, so that their second dimension counts as well.
+Runs are made in a process of their own (see ``suite.py``): mutants hang and crash.
 """
 
 from __future__ import annotations
