@@ -26,11 +26,11 @@ BOUNDS = {function.name: function.bound for function in FUNCTIONS}
 INTRODUCTION = """# How accurate the math library is
 
 Made by the commands at the top of `benchmarks/accuracy.py`, which lets `dmlgpu test --suite accuracy` measure; see
-[conformance](conformance.md). Errors are in units of the last place (ULP) of the true value in float32. `shaders/lib`
-computes every function itself, because drivers' own are off by up to 10^7 ULP; `sqrt` is the driver's. Its polynomials
-are minimax fits, their coefficients rounded to float32 one after the other, lowest degree first: `scripts/fit_math.py`
-makes them again. `erfc_tail_f32` is x erfc(x / sqrt 2) / 2 from 0.6 on, the complement of the error function as gelu
-needs it.
+[conformance](conformance.md). Whole operators have [a table of their own](operator-accuracy.md). Errors are in units
+of the last place (ULP) of the true value in float32. `shaders/lib` computes every function itself, because drivers'
+own are off by up to 10^7 ULP; `sqrt` is the driver's. Its polynomials are minimax fits, their coefficients rounded to
+float32 one after the other, lowest degree first: `scripts/fit_math.py` makes them again. `erfc_tail_f32` is x erfc(x /
+sqrt 2) / 2 from 0.6 on, the complement of the error function as gelu needs it.
 """
 
 
@@ -53,11 +53,11 @@ def _number(value: float) -> str:
     return "0" if value == 0 else f"{value:.3f}"
 
 
-def merged(document: str, sections: Sequence[str]) -> str:
+def merged(document: str, sections: Sequence[str], introduction: str = INTRODUCTION) -> str:
     """A document with these sections put in place of those of the same adapters."""
     found = re.split(r"^(?=## )", document, flags=re.MULTILINE)[1:]
     by_title = {section.split("\n", 1)[0]: section.strip() + "\n" for section in [*found, *sections]}
-    return "\n".join([INTRODUCTION, *(by_title[title] for title in sorted(by_title))])
+    return "\n".join([introduction, *(by_title[title] for title in sorted(by_title))])
 
 
 def main() -> int:

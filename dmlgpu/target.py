@@ -79,6 +79,8 @@ class Target:
         profile: the family of schedules.
         features: features in use, under WebGPU's names: ``shader-int64``, ``shader-f64``, ``immediates`` ...
         deterministic: whether results must not depend on the order in which invocations run.
+        precise: whether schedules that trade digits for speed are left out: Winograd's filtering, native 16-bit
+            arithmetic. A deterministic target leaves them out too.
         loop_limit: iterations after which the driver silently stops an invocation, or None.
         preserves_padding: whether operators change no bit of their outputs but those of the elements.
         schedule: the name of the schedule that operators with several shall take in place of the one they would choose
@@ -90,6 +92,7 @@ class Target:
     profile: Profile = Profile.CPU
     features: frozenset[str] = frozenset()
     deterministic: bool = False
+    precise: bool = False
     preserves_padding: bool = False
     loop_limit: int | None = None
     schedule: str = ""
@@ -102,6 +105,15 @@ class Target:
     def has(self, feature: str) -> bool:
         """Return whether a feature is in use."""
         return feature in self.features
+
+    @property
+    def keeps_digits(self) -> bool:
+        """Return whether schedules that trade digits for speed are left out."""
+        return self.precise or self.deterministic
+
+    def for_operators(self, half_precision: bool) -> Target:
+        """Return what operators are compiled for, by whether they allow native 16-bit arithmetic."""
+        return self if half_precision and not self.keeps_digits else self.exact
 
     @functools.cached_property
     def exact(self) -> Target:

@@ -139,6 +139,9 @@ def show(
         str | None,
         typer.Option("--schedules", metavar="cpu|gpu", help="The schedules for processors or GPUs, whatever it is."),
     ] = None,
+    precise: Annotated[
+        bool, typer.Option("--precise", help="As on Device(precise=True): nothing trades digits for speed.")
+    ] = False,
     without: Annotated[
         list[str] | None,
         typer.Option("--without", metavar="PASS", help="Leave a pass of the graph compiler out; may be repeated."),
@@ -169,6 +172,7 @@ def show(
         timings=timings,
         full=full,
         schedules=schedules,
+        precise=precise,
         without=tuple(without or ()),
     )
 

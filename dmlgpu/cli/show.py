@@ -42,6 +42,7 @@ def show(
     timings: bool = False,
     full: bool = False,
     schedules: str | None = None,
+    precise: bool = False,
     without: Sequence[str] = (),
 ) -> None:
     """Print what becomes of a case, an operator or a model.
@@ -55,6 +56,7 @@ def show(
         timings: compile on a device, too, and print where the time went.
         full: of graphs, print plan, schedule and program as well.
         schedules: ``cpu`` or ``gpu``, a family of schedules in place of the adapter's own.
+        precise: as on ``Device(precise=True)``.
         without: names of the graph compiler's passes to leave out.
 
     Raises:
@@ -69,13 +71,13 @@ def show(
         raise InvalidArgument("--wgsl prints nothing else, so it goes with neither --json nor --timings")
     subjects = find_subjects(what)
     info = choose_adapter(adapter)
-    if _target(info, schedules, half_precision=False) is None:
+    if _target(info, schedules, half_precision=False, precise=precise) is None:
         if wgsl or dump is not None or timings:
             raise NotSupported(f"{info} runs no kernels; --schedules {'|'.join(FAMILIES)} shows what others would run")
         _show_reference(subjects, info, as_text=as_text)
         return
-    explained = [_explained(subject, info, schedules, without) for subject in subjects]
-    taken = [_timings(subject, info, without) if timings else {} for subject in subjects]
+    explained = [_explained(subject, info, schedules, without, precise=precise) for subject in subjects]
+    taken = [_timings(subject, info, without, precise=precise) if timings else {} for subject in subjects]
     if dump is not None:
         _dump(explained, dump)
     if wgsl:
@@ -89,16 +91,19 @@ def show(
         _print_json(info, [as_json(one) | ({"timings": times} if times else {}) for one, times in found])
 
 
-def _target(info: AdapterInfo, schedules: str | None, *, half_precision: bool) -> Target | None:
+def _target(info: AdapterInfo, schedules: str | None, *, half_precision: bool, precise: bool) -> Target | None:
     """Return what is compiled for, or None where nothing is."""
-    target = target_of(info, half_precision)
+    target = target_of(info, half_precision, precise)
     if schedules is None:
         return target
-    return replace(target or Target("an adapter with the standard's limits"), profile=FAMILIES[schedules])
+    target = target or Target("an adapter with the standard's limits", precise=precise)
+    return replace(target, profile=FAMILIES[schedules])
 
 
-def _explained(subject: Subject, info: AdapterInfo, schedules: str | None, without: Sequence[str]) -> Explanation:
-    target = _target(info, schedules, half_precision=subject.half_precision)
+def _explained(
+    subject: Subject, info: AdapterInfo, schedules: str | None, without: Sequence[str], *, precise: bool
+) -> Explanation:
+    target = _target(info, schedules, half_precision=subject.half_precision, precise=precise)
     assert target is not None
     if isinstance(subject.desc, GraphDesc):
         return explain_graph(subject.title, subject.desc, target, without)
@@ -208,9 +213,9 @@ def _row(explained: Explanation, one: ExplainedKernel, number: str) -> tuple[str
     return number, f"{label}{times}", grid, f"{bound:,}", ", ".join(names) or "a copy"
 
 
-def _timings(subject: Subject, info: AdapterInfo, without: Sequence[str]) -> dict[str, float]:
+def _timings(subject: Subject, info: AdapterInfo, without: Sequence[str], *, precise: bool) -> dict[str, float]:
     """Compile on a device; returns how many seconds each part took."""
-    device = Device(info)
+    device = Device(info, precise=precise)
     half = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if subject.half_precision else ExecutionFlags.NONE
     if isinstance(subject.desc, GraphDesc):
         compiled = device.compile_graph(subject.desc, half, disabled_passes=without)

@@ -86,23 +86,24 @@ def why_no_gpu() -> str:
     return "" if _gpu() else "wgpu is not installed, so no GPU can be reached"
 
 
-def target_of(info: AdapterInfo, half_precision: bool = False) -> Target | None:
+def target_of(info: AdapterInfo, half_precision: bool = False, precise: bool = False) -> Target | None:
     """Return what operators are compiled for on an adapter, without opening a device; None where nothing is compiled:
     on ``numpy``, and where wgpu is not installed.
 
     Args:
         info: one of the adapters.
         half_precision: whether native 16-bit arithmetic is allowed.
+        precise: as of ``Device``.
     """
     gpu = None if info == NUMPY_ADAPTER else _gpu()
     if gpu is None:
         return None
-    target: Target = gpu.target_of(info)
-    return target if half_precision else target.exact
+    target: Target = gpu.target_of(info, precise=precise)
+    return target.for_operators(half_precision)
 
 
 def open_executor(
-    info: AdapterInfo, deterministic: bool, memory_budget: int | None, disabled_features: Sequence[str]
+    info: AdapterInfo, deterministic: bool, precise: bool, memory_budget: int | None, disabled_features: Sequence[str]
 ) -> Backend:
     """Make the executor of an adapter; ``Device`` describes the arguments.
 
@@ -113,18 +114,22 @@ def open_executor(
     if info == NUMPY_ADAPTER:
         from dmlgpu.host.backend import NumPyBackend  # noqa: PLC0415 - listing adapters need not load the reference
 
-        return NumPyBackend(deterministic, memory_budget)
+        return NumPyBackend(deterministic, precise, memory_budget)
     gpu = _gpu()
     if gpu is None:
         raise AdapterNotFound(str(info), [str(NUMPY_ADAPTER)], why_no_gpu())
     backend: Backend = gpu.GpuBackend(
-        info, deterministic=deterministic, memory_budget=memory_budget, disabled_features=disabled_features
+        info,
+        deterministic=deterministic,
+        precise=precise,
+        memory_budget=memory_budget,
+        disabled_features=disabled_features,
     )
     return backend
 
 
 def wrap_executor(
-    wgpu_device: Any, deterministic: bool, memory_budget: int | None, disabled_features: Sequence[str]
+    wgpu_device: Any, deterministic: bool, precise: bool, memory_budget: int | None, disabled_features: Sequence[str]
 ) -> Backend:
     """Make an executor over a wgpu device made elsewhere; ``Device.from_wgpu`` describes the arguments.
 
@@ -136,7 +141,11 @@ def wrap_executor(
     if gpu is None:
         raise AdapterNotFound(type(wgpu_device).__name__, [str(NUMPY_ADAPTER)], why_no_gpu())
     backend: Backend = gpu.GpuBackend.from_wgpu(
-        wgpu_device, deterministic=deterministic, memory_budget=memory_budget, disabled_features=disabled_features
+        wgpu_device,
+        deterministic=deterministic,
+        precise=precise,
+        memory_budget=memory_budget,
+        disabled_features=disabled_features,
     )
     return backend
 

@@ -48,7 +48,9 @@ class Device(DmlObject):
     Args:
         adapter: which adapter: an ``AdapterInfo``, an index, a part of its text, or None (see ``adapters.choose``).
         feature_level: behave as this level: operators, types and ranks of later levels are refused.
-        deterministic: results do not depend on the order in which a GPU runs its invocations.
+        deterministic: results do not depend on the order in which a GPU runs its invocations. Implies ``precise``.
+        precise: nothing trades digits for speed: convolutions never go through Winograd's filtering, and the flag
+            ALLOW_HALF_PRECISION_COMPUTATION allows nothing.
         memory_budget: most bytes of buffers at a time, on the ``numpy`` adapter of what operators need to compute too.
             None means no bound on adapters with memory of their own, which refuse by themselves. For ``numpy`` and
             software adapters it means what the environment variable DMLGPU_MEMORY_BUDGET says, in bytes, else half of
@@ -70,11 +72,12 @@ class Device(DmlObject):
         *,
         feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4,
         deterministic: bool = False,
+        precise: bool = False,
         memory_budget: int | None = None,
         disabled_features: Collection[str] = (),
     ):
         level = kinds.argument("Device", "feature_level", _FEATURE_LEVEL, feature_level)
-        options = _options("Device", deterministic, memory_budget, disabled_features)
+        options = _options("Device", deterministic, precise, memory_budget, disabled_features)
         self._start(open_executor(choose(adapter), *options), level)
 
     @classmethod
@@ -84,6 +87,7 @@ class Device(DmlObject):
         *,
         feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4,
         deterministic: bool = False,
+        precise: bool = False,
         memory_budget: int | None = None,
         disabled_features: Collection[str] = (),
     ) -> Self:
@@ -95,7 +99,7 @@ class Device(DmlObject):
         """
         caller = "Device.from_wgpu"
         level = kinds.argument(caller, "feature_level", _FEATURE_LEVEL, feature_level)
-        options = _options(caller, deterministic, memory_budget, disabled_features)
+        options = _options(caller, deterministic, precise, memory_budget, disabled_features)
         return cls.from_backend(wrap_executor(wgpu_device, *options), feature_level=level)
 
     @classmethod
@@ -408,11 +412,12 @@ class Device(DmlObject):
 
 
 def _options(
-    caller: str, deterministic: object, memory_budget: object, disabled_features: object
-) -> tuple[bool, int | None, tuple[str, ...]]:
+    caller: str, deterministic: object, precise: object, memory_budget: object, disabled_features: object
+) -> tuple[bool, bool, int | None, tuple[str, ...]]:
     """Return the options of an executor, checked."""
     return (
         kinds.argument(caller, "deterministic", kinds.boolean, deterministic),
+        kinds.argument(caller, "precise", kinds.boolean, precise),
         kinds.argument(caller, "memory_budget", _BUDGET, memory_budget),
         _names(caller, "disabled_features", disabled_features),
     )

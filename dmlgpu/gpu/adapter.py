@@ -92,6 +92,7 @@ def target_of(
     *,
     features: Collection[str] | None = None,
     deterministic: bool = False,
+    precise: bool = False,
     disabled_features: Collection[str] = (),
 ) -> Target:
     """Return what lowering may know about an adapter.
@@ -99,6 +100,7 @@ def target_of(
     Args:
         features: those in use; None means all that the adapter has.
         deterministic: whether results must not depend on the order in which invocations run.
+        precise: whether schedules that trade digits for speed are left out.
         disabled_features: features to do without although they are there.
     """
     usable = set(info.features if features is None else features) - set(disabled_features)
@@ -109,6 +111,7 @@ def target_of(
         profile=_PROFILES.get(info.kind, Profile.DISCRETE),
         features=frozenset(usable),
         deterministic=deterministic,
+        precise=precise,
         loop_limit=loop_limit(info),
         max_storage_buffers=info.limits["max-storage-buffers-per-shader-stage"],
         max_workgroups_per_dimension=info.limits["max-compute-workgroups-per-dimension"],

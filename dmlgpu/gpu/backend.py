@@ -37,6 +37,7 @@ class GpuBackend:
     Args:
         adapter: one of ``dmlgpu.gpu.adapters()``.
         deterministic: whether results must not depend on the order in which invocations run.
+        precise: whether schedules that trade digits for speed are left out.
         memory_budget: most bytes of buffers at a time; None as in ``buffers.Allocator``.
         disabled_features: features to do without although the adapter has them.
 
@@ -58,10 +59,11 @@ class GpuBackend:
         adapter: AdapterInfo,
         *,
         deterministic: bool = False,
+        precise: bool = False,
         memory_budget: int | None = None,
         disabled_features: Collection[str] = (),
     ):
-        self._set_up(Context.open(adapter, deterministic, disabled_features), memory_budget)
+        self._set_up(Context.open(adapter, deterministic, precise, disabled_features), memory_budget)
 
     @classmethod
     def from_wgpu(
@@ -69,13 +71,14 @@ class GpuBackend:
         device: wgpu.GPUDevice,
         *,
         deterministic: bool = False,
+        precise: bool = False,
         memory_budget: int | None = None,
         disabled_features: Collection[str] = (),
     ) -> GpuBackend:
         """Return an executor on a wgpu device made elsewhere, with the features and limits that it has; never
         destroys it."""
         backend = cls.__new__(cls)
-        backend._set_up(Context.wrap(device, deterministic, disabled_features), memory_budget)
+        backend._set_up(Context.wrap(device, deterministic, precise, disabled_features), memory_budget)
         return backend
 
     def _set_up(self, context: Context, memory_budget: int | None) -> None:
@@ -134,7 +137,7 @@ class GpuBackend:
         return self.prepare(self._program(desc, half_precision, preserve_padding))
 
     def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
-        target = self.target if half_precision else self.target.exact
+        target = self.target.for_operators(half_precision)
         if preserve_padding:
             target = dataclasses.replace(target, preserves_padding=True)
         return compiler.compile_operator(desc, target)
@@ -148,7 +151,7 @@ class GpuBackend:
             InvalidArgument: when one of them is no pass.
             NotSupported, ShaderError, DeviceRemoved: as ``prepare``.
         """
-        target = self.target if half_precision else self.target.exact
+        target = self.target.for_operators(half_precision)
         return self.prepare(compile_network(network, target, disabled).program)
 
     def prepare(self, program: Program) -> GpuExecutable:

@@ -40,7 +40,7 @@ class Context:
         forks.abandon_in_children(self)
 
     @classmethod
-    def open(cls, info: AdapterInfo, deterministic: bool, disabled_features: Collection[str]) -> Context:
+    def open(cls, info: AdapterInfo, deterministic: bool, precise: bool, disabled_features: Collection[str]) -> Context:
         """Return a new device with the adapter's own limits and every feature of the whitelist that it has.
 
         Raises:
@@ -49,7 +49,7 @@ class Context:
             InvalidState: in a process forked from one that had loaded drivers.
         """
         forks.use_drivers(str(info))
-        target = target_of(info, deterministic=deterministic, disabled_features=disabled_features)
+        target = target_of(info, deterministic=deterministic, precise=precise, disabled_features=disabled_features)
         adapter = wgpu_adapter(info)
 
         def request() -> wgpu.GPUDevice:
@@ -64,7 +64,9 @@ class Context:
         return cls(device, info, target, owned=True)
 
     @classmethod
-    def wrap(cls, device: wgpu.GPUDevice, deterministic: bool, disabled_features: Collection[str]) -> Context:
+    def wrap(
+        cls, device: wgpu.GPUDevice, deterministic: bool, precise: bool, disabled_features: Collection[str]
+    ) -> Context:
         """Return a device that somebody else made, with whatever features and limits it has.
 
         Raises:
@@ -75,7 +77,7 @@ class Context:
         if not isinstance(device, wgpu.GPUDevice):
             raise InvalidArgument(f"Device.from_wgpu: wgpu_device must be a GPUDevice, got {type(device).__name__}")
         info = describe(device.adapter.info, device.features, device.limits)
-        target = target_of(info, deterministic=deterministic, disabled_features=disabled_features)
+        target = target_of(info, deterministic=deterministic, precise=precise, disabled_features=disabled_features)
         return cls(device, info, target, owned=False)
 
     @property

@@ -40,9 +40,9 @@ class NumPyBackend(Backend):
         memory_budget: most bytes of buffers, and of what operators need to compute, at a time; None where unknown.
     """
 
-    def __init__(self, deterministic: bool = False, memory_budget: int | None = None):
+    def __init__(self, deterministic: bool = False, precise: bool = False, memory_budget: int | None = None):
         self.info = NUMPY_ADAPTER
-        self.target = Target(name=self.info.name, profile=Profile.CPU, deterministic=deterministic)
+        self.target = Target(self.info.name, Profile.CPU, deterministic=deterministic, precise=precise)
         self.memory_budget = host_budget() if memory_budget is None else memory_budget
         self._allocated = 0
         self._serial = 0

@@ -71,8 +71,16 @@ def _suited(convolution: Convolution, target: Target) -> Choice:
     tile = WINOGRAD[FASTER_WINOGRAD]
     if winograd_pays(convolution, target, tile):
         return Choice(FASTER_WINOGRAD, "dense windows of 3 x 3, channels and tiles enough: Winograd multiplies less")
-    lacks = "too few channels, outputs or tiles for" if winograd_fits(convolution, target, tile) else "does not fit"
-    return Choice(IMPLICIT_GEMM, f"a product with what the windows see; {lacks} Winograd's filtering")
+    return Choice(IMPLICIT_GEMM, f"a product with what the windows see; {_objection(convolution, target, tile)}")
+
+
+def _objection(convolution: Convolution, target: Target, tile: int) -> str:
+    """Return why a convolution does not go through Winograd's filtering."""
+    if winograd_fits(convolution, target, tile):
+        return "too few channels, outputs or tiles for Winograd's filtering"
+    if target.keeps_digits and winograd_fits(convolution, replace(target, precise=False, deterministic=False), tile):
+        return "Winograd's filtering loses digits, which the device forbids"
+    return "does not fit Winograd's filtering"
 
 
 @schedule_step.register

@@ -148,9 +148,11 @@ class _Sides:
 def winograd_fits(convolution: Convolution, target: Target, tile: int) -> bool:
     """Return whether the schedule can compute a convolution: of floats, with dense windows of 3 x 3 in steps of 1.
 
-    Also the transformed tensors must be small enough to be bound.
+    Also the transformed tensors must be small enough to be bound, and the target must not keep all digits.
     """
     windows = convolution.windows
+    if target.keeps_digits:
+        return False
     if len(windows) != 2 or convolution.accumulator is not FLOAT32 or not all(map(_is_dense, windows)):
         return False
     sides = _Sides.of(convolution, tile)

@@ -64,6 +64,11 @@ def test_what_comes_from_wgpu(backend):
         Device.from_wgpu(device)
     over = Device.from_wgpu(backend.wgpu_device, memory_budget=np.int64(256), disabled_features={"shader-f16"})
     assert over.create_buffer(np.int64(256)).size == 256
-    for argument, wrong in (("memory_budget", "1"), ("disabled_features", "shader-f16"), ("deterministic", None)):
+    for argument, wrong in (
+        ("memory_budget", "1"),
+        ("disabled_features", "shader-f16"),
+        ("deterministic", None),
+        ("precise", None),
+    ):
         arguments = {"wgpu_device": backend.wgpu_device, argument: wrong}
         check_refusal("Device.from_wgpu", argument, Device.from_wgpu, arguments)

@@ -250,6 +250,14 @@ def test_a_description_that_breaks_a_rule_says_which(tmp_path: Path) -> None:
         assert message.startswith("ACTIVATION_RELU: output_tensor.data_type must")
 
 
+def test_precise_shows_what_a_precise_device_runs() -> None:
+    name = next(name for name in OPERATOR_CASES["convolution"].names("standard") if "2x16x14x11" in name)
+    fast, precise = (run_here("show", name, *WITHOUT_ADAPTER, *options) for options in ((), ("--precise",)))
+    assert (fast.returncode, precise.returncode) == (0, 0)
+    assert "winograd filters" in fast.stdout and "winograd filters" not in precise.stdout
+    assert "Winograd's filtering loses digits, which the device forbids" in precise.stdout
+
+
 # ---- the reference
 
 
@@ -390,7 +398,7 @@ def test_schedules_of_the_other_family() -> None:
 
 def test_timings_are_those_of_the_compiled_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     """What compiles on ``numpy`` here stands for a device that tells the times."""
-    monkeypatch.setattr(verb, "target_of", lambda info, half: CPU)
+    monkeypatch.setattr(verb, "target_of", lambda info, half, precise: CPU)
     done = run_here("show", GATHER, "-a", "numpy", "--timings")
     assert (done.returncode, done.stderr) == (
         1,
@@ -412,7 +420,7 @@ def test_no_device_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     adapter = AdapterInfo("card", "Vulkan", "discrete", "maker", "driver")
     monkeypatch.setattr(verb, "Device", fail)
     monkeypatch.setattr(verb, "choose_adapter", lambda _: adapter)
-    monkeypatch.setattr(verb, "target_of", lambda info, half: Target(info.name, Profile.DISCRETE))
+    monkeypatch.setattr(verb, "target_of", lambda info, half, precise: Target(info.name, Profile.DISCRETE))
     done = run_here("show", GATHER)
     assert (done.returncode, done.stderr) == (0, "")
     assert "schedule of GATHER_ND1 for 'card' (discrete): 1 kernel" in done.stdout

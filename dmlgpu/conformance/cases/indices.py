@@ -10,6 +10,7 @@ import numpy as np
 from dmlgpu.conformance.cases.contents import Array
 from dmlgpu.conformance.cases.keys import PLAIN, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
+from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.enums import DataType
 
 NEGATIVE = "negative"
@@ -28,14 +29,20 @@ class IndexingCases(OperatorCases):
 def draw_indices(
     rng: np.random.Generator, index_type: DataType, extents: Array, sizes: tuple[int, ...], variant: str
 ) -> Array:
-    """Random indices into dimensions of these extents, which broadcast; changed by ``with_variant``."""
-    return with_variant(rng, index_type, rng.integers(0, extents, sizes, np.int64), extents, variant)
+    """Random indices into dimensions of these extents, which broadcast; changed by ``with_variant``. A third are what
+    tells clamping, wrapping and counting from the end from each other: the first, the last, both from the end, and one
+    beyond either side."""
+    drawn = with_variant(rng, index_type, rng.integers(0, extents, sizes, np.int64), extents, variant)
+    last = np.broadcast_to(extents, sizes).astype(np.int64)
+    choices = [0 * last, last - 1, last] + ([-last, 0 * last - 1, -last - 1] if index_type.is_signed else [])
+    telling = np.choose(rng.integers(0, len(choices), sizes), choices).astype(index_type.numpy)
+    return np.where(rng.random(sizes) < SHARE, telling, drawn)
 
 
 def with_variant(rng: np.random.Generator, index_type: DataType, values: Array, extents: Array, variant: str) -> Array:
-    """Indices of a type. By variant some count from the end, or are replaced by some that lie outside."""
+    """Indices of a type, half of the signed ones from the end. By variant some are replaced by others, outside."""
     sizes = values.shape
-    if variant in (NEGATIVE, OUTSIDE) and index_type.is_signed:
+    if index_type.is_signed:
         values = np.where(rng.random(sizes) < 0.5, values - extents, values)
     result = values.astype(index_type.numpy)
     if variant == OUTSIDE:

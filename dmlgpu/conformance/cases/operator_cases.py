@@ -28,6 +28,7 @@ from dmlgpu.conformance.cases.examples import documented_examples, read_example
 from dmlgpu.conformance.cases.keys import INPLACE, OWNED, PLAIN, Combination, Key, SizesList, Types, covering
 from dmlgpu.conformance.cases.layouts import Layout, draw_sizes, draw_tensor
 from dmlgpu.conformance.cases.profiles import PROFILES, quick_names
+from dmlgpu.conformance.cases.telling import Telling, with_telling
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT
 from dmlgpu.enums import DataType, FeatureLevel, TensorFlags
 from dmlgpu.errors import InvalidArgument
@@ -45,12 +46,14 @@ class OperatorCases(ABC):
         type_fields: the tensors that a case's types belong to; none stands for the operator's first one.
         standard_count: how many of its combinations the standard profile takes.
         candidates: among how many the next one that it takes is chosen. More cover everything with fewer keys.
+        telling: inputs that tell the operator from its nearest wrong neighbours; each case has some of them.
         large_sizes: sizes that only the full profile runs, above 65,535 workgroups.
         long_sizes: sizes of long axes, in the standard profile too.
     """
 
     desc_class: ClassVar[type[OperatorDesc]]
     type_fields: ClassVar[tuple[str, ...]] = ()
+    telling: ClassVar[tuple[Telling, ...]] = ()
     standard_count: ClassVar[int] = 60
     candidates: ClassVar[int] = 24
     large_sizes: ClassVar[SizesList] = ((65537, 129),)
@@ -71,6 +74,10 @@ class OperatorCases(ABC):
     def variants(self, types: Types) -> tuple[str, ...]:
         """What can be special about a case with these types, beside OWNED and INPLACE."""
         return (PLAIN,)
+
+    def telling_of(self, key: Key) -> tuple[Telling, ...]:
+        """What tells the operator, of the numbers that a case of this key can judge."""
+        return self.telling
 
     @abstractmethod
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
@@ -127,7 +134,7 @@ class OperatorCases(ABC):
         """The case of a key."""
         name = f"{self.stem}-{key}"
         rng = np.random.default_rng([zlib.crc32(name.encode()), 0])
-        case = self.build(key, name, rng)
+        case = with_telling(self.build(key, name, rng), self.telling_of(key))
         if key.variant == OWNED:
             return with_owned_input(case, rng)
         return _in_place(case, rng) if key.variant == INPLACE else case

@@ -1,4 +1,5 @@
-"""Faults that people and compilers make, as rules that change one place of a shader file.
+"""Faults that people and compilers make, as rules that change one place of a shader file: slips of any kind, and
+formulas that are nearly right.
 
 A rule is a pattern and what takes its place. Every match outside of comments and template lines is a mutant; its name,
 ``indexing/gather_nd1:12:15:false_for_true``, says file, line, column and rule, and is enough to make it again.
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dmlgpu.conformance.mutation.formulas import FORMULAS
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.wgsl import templates
 
@@ -40,7 +42,7 @@ def _rule(name: str, pattern: str, replacement: str) -> Rule:
 
 _VALUE = r"\w+(?:\.\w+)*(?:\[\w+\])?"
 
-RULES = (
+SLIPS = (
     _rule("plus_for_minus", r" - ", " + "),
     _rule("minus_for_plus", r" \+ ", " - "),
     _rule("plus_for_times", r" \* ", " + "),
@@ -89,7 +91,12 @@ RULES = (
     _rule("zero_result", r"\breturn (?!true|false)[^;]+;", "return RESULT();"),
     _rule("missing_update", r"^(\s*)[\w.\[\]]+ [+*|&^-]= .*;$", r"\1"),
 )
-"""All of them. A match that makes no WGSL is no mutant."""
+"""One sign, word or number for another, anywhere. A match that makes no WGSL is no mutant."""
+
+NEARLY_RIGHT = tuple(_rule(*formula) for formula in FORMULAS)
+"""One formula for another, where it stands (see ``formulas.py``)."""
+
+RULES = (*SLIPS, *NEARLY_RIGHT)
 
 _BY_NAME = {rule.name: rule for rule in RULES}
 
@@ -168,13 +175,13 @@ def mutant_by_name(name: str) -> Mutant:
     return mutant
 
 
-def mutants_of(file: str) -> Iterator[Mutant]:
-    """All mutants of a shader file, in the order of the text."""
+def mutants_of(file: str, rules: Sequence[Rule] = RULES) -> Iterator[Mutant]:
+    """All mutants of a shader file by these rules, in the order of the text."""
     for number, line in enumerate(_lines(file), start=1):
         code = line.split("//")[0]
         if code.lstrip().startswith(("# ", "{%")):
             continue
-        for rule in RULES:
+        for rule in rules:
             for match in rule.pattern.finditer(line, 0, len(code)):
                 mutant = Mutant(file, number, match.start() + 1, rule)
                 if mutant.before != mutant.after:
@@ -182,8 +189,8 @@ def mutants_of(file: str) -> Iterator[Mutant]:
 
 
 def sample(file: str, most: int) -> Sequence[Mutant]:
-    """At most so many mutants of a file: the same on every call, and of as many rules as possible."""
-    found = list(mutants_of(file))
+    """At most so many slips of a file: the same on every call, and of as many rules as possible."""
+    found = list(mutants_of(file, SLIPS))
     rng = np.random.default_rng(zlib.crc32(file.encode()))
     rng.shuffle(found)
     turn: dict[str, int] = {}

@@ -1,6 +1,7 @@
 """The suite ``mutant_runs``: one mutant, one case. It passes where nobody notices the fault.
 
-A run is named ``MUTANT|PROFILE|CASE``. It runs in a process of its own (see ``suite.py``): mutants hang and crash.
+A run is named ``MUTANT|PROFILE|CASE``. An operator's grids are folded, so that their second dimension counts as well.
+Runs are made in a process of their own (see ``suite.py``): mutants hang and crash.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from dmlgpu import gpu
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.mutation.coverage import HAZARDS, case_of, clear_caches, function_of, shaders
 from dmlgpu.conformance.mutation.rules import mutant_by_name
+from dmlgpu.conformance.running.grids import with_folded_grids
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.conformance.suites.accuracy import AccuracySuite
 from dmlgpu.device.device import Device
-from dmlgpu.errors import ShaderError
-from dmlgpu.target import Profile
+from dmlgpu.errors import NotSupported, ShaderError
+from dmlgpu.target import Profile, Target
 from dmlgpu.wgsl import templates
 
 SEPARATOR = "|"
@@ -34,6 +36,7 @@ class MutantRunSuite:
     def __init__(self) -> None:
         self._devices: dict[Profile, Device] = {}
         self._cases: dict[str, Case] = {}
+        self._targets: dict[Profile, Target] = {}
         self._originals: dict[tuple[str, Profile], tuple[str, ...]] = {}
         self._mutant = ""
 
@@ -53,6 +56,7 @@ class MutantRunSuite:
         """
         mutant, profile, case = name.split(SEPARATOR)
         faulty = self._device(device, Profile(profile))
+        faulty.backend.target = self._target(case, Profile(profile))
         sound = self._original_shaders(case, faulty)
         if mutant != self._mutant:
             clear_caches()
@@ -83,7 +87,18 @@ class MutantRunSuite:
             backend = gpu.GpuBackend(device.adapter)
             backend.target = replace(backend.target, profile=profile)
             self._devices[profile] = Device.from_backend(backend)
+            self._targets[profile] = backend.target
         return self._devices[profile]
+
+    def _target(self, case: str, profile: Profile) -> Target:
+        """What a case is compiled for: an operator with grids of two dimensions."""
+        plain = self._targets[profile]
+        if function_of(case) is not None or HAZARDS.has(case):
+            return plain
+        try:
+            return with_folded_grids(case_of(case).desc, plain.exact)
+        except NotSupported:
+            return plain
 
     def _with_reference(self, name: str) -> Case:
         """The case with its reference's results: computed once, compared often."""

@@ -20,7 +20,15 @@ from dataclasses import replace
 import numpy as np
 
 from dmlgpu.conformance.mutation.coverage import KernelCoverage
-from dmlgpu.conformance.mutation.rules import Mutant, mutant_by_name, mutants_of, sample, shader_files
+from dmlgpu.conformance.mutation.rules import (
+    NEARLY_RIGHT,
+    SLIPS,
+    Mutant,
+    mutant_by_name,
+    mutants_of,
+    sample,
+    shader_files,
+)
 from dmlgpu.conformance.mutation.runs import SEPARATOR, UNCHANGED
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, WorkerProcess
@@ -34,12 +42,17 @@ from dmlgpu.errors import InvalidArgument
 from dmlgpu.target import Profile, Target
 
 PER_FILE = {"quick": 1, "standard": 4, "full": None}
-"""Mutants of each shader file, by profile."""
+"""Slips of each shader file, by profile. From standard on, all formulas that are nearly right come too."""
 
 RUN_LIMIT = 20.0
 """Seconds for one case with a mutant; what hangs is caught."""
 
 UNREACHED = "changes no kernel of these cases"
+
+
+def formula_names() -> tuple[str, ...]:
+    """The names of all mutants that have a formula which is nearly right."""
+    return tuple(str(mutant) for file in shader_files() for mutant in mutants_of(file, NEARLY_RIGHT))
 
 
 class MutantSuite:
@@ -54,8 +67,9 @@ class MutantSuite:
     def names(self, profile: str) -> tuple[str, ...]:
         """The names of the mutants of a profile."""
         most = PER_FILE[profile]
-        found = (mutants_of(file) if most is None else sample(file, most) for file in shader_files())
-        return tuple(str(mutant) for mutants in found for mutant in mutants)
+        found = (mutants_of(file, SLIPS) if most is None else sample(file, most) for file in shader_files())
+        slips = [str(mutant) for mutants in found for mutant in mutants]
+        return tuple(slips) if profile == "quick" else (*slips, *formula_names())
 
     def has(self, name: str) -> bool:
         """Whether a name spells a mutant."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,8 @@ class Outcome:
         kernels: labels of kernels and their shader files: those that ran, or would have run where the case ended
             before; empty on ``numpy`` and where nothing was compiled.
         seconds: wall time, compilation included.
+        measured: further errors by name, each with what it is told in: ``rms``, of the results' (suite
+            ``operator_accuracy``).
         curve: largest ULP distance over a range of inputs, as points (binary exponent of the input, distance) in the
             order of the exponents; empty where a case measures none. The exponent of subnormals is -127.
     """
@@ -90,6 +92,7 @@ class Outcome:
     reason: str = ""
     digest: str = ""
     seconds: float = 0.0
+    measured: dict[str, float] = field(default_factory=dict, hash=False)
     curve: tuple[tuple[float, float], ...] = ()
     kernels: tuple[str, ...] = ()
 
@@ -150,7 +153,7 @@ class Outcome:
     def to_json(self) -> dict[str, Any]:
         """Without what is empty; infinities as text, which JSON has no number for."""
         values = {name: _as_json(value) for name, value in asdict(self).items()}
-        return {name: value for name, value in values.items() if value not in (None, "", [])}
+        return {name: value for name, value in values.items() if value not in (None, "", [], {})}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Outcome:
@@ -174,6 +177,7 @@ _READERS: Mapping[str, fields.Reader[Any]] = {
     "inputs": fields.list_of(fields.text),
     "kernels": fields.list_of(fields.text),
     "seconds": fields.seconds,
+    "measured": fields.mapping_of(fields.error),
     "curve": fields.list_of(fields.point),
 }
 
@@ -181,6 +185,8 @@ _READERS: Mapping[str, fields.Reader[Any]] = {
 def _as_json(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return str(value)
+    if isinstance(value, dict):
+        return {name: _as_json(one) for name, one in value.items()}
     return [_as_json(one) for one in value] if isinstance(value, tuple) else value
 
 

@@ -15,6 +15,7 @@ from dmlgpu.conformance.suites.chains import ChainSuite
 from dmlgpu.conformance.suites.graphs import GraphSuite
 from dmlgpu.conformance.suites.halves import HalvesSuite
 from dmlgpu.conformance.suites.hazards import HazardSuite
+from dmlgpu.conformance.suites.operator_accuracy import OperatorAccuracySuite
 from dmlgpu.conformance.suites.operators import OperatorSuite
 from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.conformance.suites.sizes import SizeSuite
@@ -41,6 +42,7 @@ class CombinedSuite:
             HazardSuite(),
             SizeSuite(),
             AccuracySuite(),
+            OperatorAccuracySuite(),
         )
 
     def names(self, profile: str) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ BUILT_IN = tuple(
         ("hazards", "hazards:HazardSuite"),
         ("sizes", "sizes:SizeSuite"),
         ("accuracy", "accuracy:AccuracySuite"),
+        ("operator_accuracy", "operator_accuracy:OperatorAccuracySuite"),
     )
 )
 """dmlgpu's own, found like those of other packages, also where dmlgpu runs without having been installed."""

@@ -21,6 +21,7 @@ from dmlgpu.conformance.cases.contents import any_bits, mixed, numbers
 from dmlgpu.conformance.cases.families.functions import SPECIAL, accuracy, within
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.telling import Rows, Telling
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp, flush
 from dmlgpu.enums import DataType
 
@@ -28,6 +29,12 @@ Array = NDArray[Any]
 Wide = NDArray[np.float64]
 Attributes = dict[str, float]
 Ranges = dict[str, tuple[float, float]]
+
+
+def at_bends(desc: Any) -> Rows:
+    """Zeros, and plus and minus the attributes: there activations change their manner."""
+    values = [value for value in vars(desc).values() if isinstance(value, float) and math.isfinite(value)]
+    return [(0.0,), (-0.0,), (1.0,), (-1.0,), *((sign * value,) for value in values for sign in (1, -1))]
 
 
 class _ActivationCases(OperatorCases):
@@ -43,6 +50,7 @@ class _ActivationCases(OperatorCases):
     ulps: ClassVar[float] = 2
     interval: ClassVar[tuple[float, float]] = (-6.0, 6.0)
     ranges: ClassVar[Ranges] = {}
+    telling = (Telling("bends that belong to the other side", ("input_tensor",), at_bends),)
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (PLAIN, SPECIAL)

@@ -16,9 +16,12 @@ from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import few, mixed, numbers, specials
 from dmlgpu.conformance.cases.keys import PLAIN, Combination, Key, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.telling import BOTH_SIGNS, HALVES, ODD_SUMS, Rows, Telling
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
 from dmlgpu.enums import DataType, RoundingMode
 from dmlgpu.operator_desc import OperatorDesc, ScaleBias
+
+OPERANDS = ("a_tensor", "b_tensor")
 
 SPECIAL = "special"
 """Variant: limits, zeros, infinities, NaN, subnormals among the inputs."""
@@ -57,6 +60,10 @@ class ElementWiseCases(VariedCases):
     def variants(self, types: Types) -> tuple[str, ...]:
         scalable = any(field.type == "SCALE_BIAS" for field in self.schema.python_fields)
         return (PLAIN, SPECIAL, SCALED) if scalable else (PLAIN, SPECIAL)
+
+    def telling_of(self, key: Key) -> tuple[Telling, ...]:
+        """None where a ScaleBias must stay exact."""
+        return () if key.variant == SCALED else self.telling
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
         """Values of the fields beside the tensors and the ScaleBias."""
@@ -151,6 +158,8 @@ class DifferenceSquareCases(ElementWiseCases):
 class _QuotientCases(ElementWiseCases):
     """Division: small divisors, zeros and -1 among them."""
 
+    telling = (Telling("quotients that are truncated for floored, exact multiples moved by one", OPERANDS, BOTH_SIGNS),)
+
     def draw(self, key: Key, contents: np.random.Generator) -> Arrays:
         """Dividends of the whole range; half of the divisors small."""
         data_type, sizes = key.types[0], key.sizes
@@ -179,6 +188,8 @@ class ModulusFloorCases(_QuotientCases):
 class MeanCases(ElementWiseCases):
     """ELEMENT_WISE_MEAN."""
 
+    telling = (Telling("a half that is floored for truncated", OPERANDS, ODD_SUMS),)
+
 
 @cases(descs.ElementWiseRecip)
 class RecipCases(ElementWiseCases):
@@ -202,6 +213,8 @@ class AbsCases(ElementWiseCases):
 class SignCases(ElementWiseCases):
     """ELEMENT_WISE_SIGN."""
 
+    telling = (Telling("a sign of zero", ("input_tensor",), ((0,), (-0.0,), (1,), (-1,))),)
+
 
 @cases(descs.ElementWiseNegate)
 class NegateCases(ElementWiseCases):
@@ -221,8 +234,18 @@ class MaxCases(ElementWiseCases):
     """ELEMENT_WISE_MAX."""
 
 
+def _at_bounds(desc: Any) -> Rows:
+    """The bounds of a description, and both sides of them."""
+    bounds = [
+        bound for bound in (desc.min, getattr(desc, "max", desc.min)) if np.isfinite(bound) and abs(bound) < 2**62
+    ]
+    return [(type(bound)(bound + step),) for bound in bounds for step in (0, -1, 1)]
+
+
 class _BoundedCases(ElementWiseCases):
     """Bounds given as float32, in range and far beyond it."""
+
+    telling = (Telling("borders that are taken in for left out", ("input_tensor",), _at_bounds),)
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (*super().variants(types), CROSSED)
@@ -231,6 +254,8 @@ class _BoundedCases(ElementWiseCases):
         """Both bounds."""
         if key.variant == CROSSED:
             choices = [np.nan, np.inf, -np.inf, 0.0, -0.0, 3e38, -1e-42, 77.7, -300.5]
+            if rng.integers(2):  # the minimum is applied last, which shows where it is the larger one
+                return {"min": 77.7, "max": float(rng.choice([-300.5, 0.0, 3.9]))}
             return {"min": float(rng.choice(choices)), "max": float(rng.choice(choices))}
         low, high = sorted(float(bound) for bound in rng.choice([-300.0, -2.75, -1.0, 0.0, 0.5, 3.9, 100.0, 1e10], 2))
         return {"min": low, "max": high}
@@ -263,6 +288,8 @@ class _TypedBoundCases(_BoundedCases):
         data_type = key.types[0]
         if key.variant == CROSSED:
             low, high = (scalar(specials(data_type), rng) for _ in "ab")
+            if rng.integers(2):  # the minimum is applied last, which shows where it is the larger one
+                low, high = data_type.numpy.type(9).item(), data_type.numpy.type(4).item()
         else:
             low, high = sorted(scalar(numbers(rng, data_type, (9,)), rng) for _ in "ab")
         return {"min_max_data_type": data_type, "min": low, "max": high}
@@ -288,6 +315,8 @@ class ClipGrad1Cases(_TypedBoundCases):
 
 class _RoundingCases(ElementWiseCases):
     """Many halves between integers, and one off."""
+
+    telling = (Telling("ties that are rounded to even, away from zero, up, down", ("input_tensor",), HALVES),)
 
     def draw(self, key: Key, contents: np.random.Generator) -> Arrays:
         """Half of the inputs are halves of integers, or their neighbours."""

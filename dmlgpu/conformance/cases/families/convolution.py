@@ -25,6 +25,7 @@ from dmlgpu.conformance.cases.families.matrix import (
     integers,
     quantized_types,
     scales,
+    ties_and_saturation,
 )
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout
@@ -349,9 +350,11 @@ class QuantizedLinearConvolutionCases(_IntegerCases):
 
     def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator, terms: int) -> Array:
         """Outputs are to fill their range: a sum's typical size is 2**13 for each square root of a term."""
+        if key.variant == TIES:
+            return ties_and_saturation(rng, field, tensor)
         if field == "bias_tensor":
             return rng.integers(-(1 << 15), 1 << 15, tensor.sizes, np.int32)
         if "scale" not in field:
             return super().draw(key, field, tensor, rng, terms)
         largest = 8 + round(math.log2(terms) / 2) if field == "output_scale_tensor" else 0
-        return scales(rng, tensor, largest, round_ones=key.variant == TIES)
+        return scales(rng, tensor, largest)

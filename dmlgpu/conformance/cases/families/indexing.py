@@ -13,6 +13,7 @@ from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.conformance.cases.indices import OUTSIDE, IndexingCases, draw_indices, draw_outside, draw_sizes_within
 from dmlgpu.conformance.cases.keys import Key, SizesList
 from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors
+from dmlgpu.conformance.cases.telling import SHARE
 
 SMALL_OUTPUT = 8192
 """Elements that a gather's output rarely exceeds."""
@@ -161,6 +162,8 @@ class ReverseSubsequencesCases(IndexingCases):
 
         def fill(contents: np.random.Generator) -> Arrays:
             drawn = contents.integers(0, extent + 1, lines).astype(length_type.numpy)
+            whole_or_none = contents.choice(np.array([0, 1, extent], length_type.numpy), lines)
+            drawn = np.where(contents.random(lines) < SHARE, whole_or_none, drawn)
             if key.variant == OUTSIDE:
                 beyond = draw_outside(contents, length_type, np.array(extent), lines)
                 drawn = np.where(contents.random(lines) < 0.5, beyond, drawn)

@@ -27,7 +27,7 @@ FUSED = "fused"
 SOFTMAX = "softmax"
 SPECIAL = "special"  # infinities and NaN among the elements
 SINGLE = "single"  # one scale and zero point for all rows and columns
-TIES = "ties"  # scales are powers of two, so that many quotients are halves
+TIES = "ties"  # many quotients are halves, a few saturate
 
 Sizes = tuple[int, ...]
 UNIT = 2.0**-24
@@ -243,11 +243,27 @@ class MatrixMultiplyIntegerCases(_IntegerCases):
     """MATRIX_MULTIPLY_INTEGER."""
 
 
-def scales(rng: np.random.Generator, tensor: TensorDesc, largest: int, *, round_ones: bool) -> Array:
+def scales(rng: np.random.Generator, tensor: TensorDesc, largest: int) -> Array:
     """Positive scales up to a power of two."""
     powers = 2.0 ** rng.integers(largest - 3, largest + 1, tensor.sizes)
-    values = powers if round_ones else powers * (0.5 + rng.random(tensor.sizes) / 2)
-    return values.astype(tensor.data_type.numpy)
+    return (powers * (0.5 + rng.random(tensor.sizes) / 2)).astype(tensor.data_type.numpy)
+
+
+def ties_and_saturation(rng: np.random.Generator, field: str, tensor: TensorDesc) -> Array:
+    """Contents of a quantised product's tensor such that quotients are small multiples of 1/8, many of them halves, and
+    a few far beyond the output's type."""
+    if "scale" in field:
+        powers = (
+            rng.integers(2, 4, tensor.sizes) if field == "output_scale_tensor" else rng.integers(0, 2, tensor.sizes)
+        )
+        return (2.0**powers).astype(np.float32)
+    if field == "output_zero_point_tensor":
+        return rng.choice([1, 3], tensor.sizes).astype(tensor.data_type.numpy)  # added before, they would move ties
+    small = rng.integers(0, 5, tensor.sizes)
+    if "zero_point" not in field and field != "bias_tensor":
+        largest = np.iinfo(tensor.data_type.numpy).max
+        small = np.where(rng.random(tensor.sizes) < 0.02, largest, small)
+    return small.astype(tensor.data_type.numpy)
 
 
 def quantized_types(names: Iterable[str], types: Types) -> dict[str, DataType]:
@@ -277,10 +293,12 @@ class QuantizedLinearMatrixMultiplyCases(_IntegerCases):
 
     def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator) -> Array:
         """Outputs are to fill their range: the product's typical size is 2**13 for each square root of a term."""
+        if key.variant == TIES:
+            return ties_and_saturation(rng, field, tensor)
         if "scale" not in field:
             return super().draw(key, field, tensor, rng)
         largest = 8 + round(math.log2(key.sizes[-1]) / 2) if field == "output_scale_tensor" else 0
-        return scales(rng, tensor, largest, round_ones=key.variant == TIES)
+        return scales(rng, tensor, largest)
 
 
 @cases(descs.MatrixMultiplyIntegerToFloat)
@@ -302,9 +320,7 @@ class MatrixMultiplyIntegerToFloatCases(_IntegerCases):
         """Scales that bring wide integers down to floats of any width; small zero points of those."""
         bits = key.types[0].bits
         if "scale" in field:
-            return scales(
-                rng, tensor, 4 - bits if key.types[1] is DataType.FLOAT32 else max(4 - bits, -12), round_ones=False
-            )
+            return scales(rng, tensor, 4 - bits if key.types[1] is DataType.FLOAT32 else max(4 - bits, -12))
         if tensor.data_type.is_float:
             return rng.standard_normal(tensor.sizes).astype(tensor.data_type.numpy)
         values = super().draw(key, field, tensor, rng)

@@ -18,6 +18,7 @@ from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Ulp
 from dmlgpu.operator_desc import OperatorDesc
 
@@ -255,14 +256,18 @@ class LpNormalizationCases(NormalizationCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         tensors = self.describe(key, rng, {"input_tensor": key.sizes}, {"output_tensor": key.sizes})
         axis = int(np.argmax(key.sizes) if math.prod(key.sizes) > 20000 else rng.integers(len(key.sizes)))
-        desc = self.desc_class(**tensors, axis=axis, p=int(rng.integers(1, 3)), epsilon=self.epsilon(rng))
-        return Case(name, desc, lambda contents: (self._contents(contents, key, axis),), Ulp(4))
+        desc: Any = self.desc_class(**tensors, axis=axis, p=int(rng.integers(1, 3)), epsilon=self.epsilon(rng))
+        return Case(name, desc, lambda contents: (self._contents(contents, key, axis, desc.epsilon),), Ulp(4))
 
     @staticmethod
-    def _contents(rng: np.random.Generator, key: Key, axis: int) -> Array:
+    def _contents(rng: np.random.Generator, key: Key, axis: int, epsilon: float) -> Array:
+        """A third of the rows have norms near epsilon, where its maximum with a norm is not their sum."""
         values = elements(rng, key, key.sizes)
+        row = tuple(1 if d == axis else size for d, size in enumerate(key.sizes))
+        if key.variant == PLAIN:
+            near = np.broadcast_to(rng.random(row) < SHARE, key.sizes)
+            values = np.where(near, values * values.dtype.type(epsilon), values)
         if key.variant == ZEROS:
-            row = tuple(1 if d == axis else size for d, size in enumerate(key.sizes))
             values[np.broadcast_to(rng.random(row) < 0.5, key.sizes)] = 0
         factor = {LARGE: {2: 1e3, 4: 1e30}, TINY: {2: 1e-3, 4: 1e-10}}.get(key.variant, {2: 1, 4: 1})
         return values * values.dtype.type(factor[values.dtype.itemsize])

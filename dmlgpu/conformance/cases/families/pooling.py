@@ -14,6 +14,7 @@ from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.telling import with_rivals
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Ulp
 from dmlgpu.conformance.cases.windows import Window, Windows, positions_of, sizes_of
 from dmlgpu.enums import DataType
@@ -81,7 +82,7 @@ def _contents(rng: np.random.Generator, key: Key, sizes: Sizes) -> Array:
         return few(rng, data_type, sizes)
     if key.variant == SPECIAL:
         return mixed(rng, data_type, sizes)
-    values = numbers(rng, data_type, sizes)
+    values = with_rivals(rng, numbers(rng, data_type, sizes))
     if key.variant == NAN:
         values[rng.random(sizes) < 0.6] = np.nan
         values[rng.random(sizes) < 0.2] = -np.inf

@@ -14,6 +14,7 @@ from dmlgpu.conformance.cases.contents import mixed
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
 from dmlgpu.enums import DataType, FeatureLevel, QuantizationType
 from dmlgpu.tensor import TensorDesc
@@ -23,6 +24,7 @@ TIES = "ties"  # quotients halfway between integers
 SPECIAL = "special"  # infinities, NaN, quotients far beyond the type
 ZERO = "zero"  # nothing but zeros
 POSITIVE = "positive"  # a range that must be widened to contain 0
+NEGATIVE = "negative"  # nor has a range of numbers below zero
 
 Sizes = tuple[int, ...]
 
@@ -42,16 +44,18 @@ def _integers(rng: np.random.Generator, data_type: DataType, sizes: Sizes) -> Ar
 
 
 def _scales(rng: np.random.Generator, data_type: DataType, sizes: Sizes, *, round_ones: bool = False) -> Array:
-    """Positive scales over some orders of magnitude; round ones are powers of two."""
+    """Positive scales over some orders of magnitude; round ones are powers of two, as a third of all are."""
     powers = 2.0 ** rng.integers(-4, 4, sizes)
-    return (powers if round_ones else powers * (1 + rng.random(sizes))).astype(data_type.numpy)
+    factors = np.where(rng.random(sizes) < SHARE, 1.0, 1 + rng.random(sizes))
+    return (powers if round_ones else powers * factors).astype(data_type.numpy)
 
 
 def _quotients(rng: np.random.Generator, output: DataType, sizes: Sizes, *, ties: bool) -> Array:
-    """What numbers divided by their scale shall be: over the range of the type, and beyond."""
+    """What numbers divided by their scale shall be: over the range of the type, and beyond; a third, or all, halfway
+    between integers."""
     reach = 1.5 * 2**output.bits
     values = rng.uniform(-reach, reach, sizes)
-    return np.floor(values) + 0.5 if ties else values
+    return np.where(ties | (rng.random(sizes) < SHARE), np.floor(values) + 0.5, values)
 
 
 class _QuantizingCases(OperatorCases):
@@ -257,7 +261,7 @@ class DynamicQuantizeLinearCases(OperatorCases):
     type_fields = ("InputTensor", "OutputTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, ZERO, POSITIVE, SPECIAL)
+        return (PLAIN, ZERO, POSITIVE, NEGATIVE, SPECIAL, TIES)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         real, quantized = key.types
@@ -276,13 +280,27 @@ class DynamicQuantizeLinearCases(OperatorCases):
         return Case(name, desc, lambda contents: (_ranged(contents, key),), CORRECTLY_ROUNDED)
 
 
+def _halfway_steps(rng: np.random.Generator, sizes: Sizes) -> Array:
+    """Numbers halfway between two of 255 steps of 1/8, as the zero point is, and the largest, which may be rounded to a
+    step too many."""
+    below = rng.integers(0, 255)
+    steps = rng.integers(-below, 254 - below, sizes, endpoint=True).astype(np.float64)
+    ends = steps.reshape(-1)
+    ends[rng.permutation(ends.size)[:2]] = (-below, 254 - below)[: ends.size]
+    return (steps + np.where(steps == -below, -0.5, 0.5)) / 8
+
+
 def _ranged(rng: np.random.Generator, key: Key) -> Array:
     """Numbers of a range of the variant's kind."""
+    if key.variant == TIES:
+        return _halfway_steps(rng, key.sizes).astype(key.types[0].numpy)
     values = rng.standard_normal(key.sizes) * 2.0 ** rng.integers(-3, 4)
     if key.variant == ZERO:
         values = values * 0
     if key.variant == POSITIVE:
         values = 3 + np.abs(values)
+    if key.variant == NEGATIVE:
+        values = -3 - np.abs(values)
     if key.variant == SPECIAL:
         values[rng.random(key.sizes) < 0.1] = math.nan
         if rng.integers(2):

@@ -17,6 +17,7 @@ from dmlgpu.conformance.cases.contents import few, mixed, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_axes, draw_tensors
+from dmlgpu.conformance.cases.telling import with_rivals
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp
 from dmlgpu.enums import AxisDirection, DataType, FeatureLevel, ReduceFunction
 from dmlgpu.schema import SupportTable
@@ -61,7 +62,7 @@ def _rivalling(rng: np.random.Generator, key: Key, axes: tuple[int, ...]) -> Arr
     if key.variant == TIES:
         return few(rng, data_type, sizes)
     if key.variant != NAN:
-        return numbers(rng, data_type, sizes)
+        return with_rivals(rng, numbers(rng, data_type, sizes))
     values = few(rng, data_type, sizes)
     values[rng.random(sizes) < 0.2] = math.inf
     values[rng.random(sizes) < 0.2] = -math.inf

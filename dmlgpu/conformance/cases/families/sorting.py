@@ -12,6 +12,7 @@ from dmlgpu.conformance.cases.case import Array, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers, specials
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.telling import with_rivals
 from dmlgpu.conformance.cases.tolerance import EXACT, as_bits
 from dmlgpu.enums import AxisDirection, DataType
 
@@ -70,7 +71,9 @@ def _contents(rng: np.random.Generator, key: Key) -> Array:
     data_type, sizes = key.types[0], key.sizes
     if key.variant == TIES:
         return few(rng, data_type, sizes)
-    return _with_special_values(rng, data_type, sizes) if key.variant == BITS else numbers(rng, data_type, sizes)
+    if key.variant == BITS:
+        return _with_special_values(rng, data_type, sizes)
+    return with_rivals(rng, numbers(rng, data_type, sizes))
 
 
 def _with_special_values(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:

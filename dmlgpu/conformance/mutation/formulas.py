@@ -1,0 +1,86 @@
+"""Formulas that are nearly right, in place of the documented ones: what people write who read a page too quickly.
+
+Each differs from the right formula at few inputs: at ties, at exact multiples, on borders. Where it applies is said by
+its pattern, which is the line of a shader, or the part of it, that holds the formula.
+"""
+
+from __future__ import annotations
+
+FORMULAS = (
+    # ---- rounding
+    ("half_away_for_half_even", r"(?<!fn )\bround_half_even_f32\(", "round_half_away_f32("),
+    ("half_even_for_half_away", r"(?<!fn )\bround_half_away_f32\(", "round_half_even_f32("),
+    ("half_up_for_half_even", r"(?<!fn )\bround_half_even_f32\(x\)", "floor_f32(x + 0.5)"),
+    ("truncated_for_rounded", r"(?<!fn )\bround_half_(?:even|away)_f32\(", "truncate_f32("),
+    (
+        "other_rounding_mode",
+        r"\.call\(rounding\)",
+        '.call({"round_half_even": "round_half_away"}.get(rounding, "floor"))',
+    ),
+    (
+        "zero_point_before_rounding",
+        r"(round_half_even_f32\(x)(\)\), -65536, 65536\)) \+ zero_point",
+        r"\1 + f32(zero_point)\2",
+    ),
+    (
+        "zero_point_after_clamping",
+        r"\bclamp\((clamp\(.+\)) \+ zero_point, low, high\)",
+        r"(clamp(\1, low, high) + zero_point)",
+    ),
+    ("not_clamped", r"\bclamp\((clamp\(.+\) \+ zero_point), low, high\)", r"(\1)"),
+    ("floor_for_ceil", r"(?<!fn )\bceil_f32\(", "floor_f32("),
+    ("ceil_for_floor", r'\.call\("floor"\)', '.call("ceil")'),
+    ("truncated_for_ceil", r'\.call\("ceil"\)', '.call("truncate")'),
+    ("other_nearest", r'"ceil" if increasing else "floor"', '"floor" if increasing else "ceil"'),
+    ("half_up_for_half_down", r"\bceil_f32\(within - 0\.5\)", "floor_f32(within + 0.5)"),
+    ("rounded_for_truncated", r"\b(return (?:u32\()?)i32\(x\)", r"\1i32(round(x))"),
+    ("odd_ties_up", r"\(rest == middle && \([^()]+\) == 1u\)", "rest == middle"),
+    # ---- division
+    (
+        "truncated_for_floored",
+        r"\bselect\(remainder, (?:remainder \+ b|add_words\(remainder, b\)), .+\);",
+        "remainder;",
+    ),
+    ("exact_multiples_moved", r" && (?:remainder != (?:0|0li)|\(remainder\.x \| remainder\.y\) != 0u)(?=\)?;)", ""),
+    ("truncated_modulus_for_floored", r"\.floor_remainder\(", ".remainder("),
+    ("floored_modulus_for_truncated", r"\.remainder\(", ".floor_remainder("),
+    ("shifted_for_divided", r"\bquotient_i32\(a \+ b, 2\)", "((a + b) >> 1u)"),
+    # ---- equal keys
+    ("last_for_first", r'\{\{ ">" if decreasing else "<" \}\}', '{{ "<" if decreasing else ">" }}'),
+    ("last_for_first_sorted", r"& \(a\.([yz]) < b\.\1\)", r"& (a.\1 > b.\1)"),
+    # ---- statistics
+    ("unbiased_for_biased", r" / \{\{ count \}\}\.0;", " / ({{ count }}.0 - 1.0);"),
+    ("unbiased_for_biased_moments", r"\bacc\.w / acc\.x\b", "acc.w / (acc.x - 1.0)"),
+    ("epsilon_outside_root", r"\bsqrt\((\w+) \+ (\{\{ epsilon \}\})\)", r"(sqrt(\1) + \2)"),
+    ("epsilon_inside_root", r"\(sqrt\((\w+)\) \+ (\{\{ epsilon \}\})\)", r"sqrt(\1 + \2)"),
+    ("epsilon_added_for_maximum", r"\{\{ norm\.maximum\((\w+)\) \}\}", r"(norm + {{ \1 }})"),
+    (
+        "padding_counted",
+        r"\blast_inside\{\{ loop\.index0 \}\}\(.+?\) \+ 1u - first_inside\{\{ loop\.index0 \}\}\(.+?\)",
+        "{{ axis.size }}u",
+    ),
+    ("mirrored_window", r"\{\{ before \}\}u", "{{ after }}u"),
+    ("uncorrected_bias", r"\* correction \*", "*"),
+    # ---- borders and coordinates
+    ("zero_left_out_of_range", r"\b(?:min|max)\(number, 0\.0\)", "number"),
+    ("corners_for_centres", r" - bitcast<f32>\(\{\{ axis\.(?:in|out)put_offset_bits \}\}u\)", ""),
+    ("uncounted_last_element", r"(u32\(max\(far - near, 0\)\)) \+ 1u", r"\1"),
+    ("negative_unwrapped", r"\bselect\((select\(OUTSIDE, [\w.]+, from_start\)), size - distance, from_end\)", r"\1"),
+    ("first_negative_outside", r"\bdistance <= size\b", "distance < size"),
+    ("last_lane_kept", r"\bselect\(0u, 1u, time < ", "select(0u, 1u, time <= "),
+    ("maximum_before_minimum", r"\.clipped\(min, max\)", ".maximum(min).minimum(max)"),
+    ("clamped_for_outside", r"\bselect\(OUTSIDE, (word|words\.x), [^,]+ < size\);", r"min(\1, size - 1u);"),
+    (
+        "wrapped_for_clamped",
+        r'"min\(low%d \+ 1u, %du\)" % \(loop\.index0, axis\.size - 1\)',
+        '"(low%d + 1u) %% %du" % (loop.index0, axis.size)',
+    ),
+    ("one_step_more", r"\{\{ steps \}\}\.0", "({{ steps }}.0 + 1.0)"),
+    # ---- sums so far
+    (
+        "inclusive_for_exclusive",
+        r"\{\{ scan\.finished\(lane\) \}\}",
+        "finish(merge((*state)[{{ lane.state }}], {{ scan.lifted(lane) }}))",
+    ),
+)
+"""Name, pattern and replacement of each."""

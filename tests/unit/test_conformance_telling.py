@@ -1,0 +1,112 @@
+"""Inputs that tell formulas apart: what they are, and that fixed and random cases have them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dmlgpu import TensorDesc, descs
+from dmlgpu.compiler import compile_operator
+from dmlgpu.conformance.cases.case import Arrays, Case
+from dmlgpu.conformance.cases.keys import Key
+from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
+from dmlgpu.conformance.cases.telling import BOTH_SIGNS, SHARE, Telling, with_rivals, with_telling
+from dmlgpu.conformance.running.grids import grids, with_folded_grids
+from dmlgpu.enums import DataType
+from dmlgpu.target import Profile, Target
+
+SIZES = (5, 60)
+
+
+def modulus(data_type: DataType) -> Case:
+    tensor = TensorDesc(data_type, SIZES)
+    desc = descs.ElementWiseModulusFloor(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
+    return Case("modulus", desc, lambda rng: (np.full(SIZES, 99, data_type.numpy),) * 2)
+
+
+def pairs(arrays: Arrays) -> list[tuple[float, ...]]:
+    return list(zip(*(np.asarray(array).ravel().tolist() for array in arrays), strict=True))
+
+
+@pytest.mark.parametrize("data_type", [DataType.INT8, DataType.UINT16, DataType.FLOAT32])
+def test_a_third_of_the_places_gets_every_row_that_the_type_has(data_type: DataType) -> None:
+    telling = Telling("truncated for floored", ("a_tensor", "b_tensor"), BOTH_SIGNS)
+    found = pairs(with_telling(modulus(data_type), [telling]).inputs())
+    told = [pair for pair in found if pair != (99, 99)]
+    assert len(told) == round(SHARE * len(found))
+    due = {(a, b) for a, b in BOTH_SIGNS if data_type.is_signed or data_type.is_float or min(a, b) >= 0}
+    assert set(told) == due
+
+
+def test_rows_may_follow_from_the_description() -> None:
+    tensor = TensorDesc(DataType.INT16, SIZES)
+    desc = descs.ElementWiseThreshold(input_tensor=tensor, output_tensor=tensor, min=7.0)
+    case = Case("threshold", desc, lambda rng: (np.zeros(SIZES, np.int16),))
+    telling = Telling("the border", ("input_tensor",), lambda desc: [(desc.min,), (desc.min + 0.5,)])
+    (array,) = with_telling(case, [telling]).inputs()
+    assert sorted(np.unique(np.asarray(array))) == [0, 7]
+
+
+def test_inputs_that_are_absent_or_of_other_sizes_stay() -> None:
+    case = modulus(DataType.INT32)
+    for fields in (("a_tensor", "nothing"), ("nothing",)):
+        told = with_telling(case, [Telling("", fields, ((1, 2), (3, 4)))])
+        assert set(pairs(told.inputs())) == {(99, 99)}
+
+
+def test_the_largest_and_the_smallest_element_have_rivals() -> None:
+    array = with_rivals(np.random.default_rng(1), np.arange(600))
+    assert 60 < (array == 599).sum() < 140
+    assert 60 < (array == 0).sum() < 140
+
+
+@pytest.mark.parametrize("stem", ["element_wise_divide", "element_wise_modulus_floor", "element_wise_modulus_truncate"])
+@pytest.mark.parametrize("seed", [0, 12345])
+def test_quotients_have_exact_multiples_of_every_sign(stem: str, seed: int) -> None:
+    case = OPERATOR_CASES[stem].case_of(Key((DataType.INT32,), (20, 30), Layout.PACKED, "", seed))
+    found = pairs(case.inputs())
+    exact = {(a > 0, b > 0) for a, b in found if a and b not in (0, 1, -1) and a % b == 0}
+    assert len(exact) == 4
+
+
+@pytest.mark.parametrize("direction", ["argmin", "argmax"])
+def test_equal_keys_are_there_in_every_case(direction: str) -> None:
+    key = Key((DataType.FLOAT32, DataType.UINT32), (64, 64), Layout.PACKED, "inner")
+    (array,) = OPERATOR_CASES[direction].case_of(key).inputs()
+    assert array is not None
+    best = array.max(1) if direction == "argmax" else array.min(1)
+    assert ((array == best[:, None]).sum(1) > 1).mean() > 0.9
+
+
+@pytest.mark.parametrize("index_type", ["int32", "int64", "uint32", "uint64"])
+def test_indices_are_first_last_and_one_beyond(index_type: str) -> None:
+    case = case_by_name(f"gather_elements-float32-{index_type}-65x64-packed-s0")
+    desc, indices = case.desc, case.inputs()[1]
+    assert isinstance(desc, descs.GatherElements)
+    assert indices is not None
+    extent = (65, 64)[desc.axis]
+    due = {0, extent - 1, extent} | ({-1, -extent, -extent - 1} if index_type.startswith("int") else set())
+    assert due <= set(indices.ravel().tolist())
+
+
+def test_quantised_products_have_ties_and_saturate() -> None:
+    name = "quantized_linear_matrix_multiply-uint8-uint8-uint8-33x7x5-strided-ties-s0"
+    case = case_by_name(name)
+    (result,) = case.expected(case.inputs())
+    a, a_scale, a_zero, b, b_scale, b_zero, scale, _ = (np.asarray(x, np.float64) for x in case.inputs())
+    product = (a - a_zero) @ (b - b_zero)
+    quotients = product * (a_scale * b_scale) / scale
+    assert (quotients % 1 == 0.5).mean() > 0.03
+    assert {0, 255} & set(result.ravel().tolist())
+
+
+def test_lowered_limits_fold_grids() -> None:
+    case = case_by_name("element_wise_add-float32-63x129-packed-s0")
+    for profile in Profile:
+        plain = Target("GPU", profile)
+        folded = with_folded_grids(case.desc, plain)
+        (before,), (after,) = (grids(compile_operator(case.desc, target)) for target in (plain, folded))
+        assert before[1] == 1 < after[1]
+        assert before[0] <= after[0] * after[1] < 2 * before[0]
+        assert max(after) <= folded.max_workgroups_per_dimension

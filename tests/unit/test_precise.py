@@ -1,0 +1,108 @@
+"""Devices that keep all digits: no program of theirs goes through Winograd's filtering or 16-bit arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dmlgpu import Device, Graph, TensorDesc, compiler, descs
+from dmlgpu.builder import functions
+from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.graph.compiler import compile_network
+from dmlgpu.graph.network import Network
+from dmlgpu.graph.resolve import resolve
+from dmlgpu.program import Program
+from dmlgpu.schedule.convolution_choice import WINOGRAD
+from dmlgpu.target import Profile, Target
+
+FAST = Target("adapter", features=frozenset({"shader-f16"}))
+STRICT = (replace(FAST, precise=True), replace(FAST, deterministic=True))
+
+
+def dense(direction: ConvolutionDirection = ConvolutionDirection.FORWARD) -> descs.Convolution:
+    """A convolution that Winograd's filtering suits."""
+    tensor = TensorDesc(DataType.FLOAT32, (1, 64, 16, 16))
+    return descs.Convolution(
+        input_tensor=tensor,
+        output_tensor=tensor,
+        filter_tensor=TensorDesc(DataType.FLOAT32, (64, 64, 3, 3)),
+        mode=ConvolutionMode.CROSS_CORRELATION,
+        direction=direction,
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(1, 1),
+        end_padding=(1, 1),
+        output_padding=(0, 0),
+        group_count=1,
+    )
+
+
+def graph(channels: int) -> Network:
+    """Three convolutions in a row with activations, which passes fuse, and lay out with channels innermost."""
+    built = Graph()
+    x = built.input((1, channels, 16, 16))
+    for _ in range(3):
+        weights = built.input((channels, channels, 3, 3))
+        x = functions.activation_relu(functions.convolution(x, weights, start_padding=(1, 1), end_padding=(1, 1)))
+    return resolve(built.desc([x]))
+
+
+def has_winograd(program: Program) -> bool:
+    kernels = (*program.kernels, *program.initialization)
+    return any("winograd" in kernel.label for kernel in kernels)
+
+
+def has_halves(program: Program) -> bool:
+    return any("enable f16;" in kernel.wgsl for kernel in program.kernels)
+
+
+@pytest.mark.parametrize("profile", Profile)
+@pytest.mark.parametrize("direction", ConvolutionDirection)
+def test_no_operator_goes_through_winograd_s_filtering(profile: Profile, direction: ConvolutionDirection) -> None:
+    desc = dense(direction)
+    assert has_winograd(compiler.compile_operator(desc, replace(FAST, profile=profile)))
+    for target in STRICT:
+        assert not has_winograd(compiler.compile_operator(desc, replace(target, profile=profile)))
+
+
+@pytest.mark.parametrize("profile", Profile)
+@pytest.mark.parametrize("channels", [16, 64])
+def test_no_graph_goes_through_winograd_s_filtering(profile: Profile, channels: int) -> None:
+    network = graph(channels)
+    assert has_winograd(compile_network(network, replace(FAST, profile=profile)).program)
+    for target in STRICT:
+        assert not has_winograd(compile_network(network, replace(target, profile=profile)).program)
+
+
+def test_winograd_s_filtering_is_refused_where_it_is_asked_for_by_name() -> None:
+    for target in STRICT:
+        for name in WINOGRAD:
+            with pytest.raises(InvalidArgument, match="does not fit"):
+                compiler.compile_operator(dense(), replace(target, schedule=name))
+
+
+def test_the_schedule_says_why() -> None:
+    (step, *_) = compiler.stages(dense(), STRICT[0]).schedule.steps
+    assert "Winograd's filtering loses digits, which the device forbids" in step.reason
+
+
+def test_half_precision_allows_nothing() -> None:
+    tensor = TensorDesc(DataType.FLOAT16, (8,))
+    desc = descs.ElementWiseAdd(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
+    assert has_halves(compiler.compile_operator(desc, FAST.for_operators(half_precision=True)))
+    assert not has_halves(compiler.compile_operator(desc, FAST.for_operators(half_precision=False)))
+    for target in STRICT:
+        assert not has_halves(compiler.compile_operator(desc, target.for_operators(half_precision=True)))
+
+
+@pytest.mark.parametrize("options", [{"precise": True}, {"deterministic": True}])
+def test_devices_hand_it_to_their_targets(options: dict[str, bool]) -> None:
+    assert Device("numpy", **options).backend.target.keeps_digits
+    assert not Device("numpy").backend.target.keeps_digits
+
+
+def test_precise_is_a_boolean() -> None:
+    with pytest.raises(InvalidArgument, match="Device: precise must be a bool"):
+        Device("numpy", precise=1)  # type: ignore[arg-type]
