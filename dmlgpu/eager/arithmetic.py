@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import descs
+from dmlgpu.eager.integers import UNSIGNED, power, shifted
+from dmlgpu.eager.promotion import promoted
 from dmlgpu.eager.types import as_number, is_number
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
@@ -15,8 +17,9 @@ from dmlgpu.operator_desc import OperatorDesc
 
 
 class Arithmetic:
-    """The operators of ``Tensor``. Sizes broadcast as NumPy's do; types must be equal; numbers take the tensor's type;
-    arrays beside a tensor are copied to its device. Comparisons give UINT8: 0 or 1.
+    """The operators of ``Tensor``. Sizes broadcast as NumPy's do; integers of different types, and floats, take the
+    type that they have together (see ``promotion``); numbers take the tensor's type; arrays beside a tensor are copied
+    to its device. Comparisons give truth values, 0 or 1 of UINT8; ``~`` inverts them, and bits of integers.
 
     ``/`` is true division, for floating-point numbers only; ``//`` and ``%`` round towards minus infinity.
     """
@@ -25,16 +28,27 @@ class Arithmetic:
     __array_ufunc__ = None  # NumPy's arrays leave operators to tensors
 
     data_type: DataType
+    is_boolean: bool
 
     def _operator(self, caller: str, kind: type[OperatorDesc], **values: Any) -> Any:
+        raise NotImplementedError
+
+    def _same(self) -> Any:
         raise NotImplementedError
 
     def _pair(self, symbol: str, kind: type[OperatorDesc], other: Any, swapped: bool = False) -> Any:
         """Apply an operator on a and b."""
         if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
             return NotImplemented
-        first, second = (other, self) if swapped else (self, other)
+        first, second = self._alike(f"a {symbol} b", other, swapped)
         return self._operator(f"a {symbol} b", kind, a_tensor=first, b_tensor=second)
+
+    def _alike(self, caller: str, other: Any, swapped: bool) -> Any:
+        """Return the operands in their order, in one type."""
+        first, second = (other, self) if swapped else (self, other)
+        if isinstance(other, Arithmetic) and other.data_type is not self.data_type:
+            return promoted(caller, {"a": first, "b": second})
+        return first, second
 
     def __add__(self, other: Any) -> Any:
         return self._pair("+", descs.ElementWiseAdd, other)
@@ -59,7 +73,7 @@ class Arithmetic:
         return self._divided(other, True)
 
     def _divided(self, other: Any, swapped: bool) -> Any:
-        if not self.data_type.is_float:
+        if not self.data_type.is_float and not (isinstance(other, Arithmetic) and other.data_type.is_float):
             raise InvalidArgument(
                 f"a / b: a and b must be of a floating-point type, got {self.data_type.name}; "
                 "a // b divides integers, astype converts them"
@@ -82,7 +96,7 @@ class Arithmetic:
         rest = self._pair("//", descs.ElementWiseModulusFloor, other, swapped)
         if rest is NotImplemented:
             return rest
-        first, second = (other, self) if swapped else (self, other)
+        first, second = self._alike("a // b", other, swapped)
         whole = self._operator("a // b", descs.ElementWiseSubtract, a_tensor=first, b_tensor=rest)
         return self._operator("a // b", descs.ElementWiseDivide, a_tensor=whole, b_tensor=second)
 
@@ -100,11 +114,13 @@ class Arithmetic:
 
     def _raised(self, other: Any, swapped: bool) -> Any:
         if isinstance(other, numbers.Real) and not swapped and self.data_type.is_float:
-            power = as_number("a ** b", other, self.data_type)
-            return self._operator("a ** b", descs.ElementWiseConstantPow, input_tensor=self, exponent=power)
+            exponent = as_number("a ** b", other, self.data_type)
+            return self._operator("a ** b", descs.ElementWiseConstantPow, input_tensor=self, exponent=exponent)
         if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
             return NotImplemented
-        first, second = (other, self) if swapped else (self, other)
+        first, second = self._alike("a ** b", other, swapped)
+        if any(getattr(one, "data_type", None) in (DataType.INT64, DataType.UINT64) for one in (first, second)):
+            return power(*self._alike("a ** b", self._tensor("a ** b", other), swapped))
         return self._operator("a ** b", descs.ElementWisePow, input_tensor=first, exponent_tensor=second)
 
     def __neg__(self) -> Any:
@@ -113,11 +129,11 @@ class Arithmetic:
         return self._pair("-", descs.ElementWiseSubtract, 0, True)
 
     def __pos__(self) -> Any:
-        return self
+        return self._same()
 
     def __abs__(self) -> Any:
         if not self.data_type.is_signed:
-            return self
+            return self._same()
         return self._operator("abs(a)", descs.ElementWiseAbs, input_tensor=self)
 
     # ---- bits -------------------------------------------------------------------------------------------------------
@@ -138,18 +154,39 @@ class Arithmetic:
     __rxor__ = __xor__
 
     def __lshift__(self, other: Any) -> Any:
-        return self._pair("<<", descs.ElementWiseBitShiftLeft, other)
+        return self._shifted("<<", descs.ElementWiseBitShiftLeft, other, False)
 
     def __rlshift__(self, other: Any) -> Any:
-        return self._pair("<<", descs.ElementWiseBitShiftLeft, other, True)
+        return self._shifted("<<", descs.ElementWiseBitShiftLeft, other, True)
 
     def __rshift__(self, other: Any) -> Any:
-        return self._pair(">>", descs.ElementWiseBitShiftRight, other)
+        return self._shifted(">>", descs.ElementWiseBitShiftRight, other, False)
 
     def __rrshift__(self, other: Any) -> Any:
-        return self._pair(">>", descs.ElementWiseBitShiftRight, other, True)
+        return self._shifted(">>", descs.ElementWiseBitShiftRight, other, True)
+
+    def _shifted(self, symbol: str, kind: type[OperatorDesc], other: Any, swapped: bool) -> Any:
+        caller = f"a {symbol} b"
+        if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
+            return NotImplemented
+        first, second = self._alike(caller, self._tensor(caller, other), swapped)
+        if first.data_type in UNSIGNED and not first.data_type.is_float:
+            return shifted(caller, kind, first, second)
+        return self._operator(caller, kind, a_tensor=first, b_tensor=second)
+
+    def _tensor(self, caller: str, other: Any) -> Any:
+        """Return an operand as a tensor, a number as one of this type."""
+        if isinstance(other, Arithmetic):
+            return other
+        made: Any = type(self)
+        device = self.device  # type: ignore[attr-defined]
+        if isinstance(other, np.ndarray):
+            return made(other, device=device)
+        return made(as_number(caller, other, self.data_type), self.data_type, device=device)
 
     def __invert__(self) -> Any:
+        if self.is_boolean:
+            return self._operator("~a", descs.ElementWiseLogicalNot, input_tensor=self)
         return self._operator("~a", descs.ElementWiseBitNot, input_tensor=self)
 
     # ---- comparisons ------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.device.device import Device, as_device
+from dmlgpu.eager.outcome import EmptyOperand, is_telling, of_nothing
 from dmlgpu.eager.preparation import data_type_for, hashable, in_words_of, prepare, short, signature
 from dmlgpu.eager.session import Place, Prepared, Session, session_of
 from dmlgpu.eager.strided import Strided
@@ -19,6 +20,9 @@ from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc
 
 Array = TypeVar("Array", bound=Strided)
+
+_FLAGS = (DataType.UINT8,)
+"""Types whose elements can be truth values."""
 
 
 class Call:
@@ -89,6 +93,8 @@ class Call:
                 f"on '{given.device.adapter}'; x.to(device) copies it"
             )
         self.is_scalar = self.is_scalar and not given.sizes
+        if 0 in given.sizes:
+            raise EmptyOperand(f"{self._caller}: {name} must have at least one element, got sizes {list(given.sizes)}")
         begin = given.offset * given.data_type.bits
         if begin % (8 * TENSOR_ALIGNMENT):
             given = self._made._packed(aligned_copy(self._made, self._caller, given), given.data_type, given.sizes)
@@ -169,14 +175,22 @@ def apply(
         NotSupported: the adapter lacks what the operator needs.
         OutOfMemory: no room for the outputs.
     """
-    call = Call(made, caller, kind, values, device)
+    boolean = is_telling(kind, values)
+    try:
+        call = Call(made, caller, kind, values, device)
+    except EmptyOperand:
+        data_type, empty = of_nothing(caller, kind, values, types or {})
+        target = next(one.device for one in values.values() if isinstance(one, Strided))
+        return (made._packed(session_of(target).pool.take(target, 0, caller), data_type, empty, boolean),)
     prepared = call.prepared(types or {}, sizes or {}, absent)
     buffers = call.session.execute(call.device, prepared, call.places, caller)
     return tuple(
         [
             None
             if buffer is None or desc is None
-            else made._packed(buffer, desc.data_type, () if call.is_scalar else desc.sizes)
+            else made._packed(
+                buffer, desc.data_type, () if call.is_scalar else desc.sizes, boolean and desc.data_type in _FLAGS
+            )
             for buffer, desc in zip(buffers, prepared.outputs, strict=True)
         ]
     )
