@@ -11,7 +11,7 @@ from dmlgpu.array.operands import Number, both, kind_of, operand, pair, run, sca
 from dmlgpu.eager.calls import caller, named
 from dmlgpu.eager.promotion import promoted
 from dmlgpu.eager.tensor import Tensor
-from dmlgpu.enums import RoundingMode
+from dmlgpu.enums import IsInfinityMode, RoundingMode
 from dmlgpu.operator_desc import OperatorDesc
 
 __all__ = [
@@ -438,7 +438,9 @@ def isnan(x: Tensor, /) -> Tensor:
 def isinf(x: Tensor, /) -> Tensor:
     """Return whether each number is infinite."""
     given = tensor("x", x, NUMERIC)
-    return _unary(descs.ElementWiseIsInfinity, given) if given.data_type.is_float else _none_of(given)
+    if not given.data_type.is_float:
+        return _none_of(given)
+    return run(descs.ElementWiseIsInfinity, input_tensor=given, infinity_mode=IsInfinityMode.EITHER)
 
 
 @named

@@ -19,6 +19,7 @@ from dmlgpu.eager.tensor import Tensor
 from dmlgpu.enums import DataType, ReduceFunction
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.kinds import argument, boolean, real
+from dmlgpu.ops import directml
 
 __all__ = ["cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "std", "sum", "var"]
 
@@ -154,7 +155,7 @@ def _variance(x: Tensor, axis: Axes, correction: float, keepdims: bool) -> Tenso
     return total * math.nan
 
 
-def _running(kind: Any, given: Tensor, axis: int | None, include_initial: bool, first: int) -> Tensor:
+def _running(function: Any, given: Tensor, axis: int | None, include_initial: bool, first: int) -> Tensor:
     if axis is None:
         if given.ndim != 1:
             raise InvalidArgument(f"{caller()}: axis must be given for {given.ndim} dimensions")
@@ -162,8 +163,7 @@ def _running(kind: Any, given: Tensor, axis: int | None, include_initial: bool, 
     number = checked_axis(caller(), "axis", axis, given.ndim)
     narrow = not given.data_type.is_float and given.data_type.bits < 32
     wide = given.astype(DataType.INT32 if given.data_type.is_signed else DataType.UINT32) if narrow else given
-    attributes = {"axis": number}
-    found = run(kind, input_tensor=wide, **attributes) if given.size else given
+    found = function(wide, axis=number) if given.size else given
     found = wrapped(found, given.data_type) if narrow and given.size else found
     if argument(caller(), "include_initial", boolean, include_initial):
         sizes = (*given.sizes[:number], 1, *given.sizes[number + 1 :])
@@ -182,7 +182,7 @@ def cumulative_sum(
         InvalidArgument: no numbers, an axis out of range, or None for several.
         NotSupported: a type that adapters cannot compute.
     """
-    return _running(descs.CumulativeSummation, _accumulated(x, dtype), axis, include_initial, 0)
+    return _running(directml.cumulative_summation, _accumulated(x, dtype), axis, include_initial, 0)
 
 
 @named
@@ -195,4 +195,4 @@ def cumulative_prod(
         InvalidArgument: no numbers, an axis out of range, or None for several.
         NotSupported: a type that adapters cannot compute.
     """
-    return _running(descs.CumulativeProduct, _accumulated(x, dtype), axis, include_initial, 1)
+    return _running(directml.cumulative_product, _accumulated(x, dtype), axis, include_initial, 1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import descs
-from dmlgpu.eager.integers import UNSIGNED, power, shifted
+from dmlgpu.eager.integers import power, shifted
 from dmlgpu.eager.promotion import promoted
 from dmlgpu.eager.types import as_number, is_number
 from dmlgpu.enums import DataType
@@ -87,18 +87,20 @@ class Arithmetic:
         return self._floored(other, True)
 
     def _floored(self, other: Any, swapped: bool) -> Any:
-        """Divide and round down; integers less their remainder, since DirectML's division truncates."""
+        """Divide and round down: signed integers that the division truncates up, those whose remainder by truncation is
+        not the one by rounding down, less 1."""
         if self.data_type.is_float:
             found = self._pair("//", descs.ElementWiseDivide, other, swapped)
             if found is NotImplemented:
                 return found
             return self._operator("a // b", descs.ElementWiseFloor, input_tensor=found)
-        rest = self._pair("//", descs.ElementWiseModulusFloor, other, swapped)
-        if rest is NotImplemented:
-            return rest
-        first, second = self._alike("a // b", other, swapped)
-        whole = self._operator("a // b", descs.ElementWiseSubtract, a_tensor=first, b_tensor=rest)
-        return self._operator("a // b", descs.ElementWiseDivide, a_tensor=whole, b_tensor=second)
+        found = self._pair("//", descs.ElementWiseDivide, other, swapped)
+        if found is NotImplemented or not found.data_type.is_signed:
+            return found
+        down = self._pair("//", descs.ElementWiseModulusFloor, other, swapped)
+        return found - (down != self._pair("//", descs.ElementWiseModulusTruncate, other, swapped)).astype(
+            found.data_type
+        )
 
     def __mod__(self, other: Any) -> Any:
         return self._pair("%", descs.ElementWiseModulusFloor, other)
@@ -170,9 +172,9 @@ class Arithmetic:
         if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
             return NotImplemented
         first, second = self._alike(caller, self._tensor(caller, other), swapped)
-        if first.data_type in UNSIGNED and not first.data_type.is_float:
-            return shifted(caller, kind, first, second)
-        return self._operator(caller, kind, a_tensor=first, b_tensor=second)
+        if first.data_type.is_float:
+            raise InvalidArgument(f"{caller}: a and b must be of integers, got {first.type_name}")
+        return shifted(caller, kind, first, second)
 
     def _tensor(self, caller: str, other: Any) -> Any:
         """Return an operand as a tensor, a number as one of this type."""

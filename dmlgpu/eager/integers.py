@@ -25,18 +25,20 @@ UNSIGNED = {
 
 
 def shifted(caller: str, kind: type[OperatorDesc], a: Tensor, b: Tensor) -> Tensor:
-    """Return signed integers with their bits moved up or down; DirectML moves those of unsigned ones.
+    """Return integers with their bits moved up or down, also by as many as they have and more; DirectML moves those of
+    unsigned ones, by fewer.
 
     Moved down, negative numbers are inverted before and after, so that their sign comes in from above.
     """
-    data_type, unsigned = a.data_type, UNSIGNED[a.data_type]
+    data_type = a.data_type
+    unsigned = UNSIGNED.get(data_type, data_type)
     by = b._same(unsigned)
-    if kind is descs.ElementWiseBitShiftLeft:
-        return a._operator(caller, kind, a_tensor=a._same(unsigned), b_tensor=by)._same(data_type)
-    flips = -(a < 0).astype(data_type)
-    bits = (a ^ flips)._same(unsigned)
-    found: Tensor = a._operator(caller, kind, a_tensor=bits, b_tensor=by)._same(data_type) ^ flips
-    return found
+    is_arithmetic = data_type.is_signed and kind is descs.ElementWiseBitShiftRight
+    flips = -(a < 0).astype(data_type) if is_arithmetic else a
+    bits = ((a ^ flips) if is_arithmetic else a)._same(unsigned)
+    moved = a._operator(caller, kind, a_tensor=bits, b_tensor=by)
+    found = moved.choose(by < data_type.bits, 0)._same(data_type)
+    return found ^ flips if is_arithmetic else found
 
 
 def power(a: Tensor, b: Tensor) -> Tensor:

@@ -48,4 +48,6 @@ def promoted(caller: str, operands: dict[str, Any]) -> list[Any]:
     if found is None or (any(truth) and not all(truth) and any(one.data_type is not found for one in tensors.values())):
         listing = " and ".join(f"{one.type_name} of {name}" for name, one in tensors.items())
         raise InvalidArgument(f"{caller}: operands must have a common type, got {listing}; astype converts them")
+    if all(one.data_type is found for one in tensors.values()):
+        return list(operands.values())
     return [one.astype(found) if name in tensors else one for name, one in operands.items()]

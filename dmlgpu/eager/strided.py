@@ -174,15 +174,23 @@ class Strided:
             found = TensorDesc(self.data_type, (2, *sizes), (shift, *strides)).decode(raw)[1].reshape(self.sizes)
         else:
             found = TensorDesc(self.data_type, sizes, self.signature[2]).decode(raw).reshape(self.sizes)
-        return found != 0 if self.is_boolean else found
+        return np.asarray(found != 0) if self.is_boolean else found
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise ValueError("Tensor.__array__: copy must not be False: the elements are copied from the device")
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.numpy().__dlpack__(**options)
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Export a copy on the host, whatever ``copy`` says."""
+        return self.numpy().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0  # the host

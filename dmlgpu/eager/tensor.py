@@ -56,7 +56,7 @@ class Tensor(Strided, Arithmetic):
         wanted = None if data_type is None or truth else as_data_type(caller, "data_type", data_type)
         array, found = as_array(caller, "values", values, wanted)
         if truth or array.dtype == bool:
-            array, found, truth = (array != 0).astype(np.uint8), DataType.UINT8, True
+            array, found, truth = np.asarray(array != 0).astype(np.uint8), DataType.UINT8, True
         if array.ndim > MAX_DIMENSIONS:
             raise InvalidArgument(f"{caller}: values must have at most {MAX_DIMENSIONS} dimensions, got {array.ndim}")
         target = as_device(caller, device)

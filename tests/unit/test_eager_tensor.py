@@ -380,7 +380,9 @@ def refusals(x: Tensor, device: Device) -> dict[str, Callable[[], Any]]:
             np.ones(3, bool)
         ],
         "Tensor[...]: an index must be between -2 and 1 for axis 0, got 2": lambda: x[[0, 2]],
-        "Tensor[...] = value: value must broadcast to [3, 4], got sizes [3]": lambda: x.copy().__setitem__(0, whole[:3]),
+        "Tensor[...] = value: value must broadcast to [3, 4], got sizes [3]": lambda: x.copy().__setitem__(
+            0, whole[:3]
+        ),
         "conv2d: stride must be an integer of at least 0, or 2 of them, got (1, 1, 1)": (
             lambda: ops.conv2d(x[None], x[None], stride=(1, 1, 1))
         ),
