@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import descs
-from dmlgpu.array.operands import Dtype, Where, as_type, run, tensor
+from dmlgpu.array.operands import Dtype, Where, as_type, optional, run, tensor, word
 from dmlgpu.device.device import as_device
 from dmlgpu.eager.calls import caller, named, single
 from dmlgpu.eager.layout import broadcast_sizes, checked_sizes
@@ -53,7 +53,7 @@ def asarray(obj: Any, /, *, dtype: Dtype = None, device: Where = None, copy: boo
         InvalidArgument: no real numbers, some that the type does not hold, or a copy is needed that must not be.
         NotSupported: float64 or complex numbers, which adapters cannot compute.
     """
-    wanted = None if dtype is None else as_type(dtype)
+    wanted, copy = None if dtype is None else as_type(dtype), optional("copy", copy)
     if isinstance(obj, Tensor):
         found = obj if wanted is None else obj.astype(wanted)
         found = found if device is None else found.to(device)
@@ -101,13 +101,14 @@ def from_dlpack(x: Any, /, *, device: Where = None, copy: bool | None = None) ->
         InvalidArgument: it exports nothing, nothing of the types, or a copy is needed that must not be.
         NotSupported: a type that adapters cannot compute.
     """
+    copy = optional("copy", copy)
     if isinstance(x, Tensor):
         return asarray(x, device=device, copy=copy)
     if copy is False:
         raise InvalidArgument(f"{caller()}: copy must not be False: memory is copied to the device")
     if not hasattr(x, "__dlpack__"):
         raise InvalidArgument(f"{caller()}: x must export itself by __dlpack__, got {shown(x, typed=True)}")
-    return asarray(np.from_dlpack(x), device=device)
+    return asarray(_on_host(x), device=device)
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
@@ -297,7 +298,7 @@ def linspace(
     places = counted(count, 0.0, 1.0, DataType.FLOAT32, device)
     found = places * (end / parts - begin / parts) + begin
     if endpoint and count > 1:
-        found = found.choose(places != float(count - 1), Tensor(np.float32(end), device=found.device))
+        found = found._chosen(places != float(count - 1), Tensor(np.float32(end), device=found.device))
     return found if wanted is DataType.FLOAT32 else found.astype(wanted)
 
 
@@ -369,8 +370,7 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
     Raises:
         InvalidArgument: arrays of more than one dimension or of several types, or another indexing.
     """
-    if indexing not in ("xy", "ij"):
-        raise InvalidArgument(f"{caller()}: indexing must be 'xy' or 'ij', got {shown(indexing)}")
+    indexing = word("indexing", indexing, ("xy", "ij"))
     given = [tensor(f"arrays[{number}]", one) for number, one in enumerate(arrays)]
     if any(one.ndim > 1 for one in given):
         raise InvalidArgument(f"{caller()}: arrays must have at most 1 dimension each")

@@ -14,6 +14,7 @@ from dmlgpu.eager.promotion import common_type
 from dmlgpu.eager.tensor import Tensor
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument, shown
+from dmlgpu.kinds import argument, boolean
 
 __all__ = [
     "astype",
@@ -92,6 +93,7 @@ def astype(x: Tensor, dtype: Dtype, /, *, copy: builtins.bool = True, device: Wh
         raise InvalidArgument(f"{caller()}: x must be a Tensor, got {shown(x, typed=True)}")
     found = x.astype(as_type(dtype))
     found = found if device is None else found.to(device)
+    copy = argument(caller(), "copy", boolean, copy)
     return found.copy() if copy and found is x and x.size else found
 
 

@@ -35,7 +35,7 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
         if given.ndim != 1:
             raise InvalidArgument(f"{caller()}: axis must be given for {given.ndim} dimensions")
         axis = 0
-    return given.taken(indices_of(named_ones), checked_axis(caller(), "axis", axis, given.ndim), caller())
+    return given._taken(indices_of(named_ones), checked_axis(caller(), "axis", axis, given.ndim), caller())
 
 
 @named

@@ -267,7 +267,7 @@ def _repeated(x: Tensor, axis: int, count: int, whole: bool) -> Tensor:
         return x
     if x.ndim == MAX_DIMENSIONS:
         places = [*range(x.sizes[axis])] * count if whole else np.repeat(range(x.sizes[axis]), count)
-        return x.taken(Tensor(np.asarray(places, np.int64), device=x.device), axis, caller())
+        return x._taken(Tensor(np.asarray(places, np.int64), device=x.device), axis, caller())
     new = axis if whole else axis + 1
     wider = x.expand_dims(new)
     sizes = (*x.sizes[:axis], count * x.sizes[axis], *x.sizes[axis + 1 :])
@@ -310,4 +310,4 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> T
     if count is not None:
         return _repeated(given, number, count, whole=False)._same()
     places = Tensor(np.repeat(np.arange(size), times.astype(np.int64)), device=given.device)
-    return given.taken(indices_of(places), number, caller())
+    return given._taken(indices_of(places), number, caller())

@@ -15,6 +15,7 @@ from dmlgpu.eager.tensor import Tensor
 from dmlgpu.eager.types import as_data_type, is_boolean_type
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument, NotSupported, shown
+from dmlgpu.kinds import argument, boolean
 from dmlgpu.operator_desc import OperatorDesc
 
 Dtype: TypeAlias = Any
@@ -140,6 +141,26 @@ def run(kind: type[OperatorDesc], **values: Any) -> Tensor:
 def cast(x: Tensor, dtype: Any) -> Tensor:
     """Return a tensor in another type, itself where it is of it."""
     return x.astype(dtype)
+
+
+def word(name: str, value: Any, words: tuple[str, ...]) -> str:
+    """Return an argument that is one of a few words.
+
+    Raises:
+        InvalidArgument: it is none of them; names the function and the argument.
+    """
+    if not isinstance(value, str) or value not in words:
+        raise InvalidArgument(f"{caller()}: {name} must be {' or '.join(map(repr, words))}, got {shown(value)}")
+    return value
+
+
+def optional(name: str, value: Any) -> bool | None:
+    """Return an argument that is a truth value or None.
+
+    Raises:
+        InvalidArgument: it is neither; names the function and the argument.
+    """
+    return None if value is None else argument(caller(), name, boolean, value)
 
 
 def axes_of(x: Tensor, axis: int | Sequence[int] | None) -> tuple[int, ...]:

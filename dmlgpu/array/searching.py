@@ -10,7 +10,7 @@ from dmlgpu import descs
 from dmlgpu.array.creation import zeros
 from dmlgpu.array.elementwise import ANY, NUMERIC, chosen, isnan
 from dmlgpu.array.indexing import indices_of
-from dmlgpu.array.operands import both, run, tensor
+from dmlgpu.array.operands import both, run, tensor, word
 from dmlgpu.array.statistical import Axes, reduced
 from dmlgpu.eager import indexing
 from dmlgpu.eager.calls import caller, named
@@ -18,7 +18,7 @@ from dmlgpu.eager.layout import checked_axis
 from dmlgpu.eager.promotion import promoted
 from dmlgpu.eager.tensor import Tensor
 from dmlgpu.enums import DataType, ReduceFunction
-from dmlgpu.errors import InvalidArgument, shown
+from dmlgpu.errors import InvalidArgument
 from dmlgpu.kinds import argument, boolean
 from dmlgpu.operator_desc import OperatorDesc
 
@@ -113,13 +113,12 @@ def searchsorted(x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tenso
     Raises:
         InvalidArgument: x1 has several dimensions, no common type, or another side.
     """
-    if side not in ("left", "right"):
-        raise InvalidArgument(f"{caller()}: side must be 'left' or 'right', got {shown(side)}")
+    side = word("side", side, ("left", "right"))
     row, values = promoted(caller(), {"x1": tensor("x1", x1, NUMERIC), "x2": tensor("x2", x2, NUMERIC)})
     if row.ndim != 1:
         raise InvalidArgument(f"{caller()}: x1 must have one dimension, got {row.ndim}")
     if sorter is not None:
-        row = row.taken(indices_of(tensor("sorter", sorter, "integer")), 0, caller())
+        row = row._taken(indices_of(tensor("sorter", sorter, "integer")), 0, caller())
     count = row.size
     low = zeros(values.sizes, dtype="int64", device=values.device)
     if not count or not values.size:
@@ -127,7 +126,7 @@ def searchsorted(x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tenso
     high = low + count
     for _ in range(count.bit_length()):  # halves what is left between low and high
         middle = (low + high) // 2
-        probed = row.taken(indices_of(chosen(middle < count, middle, middle - 1)), 0, caller())
+        probed = row._taken(indices_of(chosen(middle < count, middle, middle - 1)), 0, caller())
         is_before = (probed < values) if side == "left" else (probed <= values)
         is_before = is_before & (low < high)
         low, high = chosen(is_before, middle + 1, low), chosen(is_before, high, middle)

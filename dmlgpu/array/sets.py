@@ -76,11 +76,11 @@ def _found(x: Any) -> UniqueAll:
     ranks = Tensor(np.cumsum(is_first) - 1, device=device)
     _, back = ordered(order)
     counts = Tensor(np.diff(np.append(begins, flat.size)).astype(np.int64), device=device)
-    found = values.taken(starts, 0, "unique")
+    found = values._taken(starts, 0, "unique")
     return UniqueAll(
         found._same(boolean=given.is_boolean),
-        order.taken(starts, 0, "unique"),
-        ranks.taken(back, 0, "unique")._renamed(given.sizes),
+        order._taken(starts, 0, "unique"),
+        ranks._taken(back, 0, "unique")._renamed(given.sizes),
         counts,
     )
 

@@ -61,7 +61,7 @@ def select(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     if not extent:
         raise InvalidArgument(f"{CALLER}: an index must name an element, got one into a dimension of size 0")
     flat = view.transpose(*axes, *rest).reshape(extent, *kept) if view.ndim else view.reshape(1)
-    found = flat.taken(place.reshape(-1), 0, CALLER)._renamed((*sizes, *kept))
+    found = flat._taken(place.reshape(-1), 0, CALLER)._renamed((*sizes, *kept))
     first = axes[0]
     if axes == list(range(first, first + len(axes))) and first:
         order = [*range(len(sizes), len(sizes) + first), *range(len(sizes)), *range(len(sizes) + first, found.ndim)]
@@ -163,7 +163,7 @@ def masked(x: Tensor, mask: Any) -> Tensor:
     if not places.size or 0 in rest:
         return x._nothing((places.size, *rest))
     flat = x.reshape(array.size, *rest)
-    return flat.taken(type(x)(places.astype(np.int64), device=x.device), 0, CALLER)
+    return flat._taken(type(x)(places.astype(np.int64), device=x.device), 0, CALLER)
 
 
 def assigned(x: Tensor, index: Any, value: Any) -> Tensor:

@@ -37,7 +37,7 @@ def shifted(caller: str, kind: type[OperatorDesc], a: Tensor, b: Tensor) -> Tens
     flips = -(a < 0).astype(data_type) if is_arithmetic else a
     bits = ((a ^ flips) if is_arithmetic else a)._same(unsigned)
     moved = a._operator(caller, kind, a_tensor=bits, b_tensor=by)
-    found = moved.choose(by < data_type.bits, 0)._same(data_type)
+    found = moved._chosen(by < data_type.bits, 0)._same(data_type)
     return found ^ flips if is_arithmetic else found
 
 
@@ -48,11 +48,11 @@ def power(a: Tensor, b: Tensor) -> Tensor:
     square = a
     for bit in range(6):
         is_set = (b & (1 << bit)) != 0
-        factor = square.choose(is_set, 1)
+        factor = square._chosen(is_set, 1)
         found = factor if found is None else found * factor
         square = square * square
     assert found is not None
-    return found.choose((a != 0) | (b == 0), 0)
+    return found._chosen((a != 0) | (b == 0), 0)
 
 
 def wrapped(x: Tensor, data_type: DataType) -> Tensor:

@@ -186,9 +186,9 @@ class Tensor(Strided, Arithmetic):
             return indexing.select(self, (given,))
         if given.data_type.is_float:
             raise InvalidArgument(f"Tensor[...]: an index must be of integers, got {given.type_name}")
-        return self.taken(given if given.data_type.bits >= 32 else given.astype(DataType.INT32), 0, "Tensor[...]")
+        return self._taken(given if given.data_type.bits >= 32 else given.astype(DataType.INT32), 0, "Tensor[...]")
 
-    def taken(self, indices: Tensor, axis: int, caller: str) -> Tensor:
+    def _taken(self, indices: Tensor, axis: int, caller: str) -> Tensor:
         """Return the parts along an axis that indices name, for ``caller``; see ``take``."""
         return take(self, indices, axis, caller)
 
@@ -247,14 +247,14 @@ class Tensor(Strided, Arithmetic):
     def __rmatmul__(self, other: Any) -> Tensor:
         return matmul(self._beside(other), self) if isinstance(other, Tensor | np.ndarray) else NotImplemented
 
-    def choose(self, condition: Tensor, other: Any) -> Tensor:
+    def _chosen(self, condition: Tensor, other: Any) -> Tensor:
         """Return the elements where a condition holds, else those of ``other``, a tensor or a number.
 
         Raises:
             InvalidArgument: sizes that do not broadcast, or types that differ.
         """
         values = {"condition_tensor": condition, "a_tensor": self, "b_tensor": other}
-        return self._operator("Tensor.choose", descs.ElementWiseIf, **values)
+        return self._operator("Tensor[...]", descs.ElementWiseIf, **values)
 
     def _operator(self, caller: str, kind: type[OperatorDesc], **values: Any) -> Tensor:
         found = apply(Tensor, caller, kind, values)[0]
