@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,13 +54,17 @@ class EmptyOperand(InvalidArgument):
     """An operand has no elements, which no operator of DirectML's takes."""
 
 
+@functools.cache  # bounded by the catalog
+def _nature(label: str) -> tuple[bool, bool]:
+    """Return whether an operator tells whether something holds, and whether it only moves elements."""
+    return label.startswith(_TELLING), label in _MOVING
+
+
 def is_telling(kind: type[OperatorDesc], values: Mapping[str, Any]) -> bool:
     """Return whether an operator's first output is one of truth values."""
-    label = kind.operator
-    if label.startswith(_TELLING):
-        return True
-    if label not in _MOVING:
-        return False
+    tells, moves = _nature(kind.operator)
+    if not moves:
+        return tells
     given = [values[field] for field in _DATA if values.get(field) is not None]
     data = [one for part in given for one in (part if isinstance(part, list | tuple) else (part,))]
     return all(_is_truth(one) for one in data)

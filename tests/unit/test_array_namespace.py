@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -183,6 +185,18 @@ def test_inspection(device: Device) -> None:
 def test_limits_of_types() -> None:
     assert (xp.finfo(xp.float32).eps, xp.finfo(xp.float16).bits) == (float(np.finfo(np.float32).eps), 16)
     assert (xp.iinfo(xp.uint64).max, xp.iinfo(xp.asarray([1])).min) == (2**64 - 1, -(2**63))
+
+
+def test_the_pages_examples_run() -> None:
+    page = (Path(__file__).parents[2] / "docs/array-api.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {}
+    for block in blocks[:2]:
+        exec(block, names)
+    assert len(blocks) == 3 and "assert" in blocks[1]
+    _, _, table = page.partition("|---|---|\n")
+    functions = re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.partition("\n\n")[0].split("\n")))
+    assert len(functions) > 25 and [name for name in functions if not hasattr(xp, name)] == []
 
 
 def test_functions_do_not_share_what_is_assigned_to() -> None:
