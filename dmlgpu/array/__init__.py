@@ -21,6 +21,7 @@ from dmlgpu.array.floats import *  # noqa: F403
 from dmlgpu.array.indexing import *  # noqa: F403
 from dmlgpu.array.inspection import *  # noqa: F403
 from dmlgpu.array.linear_algebra import *  # noqa: F403
+from dmlgpu.array.logic import *  # noqa: F403
 from dmlgpu.array.manipulation import *  # noqa: F403
 from dmlgpu.array.searching import *  # noqa: F403
 from dmlgpu.array.sets import *  # noqa: F403

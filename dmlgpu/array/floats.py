@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from dmlgpu import descs
-from dmlgpu.array.elementwise import FLOATING, abs, chosen, isinf, isnan, maximum, minimum
-from dmlgpu.array.operands import Number, both, run, scalar, tensor
+from dmlgpu.array.elementwise import abs, maximum, minimum
+from dmlgpu.array.logic import isinf, isnan
+from dmlgpu.array.operands import FLOATING, Number, both, chosen, run, scalar, tensor
 from dmlgpu.eager.calls import named
 from dmlgpu.eager.integers import UNSIGNED
 from dmlgpu.eager.tensor import Tensor

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dmlgpu.array.elementwise import NUMERIC
-from dmlgpu.array.operands import tensor
+from dmlgpu.array.operands import NUMERIC, tensor
 from dmlgpu.array.statistical import reduced
 from dmlgpu.eager.calls import caller, named
 from dmlgpu.eager.layout import broadcast_sizes, checked_axes

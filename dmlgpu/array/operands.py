@@ -7,9 +7,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dmlgpu import descs
 from dmlgpu.device.device import Device
 from dmlgpu.eager.calls import caller, single
-from dmlgpu.eager.layout import checked_axes
+from dmlgpu.eager.layout import broadcast_sizes, checked_axes
 from dmlgpu.eager.promotion import promoted
 from dmlgpu.eager.tensor import Tensor
 from dmlgpu.eager.types import as_data_type, is_boolean_type
@@ -26,6 +27,10 @@ Where: TypeAlias = Device | str | None
 
 Number: TypeAlias = Tensor | float
 """A tensor, or a number of Python's beside one."""
+
+NUMERIC = "integer or floating-point"
+FLOATING = "floating-point"
+ANY = "boolean or integer or floating-point"
 
 KINDS = {
     "bool": ("bool",),
@@ -109,7 +114,8 @@ def pair(x1: Any, x2: Any, kind: str = "integer or floating-point", names: tuple
     """Return two operands in one type, of which one at most is a number.
 
     Raises:
-        InvalidArgument: two numbers, no common type, or a type of another kind.
+        InvalidArgument: two numbers, no common type, a type of another kind, several devices, or sizes that do not
+            broadcast.
     """
     if not isinstance(x1, Tensor):
         second = tensor(names[1], x2, kind)
@@ -117,7 +123,16 @@ def pair(x1: Any, x2: Any, kind: str = "integer or floating-point", names: tuple
     else:
         first = tensor(names[0], x1, kind)
         second = operand(names[1], x2, kind, first)
-    return promoted(caller(), {names[0]: first, names[1]: second})
+    found = promoted(caller(), {names[0]: first, names[1]: second})
+    if isinstance(first, Tensor) and isinstance(second, Tensor):
+        if first.device is not second.device:
+            raise InvalidArgument(
+                f"{caller()}: {names[1]} must be on the device of {names[0]}, '{first.device.adapter}', got one on "
+                f"'{second.device.adapter}'; to_device copies it"
+            )
+        if first.sizes != second.sizes:
+            broadcast_sizes(caller(), [(names[0], first.sizes), (names[1], second.sizes)])
+    return found
 
 
 def both(x1: Any, x2: Any, kind: str, names: tuple[str, str] = ("x1", "x2")) -> list[Tensor]:
@@ -138,9 +153,20 @@ def run(kind: type[OperatorDesc], **values: Any) -> Tensor:
     return found
 
 
-def cast(x: Tensor, dtype: Any) -> Tensor:
-    """Return a tensor in another type, itself where it is of it."""
-    return x.astype(dtype)
+def chosen(condition: Tensor, x1: Any, x2: Any) -> Tensor:
+    """Return elements of ``x1`` where a condition holds, else of ``x2``."""
+    return run(descs.ElementWiseIf, condition_tensor=condition, a_tensor=x1, b_tensor=x2)
+
+
+def unary(kind: type[OperatorDesc], x: Any, allowed: str = FLOATING) -> Tensor:
+    """Run an operator on a tensor of an allowed kind of types."""
+    return run(kind, input_tensor=tensor("x", x, allowed))
+
+
+def binary(kind: type[OperatorDesc], x1: Any, x2: Any, allowed: str = NUMERIC) -> Tensor:
+    """Run an operator on two operands of an allowed kind of types, brought to one type."""
+    first, second = pair(x1, x2, allowed)
+    return run(kind, a_tensor=first, b_tensor=second)
 
 
 def word(name: str, value: Any, words: tuple[str, ...]) -> str:

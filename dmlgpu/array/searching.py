@@ -8,9 +8,9 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.array.creation import zeros
-from dmlgpu.array.elementwise import ANY, NUMERIC, chosen, isnan
 from dmlgpu.array.indexing import indices_of
-from dmlgpu.array.operands import both, run, tensor, word
+from dmlgpu.array.logic import isnan
+from dmlgpu.array.operands import ANY, NUMERIC, both, chosen, run, tensor, word
 from dmlgpu.array.statistical import Axes, reduced
 from dmlgpu.eager import indexing
 from dmlgpu.eager.calls import caller, named

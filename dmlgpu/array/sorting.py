@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dmlgpu import descs
-from dmlgpu.array.elementwise import NUMERIC
-from dmlgpu.array.operands import tensor
+from dmlgpu.array.operands import NUMERIC, tensor
 from dmlgpu.eager.calls import caller, named, several
 from dmlgpu.eager.layout import checked_axis
 from dmlgpu.eager.tensor import Tensor

@@ -9,9 +9,9 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.array.creation import full
-from dmlgpu.array.elementwise import FLOATING, NUMERIC, chosen, isnan
+from dmlgpu.array.logic import isnan
 from dmlgpu.array.manipulation import joined
-from dmlgpu.array.operands import Dtype, as_type, axes_of, run, tensor
+from dmlgpu.array.operands import FLOATING, NUMERIC, Dtype, as_type, axes_of, chosen, run, tensor
 from dmlgpu.eager.calls import caller, named
 from dmlgpu.eager.integers import total, wrapped
 from dmlgpu.eager.layout import checked_axis

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmlgpu.array.elementwise import NUMERIC
 from dmlgpu.array.manipulation import joined
-from dmlgpu.array.operands import tensor
+from dmlgpu.array.operands import NUMERIC, tensor
 from dmlgpu.array.statistical import Axes, reduced
 from dmlgpu.eager.calls import caller, named
 from dmlgpu.eager.layout import checked_axis

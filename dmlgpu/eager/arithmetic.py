@@ -138,6 +138,57 @@ class Arithmetic:
             return self._same()
         return self._operator("abs(a)", descs.ElementWiseAbs, input_tensor=self)
 
+    # ---- in place: another tensor of the same type and sizes takes the name ------------------------------------------
+
+    def _in_place(self: Any, symbol: str, found: Any) -> Any:
+        """Return the result of an operator in place.
+
+        Raises:
+            InvalidArgument: it has another type or other sizes than the tensor that it is assigned to.
+        """
+        if found is not NotImplemented and (found.dtype, found.sizes) != (self.dtype, self.sizes):
+            raise InvalidArgument(
+                f"a {symbol} b: the result must have the type and sizes of a, {self.type_name} {list(self.sizes)}, got "
+                f"{found.type_name} {list(found.sizes)}"
+            )
+        return found
+
+    def __iadd__(self, other: Any) -> Any:
+        return self._in_place("+=", self + other)
+
+    def __isub__(self, other: Any) -> Any:
+        return self._in_place("-=", self - other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self._in_place("*=", self * other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self._in_place("/=", self / other)
+
+    def __ifloordiv__(self, other: Any) -> Any:
+        return self._in_place("//=", self // other)
+
+    def __imod__(self, other: Any) -> Any:
+        return self._in_place("%=", self % other)
+
+    def __ipow__(self, other: Any) -> Any:
+        return self._in_place("**=", self**other)
+
+    def __iand__(self, other: Any) -> Any:
+        return self._in_place("&=", self & other)
+
+    def __ior__(self, other: Any) -> Any:
+        return self._in_place("|=", self | other)
+
+    def __ixor__(self, other: Any) -> Any:
+        return self._in_place("^=", self ^ other)
+
+    def __ilshift__(self, other: Any) -> Any:
+        return self._in_place("<<=", self << other)
+
+    def __irshift__(self, other: Any) -> Any:
+        return self._in_place(">>=", self >> other)
+
     # ---- bits -------------------------------------------------------------------------------------------------------
 
     def __and__(self, other: Any) -> Any:

@@ -12,8 +12,8 @@ from dmlgpu import Device
 from dmlgpu.gpu import GpuBackend
 from tests.unit.array_functions import ARRAY, INDICES, ROW, SPECIAL
 
-FLOATS = ["expm1", "log1p", "log2", "sign", "signbit", "isfinite", "trunc"]
-PAIRS = ["copysign", "hypot", "logaddexp", "maximum", "minimum", "nextafter", "remainder"]
+FLOATS = ["expm1", "signbit", "isfinite"]
+PAIRS = ["copysign", "maximum", "remainder"]
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,6 @@ def test_compositions(plain: Device) -> None:
     x, row = xp.asarray(ARRAY.astype(np.int32), device=plain), xp.asarray(ROW.astype(np.int32), device=plain)
     check(xp.unique_values(x), np.unique(ARRAY).astype(np.int32))
     check(xp.searchsorted(row, x[0]), np.searchsorted(ROW, ARRAY[0]))
-    check(xp.tril(x), np.tril(ARRAY).astype(np.int32))
-    check(xp.roll(x, (1, -1), axis=(0, 2)), np.roll(ARRAY, (1, -1), (0, 2)).astype(np.int32))
     check(x @ x[0].T, (ARRAY @ ARRAY[0].T).astype(np.int32))
     check((x > 4) & ~(x == 9), (ARRAY > 4) & (ARRAY != 9))
     check(xp.all(x > 0, axis=1), np.ones((2, 4), bool))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
 def refusals() -> dict[str, Callable[[], Any]]:
     x, whole, truth = xp.ones((2, 3)), xp.arange(4), xp.asarray([True, False])
     return {
-        "add: sizes must be equal or 1 to broadcast, got [2, 3] of a and [4] of b": lambda: xp.add(x, xp.ones(4)),
+        "add: sizes must be equal or 1 to broadcast, got [2, 3] of x1 and [4] of x2": lambda: xp.add(x, xp.ones(4)),
         "add: operands must have a common type, got FLOAT32 of x1 and INT64 of x2; astype converts them": (
             lambda: xp.add(x, whole)
         ),
@@ -82,6 +83,12 @@ def refusals() -> dict[str, Callable[[], Any]]:
         "Tensor.__array_namespace__: api_version must be one of 2021.12, 2022.12, 2023.12, 2024.12, got '1999.12'": (
             lambda: x.__array_namespace__(api_version="1999.12")
         ),
+        "a += b: the result must have the type and sizes of a, INT64 [4], got INT64 [2, 4]": (
+            lambda: operator.iadd(whole, xp.zeros((2, 4), dtype=xp.int64))
+        ),
+        "a *= b: the result must have the type and sizes of a, INT8 [4], got INT64 [4]": (
+            lambda: operator.imul(whole.astype("int8"), whole)
+        ),
         "Tensor.to_device: stream must be None, got 1": lambda: x.to_device("numpy", stream=1),  # type: ignore[arg-type]
         "Tensor[...] = value: value must be of integers for INT64, got FLOAT32": lambda: whole.__setitem__(0, x[0, 0]),
         "Tensor[...] = value: a view must not be assigned to, since what it views would stay as it is; "
@@ -117,7 +124,9 @@ def test_types_that_adapters_cannot_compute() -> None:
 
 def test_mixed_devices() -> None:
     other = xp.ones(2, device=Device("numpy"))
-    with pytest.raises(InvalidArgument, match=r"^add: b must be on the device of the other operands, .* copies it$"):
+    with pytest.raises(
+        InvalidArgument, match=r"^add: x2 must be on the device of x1, .* got one on .*; to_device copies it$"
+    ):
         xp.add(xp.ones(2), other)
     with pytest.raises(InvalidArgument, match=r"^where: "):
         xp.where(xp.asarray([True, False]), xp.ones(2), other)

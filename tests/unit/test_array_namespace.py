@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,19 @@ def test_the_pages_examples_run() -> None:
     _, _, table = page.partition("|---|---|\n")
     functions = re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.partition("\n\n")[0].split("\n")))
     assert len(functions) > 25 and [name for name in functions if not hasattr(xp, name)] == []
+
+
+def test_operators_in_place() -> None:
+    for symbol in ("add", "sub", "mul", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"):
+        found, expected = xp.asarray(ARRAY), ARRAY.copy()
+        before = found
+        function = getattr(operator, f"i{symbol}")
+        found, expected = function(found, 3), function(expected, 3)
+        check(found, expected)
+        assert before.tolist() == ARRAY.tolist()
+    quotient = xp.asarray(SPECIAL[:4])
+    quotient /= 2
+    check(quotient, SPECIAL[:4] / np.float32(2))
 
 
 def test_functions_do_not_share_what_is_assigned_to() -> None:
