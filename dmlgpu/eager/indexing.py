@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 CALLER = "Tensor[...]"
 
 
+class InvalidIndex(InvalidArgument, IndexError):
+    """Truth values have not the sizes of what they choose from: an IndexError by the array API standard."""
+
+
 def looked_at(x: Strided) -> NDArray[Any]:
     """Return the elements of a tensor on which the sizes of a result depend, as an array of the host."""
     return x.numpy()
@@ -105,7 +109,7 @@ def _places(x: Tensor, mask: Any, begin: int) -> list[Any]:
 
 def _check_mask(found: layout.Sizes, sizes: layout.Sizes) -> None:
     if found != sizes:
-        raise InvalidArgument(
+        raise InvalidIndex(
             f"{CALLER}: truth values must have the sizes {list(sizes)} of the dimensions they choose from, got "
             f"{list(found)}"
         )

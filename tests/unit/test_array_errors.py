@@ -122,6 +122,14 @@ def test_types_that_adapters_cannot_compute() -> None:
     assert not {"float64", "complex64", "complex128"} & set(xp.__array_namespace_info__().dtypes())
 
 
+def test_truth_values_of_other_sizes() -> None:
+    message = r"^Tensor\[...\]: truth values must have the sizes \[2\] of the dimensions they choose from, got \[3\]$"
+    for mask in (np.ones(3, bool), xp.ones(3, dtype=xp.bool), (np.ones(3, bool), slice(None))):
+        with pytest.raises(IndexError, match=message) as caught:
+            xp.ones((2, 3))[mask]
+        assert isinstance(caught.value, InvalidArgument)
+
+
 def test_mixed_devices() -> None:
     other = xp.ones(2, device=Device("numpy"))
     with pytest.raises(

@@ -376,9 +376,6 @@ def refusals(x: Tensor, device: Device) -> dict[str, Callable[[], Any]]:
         "Tensor.item: the tensor must have one element, got sizes [2, 3, 4]": x.item,
         "Tensor[...]: an index must be between -3 and 2 for axis 1, got 3": lambda: x[0, 3],
         "Tensor[...]: at most 3 indices must be given for [2, 3, 4], got 4": lambda: x[0, 0, 0, 0],
-        "Tensor[...]: truth values must have the sizes [2] of the dimensions they choose from, got [3]": lambda: x[
-            np.ones(3, bool)
-        ],
         "Tensor[...]: an index must be between -2 and 1 for axis 0, got 2": lambda: x[[0, 2]],
         "Tensor[...] = value: value must broadcast to [3, 4], got sizes [3]": lambda: x.copy().__setitem__(
             0, whole[:3]
