@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dmlgpu import array as array
     from dmlgpu import descs as descs
     from dmlgpu import ops as ops
     from dmlgpu.builder.expression import Expression as Expression
@@ -128,7 +129,7 @@ _HOMES = {
     "tracing.compiled": ("compile",),
 }
 _SOURCES = {name: module for module, names in _HOMES.items() for name in names}
-_MODULES = ("descs", "ops")
+_MODULES = ("array", "descs", "ops")
 
 __all__ = sorted((*_SOURCES, *_MODULES))  # noqa: PLE0605 - a list of strings, in one place only
 

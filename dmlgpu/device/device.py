@@ -467,3 +467,9 @@ def as_device(caller: str, device: Device | str | None) -> Device:
         if found is None or found.removed_reason is not None:
             found = _shared[str(info)] = Device(info)
         return found
+
+
+def shared_devices() -> list[Device]:
+    """Return the devices that ``as_device`` opened by the names of adapters, without removed ones."""
+    with _DEFAULT_LOCK:
+        return [device for device in _shared.values() if device.removed_reason is None]

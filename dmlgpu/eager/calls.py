@@ -32,12 +32,37 @@ Where: TypeAlias = Device | str | None
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
+_INNER = "Tensor", "a ", "-a", "~a", "abs(a)"
+"""How messages of tensors' own methods and operators begin."""
+
 _caller: ContextVar[str | None] = ContextVar("dmlgpu_caller", default=None)
 
 
 def caller() -> str:
     """Return the name of the function that the user called, for messages."""
     return _caller.get() or "dmlgpu.ops"
+
+
+def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Make a function on tensors one whose messages name it, whatever it calls itself."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        if _caller.get() is not None:
+            return function(*args, **kwargs)
+        token = _caller.set(name)
+        try:
+            return function(*args, **kwargs)
+        except InvalidArgument as error:
+            inner, _, rest = str(error).partition(": ")
+            if type(error) is not InvalidArgument or inner == name or not inner.startswith(_INNER):
+                raise
+            raise InvalidArgument(f"{name}: {rest}") from error
+        finally:
+            _caller.reset(token)
+
+    return call
 
 
 def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.device.device import Device, as_device
+from dmlgpu.eager.outcome import EmptyOperand, is_telling, of_nothing
 from dmlgpu.eager.preparation import data_type_for, hashable, in_words_of, prepare, short, signature
 from dmlgpu.eager.recording import recorder
 from dmlgpu.eager.session import Prepared, Session, session_of
@@ -21,6 +22,9 @@ from dmlgpu.tensor import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc
 
 Array = TypeVar("Array", bound=Strided)
 Made = TypeVar("Made")
+
+_FLAGS = (DataType.UINT8,)
+"""Types whose elements can be truth values."""
 
 
 class Call:
@@ -91,6 +95,8 @@ class Call:
                 f"on another, '{given.device.adapter}'; x.to(device) copies it"
             )
         self.is_scalar = self.is_scalar and not given.sizes
+        if 0 in given.sizes:
+            raise EmptyOperand(f"{self._caller}: {name} must have at least one element, got sizes {list(given.sizes)}")
         return self._bind(given).signature
 
     def _bind_number(self, value: int | float, data_type: DataType) -> None:
@@ -187,10 +193,15 @@ def apply(
         NotSupported: the adapter lacks what the operator needs.
         OutOfMemory: no room for the outputs.
     """
-    tracing = recorder()
-    call = (Call if tracing is None else tracing.call)(made, caller, kind, values, device)
+    tracing, boolean = recorder(), is_telling(kind, values)
     buffers: Sequence[Any]
     outputs: Sequence[TensorDesc | None]
+    try:
+        call = (Call if tracing is None else tracing.call)(made, caller, kind, values, device)
+    except EmptyOperand:
+        data_type, empty = of_nothing(caller, kind, values, types or {})
+        target = next(one.device for one in values.values() if isinstance(one, Strided))
+        return (made._packed(session_of(target).pool.take(target, 0, caller), data_type, empty, boolean),)
     if tracing is None:
         prepared = call.prepared(types or {}, sizes or {}, absent)
         buffers, outputs = call.session.execute(call.device, prepared, call.places, caller), prepared.outputs
@@ -200,7 +211,9 @@ def apply(
         [
             None
             if buffer is None or desc is None
-            else made._packed(buffer, desc.data_type, () if call.is_scalar else desc.sizes)
+            else made._packed(
+                buffer, desc.data_type, () if call.is_scalar else desc.sizes, boolean and desc.data_type in _FLAGS
+            )
             for buffer, desc in zip(buffers, outputs, strict=True)
         ]
     )

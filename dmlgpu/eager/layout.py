@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from dmlgpu import kinds
 from dmlgpu.errors import InvalidArgument, shown
-from dmlgpu.tensor import MAX_DIMENSIONS, MAX_ELEMENTS
+from dmlgpu.tensor import MAX_DIMENSIONS, MAX_ELEMENTS, packed_strides
 
 Sizes: TypeAlias = tuple[int, ...]
 
@@ -46,11 +46,11 @@ def checked_sizes(caller: str, name: str, sizes: Any) -> Sizes:
     """Return sizes that a tensor can have.
 
     Raises:
-        InvalidArgument: no integers, a size below 1, more than 8 dimensions or 2^32 - 1 elements.
+        InvalidArgument: no integers, a size below 0, more than 8 dimensions or 2^32 - 1 elements.
     """
     found = as_integers(caller, name, sizes)
-    if any(size < 1 for size in found):
-        raise InvalidArgument(f"{caller}: {name} must be at least 1 each, since no tensor is empty, got {list(found)}")
+    if any(size < 0 for size in found):
+        raise InvalidArgument(f"{caller}: {name} must be at least 0 each, got {shown(list(found))}")
     if len(found) > MAX_DIMENSIONS:
         raise InvalidArgument(f"{caller}: {name} must have at most {MAX_DIMENSIONS} dimensions, got {len(found)}")
     if math.prod(found) > MAX_ELEMENTS:
@@ -102,7 +102,7 @@ def broadcast_sizes(caller: str, operands: Sequence[tuple[str, Sizes]]) -> Sizes
             if size != 1 and found[axis] not in (1, size):
                 listing = " and ".join(f"{list(one)} of {name}" for name, one in operands)
                 raise InvalidArgument(f"{caller}: sizes must be equal or 1 to broadcast, got {listing}")
-            found[axis] = max(found[axis], size)
+            found[axis] = found[axis] if size == 1 else size
     return tuple(found)
 
 
@@ -126,13 +126,15 @@ def resolved_sizes(caller: str, sizes: Any, count: int) -> Sizes:
         known = math.prod(size for size in wanted if size != -1)
         left = count // known if known > 0 else 0
         wanted = tuple(left if size == -1 else size for size in wanted)
-    if any(size < 1 for size in wanted) or math.prod(wanted) != count:
+    if any(size < 0 for size in wanted) or math.prod(wanted) != count:
         raise InvalidArgument(f"{caller}: sizes must hold the tensor's {count} elements, got {shown(sizes)}")
     return checked_sizes(caller, "sizes", wanted)
 
 
 def reshaped_strides(sizes: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | None:
     """Return strides that show a view of some sizes with others of as many elements; None where that takes a copy."""
+    if 0 in wanted:
+        return packed_strides(wanted)
     merged: list[tuple[int, int]] = []  # runs of elements that are evenly spaced, outermost first
     for size, stride in zip(sizes, strides, strict=True):
         if size == 1:
@@ -157,7 +159,7 @@ def select(caller: str, sizes: Sizes, strides: Sizes, index: tuple[Any, ...]) ->
     """Return what integers, slices, None and Ellipsis select.
 
     Raises:
-        InvalidArgument: too many indices, one out of range or of another kind, or nothing is selected.
+        InvalidArgument: too many indices, or one out of range or of another kind.
     """
     taken = sum(one is not None and one is not Ellipsis for one in index)
     if taken > len(sizes):
@@ -197,12 +199,7 @@ def _slice(caller: str, given: slice, size: int, axis: int) -> range:
         raise InvalidArgument(
             f"{caller}: a slice must have integers and a step other than 0, got {shown(given)} for axis {axis}"
         ) from None
-    if not chosen:
-        raise InvalidArgument(
-            f"{caller}: a slice must leave at least one element, since no tensor is empty, got {shown(given)} "
-            f"for axis {axis} of size {size}"
-        )
-    return chosen
+    return chosen or range(0)
 
 
 def _index(caller: str, given: Any, size: int, axis: int) -> int:

@@ -22,6 +22,8 @@ from dmlgpu.tensor import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc, packed_s
 _PEEK = 6, 2
 """Most elements that ``repr`` shows of a large tensor along the last axis, and along others."""
 
+_BOOLEAN: np.dtype[Any] = np.dtype(bool)
+
 _SMALL = 36
 """Elements of a tensor that ``repr`` shows whole."""
 
@@ -36,18 +38,35 @@ class Strided:
         offset: elements before the first one in ``buffer``.
         buffer: the memory, which views share.
         is_view: whether it shows memory that another tensor was made with.
+        is_boolean: whether its elements, 0 or 1 of UINT8, are truth values.
         signature: what a description depends on: type, sizes, where a scalar is one element, and strides, None for
             packed ones.
     """
 
-    __slots__ = ("__weakref__", "buffer", "data_type", "is_view", "offset", "signature", "sizes", "strides")
+    __slots__ = (
+        "__weakref__",
+        "buffer",
+        "data_type",
+        "is_boolean",
+        "is_view",
+        "offset",
+        "signature",
+        "sizes",
+        "strides",
+    )
 
     def _set(
-        self, buffer: Buffer, data_type: DataType, sizes: Sizes, strides: Sizes, offset: int | None = None
+        self,
+        buffer: Buffer,
+        data_type: DataType,
+        sizes: Sizes,
+        strides: Sizes,
+        offset: int | None = None,
+        boolean: bool = False,
     ) -> None:
         """Take all of a buffer, or view it from an element on."""
         self.buffer, self.data_type, self.sizes, self.strides = buffer, data_type, sizes, strides
-        self.offset, self.is_view = offset or 0, offset is not None
+        self.offset, self.is_view, self.is_boolean = offset or 0, offset is not None, boolean
         packed = packed_strides(sizes)
         plain = strides == packed or all(
             size == 1 or has == want for size, has, want in zip(sizes, strides, packed, strict=True)
@@ -55,20 +74,29 @@ class Strided:
         self.signature = data_type, sizes or (1,), None if plain else strides
 
     @classmethod
-    def _packed(cls, buffer: Buffer, data_type: DataType, sizes: Sizes) -> Self:
+    def _packed(cls, buffer: Buffer, data_type: DataType, sizes: Sizes, boolean: bool = False) -> Self:
         """Return all of a buffer that was made for it."""
         tensor = cls.__new__(cls)
-        tensor._set(buffer, data_type, sizes, packed_strides(sizes))
+        tensor._set(buffer, data_type, sizes, packed_strides(sizes), None, boolean)
         return tensor
 
     def _renamed(self, sizes: Sizes) -> Self:
         """Return what an operator just wrote, with other sizes; not a view, since nobody else has it."""
-        return self._packed(self.buffer, self.data_type, sizes)
+        return self._packed(self.buffer, self.data_type, sizes, self.is_boolean)
 
     def _view(self, sizes: Sizes, strides: Sizes, offset: int = 0) -> Self:
         """Return a view of the same memory."""
         tensor = self.__new__(type(self))
-        tensor._set(self.buffer, self.data_type, sizes, strides, self.offset + offset)
+        tensor._set(self.buffer, self.data_type, sizes, strides, self.offset + offset, self.is_boolean)
+        return tensor
+
+    def _same(self, data_type: DataType | None = None, boolean: bool | None = None) -> Self:
+        """Return another tensor of the same memory, perhaps read as another type of as many bits; a copy, since
+        elements never change."""
+        tensor = self.__new__(type(self))
+        flag = self.is_boolean if boolean is None else boolean
+        offset = self.offset if self.is_view else None
+        tensor._set(self.buffer, data_type or self.data_type, self.sizes, self.strides, offset, flag)
         return tensor
 
     def _moved(self, buffer: Any, offset: int) -> Self:
@@ -97,7 +125,12 @@ class Strided:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy type of the elements; 4-bit integers are held one to a byte."""
-        return self.data_type.numpy
+        return _BOOLEAN if self.is_boolean else self.data_type.numpy
+
+    @property
+    def type_name(self) -> str:
+        """The type of the elements as messages name it: ``"FLOAT32"``, ``"BOOL"``."""
+        return "BOOL" if self.is_boolean else self.data_type.name
 
     @property
     def device(self) -> Device:
@@ -110,7 +143,7 @@ class Strided:
         return TensorDesc(*self.signature)
 
     def __repr__(self) -> str:
-        return f"Tensor({self.data_type.name} {list(self.sizes)} on {self.device.adapter.name!r}: {self._peek()})"
+        return f"Tensor({self.type_name} {list(self.sizes)} on {self.device.adapter.name!r}: {self._peek()})"
 
     def _peek(self) -> str:
         """Return the first elements as text, or why there are none to be seen."""
@@ -135,6 +168,8 @@ class Strided:
         """
         refuse_reading()
         self._check_usable("Tensor.numpy")
+        if 0 in self.sizes:
+            return np.empty(self.sizes, self.dtype)
         bits, budget = self.data_type.bits, host_budget()
         if budget is not None and self.size * self.dtype.itemsize > budget:
             raise OutOfMemory(
@@ -146,16 +181,26 @@ class Strided:
         raw = self.buffer.read(begin, end - begin)
         sizes, strides = self.sizes or (1,), self.strides or (1,)
         if shift:
-            return TensorDesc(self.data_type, (2, *sizes), (shift, *strides)).decode(raw)[1].reshape(self.sizes)
-        return TensorDesc(self.data_type, sizes, self.signature[2]).decode(raw).reshape(self.sizes)
+            found = TensorDesc(self.data_type, (2, *sizes), (shift, *strides)).decode(raw)[1].reshape(self.sizes)
+        else:
+            found = TensorDesc(self.data_type, sizes, self.signature[2]).decode(raw).reshape(self.sizes)
+        return np.asarray(found != 0) if self.is_boolean else found
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise ValueError("Tensor.__array__: copy must not be False: the elements are copied from the device")
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.numpy().__dlpack__(**options)
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Export a copy on the host, whatever ``copy`` says."""
+        return self.numpy().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0  # the host
@@ -184,9 +229,12 @@ class Strided:
     def __float__(self) -> float:
         return float(self.item())
 
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
     def __index__(self) -> int:
         if self.data_type.is_float:
-            raise TypeError(f"only integers are indices, got a Tensor of {self.data_type.name}")
+            raise TypeError(f"only integers are indices, got a Tensor of {self.type_name}")
         return int(self.item())
 
     def release(self) -> None:
@@ -195,7 +243,7 @@ class Strided:
 
     def _check_usable(self, caller: str) -> None:
         if self.buffer.released:
-            raise InvalidState(f"{caller}: the tensor, {self.data_type.name} {list(self.sizes)}, is released")
+            raise InvalidState(f"{caller}: the tensor, {self.type_name} {list(self.sizes)}, is released")
 
     # ---- views ------------------------------------------------------------------------------------------------------
 
@@ -203,6 +251,17 @@ class Strided:
     def T(self) -> Self:
         """The view with its dimensions in reverse order."""
         return self._view(self.sizes[::-1], self.strides[::-1])
+
+    @property
+    def mT(self) -> Self:
+        """The view with the last two dimensions exchanged.
+
+        Raises:
+            InvalidArgument: fewer than two dimensions.
+        """
+        if self.ndim < 2:
+            raise InvalidArgument(f"Tensor.mT: the tensor must have at least 2 dimensions, got {self.ndim}")
+        return self.transpose(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
 
     def transpose(self, *axes: Any) -> Self:
         """Return the view whose dimensions are those of the given axes, all of them, in order; none reverses.

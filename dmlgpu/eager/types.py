@@ -12,7 +12,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.errors import DmlError, InvalidArgument, shown
 
 TypeLike: TypeAlias = DataType | np.dtype[Any] | type[Any] | str
-"""A data type, a NumPy type, or the name of one: ``"float16"``, ``"uint4"``."""
+"""A data type, a NumPy type, or the name of one: ``"float16"``, ``"uint4"``. Truth values, ``bool``, are UINT8."""
 
 _RANGES = {one: ((0, 15) if one is DataType.UINT4 else (-8, 7)) for one in (DataType.UINT4, DataType.INT4)}
 
@@ -35,6 +35,13 @@ def as_data_type(caller: str, name: str, value: Any) -> DataType:
         names = ", ".join(one.name.lower() for one in DataType if one is not DataType.UNKNOWN)
         raise InvalidArgument(f"{caller}: {name} must be a data type ({names}), got {shown(value)}")
     return found
+
+
+def is_boolean_type(value: Any) -> bool:
+    """Return whether a value stands for the type of truth values: ``bool``, NumPy's, or ``"bool"``."""
+    if isinstance(value, np.dtype):
+        return value == np.bool_
+    return value is bool or value is np.bool_ or (isinstance(value, str) and value.lower() == "bool")
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
@@ -72,16 +79,15 @@ def as_number(caller: str, value: Any, data_type: DataType) -> int | float:
 
 
 def as_array(caller: str, name: str, values: Any, data_type: DataType | None) -> tuple[NDArray[Any], DataType]:
-    """Return values as an array of a data type's NumPy type, and that data type.
+    """Return values as an array of a data type's NumPy type, or of truth values, and that data type.
 
     Args:
         caller, name: as messages name them.
-        values: whatever NumPy makes an array of numbers of; truth values become UINT8, and floats that come as no array
-            FLOAT32.
+        values: whatever NumPy makes an array of numbers of; floats that come as no array become FLOAT32.
         data_type: None takes the values' own.
 
     Raises:
-        InvalidArgument: no numbers, none at all, or some that the type does not hold.
+        InvalidArgument: no numbers, or some that the type does not hold.
     """
     try:
         array = np.asarray(values)
@@ -89,16 +95,17 @@ def as_array(caller: str, name: str, values: Any, data_type: DataType | None) ->
         raise
     except Exception:  # ragged lists, and whatever a foreign __array__ raises
         array = np.empty(1, object)
-    if array.dtype.kind not in "biuf" or not array.size:
-        got = f"NumPy type {array.dtype}" if isinstance(values, np.ndarray) and array.size else shown(values)
-        raise InvalidArgument(f"{caller}: {name} must be an array of real numbers, at least one, got {got}")
-    if array.dtype.kind == "b":
-        array = array.astype(np.uint8)
+    if array.dtype.kind not in "biuf":
+        got = f"NumPy type {array.dtype}" if isinstance(values, np.ndarray) else shown(values)
+        raise InvalidArgument(f"{caller}: {name} must be an array of real numbers, got {got}")
+    if array.dtype.kind == "b" and data_type is None:
+        return array, DataType.UINT8
+    array = array.astype(np.uint8) if array.dtype.kind == "b" else array
     if data_type is None:
         if array.dtype == np.float64 and not hasattr(values, "dtype"):
             array = array.astype(np.float32)
         return array, as_data_type(caller, f"the type of {name}", array.dtype)
-    if not data_type.is_float:
+    if not data_type.is_float and array.size:
         low, high = value_range(data_type)
         integral = array.dtype.kind != "f" or bool(np.all(array == np.trunc(array)))
         if not (integral and low <= array.min() and array.max() <= high):

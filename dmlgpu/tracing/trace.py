@@ -35,6 +35,7 @@ _CALLS = {
     "__array__": "np.asarray(x)",
     "__dlpack__": "x.__dlpack__()",
     "__reduce__": "a copy by pickle",
+    "__getitem__": "x[mask]",
 }
 """What asks for elements, by the method that Python calls."""
 
