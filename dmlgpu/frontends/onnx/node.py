@@ -248,6 +248,11 @@ def transposed(expression: Expression, order: Sequence[int]) -> Expression:
     return expression.reinterpret([expression.sizes[one] for one in order], [strides[one] for one in order])
 
 
+def unowned(expression: Expression) -> Expression:
+    """Return a tensor for an operator that takes no OWNED_BY_DML one: a weight is copied, once, at initialisation."""
+    return dml.identity(expression) if expression.desc.owned_by_dml else expression
+
+
 def split_sizes(node: Node, size: int) -> list[int]:
     """Return the sizes of the pieces of a node Split along an axis of a size."""
     given = node.host_integers(1) if node.has(1) else node.integers("split")
