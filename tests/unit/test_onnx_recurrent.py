@@ -60,7 +60,7 @@ def test_layers(kind: str, extras: tuple[str, ...], attributes: dict[str, Any]) 
 def test_batch_first(kind: str) -> None:
     """Against the layer with time first: onnxruntime has no batch first."""
     first = inputs_of(kind, 2, "B", "lens", "h", "c")
-    attributes = {"hidden_size": HIDDEN, "direction": "bidirectional"}
+    attributes: dict[str, Any] = {"hidden_size": HIDDEN, "direction": "bidirectional"}
     model, feeds = model_of_node(kind, first, OUTPUTS[kind], **attributes)
     wanted = load(model, "numpy").run(feeds)
     turned = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,6 +56,12 @@ class Node:
     def op_type(self) -> str:
         """The operator's name."""
         return self.proto.op_type
+
+    def replaced(self, inputs: Sequence[Value | None]) -> Node:
+        """Return the node with other inputs, for a function that translates a related operator."""
+        found = copy.copy(self)
+        found.inputs = tuple(inputs)
+        return found
 
     # ---- attributes -------------------------------------------------------------------------------------------------
 
