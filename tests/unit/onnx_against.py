@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
 
 def model_of_node(
     op_type: str,
-    inputs: list[np.ndarray | None],
+    inputs: Sequence[np.ndarray | None],
     outputs: list[str],
     *,
     weights: tuple[int, ...] = (),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
@@ -16,10 +16,11 @@ from dmlgpu.builder.expression import Expression
 from dmlgpu.builder.graph import Graph
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
-from dmlgpu.frontends.onnx.values import FinishNeeded, ReadNeeded, Shape, Value
+from dmlgpu.frontends.onnx.values import DecisionNeeded, FinishNeeded, ReadNeeded, Shape, Value
 from dmlgpu.tensor import MAX_DIMENSIONS
 
 Array = NDArray[Any]
+Decision = TypeVar("Decision", bound=Hashable)
 
 
 class Node:
@@ -43,10 +44,12 @@ class Node:
         load: Callable[[Value], Expression],
         builder: Graph,
         finished: list[list[Value]],
+        decided: list[Hashable],
     ):
         self.proto, self.name, self.version = proto, name, version
         self.inputs, self.builder = tuple(inputs), builder
         self._load, self._finished, self._passed = load, finished, 0
+        self._decided, self._asked = decided, 0
         self._attributes = {one.name: one for one in proto.attribute}
 
     def __repr__(self) -> str:
@@ -178,6 +181,20 @@ class Node:
         if value.array is None:
             raise ReadNeeded(value)
         return value.host_array
+
+    def decided(self, number: int, function: Callable[[Array], Decision]) -> Decision:
+        """Return what a function makes of the elements of an input on the host.
+
+        What is compiled depends on that alone: it serves all elements of which the function makes the same. Every call
+        must come in the same order.
+        """
+        value = self.value(number)
+        if value.array is not None:
+            return function(value.host_array)
+        self._asked += 1
+        if self._asked > len(self._decided):
+            raise DecisionNeeded(value, function)
+        return self._decided[self._asked - 1]  # type: ignore[return-value]
 
     def finish(self, make: Callable[[], Sequence[Expression]]) -> list[Value]:
         """Return what expressions compute, finished: ``read`` and ``expression`` take it then.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -195,6 +195,18 @@ class Read:
     def run(self, slots: Slots) -> Outcome:
         """Return the elements' bytes."""
         return slots.array(self.slot).tobytes()
+
+
+@dataclass(frozen=True)
+class Decide:
+    """What a function makes of elements, where shapes depend on that."""
+
+    slot: int
+    function: Callable[[Array], Hashable]
+
+    def run(self, slots: Slots) -> Outcome:
+        """Return it."""
+        return self.function(slots.array(self.slot))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,9 +20,9 @@ from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.model import Versions
 from dmlgpu.frontends.onnx.names import last_uses
 from dmlgpu.frontends.onnx.node import Node
-from dmlgpu.frontends.onnx.segments import Action, Go, Outcome, Output, Part, Read, Segment, Weights
+from dmlgpu.frontends.onnx.segments import Action, Decide, Go, Outcome, Output, Part, Read, Segment, Weights
 from dmlgpu.frontends.onnx.signatures import typed_outputs
-from dmlgpu.frontends.onnx.values import FinishNeeded, ReadNeeded, Value
+from dmlgpu.frontends.onnx.values import DecisionNeeded, FinishNeeded, ReadNeeded, Value
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc
 
@@ -167,6 +167,7 @@ class Translation:
         name = proto.name or (proto.output[0] if proto.output else str(scope.at))
         version = self.versions.of(proto.domain, f"{proto.op_type} {name!r}")
         finished: list[list[Value]] = []
+        decided: list[Hashable] = []
         while True:
             inputs = [scope.find(one) if one else None for one in proto.input]
             node = Node(
@@ -177,6 +178,7 @@ class Translation:
                 load=self.load,
                 builder=self.builder,
                 finished=finished,
+                decided=decided,
             )
             before = len(self.builder.nodes)
             try:
@@ -189,6 +191,8 @@ class Translation:
                 return found
             except ReadNeeded as needed:
                 yield from self.read(needed.value)
+            except DecisionNeeded as needed:
+                decided.append((yield from self.decide(needed)))
             except FinishNeeded as needed:
                 segment = self.flush([*self._live(), *needed.values])
                 finished.append(needed.values)
@@ -275,6 +279,14 @@ class Translation:
         found = yield Part(segment, Read(value.slot))
         assert isinstance(found, bytes)
         value.array = np.frombuffer(found, value.data_type.numpy).reshape(value.shape)
+
+    def decide(self, needed: DecisionNeeded) -> Generator[Part, Outcome, Outcome]:
+        """Compute a value's elements, and return what a function makes of them."""
+        segment = None
+        if needed.value.slot is None:
+            segment = self.flush([*self._live(), needed.value])
+        assert needed.value.slot is not None
+        return (yield Part(segment, Decide(needed.value.slot, needed.function)))
 
     def stop(self, action: Action, values: Sequence[Value]) -> Generator[Part, Outcome, Outcome]:
         """Compute values into slots, let an action run, and return what it came to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,4 +92,17 @@ class FinishNeeded(Exception):
 
     def __init__(self, values: list[Value]):
         self.values = values
+        super().__init__()
+
+
+class DecisionNeeded(Exception):
+    """What a function makes of the elements of a value must be known before the translation can go on.
+
+    Attributes:
+        value: which one.
+        function: of its elements, truth values as 0 and 1.
+    """
+
+    def __init__(self, value: Value, function: Callable[[Array], Hashable]):
+        self.value, self.function = value, function
         super().__init__()

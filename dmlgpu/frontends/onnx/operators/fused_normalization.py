@@ -133,7 +133,9 @@ def group_normalization(node: Node) -> Sequence[Result]:
     found = functions.mean_variance_normalization2(wide, axes=(2, 3, 4), epsilon=node.number("epsilon", 1e-5))
     each = (1, groups, channels // groups, 1, 1)
     scale, bias = (reshaped(node.tensor(number), each) for number in (1, 2))
-    scale, bias = (dml.cast(one, wide.data_type) if one.data_type is not wide.data_type else one for one in (scale, bias))
+    scale, bias = (
+        dml.cast(one, wide.data_type) if one.data_type is not wide.data_type else one for one in (scale, bias)
+    )
     found = dml.add(dml.multiply(found, broadcast_to(scale, grouped)), broadcast_to(bias, grouped))
     if node.flag("activation"):
         found = functions.activation_swish(found, sigmoid_input_scale=1.0)
