@@ -100,7 +100,9 @@ class Session:
             raise InvalidArgument(f"{self._label}: name must be one of the inputs {names}, got {shown(name)}")
         if updated_by is not None and updated_by not in self.outputs:
             names = ", ".join(self.outputs)
-            raise InvalidArgument(f"{self._label}: updated_by must be one of the outputs {names}, got {shown(updated_by)}")
+            raise InvalidArgument(
+                f"{self._label}: updated_by must be one of the outputs {names}, got {shown(updated_by)}"
+            )
         fed = self._taken(one, tensor)
         self._check_shape(one, fed.shape, {})
         self._bound[name] = Bound(self._on_device(name, fed), updated_by)
@@ -120,8 +122,8 @@ class Session:
         """Compute the outputs.
 
         Args:
-            inputs: by name; arrays, or tensors, which are read where they are if they are on the session's device. Inputs
-                that are bound may be left out; one that is given counts for this run.
+            inputs: by name; arrays, or tensors, which are read where they are if they are on the session's device.
+                Inputs that are bound may be left out; one that is given counts for this run.
             outputs: names of those that are wanted; None for all but those that update bound inputs.
 
         Returns:
@@ -184,7 +186,9 @@ class Session:
         if isinstance(fed.held, Tensor):
             return fed.held
         if 0 in fed.shape:
-            raise InvalidArgument(f"{self._label}: input {name!r} must have elements to be bound, got {list(fed.shape)}")
+            raise InvalidArgument(
+                f"{self._label}: input {name!r} must have elements to be bound, got {list(fed.shape)}"
+            )
         return Tensor(fed.held, fed.data_type, device=self.device)
 
     def _taken(self, one: Declared, given: Any) -> Fed:
