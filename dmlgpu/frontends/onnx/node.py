@@ -145,6 +145,17 @@ class Node:
         """Return an input as an expression of the graph; a scalar has sizes (1,)."""
         return self.expression(self.value(number))
 
+    def pieces(self, number: int, axis: int) -> list[Expression]:
+        """Return an input; a weight that is larger than what the adapter binds at once, in pieces along an axis."""
+        value = self.value(number)
+        limit = self.builder.device.backend.target.max_binding_size
+        count = -(-value.array.size * value.data_type.bits // (8 * limit)) if value.array is not None else 1
+        if count == 1 or not value.is_weight:
+            return [self.expression(value)]
+        if count > value.shape[axis]:
+            raise self.refusal(f"a weight must have rows of at most {limit:,} bytes, got shape {list(value.shape)}")
+        return [self.expression(one) for one in value.cut(axis, count)]
+
     def optional_tensor(self, number: int) -> Expression | None:
         """Return an input as ``tensor`` does, None where it is absent."""
         return self.tensor(number) if self.has(number) else None

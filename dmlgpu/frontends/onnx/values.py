@@ -31,6 +31,7 @@ class Value:
         is_weight: whether they come from the model, not from the sizes of inputs.
         expression: what computes it in the graph under construction, packed or not; a scalar has one dimension.
         slot: number of the slot that holds it during a run, packed.
+        pieces: a weight cut along an axis into so many, by both.
     """
 
     shape: Shape
@@ -40,6 +41,7 @@ class Value:
     is_weight: bool = False
     expression: Expression | None = field(default=None, repr=False)
     slot: int | None = None
+    pieces: dict[tuple[int, int], list[Value]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of_array(cls, array: Array, *, is_weight: bool = False) -> Value:
@@ -53,6 +55,16 @@ class Value:
         """Return a tensor of the model; see ``tensors.as_array``."""
         data_type, is_bool, array = as_array(proto, what, folder)
         return cls(array.shape, data_type, is_bool, array, is_weight=True)
+
+    def cut(self, axis: int, count: int) -> list[Value]:
+        """Return a weight in so many pieces along an axis; the same ones whenever it is asked."""
+        if (axis, count) not in self.pieces:
+            assert self.array is not None
+            self.pieces[axis, count] = [
+                Value(one.shape, self.data_type, self.is_bool, one, self.is_weight)
+                for one in np.array_split(self.array, count, axis)
+            ]
+        return self.pieces[axis, count]
 
     @property
     def sizes(self) -> Shape:
