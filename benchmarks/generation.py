@@ -46,7 +46,7 @@ def ours(path: str, rows: int, adapter: str) -> Step:
 
 def theirs(path: str, rows: int, provider: str) -> Step:
     """Return a step on a provider of onnxruntime's, its caches bound to its device."""
-    import onnxruntime  # noqa: PLC0415
+    import onnxruntime  # type: ignore[import-untyped]  # noqa: PLC0415
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -84,7 +84,7 @@ def timed(step: Step, prompt: Sequence[int], count: int) -> tuple[list[int], flo
     tokens, seconds = [], []
     for _ in range(count + 2):
         last = before + len(new) - 1
-        numbers = {
+        numbers: dict[str, NDArray[Any]] = {
             "input_ids": np.array([new], np.int64),
             "seqlens_k": np.array([last], np.int32),
             "total_sequence_length": np.array(last + 1, np.int32),

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -56,7 +57,7 @@ class _Writer:
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
 
-    def node(self, op_type: str, *inputs: str, name: str, domain: str = "", **attributes: object) -> str:
+    def node(self, op_type: str, *inputs: str, name: str, domain: str = "", **attributes: Any) -> str:
         """Add a node of one output, and return the output's name, the node's own."""
         self.nodes.append(helper.make_node(op_type, inputs, [name], name=name, domain=domain, **attributes))
         return name
@@ -92,9 +93,11 @@ def decoder(size: Size, seed: int = 0) -> onnx.ModelProto:
     x = writer.normalization(x, "final", size.hidden)
     last = writer.node("Gather", x, writer.known("last_row", np.array(-1)), name="last", axis=1)
     writer.node("Gemm", last, "words", name="logits", transB=1)
-    numbers = {"input_ids": (TensorProto.INT64, ["batch", "new"]), "seqlens_k": (TensorProto.INT32, ["batch"])}
-    numbers["total_sequence_length"] = (TensorProto.INT32, [])
-    inputs = [helper.make_tensor_value_info(name, kind, list(sizes)) for name, (kind, sizes) in numbers.items()]
+    inputs = [
+        helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "new"]),
+        helper.make_tensor_value_info("seqlens_k", TensorProto.INT32, ["batch"]),
+        helper.make_tensor_value_info("total_sequence_length", TensorProto.INT32, []),
+    ]
     outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", size.vocabulary])]
     rows = ["batch", size.heads, "cache", size.hidden // size.heads]
     for past, present in size.caches:

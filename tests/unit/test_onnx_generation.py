@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
 
@@ -21,7 +23,7 @@ def test_generation() -> None:
     other = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     caches = empty_caches(size)
 
-    def other_step(new: list[int], before: int) -> np.ndarray:
+    def other_step(new: Sequence[int], before: int) -> np.ndarray:
         scores, *present = other.run(None, numbers(new, before) | caches)
         caches.update(zip([past for past, _ in size.caches], present, strict=True))
         return np.asarray(scores[0])

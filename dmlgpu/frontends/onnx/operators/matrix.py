@@ -90,14 +90,15 @@ def gemm(node: Node) -> Value:
         raise node.refusal(f"elements of {wanted.name} are not supported")
     added: Sequence[Expression | None] = [None] * len(pieces)
     if node.has(2):
-        c = broadcast_to(node.tensor(2), (m, n))
-        added = dml.split(c, 1, [one.sizes[columns] for one in pieces]) if len(pieces) > 1 else [c]
+        whole = broadcast_to(node.tensor(2), (m, n))
+        added = dml.split(whole, 1, [one.sizes[columns] for one in pieces]) if len(pieces) > 1 else [whole]
     products = []
     for b, c in zip(pieces, added, strict=True):
-        factors = [one if one is None or wanted.is_float else dml.cast(one, DataType.FLOAT32) for one in (a, b, c)]
         products.append(
             functions.gemm(
-                *factors,  # type: ignore[arg-type]
+                _as_float(a),
+                _as_float(b),
+                None if c is None else _as_float(c),
                 trans_a=transforms[0],
                 trans_b=transforms[1],
                 alpha=node.number("alpha", 1.0),
@@ -106,3 +107,7 @@ def gemm(node: Node) -> Value:
         )
     found = products[0] if len(products) == 1 else dml.join(products, 1)
     return node.valued(found if wanted.is_float else dml.cast(found, wanted), (m, n))
+
+
+def _as_float(x: Expression) -> Expression:
+    return x if x.data_type.is_float else dml.cast(x, DataType.FLOAT32)
