@@ -99,7 +99,7 @@ def decoder(size: Size, seed: int = 0) -> onnx.ModelProto:
         helper.make_tensor_value_info("total_sequence_length", TensorProto.INT32, []),
     ]
     outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", size.vocabulary])]
-    rows = ["batch", size.heads, "cache", size.hidden // size.heads]
+    rows: list[str | int | None] = ["batch", size.heads, "cache", size.hidden // size.heads]
     for past, present in size.caches:
         inputs.append(helper.make_tensor_value_info(past, TensorProto.FLOAT, rows))
         outputs.append(helper.make_tensor_value_info(present, TensorProto.FLOAT, rows))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from onnx import GraphProto
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 MOST_ITERATIONS = 2**24
 """Most iterations of a loop."""
 
+_MOST_COMPARED = 4096
+"""Most bytes of a weight that counts as the same where its elements are equal."""
+
+Made = TypeVar("Made")
 Results = Generator[Part, Outcome, "Sequence[Value | None]"]
 
 
@@ -64,7 +68,7 @@ class _Body:
 def _body_of(translation: Translation, node: Node, scope: Scope) -> _Body:
     """Return the body of a loop: names of the graph around it are inputs, or known."""
     body: GraphProto = node.attribute("body")
-    known = initial(body, node)
+    known = dict(_kept(translation, ("initial", id(node.proto)), node, lambda: initial(body, node)))
     own = {one.name for one in body.input} | set(known) | {name for one in body.node for name in one.output}
     captured: dict[str, Value] = {}
     wanted = dict.fromkeys(name for one in body.node for name in read_names(one))
@@ -78,16 +82,39 @@ def _body_of(translation: Translation, node: Node, scope: Scope) -> _Body:
         elif value is not None:
             captured[name] = value
     names = [*(one.name for one in body.input), *captured]
-    runner = translation.runner(
-        translation.device,
-        translation.versions,
-        translation.weights,
-        nodes=tuple(body.node),
-        known=known,
-        inputs=names,
-        outputs=[one.name for one in body.output],
-    )
-    return _Body(runner, list(captured.values()))
+    key = id(node.proto), tuple(names), tuple(sorted(_identity(name, one) for name, one in known.items()))
+
+    def make() -> Runner:
+        return translation.runner(
+            translation.device,
+            translation.versions,
+            translation.weights,
+            nodes=tuple(body.node),
+            known=known,
+            inputs=names,
+            outputs=[one.name for one in body.output],
+        )
+
+    return _Body(_kept(translation, key, node, make), list(captured.values()))
+
+
+def _kept(translation: Translation, key: Hashable, node: Node, make: Callable[[], Made]) -> Made:
+    """Return what an earlier walk made for a node, or make it; the node lives as long, whose identity the key has."""
+    found = translation.bodies.get(key)
+    if found is None:
+        found = make(), node.proto
+        translation.bodies.put(key, found, 1)
+    kept: Made = found[0]
+    return kept
+
+
+def _identity(name: str, value: Value | None) -> tuple[str, str]:
+    """Return what is equal for equal values of a name: a weight's own identity, and what is known of others."""
+    if value is None or value.array is None:
+        return name, ""
+    if value.is_weight and value.array.nbytes > _MOST_COMPARED:
+        return name, str(id(value.array))
+    return name, f"{value.array.dtype} {value.shape} {value.array.tobytes().hex()}"
 
 
 def _inner_names(graph: GraphProto) -> set[str]:
@@ -104,19 +131,30 @@ def _has(scope: Scope, name: str) -> bool:
 
 
 def _loop(translation: Translation, node: Node, scope: Scope) -> Results:
-    count = int(node.host(0).reshape(-1)[0]) if node.has(0) else MOST_ITERATIONS
-    begins = bool(node.host(1).reshape(-1)[0]) if node.has(1) else True
+    limits = [node.value(number) if node.has(number) else None for number in (0, 1)]
     states = [node.value(number) for number in range(2, len(node))]
     body = _body_of(translation, node, scope)
     graph: GraphProto = node.attribute("body")
     translation.place(node, "the host counts and decides, around a compiled body")
 
     def run(slots: Slots) -> list[Fed]:
+        count, begins = (None if one is None else _number(feeds([one], slots)[0]) for one in limits)
         return _iterate(
-            body.runner, graph, feeds(states, slots), feeds(body.captured, slots), count=count, goes_on=begins
+            body.runner,
+            graph,
+            feeds(states, slots),
+            feeds(body.captured, slots),
+            count=MOST_ITERATIONS if count is None else count,
+            goes_on=begins is None or bool(begins),
         )
 
-    return (yield from _finish(translation, node, [*states, *body.captured], run))
+    given = [one for one in limits if one is not None]
+    return (yield from _finish(translation, node, [*given, *states, *body.captured], run))
+
+
+def _number(fed: Fed) -> int:
+    """Return the one element of a tensor, on the host."""
+    return int(np.asarray(_on_host(fed.held)).reshape(-1)[0])
 
 
 def _iterate(
@@ -133,7 +171,7 @@ def _iterate(
         states = found[: len(states)]
         for one, new in zip(kept, found[len(states) :], strict=True):
             one.append(new)
-        goes_on = bool(np.asarray(_on_host(condition.held)).reshape(-1)[0])
+        goes_on = bool(_number(condition))
         done += 1
     gathered = [
         _stacked(one, 0) if one else _nothing(info)

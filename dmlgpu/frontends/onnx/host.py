@@ -13,12 +13,15 @@ from dmlgpu.errors import ModelError
 from dmlgpu.frontends.onnx.elements import data_type_of
 from dmlgpu.frontends.onnx.node import Node, split_sizes
 from dmlgpu.frontends.onnx.tensors import as_array
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import Recipe, Source, Value
 
 Array = NDArray[Any]
 
 MOST_INTEGERS = 1024
 """Most elements of an integer tensor that counts as arithmetic on shapes."""
+
+MOST_LATE = 16
+"""Most integers of a tensor that the host computes while a model runs."""
 
 MOST_FLOATS = 16
 """As MOST_INTEGERS for floats: scales of dimensions."""
@@ -45,6 +48,48 @@ def compute(node: Node) -> list[Value | None] | None:
     several = found if isinstance(found, list) else [found]
     known = [node.known(one) for one in several]
     return list(known) if all(map(_is_small, known)) else None
+
+
+def recipe_of(value: Value) -> Recipe | None:
+    """Return how the host comes by the elements of a value during a run; None where the device must compute them."""
+    if value.array is not None:
+        array = value.array
+        return lambda slots: array
+    if value.recipe is not None or value.slot is None:
+        return value.recipe
+    slot, shape, kind = value.slot, value.shape, value.data_type.numpy
+    return lambda slots: slots.array(slot).reshape(shape).astype(kind, copy=False)
+
+
+def give_recipes(node: Node, results: Sequence[Value | None]) -> None:
+    """Note how the host computes results, of a node of arithmetic on few integers all of which it can come by."""
+    if node.op_type not in _FUNCTIONS or node.proto.domain not in ("", "ai.onnx") or node.op_type in _BOUNDED:
+        return
+    values = [one for one in (*node.inputs, *results) if one is not None]
+    if any(one.data_type.is_float or math.prod(one.shape) > MOST_LATE for one in values):
+        return
+    recipes = [None if one is None else (one.is_bool, recipe_of(one)) for one in node.inputs]
+    if any(one is not None and one[1] is None for one in recipes):
+        return
+    function = _FUNCTIONS[node.op_type]
+    node = node.alone()
+
+    def computed(slots: Source) -> list[Array]:
+        arrays = []
+        for one in recipes:
+            array = None if one is None or one[1] is None else one[1](slots)
+            arrays.append(array.astype(np.bool_) if one is not None and one[0] and array is not None else array)
+        with np.errstate(all="ignore"):
+            found = function(node, arrays)
+        return found if isinstance(found, list) else [found]
+
+    for number, result in enumerate(results):
+        if result is not None:
+            result.recipe = _output_of(computed, number, result.data_type.numpy)
+
+
+def _output_of(computed: Callable[[Source], list[Array]], number: int, kind: Any) -> Recipe:
+    return lambda slots: np.asarray(computed(slots)[number]).astype(kind, copy=False)
 
 
 def _is_small(value: Value) -> bool:

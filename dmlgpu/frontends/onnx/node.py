@@ -66,6 +66,12 @@ class Node:
         found.inputs = tuple(inputs)
         return found
 
+    def alone(self) -> Node:
+        """Return the node with what is known of its inputs, and without the graph under construction."""
+        found = self.replaced([one if one is not None and one.array is not None else None for one in self.inputs])
+        del found.builder, found._load
+        return found
+
     # ---- attributes -------------------------------------------------------------------------------------------------
 
     def attribute(self, name: str, default: Any = None) -> Any:
@@ -193,18 +199,18 @@ class Node:
             raise ReadNeeded(value)
         return value.host_array
 
-    def decided(self, number: int, function: Callable[[Array], Decision]) -> Decision:
-        """Return what a function makes of the elements of an input on the host.
+    def decided(self, numbers: Sequence[int], function: Callable[..., Decision]) -> Decision:
+        """Return what a function makes of the elements of inputs on the host.
 
         What is compiled depends on that alone: it serves all elements of which the function makes the same. Every call
         must come in the same order.
         """
-        value = self.value(number)
-        if value.array is not None:
-            return function(value.host_array)
+        values = [self.value(number) for number in numbers]
+        if all(one.array is not None for one in values):
+            return function(*(one.array for one in values))
         self._asked += 1
         if self._asked > len(self._decided):
-            raise DecisionNeeded(value, function)
+            raise DecisionNeeded(values, function)
         return self._decided[self._asked - 1]  # type: ignore[return-value]
 
     def finish(self, make: Callable[[], Sequence[Expression]]) -> list[Value]:

@@ -19,7 +19,7 @@ from dmlgpu.eager.session import session_of
 from dmlgpu.eager.tensor import Tensor
 from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx.elements import as_held
-from dmlgpu.frontends.onnx.values import Shape
+from dmlgpu.frontends.onnx.values import Recipe, Shape
 from dmlgpu.tensor import TensorDesc
 
 Array = NDArray[Any]
@@ -190,23 +190,23 @@ class Action(Protocol):
 class Read:
     """Elements that shapes depend on."""
 
-    slot: int
+    recipe: Recipe
 
     def run(self, slots: Slots) -> Outcome:
         """Return the elements' bytes."""
-        return slots.array(self.slot).tobytes()
+        return self.recipe(slots).tobytes()
 
 
 @dataclass(frozen=True)
 class Decide:
     """What a function makes of elements, where shapes depend on that."""
 
-    slot: int
-    function: Callable[[Array], Hashable]
+    recipes: list[Recipe]
+    function: Callable[..., Hashable]
 
     def run(self, slots: Slots) -> Outcome:
         """Return it."""
-        return self.function(slots.array(self.slot))
+        return self.function(*(one(slots) for one in self.recipes))
 
 
 @dataclass(frozen=True)

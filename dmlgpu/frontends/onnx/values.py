@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,17 @@ from dmlgpu.frontends.onnx.tensors import as_array
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
+
+
+class Source(Protocol):
+    """Where the host finds the tensors of a run, by number."""
+
+    def array(self, number: int) -> Array:
+        """Return the elements of a slot."""
+
+
+Recipe = Callable[[Source], Array]
+"""What computes elements from slots of a run."""
 
 
 @dataclass(eq=False)
@@ -32,6 +43,7 @@ class Value:
         expression: what computes it in the graph under construction, packed or not; a scalar has one dimension.
         slot: number of the slot that holds it during a run, packed.
         pieces: a weight cut along an axis into so many, by both.
+        recipe: how the host computes the elements during a run, for arithmetic on few integers that it feeds.
     """
 
     shape: Shape
@@ -42,6 +54,7 @@ class Value:
     expression: Expression | None = field(default=None, repr=False)
     slot: int | None = None
     pieces: dict[tuple[int, int], list[Value]] = field(default_factory=dict, repr=False)
+    recipe: Recipe | None = field(default=None, repr=False)
 
     @classmethod
     def of_array(cls, array: Array, *, is_weight: bool = False) -> Value:
@@ -108,13 +121,13 @@ class FinishNeeded(Exception):
 
 
 class DecisionNeeded(Exception):
-    """What a function makes of the elements of a value must be known before the translation can go on.
+    """What a function makes of the elements of values must be known before the translation can go on.
 
     Attributes:
-        value: which one.
-        function: of its elements, truth values as 0 and 1.
+        values: which ones.
+        function: of their elements, truth values as 0 and 1.
     """
 
-    def __init__(self, value: Value, function: Callable[[Array], Hashable]):
-        self.value, self.function = value, function
+    def __init__(self, values: list[Value], function: Callable[..., Hashable]):
+        self.values, self.function = values, function
         super().__init__()

@@ -80,7 +80,7 @@ def _sizes(node: Node) -> _Sizes:
         raise node.refusal(f"num_heads must be a multiple of kv_num_heads, got {heads} and {shared}")
     size = width // (heads if node.has(1) else heads + 2 * shared)
     past = node.shape(3)[2] if node.has(3) else 0
-    keys = node.decided(6, lambda total: max(past, int(total.reshape(-1)[0])))
+    keys = node.decided((6,), lambda total: max(past, int(total.reshape(-1)[0])))
     return _Sizes(heads, shared, size, batch, rows, keys)
 
 
