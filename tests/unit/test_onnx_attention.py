@@ -12,7 +12,7 @@ from dmlgpu.frontends.onnx import load
 from tests.unit.onnx_against import check_node, expected_of, model_of_node, normal
 
 MS = "com.microsoft"
-BATCH, ROWS, HEADS, SIZE = 2, 4, 2, 8
+BATCH, ROWS, KEYS, HEADS, SIZE = 2, 4, 5, 2, 8
 HIDDEN = HEADS * SIZE
 
 
@@ -63,9 +63,26 @@ def test_a_large_mask_is_cut() -> None:
     np.testing.assert_allclose(found, expected_of(model, feeds)[0], rtol=1e-5, atol=1e-5)
 
 
-# ---- MultiHeadAttention
+# ---- Attention of ONNX
 
-KEYS = 5
+
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("rank", [3, 4])
+def test_attention(causal: int, rank: int) -> None:
+    """Shared heads, a past, and a mask of truth values; a query that sees no key."""
+    heads = [normal(BATCH, count, rows, SIZE, seed=count) for count, rows in ((4, ROWS), (2, KEYS), (2, KEYS))]
+    past = [normal(BATCH, 2, 3, SIZE, seed=number) for number in range(2)]
+    mask = np.random.default_rng(2).integers(0, 2, (BATCH, 1, ROWS, KEYS + 3)).astype(np.bool_)
+    mask[0, 0, 2] = False
+    attributes: dict[str, Any] = {"is_causal": causal}
+    if rank == 3:
+        heads = [one.transpose(0, 2, 1, 3).reshape(BATCH, one.shape[2], -1) for one in heads]
+        attributes |= {"q_num_heads": 4, "kv_num_heads": 2}
+    check_node("Attention", [*heads, mask, *past], ["y", "k", "v"], version=23, **attributes)
+    check_node("Attention", heads, ["y"], version=23, softcap=2.0, scale=0.6, **attributes)
+
+
+# ---- MultiHeadAttention
 
 
 @pytest.mark.parametrize("mask", [None, (BATCH,), (3 * BATCH + 2,), (BATCH, KEYS), (BATCH, ROWS, KEYS)])
@@ -195,6 +212,12 @@ def test_one_compilation_for_all_lengths() -> None:
         feeds["x5"], feeds["x6"] = np.array([last, 3], np.int32), np.array(last + 1, np.int32)
         np.testing.assert_allclose(session.run(feeds)["y"], expected_of(model, feeds)[0], rtol=1e-4, atol=1e-5)
     assert len(session._runner._parts) == 2
+
+
+@pytest.mark.parametrize(("mode", "starts"), [("linear", [2, 5]), ("circular", [6, 3]), ("linear", None)])
+def test_rows_into_a_cache(mode: str, starts: list[int] | None) -> None:
+    inputs = [normal(2, 3, 8, 4), normal(2, 3, 3, 4, seed=1), None if starts is None else np.array(starts)]
+    check_node("TensorScatter", inputs, ["y"], version=24, mode=mode)
 
 
 @pytest.mark.parametrize(

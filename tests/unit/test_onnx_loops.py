@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from dmlgpu import Tensor
 from dmlgpu.device.device import Device
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.session import Session
@@ -116,3 +117,46 @@ def test_bodies_are_compiled_once_for_all_shapes_around(compilations: list[int])
     for rows in (5, 6, 7):
         run(session, model, {"x": normal(rows, 4), "count": np.array(3), "start": normal(4)})
     assert len(compilations) == 1
+
+
+def test_a_condition_on_the_number_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+    numpy = Tensor.numpy
+
+    def counted(self: Tensor) -> Any:
+        reads.append(1)
+        return numpy(self)
+
+    nodes = [
+        helper.make_node("Less", ["number", "limit"], ["goes_on"]),
+        helper.make_node("Mul", ["state", "state"], ["next"]),
+    ]
+    model = looping(nodes, [], {"limit": np.array(2)})
+    model.graph.node[0].attribute[0].g.node.pop(0)  # the condition that stays as it is
+    session = load(model, "numpy")
+    feeds = {"x": normal(2, 4), "count": np.array(9), "start": normal(4)}
+    run(session, model, feeds)
+    monkeypatch.setattr(Tensor, "numpy", counted)
+    (found,) = session.run(feeds).values()
+    np.testing.assert_allclose(found, feeds["start"] ** 8, rtol=1e-5)
+    assert len(reads) == 1
+
+
+@pytest.mark.parametrize("backward", [0, 1])
+def test_scan_of_batches(backward: int) -> None:
+    """Scan of operator set 8: a running sum of each sequence."""
+    info = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Add", ["sum", "row"], ["next"]), helper.make_node("Identity", ["next"], ["kept"])],
+        "body",
+        [info("sum", FLOAT, [3]), info("row", FLOAT, [3])],
+        [info("next", FLOAT, [3]), info("kept", FLOAT, [3])],
+    )
+    node = helper.make_node(
+        "Scan", ["", "start", "x"], ["last", "all"], body=body, num_scan_inputs=1, directions=[backward]
+    )
+    inputs = [info("start", FLOAT, [2, 3]), info("x", FLOAT, [2, 4, 3])]
+    outputs = [info("last", FLOAT, None), info("all", FLOAT, None)]
+    graph = helper.make_graph([node], "batches", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 8)], ir_version=10)
+    run(load(model, "numpy"), model, {"start": normal(2, 3), "x": normal(2, 4, 3)})

@@ -93,6 +93,7 @@ def _body_of(translation: Translation, node: Node, scope: Scope) -> _Body:
             known=known,
             inputs=names,
             outputs=[one.name for one in body.output],
+            is_body=True,
         )
 
     return _Body(_kept(translation, key, node, make), list(captured.values()))
@@ -182,7 +183,7 @@ def _iterate(
 
 def _scan(translation: Translation, node: Node, scope: Scope) -> Results:
     if node.version < 9:
-        raise node.refusal("Scan is supported from operator set 9 on")
+        return (yield from _batched_scan(translation, node, scope))
     graph: GraphProto = node.attribute("body")
     sequences = node.integer("num_scan_inputs")
     values = [node.value(number) for number in range(len(node))]
@@ -198,28 +199,66 @@ def _scan(translation: Translation, node: Node, scope: Scope) -> Results:
         _all(node, "scan_output_axes", outputs),
         _all(node, "scan_output_directions", outputs),
     )
-    length = scanned[0].shape[axes[0]]
+    infos = graph.output[len(states) :]
 
     def run(slots: Slots) -> list[Fed]:
-        carried, captured = feeds(states, slots), feeds(body.captured, slots)
-        sources = feeds(scanned, slots)
-        kept: list[list[Fed]] = [[] for _ in range(outputs)]
-        for step in range(length):
-            parts = [
-                _taken(one, axis, length - 1 - step if turned else step)
-                for one, axis, turned in zip(sources, axes, backward, strict=True)
-            ]
-            found = body.runner.run([*carried, *parts, *captured])
-            carried = found[: len(carried)]
-            for one, new in zip(kept, found[len(carried) :], strict=True):
-                one.append(new)
+        sources, captured = feeds(scanned, slots), feeds(body.captured, slots)
+        carried, kept = _scanned(body.runner, feeds(states, slots), sources, captured, axes=axes, backward=backward)
         turned = [one[::-1] if back else one for one, back in zip(kept, output_backward, strict=True)]
-        infos = graph.output[len(states) :]
         gathered = [
             _stacked(one, axis if axis >= 0 else axis + len(one[0].shape) + 1) if one else _nothing(info)
-            for one, axis, info in zip(turned, output_axes, infos, strict=True)
+            for one, axis, info in zip(turned or [[]] * outputs, output_axes, infos, strict=True)
         ]
         return [*carried, *gathered]
+
+    return (yield from _finish(translation, node, [*states, *scanned, *body.captured], run))
+
+
+def _scanned(
+    runner: Runner,
+    carried: list[Fed],
+    sources: list[Fed],
+    captured: list[Fed],
+    *,
+    axes: Sequence[int],
+    backward: Sequence[int],
+) -> tuple[list[Fed], list[list[Fed]]]:
+    """Run the body of a Scan, and return its states and what it gathered, by output; nothing for no steps."""
+    length = sources[0].shape[axes[0]]
+    steps: list[list[Fed]] = []
+    for step in range(length):
+        parts = [
+            _taken(one, axis, length - 1 - step if turned else step)
+            for one, axis, turned in zip(sources, axes, backward, strict=True)
+        ]
+        found = runner.run([*carried, *parts, *captured])
+        carried = found[: len(carried)]
+        steps.append(found[len(carried) :])
+    return carried, [list(one) for one in zip(*steps, strict=True)]
+
+
+def _batched_scan(translation: Translation, node: Node, scope: Scope) -> Results:
+    """Translate Scan of operator set 8: sequences stand in a batch, their steps in the second dimension."""
+    if node.has(0):
+        raise node.refusal("input sequence_lens is not supported")
+    graph: GraphProto = node.attribute("body")
+    sequences = node.integer("num_scan_inputs")
+    values = [node.value(number) for number in range(1, len(node))]
+    states, scanned = values[: len(values) - sequences], values[len(values) - sequences :]
+    body = _body_of(translation, node, scope)
+    translation.place(node, "the host counts, around a compiled body")
+    backward, infos = _all(node, "directions", sequences), graph.output[len(states) :]
+
+    def run(slots: Slots) -> list[Fed]:
+        carried, sources, captured = feeds(states, slots), feeds(scanned, slots), feeds(body.captured, slots)
+        found = []
+        for number in range(sources[0].shape[0]):
+            own = [_taken(one, 0, number) for one in carried]
+            parts = [_taken(one, 0, number) for one in sources]
+            last, kept = _scanned(body.runner, own, parts, captured, axes=(0,) * sequences, backward=backward)
+            gathered = [_stacked(one, 0) for one in kept] or [_nothing(info) for info in infos]
+            found.append([*last, *gathered])
+        return [_stacked(one, 0) for one in zip(*found, strict=True)]
 
     return (yield from _finish(translation, node, [*states, *scanned, *body.captured], run))
 

@@ -34,6 +34,7 @@ class Runner:
         nodes: of the graph, in order.
         known: what names stand for in every run.
         inputs, outputs: names.
+        is_body: whether it is the body of a loop.
     """
 
     def __init__(
@@ -46,11 +47,13 @@ class Runner:
         known: dict[str, Value | None],
         inputs: Sequence[str],
         outputs: Sequence[str],
+        is_body: bool = False,
     ):
         self._device, self._versions, self._weights = device, versions, weights
         self._nodes, self._known = nodes, known
         self._inputs, self._outputs = tuple(inputs), tuple(outputs)
         self._parts: Cache[Key, Part] = Cache(CacheLimits(MOST_PARTS, MOST_PARTS))
+        self._is_body = is_body
         self._bodies: Cache[Hashable, tuple[Any, object]] = Cache(CacheLimits(MOST_BODIES, MOST_BODIES))
         self.placement: tuple[Placement, ...] = ()
 
@@ -84,7 +87,9 @@ class Runner:
 
     def _resumed(self, given: Sequence[Fed], outcomes: Sequence[Outcome]) -> tuple[Translation, Steps, Part]:
         """Translate up to the part that follows outcomes that are known; compiles nothing."""
-        translation = Translation(self._device, self._versions, self._weights, len(given), Runner, self._bodies)
+        translation = Translation(
+            self._device, self._versions, self._weights, len(given), Runner, self._is_body, self._bodies
+        )
         values = dict(self._known)
         for number, (name, one) in enumerate(zip(self._inputs, given, strict=True)):
             value = Value(one.shape, one.data_type, one.is_bool, slot=number)

@@ -220,7 +220,7 @@ class Go:
 
 @dataclass(eq=False)
 class Output:
-    """An output of the model: a slot, or an array that the sizes of inputs and the model decide."""
+    """An output: a slot, an array that the sizes of inputs and the model decide, or how the host makes it."""
 
     name: str
     shape: Shape
@@ -228,9 +228,12 @@ class Output:
     is_bool: bool
     slot: int | None = None
     array: Array | None = None
+    recipe: Recipe | None = None
 
     def take(self, slots: Slots) -> Held:
         """Return the output of a run: a tensor of its shape, or an array."""
+        if self.recipe is not None:
+            return self.recipe(slots)
         if self.slot is None:
             assert self.array is not None
             return self.array

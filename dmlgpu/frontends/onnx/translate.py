@@ -100,6 +100,8 @@ class Translation:
         weights: where the model's constants are.
         first_slot: number of the first slot that no input has.
         runner: what runs the bodies of loops.
+        is_body: whether it is the body of a loop: outputs that are arithmetic on few integers, the condition among
+            them, are computed by the host then, which waits for nothing.
         bodies: those that other walks of the graph have made, and where this one leaves its own.
     """
 
@@ -108,6 +110,7 @@ class Translation:
     weights: Weights
     first_slot: int
     runner: type[Runner]
+    is_body: bool
     bodies: Cache[Hashable, tuple[Any, object]]
     placement: list[Placement] = field(default_factory=list)
 
@@ -134,12 +137,13 @@ class Translation:
         """Yield the parts that compute outputs from values; each is sent what its action came to."""
         found = yield from self.walk(nodes, values, outputs, None)
         ends = [value for value in found if value is not None]
-        segment = self.flush(ends)
+        recipes = [one.recipe if self.is_body and one.array is None else None for one in ends]
+        segment = self.flush([one for one, recipe in zip(ends, recipes, strict=True) if recipe is None])
         yield Part(
             segment,
             outputs=tuple(
-                Output(name, one.shape, one.data_type, one.is_bool, one.slot, one.array)
-                for name, one in zip(outputs, ends, strict=True)
+                Output(name, one.shape, one.data_type, one.is_bool, one.slot, one.array, recipe)
+                for name, one, recipe in zip(outputs, ends, recipes, strict=True)
             ),
         )
 
