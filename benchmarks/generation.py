@@ -1,11 +1,10 @@
 """Tokens per second of an ONNX decoder with a cache, on dmlgpu and on onnxruntime.
 
     python scripts/export_decoder.py decoder.onnx
-    python benchmarks/generation.py decoder.onnx --adapter llvmpipe --rows 128 --tokens 32
+    python benchmarks/generation.py decoder.onnx --adapter llvmpipe --rows 128 --peers webgpu
 
 The model is one of scripts/export_decoder.py. The prompt's tokens come in one step; what is timed are the steps of one
-token each behind it, the choice of the most likely token on the host included. Caches stay on the device.
-``--peers`` also runs onnxruntime's CPU provider and, where it is installed, its WebGPU provider.
+token each behind it, interleaved, the choice of the most likely token on the host included. Caches stay on the device.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from measure import ratio
 from numpy.typing import NDArray
 
 from dmlgpu.frontends.onnx import load
@@ -78,38 +78,34 @@ def theirs(path: str, rows: int, provider: str) -> Step:
     return step
 
 
-def timed(step: Step, prompt: Sequence[int], count: int) -> tuple[list[int], float, float, list[float]]:
-    """Generate, and return the tokens, the seconds of the prompt and of the first step, and those of each later one."""
-    new, before = list(prompt), 0
-    tokens, seconds = [], []
-    for _ in range(count + 2):
-        last = before + len(new) - 1
+class Generation:
+    """Tokens behind a prompt, the most likely one each time.
+
+    Args:
+        step: what gives the scores of the next token.
+        prompt: its tokens come in one step, which is run here.
+    """
+
+    def __init__(self, step: Step, prompt: Sequence[int]):
+        self.step, self.before = step, 0
+        self.tokens: list[int] = []
+        start = time.perf_counter()
+        self._next(prompt)
+        self.seconds = time.perf_counter() - start
+
+    def _next(self, new: Sequence[int]) -> None:
+        last = self.before + len(new) - 1
         numbers: dict[str, NDArray[Any]] = {
             "input_ids": np.array([new], np.int64),
             "seqlens_k": np.array([last], np.int32),
             "total_sequence_length": np.array(last + 1, np.int32),
         }
-        start = time.perf_counter()
-        token = int(step(numbers).argmax())
-        seconds.append(time.perf_counter() - start)
-        before, new = last + 1, [token]
-        tokens.append(token)
-    return tokens, seconds[0], seconds[1], seconds[2:]
+        self.tokens.append(int(self.step(numbers).argmax()))
+        self.before = last + 1
 
-
-def report(name: str, make: Callable[[], Step], prompt: Sequence[int], count: int) -> list[int]:
-    """Measure one way to run the model, and print it."""
-    start = time.perf_counter()
-    step = make()
-    loaded = time.perf_counter() - start
-    tokens, first, second, later = timed(step, prompt, count)
-    median = float(np.median(later))
-    print(
-        f"{name}: {1 / median:.2f} tokens/s (median step {median * 1e3:.1f} ms, fastest {min(later) * 1e3:.1f} ms); "
-        f"load {loaded:.1f} s, prompt of {len(prompt)} {first:.2f} s, first step {second:.2f} s",
-        flush=True,
-    )
-    return tokens
+    def __call__(self, _: int) -> None:
+        """Generate one token."""
+        self._next(self.tokens[-1:])
 
 
 def main() -> None:
@@ -119,18 +115,22 @@ def main() -> None:
     parser.add_argument("--adapter", default=None)
     parser.add_argument("--rows", type=int, default=128, help="of the caches")
     parser.add_argument("--prompt", type=int, default=8, help="how many tokens it has")
-    parser.add_argument("--tokens", type=int, default=32, help="how many are timed")
-    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--rounds", type=int, default=11, help="pairs of tokens")
+    parser.add_argument("--peers", nargs="*", default=["cpu", "webgpu"])
     given = parser.parse_args()
-    prompt = [(7 * number + 3) % 50 for number in range(given.prompt)]
-    if given.prompt + given.tokens + 2 > given.rows:
+    if given.prompt + given.rounds + 3 > given.rows:
         parser.error("the caches have too few rows")
-    makes = {"dmlgpu": lambda: ours(given.model, given.rows, given.adapter)}
-    if given.peers:
-        makes["onnxruntime, CPU"] = lambda: theirs(given.model, given.rows, "cpu")
-        makes["onnxruntime, WebGPU"] = lambda: theirs(given.model, given.rows, "webgpu")
-    found = [report(name, make, prompt, given.tokens) for name, make in makes.items()]
-    print("tokens:", "equal" if all(one == found[0] for one in found) else found)
+    prompt = [(7 * number + 3) % 50 for number in range(given.prompt)]
+    for provider in given.peers:
+        own = Generation(ours(given.model, given.rows, given.adapter), prompt)
+        other = Generation(theirs(given.model, given.rows, provider), prompt)
+        found = ratio(own, other, given.rounds)
+        print(
+            f"dmlgpu {1 / found.a_seconds:.2f} tokens/s, onnxruntime {provider} {1 / found.b_seconds:.2f}; "
+            f"time of a token {found}; prompt with compiling {own.seconds:.1f} s, {other.seconds:.1f} s; "
+            f"tokens {'equal' if own.tokens == other.tokens else f'differ: {own.tokens} {other.tokens}'}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
