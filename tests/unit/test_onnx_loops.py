@@ -142,6 +142,21 @@ def test_a_condition_on_the_number_waits_for_nothing(monkeypatch: pytest.MonkeyP
     assert len(reads) == 1
 
 
+def test_long_arithmetic_on_the_number() -> None:
+    """Each of so many sums reads the one before twice."""
+    nodes = [helper.make_node("Mul", ["number", "zero"], ["sum0"])]
+    nodes += [helper.make_node("Add", [f"sum{at}", f"sum{at}"], [f"sum{at + 1}"]) for at in range(70)]
+    nodes += [
+        helper.make_node("Less", ["sum50", "limit"], ["small"]),
+        helper.make_node("LessOrEqual", ["sum70", "limit"], ["going"]),
+        helper.make_node("And", ["small", "going"], ["goes_on"]),
+        helper.make_node("Neg", ["state"], ["next"]),
+    ]
+    model = looping(nodes, [], {"limit": np.array(2), "zero": np.array(0)})
+    model.graph.node[0].attribute[0].g.node.pop(0)
+    run(load(model, "numpy"), model, {"x": normal(2, 4), "count": np.array(3), "start": normal(4)})
+
+
 @pytest.mark.parametrize("backward", [0, 1])
 def test_scan_of_batches(backward: int) -> None:
     """Scan of operator set 8: a running sum of each sequence."""

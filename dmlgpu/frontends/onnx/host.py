@@ -23,6 +23,9 @@ MOST_INTEGERS = 1024
 MOST_LATE = 16
 """Most integers of a tensor that the host computes while a model runs."""
 
+MOST_DEEP = 64
+"""Most nodes, one behind the other, that the host computes while a model runs."""
+
 MOST_FLOATS = 16
 """As MOST_INTEGERS for floats: scales of dimensions."""
 
@@ -68,24 +71,31 @@ def give_recipes(node: Node, results: Sequence[Value | None]) -> None:
     values = [one for one in (*node.inputs, *results) if one is not None]
     if any(one.data_type.is_float or math.prod(one.shape) > MOST_LATE for one in values):
         return
+    depth = 1 + max((one.depth for one in values), default=0)
     recipes = [None if one is None else (one.is_bool, recipe_of(one)) for one in node.inputs]
-    if any(one is not None and one[1] is None for one in recipes):
+    if depth > MOST_DEEP or any(one is not None and one[1] is None for one in recipes):
         return
     function = _FUNCTIONS[node.op_type]
     node = node.alone()
 
     def computed(slots: Source) -> list[Array]:
-        arrays = []
-        for one in recipes:
-            array = None if one is None or one[1] is None else one[1](slots)
-            arrays.append(array.astype(np.bool_) if one is not None and one[0] and array is not None else array)
-        with np.errstate(all="ignore"):
-            found = function(node, arrays)
-        return found if isinstance(found, list) else [found]
+        if computed not in slots.late:
+            arrays = [None if one is None else _elements(*one, slots) for one in recipes]
+            with np.errstate(all="ignore"):
+                found = function(node, arrays)
+            slots.late[computed] = found if isinstance(found, list) else [found]
+        kept: list[Array] = slots.late[computed]
+        return kept
 
     for number, result in enumerate(results):
         if result is not None:
-            result.recipe = _output_of(computed, number, result.data_type.numpy)
+            result.recipe, result.depth = _output_of(computed, number, result.data_type.numpy), depth
+
+
+def _elements(is_bool: bool, recipe: Recipe | None, slots: Source) -> Array:
+    assert recipe is not None
+    found = recipe(slots)
+    return found.astype(np.bool_) if is_bool else found
 
 
 def _output_of(computed: Callable[[Source], list[Array]], number: int, kind: Any) -> Recipe:

@@ -72,10 +72,15 @@ class Weights:
 
 
 class Slots:
-    """The tensors of one run, by number: arrays as they were given, on the device when a segment first reads them."""
+    """The tensors of one run, by number: arrays as they were given, on the device when a segment first reads them.
+
+    Attributes:
+        late: what recipes of values have computed in this run.
+    """
 
     def __init__(self, device: Device, given: Sequence[Held]):
         self.device = device
+        self.late: dict[Hashable, Any] = {}
         self._held: dict[int, Held] = dict(enumerate(given))
 
     def put(self, number: int, held: Held) -> None:

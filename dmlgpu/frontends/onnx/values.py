@@ -20,7 +20,13 @@ Shape = tuple[int, ...]
 
 
 class Source(Protocol):
-    """Where the host finds the tensors of a run, by number."""
+    """Where the host finds the tensors of a run, by number.
+
+    Attributes:
+        late: what recipes have computed in this run.
+    """
+
+    late: dict[Hashable, Any]
 
     def array(self, number: int) -> Array:
         """Return the elements of a slot."""
@@ -44,6 +50,7 @@ class Value:
         slot: number of the slot that holds it during a run, packed.
         pieces: a weight cut along an axis into so many, by both.
         recipe: how the host computes the elements during a run, for arithmetic on few integers that it feeds.
+        depth: of how many recipes, one within the other, that is made.
     """
 
     shape: Shape
@@ -55,6 +62,7 @@ class Value:
     slot: int | None = None
     pieces: dict[tuple[int, int], list[Value]] = field(default_factory=dict, repr=False)
     recipe: Recipe | None = field(default=None, repr=False)
+    depth: int = 0
 
     @classmethod
     def of_array(cls, array: Array, *, is_weight: bool = False) -> Value:
