@@ -229,6 +229,9 @@ def test_rows_into_a_cache(mode: str, starts: list[int] | None) -> None:
          {"num_heads": QUERIES, "kv_num_heads": SHARED}, "output output_qk"),
         ("RotaryEmbedding", [normal(1, 2, 8), np.array([0]), normal(4, 4), normal(4, 4)], ["y"],
          {"is_packed_batching": 1}, "is_packed_batching"),
+        ("RotaryEmbedding", [normal(2, 16), np.array([0]), normal(4, 4), normal(4, 4)], ["y"], {},
+         "input 0 must have 3 or 4 dimensions, got shape"),
+        ("Attention", [normal(1, 2, 12), normal(12, 40)], ["y"], {"num_heads": 3}, "num_heads must divide"),
     ],
 )  # fmt: skip
 def test_refused(op_type: str, inputs: list[Any], outputs: list[str], attributes: dict[str, Any], reason: str) -> None:

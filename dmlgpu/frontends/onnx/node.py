@@ -143,6 +143,13 @@ class Node:
         """Return ONNX's shape of an input: empty for a scalar."""
         return self.value(number).shape
 
+    def check_rank(self, number: int, *allowed: int) -> None:
+        """Raise NotSupported unless an input has one of these counts of dimensions."""
+        shape = self.shape(number)
+        if len(shape) not in allowed:
+            counts = " or ".join(map(str, allowed))
+            raise self.refusal(f"input {number} must have {counts} dimensions, got shape {list(shape)}")
+
     def data_type(self, number: int) -> DataType:
         """Return the type of an input's elements."""
         return self.value(number).data_type

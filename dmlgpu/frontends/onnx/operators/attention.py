@@ -37,6 +37,8 @@ def attention(node: Node) -> Sequence[Result]:
     if node.wants(3):
         return AS_FUNCTION
     rank = len(node.shape(0))
+    for number in range(3):
+        node.check_rank(number, *((4,) if rank == 4 else (3,)))
     heads, shared = node.integer("q_num_heads"), node.integer("kv_num_heads")
     if rank == 4:
         heads, shared = node.shape(0)[1], node.shape(1)[1]
@@ -107,6 +109,8 @@ def fused_attention(node: Node) -> Sequence[Result]:
         raise node.refusal("attribute do_rotary is not supported")
     if node.flag("past_present_share_buffer") or node.has(6):
         raise node.refusal("attribute past_present_share_buffer is not supported")
+    node.check_rank(0, 3)
+    node.check_rank(1, 2)
     x, weights = node.tensor(0), node.tensor(1)
     batch, rows, width = x.sizes
     heads = node.integer("num_heads")
@@ -207,6 +211,7 @@ def multi_head_attention(node: Node) -> Sequence[Result]:
 
 def _parts(node: Node, heads: int) -> tuple[Expression, Expression | None, Expression | None]:
     """Return queries, keys and values {batch, rows, heads * size}; keys and values of 4 dimensions are left out."""
+    node.check_rank(0, 3, 5)
     query = node.tensor(0)
     if heads < 1:
         raise node.refusal(f"num_heads must be at least 1, got {heads}")
@@ -215,6 +220,7 @@ def _parts(node: Node, heads: int) -> tuple[Expression, Expression | None, Expre
         return found[0], found[1], found[2]
     if not node.has(1):
         raise node.refusal("input key must be given, unless query has 5 dimensions")
+    node.check_rank(1, 3, 4, 5)
     key = node.tensor(1)
     if len(key.sizes) == 5:
         one, other = _unpacked(key)

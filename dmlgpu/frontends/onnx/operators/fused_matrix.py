@@ -95,8 +95,8 @@ def _factor(node: Node, number: int, letter: str) -> tuple[Expression, Shape]:
 def nhwc_convolution(node: Node) -> Value:
     """Conv of pictures, and by filters, whose channels come last."""
     last, first = (0, 3, 1, 2), (0, 2, 3, 1)
-    if len(node.shape(0)) != 4 or len(node.shape(1)) != 4:
-        raise node.refusal(f"pictures of 4 dimensions are supported, got shape {list(node.shape(0))}")
+    for number in (0, 1):
+        node.check_rank(number, 4)
     turned = [node.valued(dml.identity(transposed(node.tensor(number), last))) for number in (0, 1)]
     plain = convolution(node.replaced([*turned, *node.inputs[2:]]))
     return node.valued(transposed(node.expression(plain), first))

@@ -115,8 +115,7 @@ def group_normalization(node: Node) -> Sequence[Result]:
     """Normalise groups of channels of each picture, after a sum for SkipGroupNorm; then Swish where asked for."""
     x = node.tensor(0)
     last = node.flag("channels_last", True)
-    if len(x.sizes) != 4:
-        raise node.refusal(f"pictures of 4 dimensions are supported, got shape {list(x.sizes)}")
+    node.check_rank(0, 4)
     if node.op_type == "SkipGroupNorm":
         x = dml.add(x, _per_picture(node, 3, x, last))
         x = dml.add(x, _per_picture(node, 4, x, last)) if node.has(4) else x
@@ -159,6 +158,8 @@ def _per_picture(node: Node, number: int, x: Expression, last: bool) -> Expressi
 @operator("EmbedLayerNormalization", domain=MICROSOFT)
 def embed_layer_normalization(node: Node) -> Sequence[Result]:
     """Add the embeddings of words, positions and segments, and normalise; also the number of unmasked words."""
+    for number in (0, 2, 3):
+        node.check_rank(number, 2)
     words, (batch, length) = node.tensor(0), node.shape(0)
     total = _embedded(node, 2, words, (batch, length))
     if node.has(8):

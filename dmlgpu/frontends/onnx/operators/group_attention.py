@@ -74,12 +74,16 @@ def _refuse(node: Node) -> None:
 
 
 def _sizes(node: Node) -> _Sizes:
+    node.check_rank(0, 3)
     heads, shared = node.integer("num_heads"), node.integer("kv_num_heads")
     batch, rows, width = node.shape(0)
     if shared < 1 or heads < 1 or heads % shared:
         raise node.refusal(f"num_heads must be a multiple of kv_num_heads, got {heads} and {shared}")
     size = width // (heads if node.has(1) else heads + 2 * shared)
-    past = node.shape(3)[2] if node.has(3) else 0
+    past = 0
+    if node.has(3):
+        node.check_rank(3, 4)
+        past = node.shape(3)[2]
     keys = node.decided((6,), lambda total: max(past, int(total.reshape(-1)[0])))
     return _Sizes(heads, shared, size, batch, rows, keys)
 

@@ -64,9 +64,8 @@ class _Layer:
             raise node.refusal(f"direction must be one of {', '.join(_DIRECTIONS)}, got {direction!r}")
         if node.has(4) and node.data_type(4) is not DataType.INT32:
             raise node.refusal(f"sequence_lens must be of INT32, got {node.data_type(4).name}")
-        for number, rank in ((0, 3), (1, 3), (2, 3)):
-            if len(node.shape(number)) != rank:
-                raise node.refusal(f"input {number} must have {rank} dimensions, got shape {list(node.shape(number))}")
+        for number in range(3):
+            node.check_rank(number, 3)
         self.x = self._turned(0)
         bias = node.optional_tensor(3)
         lengths = node.optional_tensor(4)

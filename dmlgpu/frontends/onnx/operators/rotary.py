@@ -52,6 +52,8 @@ def rotary_embedding(node: Node) -> Value:
     """Turn pairs of numbers by angles that depend on the place: given for all, or counted from one number on."""
     if node.flag("is_packed_batching"):
         raise node.refusal("attribute is_packed_batching is not supported")
+    node.check_rank(0, 3, 4)
+    node.check_rank(2, 2)
     x, shape = node.tensor(0), node.shape(0)
     heads, given = node.integer("num_heads"), node.integer("rotary_embedding_dim")
     pairs = node.shape(2)[1]
