@@ -121,6 +121,13 @@ def test_without_a_cpu_kernel() -> None:
     np.testing.assert_allclose(found, wanted.transpose(0, 2, 3, 1), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_padding_as_an_input(known: bool) -> None:
+    inputs = [normal(1, 4, 5, 5), normal(4, 3, 3, 3), np.array([1, 0, 1, 2]), normal(3)]
+    weights = (1, 2) if known else (1,)
+    check_node("ConvTransposeWithDynamicPads", inputs, ["y"], domain=MS, weights=weights, strides=[2, 2])
+
+
 def test_refused() -> None:
     inputs = [normal(1, 4, 7, 7), normal(6, 4, 3, 3)]
     with pytest.raises(NotSupported, match="FusedConv 'it': activation 'Mish' is not supported"):

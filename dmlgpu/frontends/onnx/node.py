@@ -60,10 +60,13 @@ class Node:
         """The operator's name."""
         return self.proto.op_type
 
-    def replaced(self, inputs: Sequence[Value | None]) -> Node:
-        """Return the node with other inputs, for a function that translates a related operator."""
+    def replaced(self, inputs: Sequence[Value | None], **attributes: Any) -> Node:
+        """Return the node with other inputs and attributes, for a function that translates a related operator."""
         found = copy.copy(self)
         found.inputs = tuple(inputs)
+        found._attributes = self._attributes | {
+            name: onnx.helper.make_attribute(name, value) for name, value in attributes.items()
+        }
         return found
 
     def alone(self) -> Node:

@@ -8,7 +8,7 @@ from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
-from dmlgpu.frontends.onnx.operators.convolution import convolution
+from dmlgpu.frontends.onnx.operators.convolution import convolution, transposed_convolution
 from dmlgpu.frontends.onnx.operators.fused_activation import MICROSOFT
 from dmlgpu.frontends.onnx.operators.matrix import gemm, product
 from dmlgpu.frontends.onnx.registry import operator
@@ -100,3 +100,11 @@ def nhwc_convolution(node: Node) -> Value:
     turned = [node.valued(dml.identity(transposed(node.tensor(number), last))) for number in (0, 1)]
     plain = convolution(node.replaced([*turned, *node.inputs[2:]]))
     return node.valued(transposed(node.expression(plain), first))
+
+
+@operator("ConvTransposeWithDynamicPads", domain=MICROSOFT)
+def transposed_convolution_with_pads(node: Node) -> Value:
+    """ConvTranspose whose padding is an input."""
+    pads = node.host_integers(2) if node.has(2) else (0,) * (2 * (len(node.shape(0)) - 2))
+    bias = node.inputs[3] if node.has(3) else None
+    return transposed_convolution(node.replaced([*node.inputs[:2], bias], pads=pads))
