@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from onnx import GraphProto
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 MOST_ITERATIONS = 2**24
 """Most iterations of a loop."""
 
+_MOST_COMPARED = 4096
+"""Most bytes of a weight that counts as the same where its elements are equal."""
+
+Made = TypeVar("Made")
 Results = Generator[Part, Outcome, "Sequence[Value | None]"]
 
 
@@ -64,7 +68,7 @@ class _Body:
 def _body_of(translation: Translation, node: Node, scope: Scope) -> _Body:
     """Return the body of a loop: names of the graph around it are inputs, or known."""
     body: GraphProto = node.attribute("body")
-    known = initial(body, node)
+    known = dict(_kept(translation, ("initial", id(node.proto)), node, lambda: initial(body, node)))
     own = {one.name for one in body.input} | set(known) | {name for one in body.node for name in one.output}
     captured: dict[str, Value] = {}
     wanted = dict.fromkeys(name for one in body.node for name in read_names(one))
@@ -78,16 +82,40 @@ def _body_of(translation: Translation, node: Node, scope: Scope) -> _Body:
         elif value is not None:
             captured[name] = value
     names = [*(one.name for one in body.input), *captured]
-    runner = translation.runner(
-        translation.device,
-        translation.versions,
-        translation.weights,
-        nodes=tuple(body.node),
-        known=known,
-        inputs=names,
-        outputs=[one.name for one in body.output],
-    )
-    return _Body(runner, list(captured.values()))
+    key = id(node.proto), tuple(names), tuple(sorted(_identity(name, one) for name, one in known.items()))
+
+    def make() -> Runner:
+        return translation.runner(
+            translation.device,
+            translation.versions,
+            translation.weights,
+            nodes=tuple(body.node),
+            known=known,
+            inputs=names,
+            outputs=[one.name for one in body.output],
+            is_body=True,
+        )
+
+    return _Body(_kept(translation, key, node, make), list(captured.values()))
+
+
+def _kept(translation: Translation, key: Hashable, node: Node, make: Callable[[], Made]) -> Made:
+    """Return what an earlier walk made for a node, or make it; the node lives as long, whose identity the key has."""
+    found = translation.bodies.get(key)
+    if found is None:
+        found = make(), node.proto
+        translation.bodies.put(key, found, 1)
+    kept: Made = found[0]
+    return kept
+
+
+def _identity(name: str, value: Value | None) -> tuple[str, str]:
+    """Return what is equal for equal values of a name: a weight's own identity, and what is known of others."""
+    if value is None or value.array is None:
+        return name, ""
+    if value.is_weight and value.array.nbytes > _MOST_COMPARED:
+        return name, str(id(value.array))
+    return name, f"{value.array.dtype} {value.shape} {value.array.tobytes().hex()}"
 
 
 def _inner_names(graph: GraphProto) -> set[str]:
@@ -104,19 +132,30 @@ def _has(scope: Scope, name: str) -> bool:
 
 
 def _loop(translation: Translation, node: Node, scope: Scope) -> Results:
-    count = int(node.host(0).reshape(-1)[0]) if node.has(0) else MOST_ITERATIONS
-    begins = bool(node.host(1).reshape(-1)[0]) if node.has(1) else True
+    limits = [node.value(number) if node.has(number) else None for number in (0, 1)]
     states = [node.value(number) for number in range(2, len(node))]
     body = _body_of(translation, node, scope)
     graph: GraphProto = node.attribute("body")
     translation.place(node, "the host counts and decides, around a compiled body")
 
     def run(slots: Slots) -> list[Fed]:
+        count, begins = (None if one is None else _number(feeds([one], slots)[0]) for one in limits)
         return _iterate(
-            body.runner, graph, feeds(states, slots), feeds(body.captured, slots), count=count, goes_on=begins
+            body.runner,
+            graph,
+            feeds(states, slots),
+            feeds(body.captured, slots),
+            count=MOST_ITERATIONS if count is None else count,
+            goes_on=begins is None or bool(begins),
         )
 
-    return (yield from _finish(translation, node, [*states, *body.captured], run))
+    given = [one for one in limits if one is not None]
+    return (yield from _finish(translation, node, [*given, *states, *body.captured], run))
+
+
+def _number(fed: Fed) -> int:
+    """Return the one element of a tensor, on the host."""
+    return int(np.asarray(_on_host(fed.held)).reshape(-1)[0])
 
 
 def _iterate(
@@ -133,7 +172,7 @@ def _iterate(
         states = found[: len(states)]
         for one, new in zip(kept, found[len(states) :], strict=True):
             one.append(new)
-        goes_on = bool(np.asarray(_on_host(condition.held)).reshape(-1)[0])
+        goes_on = bool(_number(condition))
         done += 1
     gathered = [
         _stacked(one, 0) if one else _nothing(info)
@@ -144,7 +183,7 @@ def _iterate(
 
 def _scan(translation: Translation, node: Node, scope: Scope) -> Results:
     if node.version < 9:
-        raise node.refusal("Scan is supported from operator set 9 on")
+        return (yield from _batched_scan(translation, node, scope))
     graph: GraphProto = node.attribute("body")
     sequences = node.integer("num_scan_inputs")
     values = [node.value(number) for number in range(len(node))]
@@ -160,28 +199,66 @@ def _scan(translation: Translation, node: Node, scope: Scope) -> Results:
         _all(node, "scan_output_axes", outputs),
         _all(node, "scan_output_directions", outputs),
     )
-    length = scanned[0].shape[axes[0]]
+    infos = graph.output[len(states) :]
 
     def run(slots: Slots) -> list[Fed]:
-        carried, captured = feeds(states, slots), feeds(body.captured, slots)
-        sources = feeds(scanned, slots)
-        kept: list[list[Fed]] = [[] for _ in range(outputs)]
-        for step in range(length):
-            parts = [
-                _taken(one, axis, length - 1 - step if turned else step)
-                for one, axis, turned in zip(sources, axes, backward, strict=True)
-            ]
-            found = body.runner.run([*carried, *parts, *captured])
-            carried = found[: len(carried)]
-            for one, new in zip(kept, found[len(carried) :], strict=True):
-                one.append(new)
+        sources, captured = feeds(scanned, slots), feeds(body.captured, slots)
+        carried, kept = _scanned(body.runner, feeds(states, slots), sources, captured, axes=axes, backward=backward)
         turned = [one[::-1] if back else one for one, back in zip(kept, output_backward, strict=True)]
-        infos = graph.output[len(states) :]
         gathered = [
             _stacked(one, axis if axis >= 0 else axis + len(one[0].shape) + 1) if one else _nothing(info)
-            for one, axis, info in zip(turned, output_axes, infos, strict=True)
+            for one, axis, info in zip(turned or [[]] * outputs, output_axes, infos, strict=True)
         ]
         return [*carried, *gathered]
+
+    return (yield from _finish(translation, node, [*states, *scanned, *body.captured], run))
+
+
+def _scanned(
+    runner: Runner,
+    carried: list[Fed],
+    sources: list[Fed],
+    captured: list[Fed],
+    *,
+    axes: Sequence[int],
+    backward: Sequence[int],
+) -> tuple[list[Fed], list[list[Fed]]]:
+    """Run the body of a Scan, and return its states and what it gathered, by output; nothing for no steps."""
+    length = sources[0].shape[axes[0]]
+    steps: list[list[Fed]] = []
+    for step in range(length):
+        parts = [
+            _taken(one, axis, length - 1 - step if turned else step)
+            for one, axis, turned in zip(sources, axes, backward, strict=True)
+        ]
+        found = runner.run([*carried, *parts, *captured])
+        carried = found[: len(carried)]
+        steps.append(found[len(carried) :])
+    return carried, [list(one) for one in zip(*steps, strict=True)]
+
+
+def _batched_scan(translation: Translation, node: Node, scope: Scope) -> Results:
+    """Translate Scan of operator set 8: sequences stand in a batch, their steps in the second dimension."""
+    if node.has(0):
+        raise node.refusal("input sequence_lens is not supported")
+    graph: GraphProto = node.attribute("body")
+    sequences = node.integer("num_scan_inputs")
+    values = [node.value(number) for number in range(1, len(node))]
+    states, scanned = values[: len(values) - sequences], values[len(values) - sequences :]
+    body = _body_of(translation, node, scope)
+    translation.place(node, "the host counts, around a compiled body")
+    backward, infos = _all(node, "directions", sequences), graph.output[len(states) :]
+
+    def run(slots: Slots) -> list[Fed]:
+        carried, sources, captured = feeds(states, slots), feeds(scanned, slots), feeds(body.captured, slots)
+        found = []
+        for number in range(sources[0].shape[0]):
+            own = [_taken(one, 0, number) for one in carried]
+            parts = [_taken(one, 0, number) for one in sources]
+            last, kept = _scanned(body.runner, own, parts, captured, axes=(0,) * sequences, backward=backward)
+            gathered = [_stacked(one, 0) for one in kept] or [_nothing(info) for info in infos]
+            found.append([*last, *gathered])
+        return [_stacked(one, 0) for one in zip(*found, strict=True)]
 
     return (yield from _finish(translation, node, [*states, *scanned, *body.captured], run))
 

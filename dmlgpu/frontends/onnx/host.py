@@ -13,12 +13,18 @@ from dmlgpu.errors import ModelError
 from dmlgpu.frontends.onnx.elements import data_type_of
 from dmlgpu.frontends.onnx.node import Node, split_sizes
 from dmlgpu.frontends.onnx.tensors import as_array
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import Recipe, Source, Value
 
 Array = NDArray[Any]
 
 MOST_INTEGERS = 1024
 """Most elements of an integer tensor that counts as arithmetic on shapes."""
+
+MOST_LATE = 16
+"""Most integers of a tensor that the host computes while a model runs."""
+
+MOST_DEEP = 64
+"""Most nodes, one behind the other, that the host computes while a model runs."""
 
 MOST_FLOATS = 16
 """As MOST_INTEGERS for floats: scales of dimensions."""
@@ -45,6 +51,55 @@ def compute(node: Node) -> list[Value | None] | None:
     several = found if isinstance(found, list) else [found]
     known = [node.known(one) for one in several]
     return list(known) if all(map(_is_small, known)) else None
+
+
+def recipe_of(value: Value) -> Recipe | None:
+    """Return how the host comes by the elements of a value during a run; None where the device must compute them."""
+    if value.array is not None:
+        array = value.array
+        return lambda slots: array
+    if value.recipe is not None or value.slot is None:
+        return value.recipe
+    slot, shape, kind = value.slot, value.shape, value.data_type.numpy
+    return lambda slots: slots.array(slot).reshape(shape).astype(kind, copy=False)
+
+
+def give_recipes(node: Node, results: Sequence[Value | None]) -> None:
+    """Note how the host computes results, of a node of arithmetic on few integers all of which it can come by."""
+    if node.op_type not in _FUNCTIONS or node.proto.domain not in ("", "ai.onnx") or node.op_type in _BOUNDED:
+        return
+    values = [one for one in (*node.inputs, *results) if one is not None]
+    if any(one.data_type.is_float or math.prod(one.shape) > MOST_LATE for one in values):
+        return
+    depth = 1 + max((one.depth for one in values), default=0)
+    recipes = [None if one is None else (one.is_bool, recipe_of(one)) for one in node.inputs]
+    if depth > MOST_DEEP or any(one is not None and one[1] is None for one in recipes):
+        return
+    function = _FUNCTIONS[node.op_type]
+    node = node.alone()
+
+    def computed(slots: Source) -> list[Array]:
+        if computed not in slots.late:
+            arrays = [None if one is None else _elements(*one, slots) for one in recipes]
+            with np.errstate(all="ignore"):
+                found = function(node, arrays)
+            slots.late[computed] = found if isinstance(found, list) else [found]
+        kept: list[Array] = slots.late[computed]
+        return kept
+
+    for number, result in enumerate(results):
+        if result is not None:
+            result.recipe, result.depth = _output_of(computed, number, result.data_type.numpy), depth
+
+
+def _elements(is_bool: bool, recipe: Recipe | None, slots: Source) -> Array:
+    assert recipe is not None
+    found = recipe(slots)
+    return found.astype(np.bool_) if is_bool else found
+
+
+def _output_of(computed: Callable[[Source], list[Array]], number: int, kind: Any) -> Recipe:
+    return lambda slots: np.asarray(computed(slots)[number]).astype(kind, copy=False)
 
 
 def _is_small(value: Value) -> bool:

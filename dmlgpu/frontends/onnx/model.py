@@ -23,6 +23,8 @@ Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
 OLDEST = 7
 """Oldest version of ONNX's operator set that is taken."""
 
+_ADDITIONS = "com.microsoft"
+
 _MOST_BYTES = 2**31
 _MOST_NODES = 2**20
 
@@ -154,14 +156,21 @@ def _check(proto: ModelProto) -> None:
 def _checkable(proto: ModelProto) -> ModelProto:
     """Return the model as the checker takes it.
 
-    Inputs stand for external initialisers, whose files it would look for; outputs without types or shapes get some.
+    Inputs stand for external initialisers, whose files it would look for; outputs without types or shapes get some;
+    what onnxruntime adds to ONNX's own domain is put into another one, since ONNX has no schema of it.
     """
     external = [one for one in proto.graph.initializer if one.data_location == TensorProto.EXTERNAL]
     vague = [number for number, one in enumerate(proto.graph.output) if _is_vague(one)]
-    if not external and not vague:
+    added = any(_is_addition(one) for one in all_nodes(proto.graph))
+    if not external and not vague and not added:
         return proto
     light = ModelProto()
     light.CopyFrom(proto)
+    for node in all_nodes(light.graph):
+        if _is_addition(node):
+            node.domain = _ADDITIONS
+    if added and not any(one.domain == _ADDITIONS for one in light.opset_import):
+        light.opset_import.add(domain=_ADDITIONS, version=1)
     for number in vague:
         tensor = light.graph.output[number].type.tensor_type
         tensor.elem_type = tensor.elem_type or TensorProto.FLOAT
@@ -176,6 +185,10 @@ def _checkable(proto: ModelProto) -> ModelProto:
         if one.name not in known
     )
     return light
+
+
+def _is_addition(node: NodeProto) -> bool:
+    return node.domain in ("", "ai.onnx") and node.op_type in ("LayerNormalization", "SimplifiedLayerNormalization")
 
 
 def _is_vague(info: ValueInfoProto) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import copy
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
@@ -15,10 +16,11 @@ from dmlgpu.builder.expression import Expression
 from dmlgpu.builder.graph import Graph
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
-from dmlgpu.frontends.onnx.values import FinishNeeded, ReadNeeded, Shape, Value
+from dmlgpu.frontends.onnx.values import DecisionNeeded, FinishNeeded, ReadNeeded, Shape, Value
 from dmlgpu.tensor import MAX_DIMENSIONS
 
 Array = NDArray[Any]
+Decision = TypeVar("Decision", bound=Hashable)
 
 
 class Node:
@@ -42,10 +44,12 @@ class Node:
         load: Callable[[Value], Expression],
         builder: Graph,
         finished: list[list[Value]],
+        decided: list[Hashable],
     ):
         self.proto, self.name, self.version = proto, name, version
         self.inputs, self.builder = tuple(inputs), builder
         self._load, self._finished, self._passed = load, finished, 0
+        self._decided, self._asked = decided, 0
         self._attributes = {one.name: one for one in proto.attribute}
 
     def __repr__(self) -> str:
@@ -55,6 +59,21 @@ class Node:
     def op_type(self) -> str:
         """The operator's name."""
         return self.proto.op_type
+
+    def replaced(self, inputs: Sequence[Value | None], **attributes: Any) -> Node:
+        """Return the node with other inputs and attributes, for a function that translates a related operator."""
+        found = copy.copy(self)
+        found.inputs = tuple(inputs)
+        found._attributes = self._attributes | {
+            name: onnx.helper.make_attribute(name, value) for name, value in attributes.items()
+        }
+        return found
+
+    def alone(self) -> Node:
+        """Return the node with what is known of its inputs, and without the graph under construction."""
+        found = self.replaced([one if one is not None and one.array is not None else None for one in self.inputs])
+        del found.builder, found._load
+        return found
 
     # ---- attributes -------------------------------------------------------------------------------------------------
 
@@ -127,6 +146,13 @@ class Node:
         """Return ONNX's shape of an input: empty for a scalar."""
         return self.value(number).shape
 
+    def check_rank(self, number: int, *allowed: int) -> None:
+        """Raise NotSupported unless an input has one of these counts of dimensions."""
+        shape = self.shape(number)
+        if len(shape) not in allowed:
+            counts = " or ".join(map(str, allowed))
+            raise self.refusal(f"input {number} must have {counts} dimensions, got shape {list(shape)}")
+
     def data_type(self, number: int) -> DataType:
         """Return the type of an input's elements."""
         return self.value(number).data_type
@@ -134,6 +160,17 @@ class Node:
     def tensor(self, number: int) -> Expression:
         """Return an input as an expression of the graph; a scalar has sizes (1,)."""
         return self.expression(self.value(number))
+
+    def pieces(self, number: int, axis: int) -> list[Expression]:
+        """Return an input; a weight that is larger than what the adapter binds at once, in pieces along an axis."""
+        value = self.value(number)
+        limit = self.builder.device.backend.target.max_binding_size
+        count = -(-value.array.size * value.data_type.bits // (8 * limit)) if value.array is not None else 1
+        if count == 1 or not value.is_weight:
+            return [self.expression(value)]
+        if count > value.shape[axis]:
+            raise self.refusal(f"a weight must have rows of at most {limit:,} bytes, got shape {list(value.shape)}")
+        return [self.expression(one) for one in value.cut(axis, count)]
 
     def optional_tensor(self, number: int) -> Expression | None:
         """Return an input as ``tensor`` does, None where it is absent."""
@@ -171,6 +208,20 @@ class Node:
         if value.array is None:
             raise ReadNeeded(value)
         return value.host_array
+
+    def decided(self, numbers: Sequence[int], function: Callable[..., Decision]) -> Decision:
+        """Return what a function makes of the elements of inputs on the host.
+
+        What is compiled depends on that alone: it serves all elements of which the function makes the same. Every call
+        must come in the same order.
+        """
+        values = [self.value(number) for number in numbers]
+        if all(one.array is not None for one in values):
+            return function(*(one.array for one in values))
+        self._asked += 1
+        if self._asked > len(self._decided):
+            raise DecisionNeeded(values, function)
+        return self._decided[self._asked - 1]  # type: ignore[return-value]
 
     def finish(self, make: Callable[[], Sequence[Expression]]) -> list[Value]:
         """Return what expressions compute, finished: ``read`` and ``expression`` take it then.
@@ -246,6 +297,11 @@ def transposed(expression: Expression, order: Sequence[int]) -> Expression:
     """Return the dimensions in another order, by strides."""
     strides = expression.desc.element_strides
     return expression.reinterpret([expression.sizes[one] for one in order], [strides[one] for one in order])
+
+
+def unowned(expression: Expression) -> Expression:
+    """Return a tensor for an operator that takes no OWNED_BY_DML one: a weight is copied, once, at initialisation."""
+    return dml.identity(expression) if expression.desc.owned_by_dml else expression
 
 
 def split_sizes(node: Node, size: int) -> list[int]:

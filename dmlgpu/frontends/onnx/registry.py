@@ -7,7 +7,7 @@ import pkgutil
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from dmlgpu.builder.expression import Expression
 from dmlgpu.frontends.onnx.values import Value
@@ -20,13 +20,15 @@ Result: TypeAlias = Expression | Value | None
 
 Translator: TypeAlias = "Callable[[Node], Result | Sequence[Result]]"
 
+_Function = TypeVar("_Function", bound="Callable[[Node], Result | Sequence[Result]]")
+
 AS_FUNCTION: tuple[Result, ...] = ()
 """What a translator returns that leaves a case to the body that ONNX has for the operator, a function of others."""
 
 _TRANSLATORS: dict[tuple[str, str], list[tuple[int, Translator]]] = {}
 
 
-def operator(*names: str, domain: str = "", since: int = 1) -> Callable[[Translator], Translator]:
+def operator(*names: str, domain: str = "", since: int = 1) -> Callable[[_Function], _Function]:
     """Register a function that translates nodes of ONNX operators.
 
     Args:
@@ -36,7 +38,7 @@ def operator(*names: str, domain: str = "", since: int = 1) -> Callable[[Transla
             most the model's is taken.
     """
 
-    def register(function: Translator) -> Translator:
+    def register(function: _Function) -> _Function:
         for name in names:
             versions = _TRANSLATORS.setdefault((_plain(domain), name), [])
             versions.append((since, function))

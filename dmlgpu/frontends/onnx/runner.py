@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeAlias
 
 from onnx import NodeProto
 
@@ -18,6 +18,8 @@ from dmlgpu.frontends.onnx.values import Shape, Value
 MOST_PARTS = 256
 """Most compiled stretches of a graph that are kept, of all shapes together; the least used go first."""
 
+MOST_BODIES = 64
+"""Most bodies of loops that are kept."""
 
 Key: TypeAlias = "tuple[tuple[tuple[Shape, DataType, bool], ...], tuple[Outcome, ...]]"
 
@@ -32,6 +34,7 @@ class Runner:
         nodes: of the graph, in order.
         known: what names stand for in every run.
         inputs, outputs: names.
+        is_body: whether it is the body of a loop.
     """
 
     def __init__(
@@ -44,11 +47,14 @@ class Runner:
         known: dict[str, Value | None],
         inputs: Sequence[str],
         outputs: Sequence[str],
+        is_body: bool = False,
     ):
         self._device, self._versions, self._weights = device, versions, weights
         self._nodes, self._known = nodes, known
         self._inputs, self._outputs = tuple(inputs), tuple(outputs)
         self._parts: Cache[Key, Part] = Cache(CacheLimits(MOST_PARTS, MOST_PARTS))
+        self._is_body = is_body
+        self._bodies: Cache[Hashable, tuple[Any, object]] = Cache(CacheLimits(MOST_BODIES, MOST_BODIES))
         self.placement: tuple[Placement, ...] = ()
 
     def run(self, given: Sequence[Fed]) -> list[Fed]:
@@ -81,7 +87,9 @@ class Runner:
 
     def _resumed(self, given: Sequence[Fed], outcomes: Sequence[Outcome]) -> tuple[Translation, Steps, Part]:
         """Translate up to the part that follows outcomes that are known; compiles nothing."""
-        translation = Translation(self._device, self._versions, self._weights, len(given), Runner)
+        translation = Translation(
+            self._device, self._versions, self._weights, len(given), Runner, self._is_body, self._bodies
+        )
         values = dict(self._known)
         for number, (name, one) in enumerate(zip(self._inputs, given, strict=True)):
             value = Value(one.shape, one.data_type, one.is_bool, slot=number)

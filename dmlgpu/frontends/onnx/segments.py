@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -19,7 +19,7 @@ from dmlgpu.eager.session import session_of
 from dmlgpu.eager.tensor import Tensor
 from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx.elements import as_held
-from dmlgpu.frontends.onnx.values import Shape
+from dmlgpu.frontends.onnx.values import Recipe, Shape
 from dmlgpu.tensor import TensorDesc
 
 Array = NDArray[Any]
@@ -72,10 +72,15 @@ class Weights:
 
 
 class Slots:
-    """The tensors of one run, by number: arrays as they were given, on the device when a segment first reads them."""
+    """The tensors of one run, by number: arrays as they were given, on the device when a segment first reads them.
+
+    Attributes:
+        late: what recipes of values have computed in this run.
+    """
 
     def __init__(self, device: Device, given: Sequence[Held]):
         self.device = device
+        self.late: dict[Hashable, Any] = {}
         self._held: dict[int, Held] = dict(enumerate(given))
 
     def put(self, number: int, held: Held) -> None:
@@ -190,11 +195,23 @@ class Action(Protocol):
 class Read:
     """Elements that shapes depend on."""
 
-    slot: int
+    recipe: Recipe
 
     def run(self, slots: Slots) -> Outcome:
         """Return the elements' bytes."""
-        return slots.array(self.slot).tobytes()
+        return self.recipe(slots).tobytes()
+
+
+@dataclass(frozen=True)
+class Decide:
+    """What a function makes of elements, where shapes depend on that."""
+
+    recipes: list[Recipe]
+    function: Callable[..., Hashable]
+
+    def run(self, slots: Slots) -> Outcome:
+        """Return it."""
+        return self.function(*(one(slots) for one in self.recipes))
 
 
 @dataclass(frozen=True)
@@ -208,7 +225,7 @@ class Go:
 
 @dataclass(eq=False)
 class Output:
-    """An output of the model: a slot, or an array that the sizes of inputs and the model decide."""
+    """An output: a slot, an array that the sizes of inputs and the model decide, or how the host makes it."""
 
     name: str
     shape: Shape
@@ -216,9 +233,12 @@ class Output:
     is_bool: bool
     slot: int | None = None
     array: Array | None = None
+    recipe: Recipe | None = None
 
     def take(self, slots: Slots) -> Held:
         """Return the output of a run: a tensor of its shape, or an array."""
+        if self.recipe is not None:
+            return self.recipe(slots)
         if self.slot is None:
             assert self.array is not None
             return self.array

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,19 @@ from dmlgpu.frontends.onnx.segments import Fed, Weights
 from dmlgpu.frontends.onnx.translate import Placement
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What an input is bound to.
+
+    Attributes:
+        tensor: its elements.
+        updated_by: the output that it becomes after a run; None where it stays.
+    """
+
+    tensor: Tensor
+    updated_by: str | None
 
 
 class Session:
@@ -43,6 +57,7 @@ class Session:
             inputs=[one.name for one in model.inputs],
             outputs=model.outputs,
         )
+        self._bound: dict[str, Bound] = {}
 
     @property
     def inputs(self) -> tuple[Declared, ...]:
@@ -59,12 +74,57 @@ class Session:
         """Where each node was computed in the shapes that were compiled last; empty before the first run."""
         return self._runner.placement
 
+    @property
+    def bound(self) -> Mapping[str, Tensor]:
+        """What inputs are bound to, by name: for one that outputs update, that of the last run."""
+        return {name: one.tensor for name, one in self._bound.items()}
+
+    def bind(self, name: str, tensor: Tensor | Array, *, updated_by: str | None = None) -> None:
+        """Give an input to all runs to come, which need not name it; it stays on the device.
+
+            session.bind("past_key", zeros, updated_by="present_key")  # a cache, handed from run to run
+
+        Args:
+            name: of an input.
+            tensor: its elements; an array is uploaded. What was bound before is forgotten.
+            updated_by: the output whose tensor the input is bound to after each run, without a copy: of a state, of a
+                cache.
+
+        Raises:
+            InvalidArgument: no such input or output, or a type or shape that the input does not have.
+            OutOfMemory: the device has no room.
+        """
+        one = next((one for one in self.inputs if one.name == name), None)
+        if one is None:
+            names = ", ".join(one.name for one in self.inputs)
+            raise InvalidArgument(f"{self._label}: name must be one of the inputs {names}, got {shown(name)}")
+        if updated_by is not None and updated_by not in self.outputs:
+            names = ", ".join(self.outputs)
+            raise InvalidArgument(
+                f"{self._label}: updated_by must be one of the outputs {names}, got {shown(updated_by)}"
+            )
+        fed = self._taken(one, tensor)
+        self._check_shape(one, fed.shape, {})
+        self._bound[name] = Bound(self._on_device(name, fed), updated_by)
+
+    def unbind(self, name: str) -> Tensor:
+        """Forget what an input is bound to, and return it.
+
+        Raises:
+            InvalidArgument: it is not bound.
+        """
+        if name not in self._bound:
+            names = ", ".join(self._bound) or "none is"
+            raise InvalidArgument(f"{self._label}: name must be one of the bound inputs ({names}), got {shown(name)}")
+        return self._bound.pop(name).tensor
+
     def run(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, Array]:
         """Compute the outputs.
 
         Args:
             inputs: by name; arrays, or tensors, which are read where they are if they are on the session's device.
-            outputs: names of those that are wanted; None for all.
+                Inputs that are bound may be left out; one that is given counts for this run.
+            outputs: names of those that are wanted; None for all but those that update bound inputs.
 
         Returns:
             Arrays by name.
@@ -80,7 +140,8 @@ class Session:
         return {name: fed.held for name, fed in self._run(inputs, outputs).items()}
 
     def _run(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None) -> dict[str, Fed]:
-        wanted = self.outputs if outputs is None else tuple(outputs)
+        updates = {one.updated_by: name for name, one in self._bound.items() if one.updated_by is not None}
+        wanted = tuple(name for name in self.outputs if name not in updates) if outputs is None else tuple(outputs)
         for name in wanted:
             if name not in self.outputs:
                 raise InvalidArgument(f"{self._label}: outputs must be of {', '.join(self.outputs)}, got {shown(name)}")
@@ -88,6 +149,8 @@ class Session:
         if self._strict:
             self._refuse_host()
         by_name = dict(zip(self.outputs, results, strict=True))
+        for output, name in updates.items():
+            self._bound[name] = Bound(self._on_device(name, by_name[output]), output)
         return {name: by_name[name] for name in wanted}
 
     @property
@@ -111,12 +174,22 @@ class Session:
         symbols: dict[str, tuple[int, str]] = {}
         found = []
         for one in self.inputs:
-            if one.name not in inputs:
+            bound = self._bound.get(one.name)
+            if one.name not in inputs and bound is None:
                 raise InvalidArgument(f"{self._label}: inputs must have {one.name!r}, got {shown(list(inputs))}")
-            fed = self._taken(one, inputs[one.name])
+            fed = self._taken(one, inputs[one.name] if bound is None or one.name in inputs else bound.tensor)
             self._check_shape(one, fed.shape, symbols)
             found.append(fed)
         return found
+
+    def _on_device(self, name: str, fed: Fed) -> Tensor:
+        if isinstance(fed.held, Tensor):
+            return fed.held
+        if 0 in fed.shape:
+            raise InvalidArgument(
+                f"{self._label}: input {name!r} must have elements to be bound, got {list(fed.shape)}"
+            )
+        return Tensor(fed.held, fed.data_type, device=self.device)
 
     def _taken(self, one: Declared, given: Any) -> Fed:
         if isinstance(given, Tensor):

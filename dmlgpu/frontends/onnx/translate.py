@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from onnx import NodeProto
@@ -13,6 +13,7 @@ from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder.expression import Expression
 from dmlgpu.builder.graph import Graph
 from dmlgpu.builder.nodes import Origin
+from dmlgpu.cache import Cache
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DmlError, ModelError, NotSupported
 from dmlgpu.frontends.onnx import control, empty, expansion, host, registry
@@ -20,9 +21,9 @@ from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.model import Versions
 from dmlgpu.frontends.onnx.names import last_uses
 from dmlgpu.frontends.onnx.node import Node
-from dmlgpu.frontends.onnx.segments import Action, Go, Outcome, Output, Part, Read, Segment, Weights
+from dmlgpu.frontends.onnx.segments import Action, Decide, Go, Outcome, Output, Part, Read, Segment, Weights
 from dmlgpu.frontends.onnx.signatures import typed_outputs
-from dmlgpu.frontends.onnx.values import FinishNeeded, ReadNeeded, Value
+from dmlgpu.frontends.onnx.values import DecisionNeeded, FinishNeeded, ReadNeeded, Recipe, Value
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc
 
@@ -99,6 +100,9 @@ class Translation:
         weights: where the model's constants are.
         first_slot: number of the first slot that no input has.
         runner: what runs the bodies of loops.
+        is_body: whether it is the body of a loop: outputs that are arithmetic on few integers, the condition among
+            them, are computed by the host then, which waits for nothing.
+        bodies: those that other walks of the graph have made, and where this one leaves its own.
     """
 
     device: Device
@@ -106,6 +110,8 @@ class Translation:
     weights: Weights
     first_slot: int
     runner: type[Runner]
+    is_body: bool
+    bodies: Cache[Hashable, tuple[Any, object]]
     placement: list[Placement] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -131,12 +137,13 @@ class Translation:
         """Yield the parts that compute outputs from values; each is sent what its action came to."""
         found = yield from self.walk(nodes, values, outputs, None)
         ends = [value for value in found if value is not None]
-        segment = self.flush(ends)
+        recipes = [one.recipe if self.is_body and one.array is None else None for one in ends]
+        segment = self.flush([one for one, recipe in zip(ends, recipes, strict=True) if recipe is None])
         yield Part(
             segment,
             outputs=tuple(
-                Output(name, one.shape, one.data_type, one.is_bool, one.slot, one.array)
-                for name, one in zip(outputs, ends, strict=True)
+                Output(name, one.shape, one.data_type, one.is_bool, one.slot, one.array, recipe)
+                for name, one, recipe in zip(outputs, ends, recipes, strict=True)
             ),
         )
 
@@ -167,6 +174,7 @@ class Translation:
         name = proto.name or (proto.output[0] if proto.output else str(scope.at))
         version = self.versions.of(proto.domain, f"{proto.op_type} {name!r}")
         finished: list[list[Value]] = []
+        decided: list[Hashable] = []
         while True:
             inputs = [scope.find(one) if one else None for one in proto.input]
             node = Node(
@@ -177,6 +185,7 @@ class Translation:
                 load=self.load,
                 builder=self.builder,
                 finished=finished,
+                decided=decided,
             )
             before = len(self.builder.nodes)
             try:
@@ -189,6 +198,8 @@ class Translation:
                 return found
             except ReadNeeded as needed:
                 yield from self.read(needed.value)
+            except DecisionNeeded as needed:
+                decided.append((yield from self.decide(needed)))
             except FinishNeeded as needed:
                 segment = self.flush([*self._live(), *needed.values])
                 finished.append(needed.values)
@@ -208,7 +219,11 @@ class Translation:
             return None
         with self.builder.scope(node.name):
             found = function(node)
-        return None if found is registry.AS_FUNCTION else typed_outputs(node, found)
+        if found is registry.AS_FUNCTION:
+            return None
+        values = typed_outputs(node, found)
+        host.give_recipes(node, values)
+        return values
 
     def _expand(self, node: Node) -> Generator[Part, Outcome, Sequence[Value | None]]:
         body = expansion.body_of(node)
@@ -268,13 +283,22 @@ class Translation:
 
     def read(self, value: Value) -> Generator[Part, Outcome, None]:
         """Compute a value's elements and know them from now on."""
-        segment = None
-        if value.slot is None:
-            segment = self.flush([*self._live(), value])
-        assert value.slot is not None
-        found = yield Part(segment, Read(value.slot))
+        segment, (recipe,) = self._recipes([value])
+        found = yield Part(segment, Read(recipe))
         assert isinstance(found, bytes)
         value.array = np.frombuffer(found, value.data_type.numpy).reshape(value.shape)
+
+    def decide(self, needed: DecisionNeeded) -> Generator[Part, Outcome, Outcome]:
+        """Compute elements of values, and return what a function makes of them."""
+        segment, recipes = self._recipes(needed.values)
+        return (yield Part(segment, Decide(recipes, needed.function)))
+
+    def _recipes(self, values: Sequence[Value]) -> tuple[Segment | None, list[Recipe]]:
+        """Return how the host comes by elements; those that only the device computes come into slots before."""
+        missing = [one for one in values if host.recipe_of(one) is None]
+        segment = self.flush([*self._live(), *missing]) if missing else None
+        found = [host.recipe_of(one) for one in values]
+        return segment, [one for one in found if one is not None]
 
     def stop(self, action: Action, values: Sequence[Value]) -> Generator[Part, Outcome, Outcome]:
         """Compute values into slots, let an action run, and return what it came to."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,23 @@ from dmlgpu.frontends.onnx.tensors import as_array
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
+
+
+class Source(Protocol):
+    """Where the host finds the tensors of a run, by number.
+
+    Attributes:
+        late: what recipes have computed in this run.
+    """
+
+    late: dict[Hashable, Any]
+
+    def array(self, number: int) -> Array:
+        """Return the elements of a slot."""
+
+
+Recipe = Callable[[Source], Array]
+"""What computes elements from slots of a run."""
 
 
 @dataclass(eq=False)
@@ -30,6 +48,9 @@ class Value:
         is_weight: whether they come from the model, not from the sizes of inputs.
         expression: what computes it in the graph under construction, packed or not; a scalar has one dimension.
         slot: number of the slot that holds it during a run, packed.
+        pieces: a weight cut along an axis into so many, by both.
+        recipe: how the host computes the elements during a run, for arithmetic on few integers that it feeds.
+        depth: of how many recipes, one within the other, that is made.
     """
 
     shape: Shape
@@ -39,6 +60,9 @@ class Value:
     is_weight: bool = False
     expression: Expression | None = field(default=None, repr=False)
     slot: int | None = None
+    pieces: dict[tuple[int, int], list[Value]] = field(default_factory=dict, repr=False)
+    recipe: Recipe | None = field(default=None, repr=False)
+    depth: int = 0
 
     @classmethod
     def of_array(cls, array: Array, *, is_weight: bool = False) -> Value:
@@ -52,6 +76,16 @@ class Value:
         """Return a tensor of the model; see ``tensors.as_array``."""
         data_type, is_bool, array = as_array(proto, what, folder)
         return cls(array.shape, data_type, is_bool, array, is_weight=True)
+
+    def cut(self, axis: int, count: int) -> list[Value]:
+        """Return a weight in so many pieces along an axis; the same ones whenever it is asked."""
+        if (axis, count) not in self.pieces:
+            assert self.array is not None
+            self.pieces[axis, count] = [
+                Value(one.shape, self.data_type, self.is_bool, one, self.is_weight)
+                for one in np.array_split(self.array, count, axis)
+            ]
+        return self.pieces[axis, count]
 
     @property
     def sizes(self) -> Shape:
@@ -91,4 +125,17 @@ class FinishNeeded(Exception):
 
     def __init__(self, values: list[Value]):
         self.values = values
+        super().__init__()
+
+
+class DecisionNeeded(Exception):
+    """What a function makes of the elements of values must be known before the translation can go on.
+
+    Attributes:
+        values: which ones.
+        function: of their elements, truth values as 0 and 1.
+    """
+
+    def __init__(self, values: list[Value], function: Callable[..., Hashable]):
+        self.values, self.function = values, function
         super().__init__()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import DataType
-from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 
@@ -21,10 +24,48 @@ def gather(node: Node) -> Value:
     rank = max(len(shape), len(indices), len(result), 1)
     if rank > 8:
         raise node.refusal(f"results have at most 8 dimensions, got {rank}")
-    x = reshaped(node.tensor(0), (*(1,) * (rank - len(shape)), *shape))
     where = reshaped(node.tensor(1), (*(1,) * (rank - len(indices)), *indices))
-    found = functions.gather(x, where, axis=axis + rank - len(shape), index_dimensions=max(len(indices), 1))
-    return node.valued(found, result)
+    pieces = [reshaped(one, (*(1,) * (rank - len(shape)), *one.sizes)) for one in node.pieces(0, axis)]
+    place, count = axis + rank - len(shape), max(len(indices), 1)
+
+    def taken(piece: Expression, own: Expression) -> Expression:
+        return reshaped(functions.gather(piece, own, axis=place, index_dimensions=count), result or (1,))
+
+    if len(pieces) == 1:
+        return node.valued(taken(pieces[0], where), result)
+    spread = (*(1,) * axis, *indices, *(1,) * (len(shape) - axis - 1))
+    return node.valued(_from_pieces([one.sizes[place] for one in pieces], pieces, where, taken, spread), result)
+
+
+def _from_pieces(
+    sizes: Sequence[int],
+    pieces: Sequence[Expression],
+    where: Expression,
+    taken: Callable[[Expression, Expression], Expression],
+    spread: Sequence[int],
+) -> Expression:
+    """Return what is taken from pieces of these sizes, one behind the other: from each, and then the one that is meant.
+
+    Args:
+        sizes: of the pieces.
+        pieces: the parts of a tensor.
+        where: indices into the whole.
+        taken: a function of a piece and indices into it.
+        spread: the sizes of the indices beside the result.
+    """
+    graph, whole = where.graph, sum(sizes)
+    where = where if where.data_type is DataType.INT32 else dml.cast(where, DataType.INT32)
+    where = dml.modulus_floor(where + whole, graph.constant([whole], DataType.INT32).broadcast_to(where.sizes))
+    end = whole
+    found = None
+    for size, piece in zip(reversed(sizes), reversed(pieces), strict=True):
+        part = taken(piece, dml.clip(where - (end - size), 0, size - 1))
+        if found is not None:
+            inside = dml.less_than(where, graph.constant([end], DataType.INT32).broadcast_to(where.sizes))
+            part = dml.if_(broadcast_to(reshaped(inside, spread or (1,)), part.sizes), part, found)
+        found, end = part, end - size
+    assert found is not None
+    return found
 
 
 @operator("GatherElements")

@@ -6,8 +6,8 @@ import numpy as np
 
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
-from dmlgpu.enums import PaddingMode
-from dmlgpu.frontends.onnx.node import Node, split_sizes
+from dmlgpu.enums import DataType, PaddingMode
+from dmlgpu.frontends.onnx.node import Array, Node, broadcast_to, reshaped, split_sizes
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 
@@ -36,6 +36,8 @@ def split(node: Node) -> list[Value]:
 def slice_(node: Node) -> Value:
     """Take ranges along axes, with steps forwards or backwards."""
     shape = node.shape(0)
+    if node.version >= 10 and any(node.value(number).array is None for number in (1, 2)):
+        return _slice_on_device(node)
     if node.version < 10:
         starts, ends, axes, steps = node.integers("starts"), node.integers("ends"), node.integers("axes"), None
     else:
@@ -51,9 +53,7 @@ def slice_(node: Node) -> Value:
         number = node.axis(axis, len(shape))
         if step == 0:
             raise node.refusal("steps must not be 0")
-        size = shape[number]
-        stop = None if step < 0 and end < -size else end
-        ranges[number] = range(size)[slice(start, stop, step)]
+        ranges[number] = _range(shape[number], start, end, step)
     result = tuple(map(len, ranges))
     if 0 in result:
         return node.known(np.zeros(result, node.data_type(0).numpy))
@@ -62,6 +62,51 @@ def slice_(node: Node) -> Value:
     first = [min(one[0], one[-1]) for one in ranges]
     extents = [abs(one[-1] - one[0]) + 1 for one in ranges]
     return node.valued(dml.slice(node.tensor(0), first, extents, [one.step if len(one) > 1 else 1 for one in ranges]))
+
+
+def _slice_on_device(node: Node) -> Value:
+    """Take ranges that begin where the device says: only their lengths are known, and decide what is compiled."""
+    shape = node.shape(0)
+    count = node.shape(1)[0]
+    axes = [node.axis(one, len(shape)) for one in (node.host_integers(3) if node.has(3) else range(count))]
+    steps = node.host_integers(4) if node.has(4) else (1,) * count
+    if 0 in steps:
+        raise node.refusal("steps must not be 0")
+
+    def lengths(starts: Array, ends: Array) -> tuple[int, ...]:
+        ranges = zip(axes, starts.tolist(), ends.tolist(), steps, strict=True)
+        return tuple(len(_range(shape[axis], start, end, step)) for axis, start, end, step in ranges)
+
+    found = node.decided((1, 2), lengths)
+    result = list(shape)
+    for axis, length in zip(axes, found, strict=True):
+        result[axis] = length
+    if 0 in result:
+        return node.known(np.zeros(result, node.data_type(0).numpy))
+    starts = dml.cast(node.tensor(1), DataType.INT32)
+    x = node.tensor(0)
+    for number, (axis, length, step) in enumerate(zip(axes, found, steps, strict=True)):
+        size = shape[axis]
+        if length == size:
+            x = (
+                x
+                if step > 0
+                else dml.slice(x, (0,) * len(shape), shape, [-1 if one == axis else 1 for one in range(len(shape))])
+            )
+            continue
+        first = dml.slice(starts, (number,), (1,))
+        zero = node.constant([0], DataType.INT32)
+        first = dml.clip(dml.if_(dml.less_than(first, zero), first + size, first), 0, size - 1)
+        places = dml.fill_value_sequence(node.builder, (length,), DataType.INT32, 0, step)
+        places = dml.add(places, broadcast_to(first, (length,)))
+        indices = reshaped(places, (*(1,) * (len(shape) - 1), length))
+        x = functions.gather(x, indices, axis=axis, index_dimensions=1)
+    return node.valued(x, result)
+
+
+def _range(size: int, start: int, end: int, step: int) -> range:
+    """Return the places that a slice of a dimension takes."""
+    return range(size)[slice(start, None if step < 0 and end < -size else end, step)]
 
 
 _MODES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,9 +18,15 @@ from dmlgpu.frontends.onnx.values import Shape, Value
 
 @operator("MatMul")
 def matmul(node: Node) -> Value:
-    """Multiply matrices or stacks of them."""
-    found, shape = product(node, node.tensor(0), node.shape(0), node.tensor(1), node.shape(1))
-    return node.valued(found, shape)
+    """Multiply matrices or stacks of them; one by a matrix that the adapter cannot bind at once, piece by piece."""
+    pieces = node.pieces(1, len(node.shape(1)) - 1) if len(node.shape(1)) == 2 else [node.tensor(1)]
+    if len(pieces) == 1:
+        found, shape = product(node, node.tensor(0), node.shape(0), pieces[0], node.shape(1))
+        return node.valued(found, shape)
+    products = [product(node, node.tensor(0), node.shape(0), one, one.sizes) for one in pieces]
+    shape = (*products[0][1][:-1], node.shape(1)[1])
+    parts = [reshaped(one, sizes) for one, sizes in products]
+    return node.valued(dml.join(parts, len(shape) - 1), shape)
 
 
 def product(node: Node, a: Expression, left: Shape, b: Expression, right: Shape) -> tuple[Expression, Shape]:
@@ -70,23 +77,37 @@ def _integers(a: Expression, b: Expression, stack: Shape) -> Expression:
 @operator("Gemm")
 def gemm(node: Node) -> Value:
     """alpha * A' * B' + beta * C."""
-    a, b = node.tensor(0), node.tensor(1)
+    a = node.tensor(0)
     turned = [node.flag("transA"), node.flag("transB")]
-    m, n = a.sizes[1 if turned[0] else 0], b.sizes[0 if turned[1] else 1]
-    c = broadcast_to(node.tensor(2), (m, n)) if node.has(2) else None
+    if len(node.shape(0)) != 2 or len(node.shape(1)) != 2:
+        raise node.refusal(f"factors must have 2 dimensions, got {list(node.shape(0))} and {list(node.shape(1))}")
+    columns = 0 if turned[1] else 1
+    pieces = node.pieces(1, columns)
+    m, n = a.sizes[1 if turned[0] else 0], node.shape(1)[columns]
     transforms = [MatrixTransform.TRANSPOSE if one else MatrixTransform.NONE for one in turned]
     wanted = a.data_type
-    if not wanted.is_float:
-        if DataType.INT64 in (wanted,) or wanted.bits > 32:
-            raise node.refusal(f"elements of {wanted.name} are not supported")
-        a, b, c = (None if one is None else dml.cast(one, DataType.FLOAT32) for one in (a, b, c))  # type: ignore
-    found = functions.gemm(
-        a,
-        b,
-        c,
-        trans_a=transforms[0],
-        trans_b=transforms[1],
-        alpha=node.number("alpha", 1.0),
-        beta=node.number("beta", 1.0) if c is not None else 0.0,
-    )
+    if not wanted.is_float and wanted.bits > 32:
+        raise node.refusal(f"elements of {wanted.name} are not supported")
+    added: Sequence[Expression | None] = [None] * len(pieces)
+    if node.has(2):
+        whole = broadcast_to(node.tensor(2), (m, n))
+        added = dml.split(whole, 1, [one.sizes[columns] for one in pieces]) if len(pieces) > 1 else [whole]
+    products = []
+    for b, c in zip(pieces, added, strict=True):
+        products.append(
+            functions.gemm(
+                _as_float(a),
+                _as_float(b),
+                None if c is None else _as_float(c),
+                trans_a=transforms[0],
+                trans_b=transforms[1],
+                alpha=node.number("alpha", 1.0),
+                beta=node.number("beta", 1.0) if c is not None else 0.0,
+            )
+        )
+    found = products[0] if len(products) == 1 else dml.join(products, 1)
     return node.valued(found if wanted.is_float else dml.cast(found, wanted), (m, n))
+
+
+def _as_float(x: Expression) -> Expression:
+    return x if x.data_type.is_float else dml.cast(x, DataType.FLOAT32)

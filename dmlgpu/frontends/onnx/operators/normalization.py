@@ -53,7 +53,6 @@ def instance_normalization(node: Node) -> Value:
 
 
 @operator("LayerNormalization", since=17)
-@operator("LayerNormalization", domain="com.microsoft")
 def layer_normalization(node: Node) -> Value | Sequence[Result]:
     """Normalise over the dimensions from an axis on; the statistics, where they are wanted, by ONNX's own function."""
     if node.wants(1) or node.wants(2):

@@ -1,0 +1,232 @@
+"""Attention of heads: by MULTIHEAD_ATTENTION1, or as products around a softmax where that operator lacks something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
+from dmlgpu.enums import DataType, MatrixTransform
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed, unowned
+
+
+@dataclass(frozen=True)
+class Results:
+    """What attention computes.
+
+    Attributes:
+        output: {batch, rows, heads * size}.
+        key, value: all keys and values, {batch, heads, rows, size}; None where they are not asked for.
+    """
+
+    output: Expression
+    key: Expression | None = None
+    value: Expression | None = None
+
+
+def by_head(x: Expression, heads: int) -> Expression:
+    """Return {batch, rows, heads * size} as {batch, heads, rows, size}, by strides."""
+    batch, rows, hidden = x.sizes
+    return transposed(reshaped(x, (batch, rows, heads, hidden // heads)), (0, 2, 1, 3))
+
+
+def side_by_side(x: Expression) -> Expression:
+    """Return {batch, heads, rows, size} as {batch, rows, heads * size}."""
+    batch, heads, rows, size = x.sizes
+    return reshaped(transposed(x, (0, 2, 1, 3)), (batch, rows, heads * size))
+
+
+@dataclass(frozen=True)
+class Given:
+    """What attention is given: softmax(query x key^T * scale + bias) x value for each head.
+
+    Attributes:
+        query: {batch, rows, heads * size}.
+        key, value: {batch, rows, shared * size}; absent where the past stands for all.
+        heads, shared: how many heads queries have, and keys and values.
+        scale: of the products.
+        bias: added to them, {batch or 1, heads or 1, rows or 1, all keys}, of the type of queries.
+        past: keys and values before, {batch, shared, rows, size}.
+    """
+
+    query: Expression
+    key: Expression | None
+    value: Expression | None
+    heads: int
+    shared: int
+    scale: float
+    bias: Expression | None = None
+    past: tuple[Expression, Expression] | None = None
+
+
+def attend(given: Given, *, lengths: Expression | None = None, present: bool = False) -> Results:
+    """Return what MULTIHEAD_ATTENTION1 computes.
+
+    Args:
+        given: the tensors.
+        lengths: how many rows of the past count, INT32 {batch}: the present is a cache as large as the past then, new
+            rows come behind those that count, and a query sees the keys up to its own.
+        present: whether all keys and values are returned; with ``lengths`` it must be.
+    """
+    query, key, value, past = given.query, given.key, given.value, given.past
+    batch, rows, _ = query.sizes
+    keys = (past[0].sizes[2] if past else 0) + (key.sizes[1] if key is not None and lengths is None else 0)
+    bias = None if given.bias is None else broadcast_to(unowned(given.bias), (batch, given.heads, rows, keys))
+    found = functions.multihead_attention1(
+        unowned(query),
+        None if key is None else unowned(key),
+        None if value is None else unowned(value),
+        relative_position_bias=bias,
+        past_key=unowned(past[0]) if past else None,
+        past_value=unowned(past[1]) if past else None,
+        past_sequence_lengths=lengths,
+        scale=given.scale,
+        mask_filter_value=-10000.0,
+        query_head_count=given.heads,
+        key_value_head_count=given.shared,
+        output_present_key=present,
+        output_present_value=present,
+    )
+    if not present:
+        return Results(found.output)
+    return Results(found.output, found.output_present_key, found.output_present_value)
+
+
+def composed(given: Given, *, present: bool = False, softcap: float = 0.0, sink: Expression | None = None) -> Results:
+    """Return attention with what MULTIHEAD_ATTENTION1 lacks, from products and a softmax; scores are in memory.
+
+    Args:
+        given: the tensors.
+        present: whether all keys and values are returned.
+        softcap: scores are softcap * tanh(score / softcap) before the bias; 0 leaves them.
+        sink: one number per head, {1, heads, 1, 1}, that takes part in the softmax and has no value.
+    """
+    heads = given.heads
+    key, value = _all_rows(given, given.key, 0), _all_rows(given, given.value, 1)
+    scores = functions.gemm(
+        by_head(given.query, heads), repeated(key, heads), trans_b=MatrixTransform.TRANSPOSE, alpha=given.scale
+    )
+    if softcap:
+        scores = dml.activation_tanh(scores * (1 / softcap)) * softcap
+    if given.bias is not None:
+        scores = dml.add(scores, broadcast_to(given.bias, scores.sizes))
+    sizes = scores.sizes
+    if sink is not None:
+        scores = dml.join([scores, dml.identity(broadcast_to(sink, (*sizes[:3], 1)))], 3)
+    weights = dml.activation_softmax(scores, axes=(3,))
+    if sink is not None:
+        weights = dml.slice(weights, (0, 0, 0, 0), sizes)
+    output = side_by_side(functions.gemm(weights, repeated(value, heads)))
+    return Results(output, key, value) if present else Results(output)
+
+
+def _all_rows(given: Given, new: Expression | None, which: int) -> Expression:
+    """Return keys or values, past and new, {batch, shared, rows, size}."""
+    parts = [] if given.past is None else [given.past[which]]
+    parts += [] if new is None else [by_head(new, given.shared)]
+    return parts[0] if len(parts) == 1 else dml.join(parts, 2)
+
+
+def repeated(x: Expression, heads: int) -> Expression:
+    """Return {batch, shared, rows, size} with each head as often as heads of queries share it."""
+    batch, shared, rows, size = x.sizes
+    if shared == heads:
+        return x
+    first, second, *rest = x.desc.element_strides
+    group = heads // shared
+    wide = x.reinterpret((batch, shared, group, rows, size), (first, second, 0, *rest))
+    return reshaped(wide, (batch, heads, rows, size))
+
+
+def lowest(data_type: DataType) -> float:
+    """Return the least finite number of a type: what hides a key."""
+    return float(np.finfo(data_type.numpy).min)
+
+
+def numbered(node: Node, count: int, axis: int) -> Expression:
+    """Return 0, 1, 2 ... along an axis of 4, INT32."""
+    sizes = [1, 1, 1, 1]
+    sizes[axis] = count
+    return dml.fill_value_sequence(node.builder, sizes, DataType.INT32, 0, 1)
+
+
+def hidden_where(condition: Expression, value: float, data_type: DataType) -> Expression:
+    """Return a bias: a value where a condition of 4 dimensions holds, 0 elsewhere."""
+    graph = condition.graph
+    numbers = [graph.constant([one], data_type).broadcast_to(condition.sizes) for one in (value, 0)]
+    return dml.if_(condition, *numbers)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where queries and keys stand, {1, 1, rows, 1} and {1, 1, 1, keys}, to say which a query sees.
+
+    Attributes:
+        query: INT32, or one per sequence {batch, 1, rows, 1}.
+        key: INT32.
+    """
+
+    query: Expression
+    key: Expression
+
+    @classmethod
+    def of(cls, node: Node, rows: int, keys: int, before: int | Expression) -> Places:
+        """Return the places of queries behind so many keys: a number, or one per sequence {batch, 1, 1, 1}."""
+        row = numbered(node, rows, 2)
+        if isinstance(before, Expression):
+            sizes = (before.sizes[0], 1, rows, 1)
+            row = dml.add(broadcast_to(row, sizes), broadcast_to(before, sizes))
+        elif before:
+            row = row + before
+        return cls(row, numbered(node, keys, 3))
+
+    def no_later(self, more: int = 0) -> Expression:
+        """Return where keys are at most so many places behind the query: 1 of UINT8."""
+        return self._compared(self.query + more if more else self.query, dml.greater_than_or_equal)
+
+    def no_earlier(self, less: int) -> Expression:
+        """Return where keys are at most so many places before the query: 1 of UINT8."""
+        return self._compared(self.query - less, dml.less_than_or_equal)
+
+    def _compared(self, bound: Expression, compare: Callable[[Expression, Expression], Expression]) -> Expression:
+        sizes = np.broadcast_shapes(bound.sizes, self.key.sizes)
+        return compare(broadcast_to(bound, sizes), broadcast_to(self.key, sizes))
+
+
+def causal_bias(node: Node, rows: int, keys: int, before: int, data_type: DataType) -> Expression | None:
+    """Return a bias {1, 1, rows, keys} that hides the keys behind a query; None where none is.
+
+    Args:
+        node: for the graph.
+        rows, keys: how many.
+        before: how many keys come before that of the first query.
+        data_type: of the bias.
+    """
+    if before >= keys - 1:
+        return None
+    return hidden_where(dml.logical_not(Places.of(node, rows, keys, before).no_later()), lowest(data_type), data_type)
+
+
+def everywhere(conditions: Sequence[Expression]) -> Expression:
+    """Return where all conditions hold, with the sizes that they have together."""
+    sizes = np.broadcast_shapes(*(one.sizes for one in conditions))
+    found, *rest = conditions
+    for one in rest:
+        found = dml.logical_and(broadcast_to(found, sizes), broadcast_to(one, sizes))
+    return found
+
+
+def total(*biases: Expression | None) -> Expression | None:
+    """Return the sum of biases of 4 dimensions that broadcast; None for none."""
+    given = [one for one in biases if one is not None]
+    if not given:
+        return None
+    sizes = np.broadcast_shapes(*(one.sizes for one in given))
+    found, *rest = given
+    for one in rest:
+        found = dml.add(broadcast_to(found, sizes), broadcast_to(one, sizes))
+    return found

@@ -1,0 +1,253 @@
+"""Attention of ONNX, and Attention and MultiHeadAttention of com.microsoft."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
+from dmlgpu.enums import DataType, ReduceFunction
+from dmlgpu.frontends.onnx.attention import (
+    Given,
+    Places,
+    attend,
+    by_head,
+    causal_bias,
+    composed,
+    everywhere,
+    hidden_where,
+    lowest,
+    numbered,
+    side_by_side,
+    total,
+)
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
+from dmlgpu.frontends.onnx.operators.fused_activation import MICROSOFT
+from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
+
+
+@operator("Attention", since=23)
+def attention(node: Node) -> Sequence[Result]:
+    """Attention with shared heads, a past and a mask; ONNX's own body where scores are returned.
+
+    The softmax is computed in float32, whatever ``softmax_precision`` asks for.
+    """
+    if node.wants(3):
+        return AS_FUNCTION
+    rank = len(node.shape(0))
+    for number in range(3):
+        node.check_rank(number, *((4,) if rank == 4 else (3,)))
+    heads, shared = node.integer("q_num_heads"), node.integer("kv_num_heads")
+    if rank == 4:
+        heads, shared = node.shape(0)[1], node.shape(1)[1]
+    if not heads or not shared or heads % shared:
+        raise node.refusal(f"q_num_heads must be a multiple of kv_num_heads, got {heads} and {shared}")
+    query, key, value = (side_by_side(node.tensor(number)) if rank == 4 else node.tensor(number) for number in range(3))
+    past = (node.tensor(4), node.tensor(5)) if node.has(4) and not node.value(4).is_empty else None
+    before = past[0].sizes[2] if past else 0
+    seen, added = _seen(node, query.sizes[1], key.sizes[1] + before, before), _added(node, key.sizes[1] + before)
+    kind = query.data_type
+    bias = total(None if seen is None else hidden_where(dml.logical_not(seen), lowest(kind), kind), added)
+    scale = node.number("scale", 1 / math.sqrt(query.sizes[2] // heads))
+    softcap, present = node.number("softcap"), node.wants(1) or node.wants(2)
+    given = Given(query, key, value, heads, shared, scale, bias, past)
+    found = composed(given, present=present, softcap=softcap) if softcap else attend(given, present=present)
+    output = by_head(found.output, heads)
+    if seen is not None:  # a query that sees no key: 0
+        some = broadcast_to(dml.reduce(seen, ReduceFunction.MAX, axes=(3,)), output.sizes)
+        zero = node.constant([0], kind).broadcast_to(output.sizes)
+        output = dml.if_(some, output, zero)
+    return [output if rank == 4 else side_by_side(output), found.key, found.value]
+
+
+def _seen(node: Node, rows: int, keys: int, past: int) -> Expression | None:
+    """Return which keys a query sees, as far as truth values, lengths, order and windows say; None for all."""
+    conditions = []
+    if node.has(3) and node.value(3).is_bool:
+        mask = node.tensor(3)
+        conditions.append(_widened(mask, keys, 0))
+    before: int | Expression = past
+    if node.has(6):
+        lengths = dml.cast(reshaped(node.tensor(6), (node.shape(6)[0], 1, 1, 1)), DataType.INT32)
+        before = lengths - rows
+        sizes = (lengths.sizes[0], 1, 1, keys)
+        conditions.append(dml.less_than(broadcast_to(numbered(node, keys, 3), sizes), broadcast_to(lengths, sizes)))
+    places = Places.of(node, rows, keys, before)
+    left, right = (node.integer(f"{side}_window_size", -1) for side in ("left", "right"))
+    if node.flag("is_causal"):
+        conditions.append(places.no_later())
+    if right >= 0:
+        conditions.append(places.no_later(right))
+    if left >= 0:
+        conditions.append(places.no_earlier(left))
+    return everywhere(conditions) if conditions else None
+
+
+def _added(node: Node, keys: int) -> Expression | None:
+    """Return a mask of numbers."""
+    if not node.has(3) or node.value(3).is_bool:
+        return None
+    mask = node.tensor(3)
+    return _widened(mask, keys, lowest(mask.data_type))
+
+
+def _widened(mask: Expression, keys: int, filler: float) -> Expression:
+    """Return a mask with 4 dimensions, and with a filler for keys behind its end."""
+    mask = reshaped(mask, (*(1,) * (4 - len(mask.sizes)), *mask.sizes))
+    missing = keys - mask.sizes[3]
+    if missing <= 0 or mask.sizes[3] == 1:
+        return mask
+    return functions.padding1(mask, padding_value=filler, start_padding=(0,) * 4, end_padding=(0, 0, 0, missing))
+
+
+@operator("Attention", domain=MICROSOFT)
+def fused_attention(node: Node) -> Sequence[Result]:
+    """Attention of one input with itself, its projections included."""
+    if node.flag("do_rotary"):
+        raise node.refusal("attribute do_rotary is not supported")
+    if node.flag("past_present_share_buffer") or node.has(6):
+        raise node.refusal("attribute past_present_share_buffer is not supported")
+    node.check_rank(0, 3)
+    node.check_rank(1, 2)
+    x, weights = node.tensor(0), node.tensor(1)
+    batch, rows, width = x.sizes
+    heads = node.integer("num_heads")
+    sizes = node.integers("qkv_hidden_sizes") or (weights.sizes[1] // 3,) * 3
+    if heads < 1 or any(one % heads for one in sizes) or sum(sizes) != weights.sizes[1]:
+        raise node.refusal(f"num_heads must divide qkv_hidden_sizes, got {heads} and {list(sizes)}")
+    c = broadcast_to(node.tensor(2), (batch * rows, weights.sizes[1])) if node.has(2) else None
+    projected = functions.gemm(reshaped(x, (batch * rows, width)), weights, c, beta=1.0 if c is not None else 0.0)
+    query, key, value = dml.split(reshaped(projected, (batch, rows, sum(sizes))), 2, sizes)
+    past = None
+    if node.has(4) and not node.value(4).is_empty:
+        one, other = dml.split(node.tensor(4), 0, (1, 1))
+        past = reshaped(one, one.sizes[1:]), reshaped(other, other.sizes[1:])
+    before = past[0].sizes[2] if past else 0
+    bias = _biases(node, mask=3, added=5, rows=rows, keys=rows + before, before=before, kind=x.data_type)
+    scale = node.number("scale", 0.0) or 1 / math.sqrt(sizes[0] // heads)
+    found = attend(Given(query, key, value, heads, heads, scale, bias, past), present=node.wants(1))
+    if found.key is None or found.value is None:
+        return [found.output]
+    present = [reshaped(one, (1, *one.sizes)) for one in (found.key, found.value)]
+    return [found.output, dml.join(present, 0)]
+
+
+def _biases(
+    node: Node, *, mask: int, added: int, rows: int, keys: int, before: int, kind: DataType
+) -> Expression | None:
+    """Return the sum of what hides keys and of the bias of the model."""
+    causal = causal_bias(node, rows, keys, before, kind) if node.flag("unidirectional") else None
+    given = node.optional_tensor(added)
+    return total(_hidden(node, mask, rows, keys, kind), causal, given)
+
+
+def _hidden(node: Node, number: int, rows: int, keys: int, kind: DataType) -> Expression | None:
+    """Return a mask of keys, of one of com.microsoft's shapes, as a bias.
+
+    {batch} has the ends of sequences, {2 * batch} then their starts, {3 * batch + 2} their lengths first;
+    {batch, keys}, {batch, rows, keys} and {batch, 1, longest, longest} have 0 where a key is hidden.
+    """
+    if not node.has(number):
+        return None
+    mask = node.tensor(number)
+    value = node.number("mask_filter_value", -10000.0)
+    batch = node.shape(0)[0]
+    if len(mask.sizes) == 1:
+        return hidden_where(_behind_ends(node, mask, batch, keys), value, kind)
+    if len(mask.sizes) == 4:
+        longest = mask.sizes[3]
+        if longest < keys:
+            raise node.refusal(f"a mask of 4 dimensions must have {keys} keys, got {longest}")
+        mask = dml.slice(mask, (0, 0, keys - rows, 0), (mask.sizes[0], mask.sizes[1], rows, keys))
+    elif len(mask.sizes) == 3:
+        mask = reshaped(mask, (mask.sizes[0], 1, *mask.sizes[1:]))
+    else:
+        mask = reshaped(mask, (mask.sizes[0], 1, 1, mask.sizes[1]))
+    zero = node.constant([0], mask.data_type).broadcast_to(mask.sizes)
+    return hidden_where(dml.less_than_or_equal(mask, zero), value, kind)
+
+
+def _behind_ends(node: Node, mask: Expression, batch: int, keys: int) -> Expression:
+    """Return which keys are behind the end of their sequence or, where the mask says it, before its start."""
+    count = mask.sizes[0]
+    if count not in (batch, 2 * batch, 3 * batch + 2):
+        raise node.refusal(
+            f"a mask of one dimension must have {batch}, {2 * batch} or {3 * batch + 2} numbers, got {count}"
+        )
+    sizes = (batch, 1, 1, keys)
+    place = broadcast_to(numbered(node, keys, 3), sizes)
+    end = broadcast_to(reshaped(dml.slice(mask, (0,), (batch,)), (batch, 1, 1, 1)), sizes)
+    hidden = dml.greater_than_or_equal(place, end)
+    if count == 2 * batch:
+        start = broadcast_to(reshaped(dml.slice(mask, (batch,), (batch,)), (batch, 1, 1, 1)), sizes)
+        hidden = dml.logical_or(hidden, dml.less_than(place, start))
+    return hidden
+
+
+@operator("MultiHeadAttention", domain=MICROSOFT)
+def multi_head_attention(node: Node) -> Sequence[Result]:
+    """Attention of projected queries, keys and values, apart or packed, with a past."""
+    for number, name in ((8, "past_sequence_length"), (9, "cache_indirection")):
+        if node.has(number):
+            raise node.refusal(f"input {name} is not supported")
+    if node.wants(3):
+        raise node.refusal("output qk is not supported")
+    heads = node.integer("num_heads")
+    query, key, value = _parts(node, heads)
+    query, key, value = _with_bias(node, 3, query, key, value)
+    past = (node.tensor(6), node.tensor(7)) if node.has(6) and not node.value(6).is_empty else None
+    if len(node.shape(0)) == 3 and node.has(1) and len(node.shape(1)) == 4:
+        past, key, value = (node.tensor(1), node.tensor(2)), None, None
+    before = past[0].sizes[2] if past else 0
+    rows, keys = query.sizes[1], before + (key.sizes[1] if key is not None else 0)
+    bias = _biases(node, mask=4, added=5, rows=rows, keys=keys, before=keys - rows, kind=query.data_type)
+    scale = node.number("scale", 0.0) or 1 / math.sqrt(query.sizes[2] // heads)
+    given = Given(query, key, value, heads, heads, scale, bias, past)
+    found = attend(given, present=node.wants(1) or node.wants(2))
+    return [found.output, found.key, found.value]
+
+
+def _parts(node: Node, heads: int) -> tuple[Expression, Expression | None, Expression | None]:
+    """Return queries, keys and values {batch, rows, heads * size}; keys and values of 4 dimensions are left out."""
+    node.check_rank(0, 3, 5)
+    query = node.tensor(0)
+    if heads < 1:
+        raise node.refusal(f"num_heads must be at least 1, got {heads}")
+    if len(query.sizes) == 5:
+        found = _unpacked(query)
+        return found[0], found[1], found[2]
+    if not node.has(1):
+        raise node.refusal("input key must be given, unless query has 5 dimensions")
+    node.check_rank(1, 3, 4, 5)
+    key = node.tensor(1)
+    if len(key.sizes) == 5:
+        one, other = _unpacked(key)
+        return query, one, other
+    if len(key.sizes) == 4:
+        return query, None, None
+    return query, key, node.tensor(2)
+
+
+def _unpacked(packed: Expression) -> list[Expression]:
+    """Return the parts of {batch, rows, heads, parts, size} as {batch, rows, heads * size}."""
+    batch, rows, heads, count, size = packed.sizes
+    return [reshaped(one, (batch, rows, heads * size)) for one in dml.split(packed, 3, (1,) * count)]
+
+
+def _with_bias(
+    node: Node, number: int, query: Expression, key: Expression | None, value: Expression | None
+) -> tuple[Expression, Expression | None, Expression | None]:
+    """Return the parts with their shares of the bias."""
+    if not node.has(number):
+        return query, key, value
+    bias = node.tensor(number)
+    wide = query.sizes[2]
+    shares = dml.split(bias, 0, (wide, wide, bias.sizes[0] - 2 * wide))
+    parts = [
+        None if one is None else dml.add(one, broadcast_to(share, one.sizes))
+        for one, share in zip((query, key, value), shares, strict=True)
+    ]
+    assert parts[0] is not None
+    return parts[0], parts[1], parts[2]

@@ -1,0 +1,194 @@
+"""Normalisations of rows and groups: RMSNormalization, and those of com.microsoft, with sums and activations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
+from dmlgpu.enums import DataType, ReduceFunction
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.operators.fused_activation import MICROSOFT
+from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
+from dmlgpu.frontends.onnx.values import Value
+
+
+def normalized(
+    node: Node,
+    x: Expression,
+    axes: Sequence[int],
+    *,
+    scale: Expression,
+    bias: Expression | None = None,
+    centred: bool = True,
+) -> Expression:
+    """Return the rows of a tensor divided by their deviation, after their mean is taken off, scaled and shifted.
+
+    Float16 is computed as float32.
+
+    Args:
+        node: it has the epsilon.
+        x: any tensor.
+        axes: of a row.
+        scale, bias: broadcast with ``x``.
+        centred: whether the mean is taken off.
+    """
+    epsilon, sizes = node.number("epsilon", 1e-5), x.sizes
+    scale, bias = broadcast_to(scale, sizes), None if bias is None else broadcast_to(bias, sizes)
+    if x.data_type is not DataType.FLOAT16:
+        return functions.mean_variance_normalization2(
+            x, scale, bias, axes=tuple(axes), epsilon=epsilon, use_mean=centred
+        )
+    wide = functions.mean_variance_normalization2(
+        dml.cast(x, DataType.FLOAT32), axes=tuple(axes), epsilon=epsilon, use_mean=centred
+    )
+    found = dml.multiply(dml.cast(wide, DataType.FLOAT16), scale)
+    return found if bias is None else dml.add(found, bias)
+
+
+def _statistics(
+    node: Node, x: Expression, axes: Sequence[int], first: int, *, centred: bool = True
+) -> tuple[Result, Result]:
+    """Return the mean and the inverse deviation of rows, as outputs from a number on, those that the node wants."""
+    if not (node.wants(first) or node.wants(first + 1)):
+        return None, None
+    wide = dml.cast(x, DataType.FLOAT32) if x.data_type is DataType.FLOAT16 else x
+    mean = dml.reduce(wide, ReduceFunction.AVERAGE, axes=axes)
+    distance = dml.subtract(wide, broadcast_to(mean, wide.sizes)) if centred else wide
+    variance = dml.reduce(dml.multiply(distance, distance), ReduceFunction.AVERAGE, axes=axes)
+    inverse = dml.pow(variance + node.number("epsilon", 1e-5), -0.5)
+    return mean if node.wants(first) else None, inverse if node.wants(first + 1) else None
+
+
+@operator("RMSNormalization", since=23)
+def rms_normalization(node: Node) -> Value | Sequence[Result]:
+    """Divide by the root of the mean of squares, over the dimensions from an axis on."""
+    if node.data_type(0) is not node.data_type(1) or node.integer("stash_type", 1) != 1:
+        return AS_FUNCTION
+    axes = _axes_from(node)
+    return node.valued(normalized(node, node.tensor(0), axes, scale=node.tensor(1), centred=False), node.shape(0))
+
+
+def _axes_from(node: Node) -> tuple[int, ...]:
+    rank = len(node.shape(0))
+    return tuple(range(node.axis(node.integer("axis", -1), rank), rank))
+
+
+@operator("SimplifiedLayerNormalization")
+@operator("SimplifiedLayerNormalization", domain=MICROSOFT)
+def simplified_layer_normalization(node: Node) -> Sequence[Result]:
+    """RMSNormalization, and the inverse of the root."""
+    x, axes = node.tensor(0), _axes_from(node)
+    found = normalized(node, x, axes, scale=node.tensor(1), centred=False)
+    _, inverse = _statistics(node, x, axes, 0, centred=False) if node.wants(1) else (None, None)
+    return [node.valued(found, node.shape(0)), inverse]
+
+
+@operator("LayerNormalization", domain=MICROSOFT)
+@operator("LayerNormalization", since=1)
+def layer_normalization(node: Node) -> Sequence[Result]:
+    """Normalise over the dimensions from an axis on."""
+    x, axes = node.tensor(0), _axes_from(node)
+    found = normalized(node, x, axes, scale=node.tensor(1), bias=node.optional_tensor(2))
+    return [node.valued(found, node.shape(0)), *_statistics(node, x, axes, 1)]
+
+
+@operator("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MICROSOFT)
+def skip_layer_normalization(node: Node) -> Sequence[Result]:
+    """Add tensors and a bias, and normalise the last dimension; also the sum."""
+    simplified = node.op_type == "SkipSimplifiedLayerNormalization"
+    x = node.tensor(0)
+    bias = node.optional_tensor(3 if simplified else 4)
+    total = dml.add(x, broadcast_to(node.tensor(1), x.sizes))
+    if bias is not None:
+        total = dml.add(total, broadcast_to(bias, x.sizes))
+    axes = (len(x.sizes) - 1,)
+    beta = None if simplified else node.optional_tensor(3)
+    found = normalized(node, total, axes, scale=node.tensor(2), bias=beta, centred=not simplified)
+    statistics = _statistics(node, total, axes, 1, centred=not simplified)
+    return [found, *statistics, total if node.wants(3) else None]
+
+
+@operator("GroupNorm", "SkipGroupNorm", domain=MICROSOFT)
+def group_normalization(node: Node) -> Sequence[Result]:
+    """Normalise groups of channels of each picture, after a sum for SkipGroupNorm; then Swish where asked for."""
+    x = node.tensor(0)
+    last = node.flag("channels_last", True)
+    node.check_rank(0, 4)
+    if node.op_type == "SkipGroupNorm":
+        x = dml.add(x, _per_picture(node, 3, x, last))
+        x = dml.add(x, _per_picture(node, 4, x, last)) if node.has(4) else x
+    first = transposed(x, (0, 3, 1, 2)) if last else x
+    count, channels, height, width = first.sizes
+    groups = node.integer("groups")
+    if groups < 1 or channels % groups:
+        raise node.refusal(f"groups must divide {channels} channels, got {groups}")
+    grouped = (count, groups, channels // groups, height, width)
+    split = dml.identity(first) if last else first
+    wide = reshaped(split, grouped)
+    kept = x.data_type
+    wide = dml.cast(wide, DataType.FLOAT32) if kept is DataType.FLOAT16 else wide
+    found = functions.mean_variance_normalization2(wide, axes=(2, 3, 4), epsilon=node.number("epsilon", 1e-5))
+    each = (1, groups, channels // groups, 1, 1)
+    scale, bias = (reshaped(node.tensor(number), each) for number in (1, 2))
+    scale, bias = (
+        dml.cast(one, wide.data_type) if one.data_type is not wide.data_type else one for one in (scale, bias)
+    )
+    found = dml.add(dml.multiply(found, broadcast_to(scale, grouped)), broadcast_to(bias, grouped))
+    if node.flag("activation"):
+        found = functions.activation_swish(found, sigmoid_input_scale=1.0)
+    found = found if found.data_type is kept else dml.cast(found, kept)
+    plain = reshaped(found, first.sizes)
+    results: list[Result] = [node.valued(transposed(plain, (0, 2, 3, 1)) if last else plain)]
+    if node.op_type == "SkipGroupNorm":
+        results.append(x if node.wants(1) else None)
+    return results
+
+
+def _per_picture(node: Node, number: int, x: Expression, last: bool) -> Expression:
+    """Return an input of x's sizes, or of one number per channel, for all pictures or for each."""
+    given = node.tensor(number)
+    if len(given.sizes) < 4:
+        pictures, channels = (1, *given.sizes)[-2:]
+        given = reshaped(given, (pictures, 1, 1, channels) if last else (pictures, channels, 1, 1))
+    return broadcast_to(given, x.sizes)
+
+
+@operator("EmbedLayerNormalization", domain=MICROSOFT)
+def embed_layer_normalization(node: Node) -> Sequence[Result]:
+    """Add the embeddings of words, positions and segments, and normalise; also the number of unmasked words."""
+    for number in (0, 2, 3):
+        node.check_rank(number, 2)
+    words, (batch, length) = node.tensor(0), node.shape(0)
+    total = _embedded(node, 2, words, (batch, length))
+    if node.has(8):
+        positions = node.tensor(8)
+        total = dml.add(total, broadcast_to(_embedded(node, 3, positions, node.shape(8)), total.sizes))
+    else:
+        rows = dml.slice(node.tensor(3), (0, 0), (length, total.sizes[2]))
+        total = dml.add(total, broadcast_to(reshaped(rows, (1, *rows.sizes)), total.sizes))
+    if node.has(1) and node.has(4):
+        total = dml.add(total, _embedded(node, 4, node.tensor(1), (batch, length)))
+    found = normalized(node, total, (2,), scale=node.tensor(5), bias=node.tensor(6))
+    return [found, _mask_index(node, batch) if node.wants(1) else None, total if node.wants(2) else None]
+
+
+def _embedded(node: Node, number: int, indices: Expression, shape: Sequence[int]) -> Expression:
+    """Return the rows of a table that indices name."""
+    table = node.tensor(number)
+    rank = len(shape)
+    found = functions.gather(
+        reshaped(table, (*(1,) * (rank - 1), *table.sizes)),
+        reshaped(indices, (1, *shape)),
+        axis=rank - 1,
+        index_dimensions=rank,
+    )
+    return reshaped(found, (*shape, table.sizes[-1]))
+
+
+def _mask_index(node: Node, batch: int) -> Expression:
+    """Return how many words of each sequence are not masked."""
+    if not node.has(7):
+        return dml.fill_value_constant(node.builder, (batch,), DataType.INT32, 0)
+    return reshaped(dml.reduce(node.tensor(7), ReduceFunction.SUM, axes=(1,)), (batch,))

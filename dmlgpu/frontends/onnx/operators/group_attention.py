@@ -1,0 +1,180 @@
+"""GroupQueryAttention of com.microsoft: heads that share keys and values, which are a cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
+from dmlgpu.enums import DataType
+from dmlgpu.frontends.onnx.attention import Given, Places, Results, attend, composed, hidden_where, lowest, total
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
+from dmlgpu.frontends.onnx.operators.fused_activation import MICROSOFT
+from dmlgpu.frontends.onnx.operators.rotary import angles, rotated
+from dmlgpu.frontends.onnx.registry import Result, operator
+
+_REFUSED_INPUTS = {12: "k_scale", 13: "v_scale"}
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Heads of queries, heads of keys and values, numbers of a head; sequences, new rows, rows of the cache."""
+
+    heads: int
+    shared: int
+    size: int
+    batch: int
+    rows: int
+    keys: int
+
+
+@operator("GroupQueryAttention", domain=MICROSOFT)
+def group_query_attention(node: Node) -> Sequence[Result]:
+    """Attention with a cache: new keys and values come behind those of the past that count.
+
+    The cache has as many rows as the past, or as all keys where they are more. How many of them count stays on the
+    device; rows of the cache behind them are those of the past, or 0.
+    """
+    _refuse(node)
+    sizes = _sizes(node)
+    query, key, value = _parts(node, sizes)
+    known = dml.cast(reshaped(node.tensor(5), (sizes.batch,)), DataType.INT32)
+    lengths = dml.max(known + (1 - sizes.rows), node.constant([0], DataType.INT32).broadcast_to((sizes.batch,)))
+    if node.has(14):
+        query, key = (_normalized(node, one, number) for one, number in ((query, 14), (key, 15)))
+    if node.flag("do_rotary"):
+        query, key = _rotated(node, sizes, lengths, query, key)
+    wide = (sizes.batch, sizes.rows)
+    scale = node.number("scale", 0.0) or 1 / math.sqrt(sizes.size)
+    bias = total(_window(node, sizes, lengths, query.data_type), _bias(node, sizes))
+    parts = [reshaped(one, (*wide, one.sizes[2] * one.sizes[3])) for one in (query, key, value)]
+    given = Given(parts[0], parts[1], parts[2], sizes.heads, sizes.shared, scale, bias, _past(node, sizes))
+    found = attend(given, lengths=lengths, present=True)
+    softcap, sink = node.number("softcap"), _sink(node, sizes, query.data_type)
+    output = found.output
+    if softcap or sink is not None:
+        whole = _with_all_rows(node, sizes, lengths, given, found)
+        output = composed(whole, softcap=softcap, sink=sink).output
+    return [output, found.key, found.value]
+
+
+def _refuse(node: Node) -> None:
+    for number, name in _REFUSED_INPUTS.items():
+        if node.has(number):
+            raise node.refusal(f"input {name} is not supported: caches are not quantised")
+    if node.wants(3):
+        raise node.refusal("output output_qk is not supported")
+    if not node.flag("causal", True):
+        raise node.refusal("attribute causal=0 is not supported")
+    if node.flag("sliding_window_cache"):
+        raise node.refusal("attribute sliding_window_cache is not supported")
+
+
+def _sizes(node: Node) -> _Sizes:
+    node.check_rank(0, 3)
+    heads, shared = node.integer("num_heads"), node.integer("kv_num_heads")
+    batch, rows, width = node.shape(0)
+    if shared < 1 or heads < 1 or heads % shared:
+        raise node.refusal(f"num_heads must be a multiple of kv_num_heads, got {heads} and {shared}")
+    size = width // (heads if node.has(1) else heads + 2 * shared)
+    past = 0
+    if node.has(3):
+        node.check_rank(3, 4)
+        past = node.shape(3)[2]
+    keys = node.decided((6,), lambda total: max(past, int(total.reshape(-1)[0])))
+    return _Sizes(heads, shared, size, batch, rows, keys)
+
+
+def _parts(node: Node, sizes: _Sizes) -> list[Expression]:
+    """Return queries, keys and values {batch, rows, heads, size}."""
+    counts = (sizes.heads, sizes.shared, sizes.shared)
+    if node.has(1):
+        given: Sequence[Expression] = [node.tensor(number) for number in range(3)]
+    else:
+        given = dml.split(node.tensor(0), 2, [count * sizes.size for count in counts])
+    return [
+        reshaped(one, (sizes.batch, sizes.rows, count, sizes.size)) for one, count in zip(given, counts, strict=True)
+    ]
+
+
+def _normalized(node: Node, x: Expression, number: int) -> Expression:
+    """Return heads divided by the root of the mean of their squares, and scaled."""
+    found = functions.mean_variance_normalization2(
+        x,
+        broadcast_to(reshaped(node.tensor(number), (1, 1, 1, x.sizes[3])), x.sizes),
+        axes=(3,),
+        epsilon=node.number("qk_norm_epsilon", 1e-6),
+        use_mean=False,
+    )
+    return found
+
+
+def _rotated(
+    node: Node, sizes: _Sizes, lengths: Expression, query: Expression, key: Expression
+) -> tuple[Expression, Expression]:
+    """Return queries and keys turned by the angles of their places."""
+    wide = (sizes.batch, sizes.rows)
+    if node.has(9):
+        places = dml.cast(node.tensor(9), DataType.INT32)
+    else:
+        counted = dml.fill_value_sequence(node.builder, (1, sizes.rows), DataType.INT32, 0, 1)
+        places = dml.add(broadcast_to(counted, wide), broadcast_to(reshaped(lengths, (sizes.batch, 1)), wide))
+    cos, sin = (angles(node.tensor(number), places) for number in (7, 8))
+    interleaved = node.flag("rotary_interleaved")
+    return rotated(query, cos, sin, interleaved=interleaved), rotated(key, cos, sin, interleaved=interleaved)
+
+
+def _past(node: Node, sizes: _Sizes) -> tuple[Expression, Expression]:
+    """Return past keys and values with as many rows as the cache; behind their own, 0."""
+    return _cache(node, 3, sizes), _cache(node, 4, sizes)
+
+
+def _cache(node: Node, number: int, sizes: _Sizes) -> Expression:
+    if not node.has(number) or node.value(number).is_empty:
+        whole = (sizes.batch, sizes.shared, sizes.keys, sizes.size)
+        return dml.fill_value_constant(node.builder, whole, node.data_type(0), 0)
+    past = node.tensor(number)
+    missing = sizes.keys - past.sizes[2]
+    return functions.padding1(past, start_padding=(0,) * 4, end_padding=(0, 0, missing, 0)) if missing else past
+
+
+def _window(node: Node, sizes: _Sizes, lengths: Expression, kind: DataType) -> Expression | None:
+    """Return a bias that hides keys before the window of a query; None without a window."""
+    window = node.integer("local_window_size", -1)
+    if window < 0:
+        return None
+    before = reshaped(lengths, (sizes.batch, 1, 1, 1))
+    seen = Places.of(node, sizes.rows, sizes.keys, before).no_earlier(window - 1)
+    return hidden_where(dml.logical_not(seen), lowest(kind), kind)
+
+
+def _bias(node: Node, sizes: _Sizes) -> Expression | None:
+    """Return the bias of the model, with as many keys as the cache."""
+    if not node.has(10):
+        return None
+    given = node.tensor(10)
+    missing = sizes.keys - given.sizes[3]
+    return functions.padding1(given, start_padding=(0,) * 4, end_padding=(0, 0, 0, missing)) if missing > 0 else given
+
+
+def _sink(node: Node, sizes: _Sizes, kind: DataType) -> Expression | None:
+    """Return what takes part in the softmax of each head beside the scores."""
+    if node.has(11):
+        return reshaped(node.tensor(11), (1, sizes.heads, 1, 1))
+    if node.integer("smooth_softmax", -1) == 1:
+        return node.constant([0], kind).broadcast_to((1, sizes.heads, 1, 1))
+    return None
+
+
+def _with_all_rows(node: Node, sizes: _Sizes, lengths: Expression, given: Given, cached: Results) -> Given:
+    """Return what attention to the rows of the cache is given, keys behind the query hidden by the bias."""
+    assert cached.key is not None
+    assert cached.value is not None
+    kind = given.query.data_type
+    before = reshaped(lengths, (sizes.batch, 1, 1, 1))
+    later = dml.logical_not(Places.of(node, sizes.rows, sizes.keys, before).no_later())
+    bias = total(given.bias, hidden_where(later, lowest(kind), kind))
+    return replace(given, key=None, value=None, past=(cached.key, cached.value), bias=bias)

@@ -1,0 +1,166 @@
+"""Recurrent layers: RNN, GRU and LSTM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dmlgpu import descs
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
+from dmlgpu.enums import DataType, RecurrentNetworkDirection
+from dmlgpu.frontends.onnx.node import Node, reshaped, transposed, unowned
+from dmlgpu.frontends.onnx.registry import Result, operator
+from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.operator_desc import OperatorDesc
+
+_DIRECTIONS = {
+    "forward": RecurrentNetworkDirection.FORWARD,
+    "reverse": RecurrentNetworkDirection.BACKWARD,
+    "bidirectional": RecurrentNetworkDirection.BIDIRECTIONAL,
+}
+
+_FUNCTIONS: dict[str, tuple[Callable[..., OperatorDesc], dict[str, float]]] = {
+    "relu": (descs.ActivationRelu, {}),
+    "tanh": (descs.ActivationTanh, {}),
+    "sigmoid": (descs.ActivationSigmoid, {}),
+    "affine": (descs.ActivationLinear, {"alpha": 1.0, "beta": 0.0}),
+    "leakyrelu": (descs.ActivationLeakyRelu, {"alpha": 0.01}),
+    "thresholdedrelu": (descs.ActivationThresholdedRelu, {"alpha": 1.0}),
+    "scaledtanh": (descs.ActivationScaledTanh, {"alpha": 1.0, "beta": 1.0}),
+    "hardsigmoid": (descs.ActivationHardSigmoid, {"alpha": 0.2, "beta": 0.5}),
+    "elu": (descs.ActivationElu, {"alpha": 1.0}),
+    "softsign": (descs.ActivationSoftsign, {}),
+    "softplus": (descs.ActivationSoftplus, {"steepness": 1.0}),
+}
+"""By ONNX's name in lower case: the activation, and the usual values of its parameters."""
+
+
+def _activations(node: Node, usual: tuple[str, ...], directions: int) -> list[OperatorDesc]:
+    """Return the activations of all directions; each takes the next values that the node has for its parameters."""
+    given = node.attribute("activations")
+    names = [one.decode() for one in given] if given else [*usual] * directions
+    if len(names) != len(usual) * directions:
+        raise node.refusal(f"activations must be {len(usual) * directions}, got {len(names)}")
+    rests = {name: iter(node.numbers(f"activation_{name}") or ()) for name in ("alpha", "beta")}
+    found = []
+    for name in names:
+        if name.lower() not in _FUNCTIONS:
+            raise node.refusal(f"activation {name} is not supported")
+        make, parameters = _FUNCTIONS[name.lower()]
+        none: Iterator[float] = iter(())
+        found.append(make(**{key: next(rests.get(key, none), value) for key, value in parameters.items()}))
+    return found
+
+
+class _Layer:
+    """The inputs that every kind of layer has, as DirectML takes them: 4 dimensions, time before sequences."""
+
+    def __init__(self, node: Node, usual: tuple[str, ...]):
+        self.node, self.batch_first = node, node.flag("layout")
+        direction = node.text("direction", "forward")
+        if direction not in _DIRECTIONS:
+            raise node.refusal(f"direction must be one of {', '.join(_DIRECTIONS)}, got {direction!r}")
+        if node.has(4) and node.data_type(4) is not DataType.INT32:
+            raise node.refusal(f"sequence_lens must be of INT32, got {node.data_type(4).name}")
+        for number in range(3):
+            node.check_rank(number, 3)
+        self.x = self._turned(0)
+        bias = node.optional_tensor(3)
+        lengths = node.optional_tensor(4)
+        directions = 2 if direction == "bidirectional" else 1
+        self.tensors: dict[str, Any] = {
+            "input": self.x,
+            "weight": _raised(node.tensor(1)),
+            "recurrence": _raised(node.tensor(2)),
+            "bias": None if bias is None else _raised(bias),
+            "hidden_init": self.state(5),
+            "sequence_lengths": None if lengths is None else dml.cast(_raised(lengths), DataType.UINT32),
+        }
+        self.settings: dict[str, Any] = {
+            "activation_descs": _activations(node, usual, directions),
+            "direction": _DIRECTIONS[direction],
+        }
+
+    def _turned(self, number: int) -> Expression:
+        """Return an input of 3 dimensions, the first two exchanged where sequences come first."""
+        given = self.node.tensor(number)
+        return _raised(dml.identity(transposed(given, (1, 0, 2))) if self.batch_first else given)
+
+    def state(self, number: int) -> Expression | None:
+        """Return an initial state, None where it is absent."""
+        return self._turned(number) if self.node.has(number) else None
+
+    def outputs(self, sequence: Expression | None, *states: Expression | None) -> list[Result]:
+        """Return the layer's outputs as ONNX's: the hidden states of all steps, and the last states."""
+        found: list[Result] = []
+        if sequence is None:
+            found.append(None)
+        else:
+            turned = transposed(sequence, (2, 0, 1, 3)) if self.batch_first else sequence
+            found.append(self.node.valued(turned))
+        for one in states:
+            found.append(None if one is None else self._last(one))
+        return found
+
+    def _last(self, state: Expression) -> Value:
+        plain = reshaped(state, state.sizes[1:])
+        return self.node.valued(transposed(plain, (1, 0, 2)) if self.batch_first else plain)
+
+
+def _raised(given: Expression) -> Expression:
+    """Return a tensor with leading dimensions of size 1, 4 in all."""
+    return reshaped(unowned(given), (*(1,) * (4 - len(given.sizes)), *given.sizes))
+
+
+@operator("RNN")
+def rnn(node: Node) -> list[Result]:
+    """One activation of inputs and hidden state."""
+    _without_clip(node)
+    layer = _Layer(node, ("Tanh",))
+    found = functions.rnn(**layer.tensors, **layer.settings, **_wanted(node))
+    return layer.outputs(found.output_sequence, found.output_single)
+
+
+@operator("GRU")
+def gru(node: Node) -> list[Result]:
+    """Gated recurrent units."""
+    _without_clip(node)
+    layer = _Layer(node, ("Sigmoid", "Tanh"))
+    found = functions.gru(
+        **layer.tensors,
+        **layer.settings,
+        **_wanted(node),
+        linear_before_reset=node.flag("linear_before_reset"),
+    )
+    return layer.outputs(found.output_sequence, found.output_single)
+
+
+@operator("LSTM")
+def lstm(node: Node) -> list[Result]:
+    """Long short-term memory."""
+    layer = _Layer(node, ("Sigmoid", "Tanh", "Tanh"))
+    peephole = node.optional_tensor(7)
+    clips = node.attribute("clip") is not None
+    found = functions.lstm(
+        **layer.tensors,
+        cell_mem_init=layer.state(6),
+        peephole=None if peephole is None else _raised(peephole),
+        **layer.settings,
+        **_wanted(node),
+        clip_threshold=node.number("clip"),
+        use_clip_threshold=clips,
+        couple_input_forget=node.flag("input_forget"),
+        output_cell_single=node.wants(2),
+    )
+    return layer.outputs(found.output_sequence, found.output_single, found.output_cell_single)
+
+
+def _without_clip(node: Node) -> None:
+    if node.attribute("clip") is not None:
+        raise node.refusal("clip is supported by LSTM only")
+
+
+def _wanted(node: Node) -> dict[str, Any]:
+    return {"output_sequence": node.wants(0), "output_single": node.wants(1)}
