@@ -172,12 +172,34 @@ def _array(node: Node, proto: Any) -> Array:
     return array.astype(np.bool_) if is_bool else array
 
 
+def _extreme(dtype: np.dtype[Any], sign: int) -> Any:
+    """Return the largest number of a type for sign 1, the smallest for -1."""
+    if dtype.kind == "f":
+        return sign * np.inf
+    if dtype.kind == "b":
+        return sign > 0
+    return np.iinfo(dtype).max if sign > 0 else np.iinfo(dtype).min
+
+
+_NEUTRAL: Mapping[str, Callable[[np.dtype[Any]], Any]] = {
+    "ReduceMax": lambda dtype: _extreme(dtype, -1),
+    "ReduceMin": lambda dtype: _extreme(dtype, 1),
+    "ReduceSum": lambda dtype: 0,
+    "ReduceProd": lambda dtype: 1,
+}
+"""What reductions of nothing come to."""
+
+
 def _reduce(function: Callable[..., Any]) -> Function:
     def reduced(node: Node, arrays: Sequence[Any]) -> Array:
         axes = _axes(node, arrays)
         if not axes and node.flag("noop_with_empty_axes"):
             return np.asarray(arrays[0])
-        found = function(arrays[0], axis=axes or None, keepdims=node.flag("keepdims", True))
+        array, keeps = arrays[0], node.flag("keepdims", True)
+        if array.size:
+            found = function(array, axis=axes or None, keepdims=keeps)
+        else:
+            found = function(array, axis=axes or None, keepdims=keeps, initial=_NEUTRAL[node.op_type](array.dtype))
         return np.asarray(found).astype(arrays[0].dtype)
 
     return reduced

@@ -109,14 +109,6 @@ def binary(node: Node) -> Value:
     return node.valued(BINARY[node.op_type](a, b), shape)
 
 
-@operator("BitShift")
-def bit_shift(node: Node) -> Value:
-    """Shift bits."""
-    (a, b), shape = node.broadcast(node.value(0), node.value(1))
-    shift = dml.bit_shift_left if node.text("direction") == "LEFT" else dml.bit_shift_right
-    return node.valued(shift(a, b), shape)
-
-
 @operator("Mod")
 def modulus(node: Node) -> Value:
     """Remainder with the divisor's sign, with ``fmod`` the dividend's."""
@@ -195,3 +187,16 @@ def cumulative_sum(node: Node) -> Value:
         node.tensor(0), axis=axis, axis_direction=direction, has_exclusive_sum=node.flag("exclusive")
     )
     return node.valued(found, node.shape(0))
+
+
+@operator("Dropout")
+def dropout(node: Node) -> tuple[Value, Value | None]:
+    """Hand elements on, all of them: nothing is dropped but in training."""
+    training = node.version >= 12 and node.has(2) and bool(node.host(2).reshape(-1)[0])
+    if training and (not node.has(1) or float(node.host(1).reshape(-1)[0]) != 0):
+        raise node.refusal("training, which drops elements by chance, is not supported; the ratio must be 0")
+    x, shape = node.tensor(0), node.shape(0)
+    if not node.wants(1):
+        return node.valued(x, shape), None
+    mask = dml.fill_value_constant(node.builder, x.sizes, DataType.UINT8 if node.version >= 10 else x.data_type, 1)
+    return node.valued(x, shape), node.valued(mask, shape, is_bool=node.version >= 10)
