@@ -53,9 +53,7 @@ def converted(found: Expression, wanted: DataType) -> Expression:
     whole = dml.cast(found, DataType.INT32)
     low = -8 if wanted is DataType.INT4 else 0
     wrapped = dml.cast(dml.modulus_floor(whole + -low, same(whole, 16)) + low, DataType.FLOAT32)
-    return functions.quantize(
-        wrapped, (_one(wrapped),), quantization_type=QuantizationType.SCALE, output_type=wanted
-    )
+    return functions.quantize(wrapped, (_one(wrapped),), quantization_type=QuantizationType.SCALE, output_type=wanted)
 
 
 def _one(found: Expression) -> Expression:

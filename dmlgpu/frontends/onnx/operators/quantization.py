@@ -92,13 +92,16 @@ def dequantized(x: Expression, by: Quantization) -> Expression:
         if by.fits(x.sizes):
             return functions.dequantize(x, _tensors(by), quantization_type=_kind(by))
         if x.data_type.bits < 8:
-            return _difference(x, by)
+            return difference(x, by)
     zero = None if by.zero_point is None else by.repeated(by.zero_point, x.sizes)
     return functions.element_wise_dequantize_linear(x, by.repeated(by.scale, x.sizes), zero)
 
 
-def _difference(x: Expression, by: Quantization) -> Expression:
-    """Return what DEQUANTIZE computes, by blocks whose last one is cut: 4-bit integers are exact as floats."""
+def difference(x: Expression, by: Quantization) -> Expression:
+    """Return what DEQUANTIZE computes by floats, where blocks are cut or zero points are of another type.
+
+    Integers of 4 and 8 bits are exact as floats.
+    """
     scale = by.repeated(by.scale, x.sizes)
     found = converted(x, scale.data_type)
     if by.zero_point is not None:
