@@ -116,28 +116,6 @@ def modulus(node: Node) -> Value:
     return node.valued((dml.modulus_truncate if node.flag("fmod") else dml.modulus_floor)(a, b), shape)
 
 
-@operator("Pow")
-def power(node: Node) -> Value:
-    """Raise to a power of whatever type; the result is of the base's."""
-    exponent = node.value(1)
-    if exponent.array is not None and exponent.array.size == 1 and node.data_type(0).is_float:
-        number = float(exponent.array.reshape(-1)[0])
-        shape = np.broadcast_shapes(node.shape(0), exponent.shape)
-        return node.valued(dml.pow(node.tensor(0), number), shape)
-    (a, b), shape = node.broadcast(node.value(0), exponent)
-    wanted = a.data_type
-    if (
-        {a.data_type, b.data_type} & {DataType.INT64, DataType.UINT64} and b.data_type is not wanted
-    ) or wanted.bits == 64:
-        common = DataType.FLOAT32 if b.data_type.is_float else DataType.INT32
-        return node.valued(dml.cast(dml.pow(dml.cast(a, common), dml.cast(b, common)), wanted), shape)
-    if b.data_type is wanted:
-        return node.valued(dml.pow(a, b), shape)
-    if b.data_type.is_float and not wanted.is_float:
-        return node.valued(dml.cast(dml.pow(dml.cast(a, b.data_type), b), wanted), shape)
-    return node.valued(dml.pow(a, dml.cast(b, wanted)), shape)
-
-
 @operator(*SEVERAL)
 def several(node: Node) -> Value:
     """Combine any number of tensors."""
