@@ -138,8 +138,9 @@ def clip(node: Node) -> Value:
     """Bound each element; bounds that only the device knows are read by MIN and MAX."""
     found, shape = node.tensor(0), node.shape(0)
     if node.version < 11:
-        low, high = node.number("min", -3.4028234663852886e38), node.number("max", 3.4028234663852886e38)
-        return node.valued(dml.clip(found, low, high), shape)
+        limits = np.finfo(found.data_type.numpy)
+        low, high = node.number("min", float(limits.min)), node.number("max", float(limits.max))
+        return node.valued(dml.clip(found, min(low, high), high), shape)
     bounds = [node.value(number) if node.has(number) else None for number in (1, 2)]
     if all(one is None or one.array is not None for one in bounds) and any(bounds):
         kind = found.data_type.numpy
@@ -149,7 +150,7 @@ def clip(node: Node) -> Value:
             other if one is None or one.array is None else one.array.reshape(-1)[0].item()
             for one, other in zip(bounds, usual, strict=True)
         )
-        return node.valued(dml.clip(found, low, high), shape)
+        return node.valued(dml.clip(found, min(low, high), high), shape)
     for one, bound in zip(bounds, (dml.max, dml.min), strict=True):
         if one is not None:
             found = bound(found, node.broadcast(Value(shape, found.data_type, expression=found), one)[0][1])
@@ -169,10 +170,7 @@ def cumulative_sum(node: Node) -> Value:
 
 @operator("Dropout")
 def dropout(node: Node) -> tuple[Value, Value | None]:
-    """Hand elements on, all of them: nothing is dropped but in training."""
-    training = node.version >= 12 and node.has(2) and bool(node.host(2).reshape(-1)[0])
-    if training and (not node.has(1) or float(node.host(1).reshape(-1)[0]) != 0):
-        raise node.refusal("training, which drops elements by chance, is not supported; the ratio must be 0")
+    """Hand elements on, all of them, as versions before 12 of the operator do outside training."""
     x, shape = node.tensor(0), node.shape(0)
     if not node.wants(1):
         return node.valued(x, shape), None

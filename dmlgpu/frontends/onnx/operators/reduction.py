@@ -11,7 +11,7 @@ from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.frontends.onnx.constants import same
-from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.node import Node, reshaped
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 
@@ -36,13 +36,20 @@ def reduction(node: Node) -> Value:
     """Reduce axes to one element each."""
     axes = node.host_integers(1) if node.has(1) else node.integers("axes")
     shape, x = node.shape(0), node.tensor(0)
-    if not axes and node.flag("noop_with_empty_axes"):
-        return node.valued(x, shape)
     rank = len(shape)
+    if not axes and node.flag("noop_with_empty_axes"):
+        x = reshaped(x, (1, math.prod(shape)))  # over one element each: squares and logarithms are still taken
+        found = _reduced(node, x, [0])
+        return node.valued(found, shape)
     chosen = sorted({node.axis(one, rank) for one in axes}) if axes else list(range(rank))
     keeps = node.flag("keepdims", True)
     result = tuple(1 if axis in chosen else size for axis, size in enumerate(shape) if keeps or axis not in chosen)
-    kept, along = x.data_type, chosen or [0]
+    return node.valued(_reduced(node, x, chosen or [0]), result)
+
+
+def _reduced(node: Node, x: Expression, along: list[int]) -> Expression:
+    """Return a reduction over axes: of integers exact, but for logarithms."""
+    kept = x.data_type
     if kept.is_float:
         found = dml.reduce(x, FUNCTIONS[node.op_type], axes=along)
     elif node.op_type in _LOGARITHMS:
@@ -58,7 +65,7 @@ def reduction(node: Node) -> Value:
         narrow = kept.bits < 32 and function not in (ReduceFunction.MAX, ReduceFunction.MIN)
         found = dml.reduce(_widened(x) if narrow else x, function, axes=along)
         found = found if found.data_type is kept else dml.cast(found, kept)
-    return node.valued(found, result)
+    return found
 
 
 def _widened(x: Expression) -> Expression:
