@@ -174,3 +174,15 @@ def test_casts_of_integers(given: Any) -> None:
 def test_truth_of_floats() -> None:
     x = np.array([0.0, -0.0, 0.1, np.nan, np.inf], np.float32)
     check_node("Cast", [x], BOOL, to=BOOL)
+
+
+@pytest.mark.parametrize("kind", [TensorProto.INT4, TensorProto.UINT4])
+def test_4_bits_wrap(kind: int) -> None:
+    x = np.array([-9.7, -8, -1, 0, 3.6, 7, 8, 15, 16, 100], np.float32)
+    nodes = [helper.make_node("Cast", ["x"], ["1"], to=kind), helper.make_node("Cast", ["1"], ["y"], to=FLOAT)]
+    whole = np.trunc(x).astype(np.int32) & 15
+    wanted = np.where((kind == TensorProto.INT4) & (whole > 7), whole - 16, whole)
+    fed = load(model_of(nodes, {"x": x}, {"y": FLOAT}), "numpy").run({"x": x})["y"]
+    held = load(model_of(nodes, {}, {"y": FLOAT}, {"x": x}), "numpy").run({})["y"]
+    np.testing.assert_array_equal(fed, wanted)
+    np.testing.assert_array_equal(held, wanted)

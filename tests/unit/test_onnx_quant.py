@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
@@ -195,6 +196,30 @@ def test_matrix_of_few_bits(inner: int, bits: int, zeros: str | None) -> None:
     check_node(
         "MatMulNBits", arrays, FLOAT, domain=MICROSOFT, weights=weights, limits={"rtol": 1e-4, "atol": 2e-2}, **given
     )
+
+
+def test_halves_by_a_matrix_of_few_bits() -> None:
+    rows, weights = floats(3, 64).astype(np.float16), integers(6, 2, 16, seed=1)
+    arrays = [rows, weights, np.abs(floats(12, seed=2)).astype(np.float16), integers(6, seed=3)]
+    given: dict[str, Any] = {"K": 64, "N": 6, "bits": 4, "block_size": 32, "limits": {"rtol": 1e-2, "atol": 0.3}}
+    check_node("MatMulNBits", arrays, TensorProto.FLOAT16, domain=MICROSOFT, weights=(1, 2, 3), **given)
+
+
+@pytest.mark.parametrize("kind", [TensorProto.UINT4, TensorProto.INT4, UINT8])
+@pytest.mark.parametrize("has_zeros", [False, True])
+def test_gather_of_blocks(kind: int, has_zeros: bool) -> None:
+    columns = 16 if kind == UINT8 else 32
+    data = integers(10, columns)
+    table: Any = data
+    zeros: Any = integers(10, 1, seed=4)
+    if kind != UINT8:
+        table = onnx.TensorProto(name="t", data_type=kind, dims=(10, 32), raw_data=integers(160).tobytes())
+        zeros = onnx.TensorProto(name="z", data_type=kind, dims=(10, 2), raw_data=integers(10, seed=4).tobytes())
+    names = ["t", "i", "s", *(["z"] if has_zeros else [])]
+    node = helper.make_node("GatherBlockQuantized", names, ["y"], domain=MICROSOFT, block_size=16, quantize_axis=1)
+    weights = {"t": table, "s": np.abs(floats(10, 2)), **({"z": zeros} if has_zeros else {})}
+    feeds = {"i": np.array([[3, 0], [9, 3]])}
+    check(model_of([node], feeds, {"y": FLOAT}, weights), feeds)
 
 
 # ---- elements

@@ -213,3 +213,16 @@ def test_halves(name: str) -> None:
     x = X.astype(np.float16)
     (found,) = check_node(name, [x], HALF, limits=LOOSE)
     np.testing.assert_allclose(found, FUNCTIONS[name](x.astype(np.float32)), rtol=1e-3, atol=1e-3)
+
+
+def test_special_numbers() -> None:
+    x = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -1.5, 2.5, 0.5, 1e-5], np.float32)
+    a, b = (one.reshape(-1) for one in np.meshgrid(x, x))
+    for name in ("Sign", "Round", "Sqrt", "Reciprocal", "Relu", "Sigmoid", "Tanh", "Erf", "Softplus", "Elu", "Log"):
+        check_node(name, [x], FLOAT)
+    for name in ("Max", "Min", "Mul", "Div", "Pow"):
+        check_node(name, [a, b], FLOAT)
+    for name in ("Equal", "Less", "GreaterOrEqual"):
+        check_node(name, [a, b], BOOL)
+    for name in ("IsNaN", "IsInf"):
+        check_node(name, [x], BOOL)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import TensorProto
 
 from dmlgpu.errors import ModelError
 from dmlgpu.frontends.onnx.elements import data_type_of
@@ -32,7 +33,11 @@ def compute(node: Node) -> list[Value | None] | None:
         return [_of_shape(node)]
     if node.op_type == "Constant":
         return [constant(node)]
-    if node.op_type not in _FUNCTIONS or not all(one is None or _is_small(one) for one in node.inputs):
+    if (
+        node.op_type not in _FUNCTIONS
+        or _is_of_4_bits(node)
+        or not all(one is None or _is_small(one) for one in node.inputs)
+    ):
         return None
     arrays = [None if one is None else one.host_array for one in node.inputs]
     if node.op_type in _BOUNDED and not _is_bounded(node, arrays):
@@ -45,6 +50,11 @@ def compute(node: Node) -> list[Value | None] | None:
     several = found if isinstance(found, list) else [found]
     known = [node.known(one) for one in several]
     return list(known) if all(map(_is_small, known)) else None
+
+
+def _is_of_4_bits(node: Node) -> bool:
+    """Return whether a node casts to 4 bits, which no array tells from 8."""
+    return node.op_type == "Cast" and node.integer("to") in (TensorProto.INT4, TensorProto.UINT4)
 
 
 def _is_small(value: Value) -> bool:

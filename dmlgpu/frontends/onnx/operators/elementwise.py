@@ -37,7 +37,7 @@ UNARY: dict[str, Unary] = {
     "Neg": dml.negate,
     "Reciprocal": dml.recip,
     "Round": dml.round,
-    "Sign": dml.sign,
+    "Sign": lambda x: dml.if_(dml.is_nan(x), x, dml.sign(x)) if x.data_type.is_float else dml.sign(x),
     "Sin": dml.sin,
     "Sinh": dml.sinh,
     "Sqrt": dml.sqrt,

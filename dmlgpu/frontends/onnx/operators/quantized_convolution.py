@@ -7,16 +7,16 @@ import math
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import DataType
-from dmlgpu.frontends.onnx.node import Node, reshaped
+from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
 from dmlgpu.frontends.onnx.operators.casting import converted
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
 from dmlgpu.frontends.onnx.windows import Window, window_of, with_dimensions
 
 
-def _parts(node: Node, filters: int) -> tuple[Expression, Expression, Window, Shape]:
+def _parts(node: Node, x: Expression, filters: int) -> tuple[Expression, Expression, Window, Shape]:
     """Return input and filters with two spatial dimensions, windows over them, and the output's shape."""
-    x, given = node.tensor(0), node.tensor(filters)
+    given = node.tensor(filters)
     if not 3 <= len(x.sizes) <= 4:
         raise node.refusal(f"1 or 2 spatial dimensions are supported, got shape {list(x.sizes)}")
     window = window_of(node, node.integers("kernel_shape") or given.sizes[2:], x.sizes[2:])
@@ -38,7 +38,7 @@ def _scale(node: Node, number: int) -> Expression:
 @operator("ConvInteger", since=10)
 def convolution_integer(node: Node) -> Value:
     """Convolution of 8-bit integers less their zero points, in INT32."""
-    x, filters, window, shape = _parts(node, 1)
+    x, filters, window, shape = _parts(node, node.tensor(0), 1)
     found = functions.convolution_integer(
         x,
         filters,
@@ -57,9 +57,11 @@ def convolution_integer(node: Node) -> Value:
 @operator("QLinearConv", domain="com.microsoft")
 def qlinear_convolution(node: Node) -> Value:
     """Convolution of quantised pictures, quantised; the bias is of INT32, in units of the product."""
-    if node.flag("channels_last"):
-        raise node.refusal("channels behind the spatial dimensions (channels_last) are not supported")
-    x, filters, window, shape = _parts(node, 3)
+    given, last = node.tensor(0), node.flag("channels_last")
+    rank = len(given.sizes)
+    if last and rank > 2:
+        given = transposed(given, (0, rank - 1, *range(1, rank - 1)))
+    x, filters, window, shape = _parts(node, given, 3)
     found = functions.quantized_linear_convolution(
         x,
         _scale(node, 1),
@@ -77,4 +79,5 @@ def qlinear_convolution(node: Node) -> Value:
         group_count=node.integer("group", 1),
         output_type=node.data_type(7),
     )
-    return node.valued(found, shape)
+    found = reshaped(found, shape)
+    return node.valued(transposed(found, (0, *range(2, rank), 1)) if last else found)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import ReduceFunction
+from dmlgpu.enums import DataType, ReduceFunction
 from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
-from dmlgpu.frontends.onnx.operators.quantization import dequantized, quantization, quantized
+from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized, quantization, quantized
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 from dmlgpu.frontends.onnx.windows import window_of, with_dimensions
@@ -141,3 +141,35 @@ def qlinear_average_pool(node: Node) -> Value:
     )
     found = reshaped(found, (*x.sizes[:2], *counts))
     return node.valued(transposed(found, (0, *range(2, rank), 1)) if last else found)
+
+
+@operator("GatherBlockQuantized", domain=MICROSOFT)
+def gather_block_quantized(node: Node) -> Value:
+    """Take parts along an axis of a quantised tensor, whose scales are those of blocks along another, as floats."""
+    bits, block = node.integer("bits", 4), node.integer("block_size", 128)
+    data, shape = node.tensor(0), node.shape(0)
+    if data.data_type is DataType.UINT8 and bits == 4:  # two to a byte along the last axis
+        shape = (*shape[:-1], 2 * shape[-1])
+        packed = data if data.desc.is_packed else dml.identity(data)
+        data = packed.reinterpret(shape, None, DataType.UINT4)
+    rank = len(shape)
+    axis = node.axis(node.integer("gather_axis"), rank)
+    along = node.axis(node.integer("quantize_axis", 1), rank)
+    blocks = tuple(block if number == along else 1 for number in range(rank))
+    scale = node.tensor(2)
+    if scale.sizes != tuple(-(-size // one) for size, one in zip(shape, blocks, strict=True)):
+        raise node.refusal(f"scales of shape {list(scale.sizes)} do not fit {list(shape)} in blocks of {block}")
+    zero = node.optional_tensor(3)
+    if zero is not None and zero.data_type is not data.data_type:
+        zero = (zero if zero.desc.is_packed else dml.identity(zero)).reinterpret(scale.sizes, None, data.data_type)
+    if zero is None and node.data_type(0) is DataType.UINT8:
+        middle = node.constant([[1 << (bits - 1)]], data.data_type)
+        zero = reshaped(middle, (1,) * rank).broadcast_to(scale.sizes)
+    found = dequantized(data, Quantization(scale, zero, blocks))
+    indices = node.shape(1)
+    result = (*shape[:axis], *indices, *shape[axis + 1 :])
+    wide = max(rank, len(indices), len(result))
+    x = reshaped(found, (*(1,) * (wide - rank), *shape))
+    where = reshaped(node.tensor(1), (*(1,) * (wide - len(indices)), *indices))
+    taken = functions.gather(x, where, axis=axis + wide - rank, index_dimensions=max(len(indices), 1))
+    return node.valued(taken, result)
