@@ -52,16 +52,16 @@ def compute(node: Node) -> list[Value | None] | None:
     return list(known) if all(map(_is_small, known)) else None
 
 
-def _is_of_4_bits(node: Node) -> bool:
-    """Return whether a node casts to 4 bits, which no array tells from 8."""
-    return node.op_type == "Cast" and node.integer("to") in (TensorProto.INT4, TensorProto.UINT4)
-
-
 def _is_small(value: Value) -> bool:
     if value.array is None:
         return False
     most = MOST_FLOATS if value.data_type.is_float else MOST_INTEGERS
     return value.array.size <= most and value.data_type.bits >= 8
+
+
+def _is_of_4_bits(node: Node) -> bool:
+    """Return whether a node casts to 4 bits, which no array tells from 8."""
+    return node.op_type == "Cast" and node.integer("to") in (TensorProto.INT4, TensorProto.UINT4)
 
 
 def _of_shape(node: Node) -> Value:
