@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import MatrixTransform, ReduceFunction
+from dmlgpu.enums import DataType, MatrixTransform, ReduceFunction
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
@@ -70,16 +69,40 @@ def _integers(a: Expression, b: Expression, stack: Shape) -> Expression:
 
 @operator("Gemm")
 def gemm(node: Node) -> Value:
+    """alpha * A' * B' + beta * C, exact for integers."""
+    return _gemm(node) if node.data_type(0).is_float else _integer_gemm(node)
+
+
+def _integer_gemm(node: Node) -> Value:
+    """Return the result for integers, whose alpha and beta are integers, too."""
+    a, b = node.tensor(0), node.tensor(1)
+    if len(a.sizes) != 2 or len(b.sizes) != 2:
+        raise node.refusal(f"factors must have 2 dimensions, got {list(a.sizes)} and {list(b.sizes)}")
+    a = transposed(a, (1, 0)) if node.flag("transA") else a
+    b = transposed(b, (1, 0)) if node.flag("transB") else b
+    alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
+    if not (alpha.is_integer() and beta.is_integer()):
+        raise node.refusal(f"alpha and beta must be integers for elements of {a.data_type.name}, got {alpha}, {beta}")
+    found, shape = product(node, a, a.sizes, b, b.sizes)
+    found = found if alpha == 1 else found * int(alpha)
+    if node.has(2) and beta != 0:
+        c = broadcast_to(node.tensor(2), shape)
+        found = dml.add(found, c if beta == 1 else c * int(beta))
+    return node.valued(found)
+
+
+def _gemm(node: Node) -> Value:
     """alpha * A' * B' + beta * C."""
     a, b = node.tensor(0), node.tensor(1)
     turned = [node.flag("transA"), node.flag("transB")]
     m, n = a.sizes[1 if turned[0] else 0], b.sizes[0 if turned[1] else 1]
-    if a.sizes[0 if turned[0] else 1] != b.sizes[1 if turned[1] else 0]:
-        raise node.refusal(f"inner sizes must be equal, got {list(a.sizes)} and {list(b.sizes)}")
     c = broadcast_to(node.tensor(2), (m, n)) if node.has(2) else None
-    if not a.data_type.is_float:
-        return node.valued(_integer_gemm(node, a, b, c, turned))
     transforms = [MatrixTransform.TRANSPOSE if one else MatrixTransform.NONE for one in turned]
+    wanted = a.data_type
+    if not wanted.is_float:
+        if DataType.INT64 in (wanted,) or wanted.bits > 32:
+            raise node.refusal(f"elements of {wanted.name} are not supported")
+        a, b, c = (None if one is None else dml.cast(one, DataType.FLOAT32) for one in (a, b, c))  # type: ignore
     found = functions.gemm(
         a,
         b,
@@ -89,17 +112,4 @@ def gemm(node: Node) -> Value:
         alpha=node.number("alpha", 1.0),
         beta=node.number("beta", 1.0) if c is not None else 0.0,
     )
-    return node.valued(found, (m, n))
-
-
-def _integer_gemm(node: Node, a: Expression, b: Expression, c: Expression | None, turned: Sequence[bool]) -> Expression:
-    """Return alpha * A' * B' + beta * C of integers, whose alpha and beta are integers, too."""
-    a, b = (transposed(one, (1, 0)) if turn else one for one, turn in zip((a, b), turned, strict=True))
-    alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
-    if not (alpha.is_integer() and beta.is_integer()):
-        raise node.refusal(f"alpha and beta must be integers for elements of {a.data_type.name}, got {alpha}, {beta}")
-    found, _ = product(node, a, a.sizes, b, b.sizes)
-    found = found if alpha == 1 else found * int(alpha)
-    if c is None or beta == 0:
-        return found
-    return dml.add(found, c if beta == 1 else c * int(beta))
+    return node.valued(found if wanted.is_float else dml.cast(found, wanted), (m, n))
