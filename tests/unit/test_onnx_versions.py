@@ -12,7 +12,7 @@ from onnx import TensorProto
 from .onnx_models import check_node
 
 FLOAT, HALF, INT64, BOOL = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.BOOL
-VERSIONS = (7, 9, 10, 11, 12, 13, 15, 18, 21, 24)
+VERSIONS = (7, 9, 10, 11, 13, 15, 18, 24)
 LOOSE = {"rtol": 2e-3, "atol": 2e-3}
 
 versions = pytest.mark.parametrize("opset", VERSIONS)
