@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import TensorProto
 
 from dmlgpu.errors import ModelError
 from dmlgpu.frontends.onnx.elements import data_type_of
@@ -38,7 +39,11 @@ def compute(node: Node) -> list[Value | None] | None:
         return [_of_shape(node)]
     if node.op_type == "Constant":
         return [constant(node)]
-    if node.op_type not in _FUNCTIONS or not all(one is None or _is_small(one) for one in node.inputs):
+    if (
+        node.op_type not in _FUNCTIONS
+        or _is_of_4_bits(node)
+        or not all(one is None or _is_small(one) for one in node.inputs)
+    ):
         return None
     arrays = [None if one is None else one.host_array for one in node.inputs]
     if node.op_type in _BOUNDED and not _is_bounded(node, arrays):
@@ -107,6 +112,11 @@ def _is_small(value: Value) -> bool:
         return False
     most = MOST_FLOATS if value.data_type.is_float else MOST_INTEGERS
     return value.array.size <= most and value.data_type.bits >= 8
+
+
+def _is_of_4_bits(node: Node) -> bool:
+    """Return whether a node casts to 4 bits, which no array tells from 8."""
+    return node.op_type == "Cast" and node.integer("to") in (TensorProto.INT4, TensorProto.UINT4)
 
 
 def _of_shape(node: Node) -> Value:
@@ -227,12 +237,34 @@ def _array(node: Node, proto: Any) -> Array:
     return array.astype(np.bool_) if is_bool else array
 
 
+def _extreme(dtype: np.dtype[Any], sign: int) -> Any:
+    """Return the largest number of a type for sign 1, the smallest for -1."""
+    if dtype.kind == "f":
+        return sign * np.inf
+    if dtype.kind == "b":
+        return sign > 0
+    return np.iinfo(dtype).max if sign > 0 else np.iinfo(dtype).min
+
+
+_NEUTRAL: Mapping[str, Callable[[np.dtype[Any]], Any]] = {
+    "ReduceMax": lambda dtype: _extreme(dtype, -1),
+    "ReduceMin": lambda dtype: _extreme(dtype, 1),
+    "ReduceSum": lambda dtype: 0,
+    "ReduceProd": lambda dtype: 1,
+}
+"""What reductions of nothing come to."""
+
+
 def _reduce(function: Callable[..., Any]) -> Function:
     def reduced(node: Node, arrays: Sequence[Any]) -> Array:
         axes = _axes(node, arrays)
         if not axes and node.flag("noop_with_empty_axes"):
             return np.asarray(arrays[0])
-        found = function(arrays[0], axis=axes or None, keepdims=node.flag("keepdims", True))
+        array, keeps = arrays[0], node.flag("keepdims", True)
+        if array.size:
+            found = function(array, axis=axes or None, keepdims=keeps)
+        else:
+            found = function(array, axis=axes or None, keepdims=keeps, initial=_NEUTRAL[node.op_type](array.dtype))
         return np.asarray(found).astype(arrays[0].dtype)
 
     return reduced

@@ -69,6 +69,7 @@ def along_axis(node: Node) -> Value:
 def along_rest(node: Node) -> Value:
     """Normalise over all dimensions from an axis on, as before operator set 13."""
     shape = node.shape(0)
-    axis = node.axis(node.integer("axis", 1), len(shape) + 1) if shape else 0
+    axis = node.integer("axis", 1)
+    axis = node.axis(axis, len(shape) + (axis >= 0)) if shape else 0
     rows = reshaped(node.tensor(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
     return node.valued(ALONG_AXES[node.op_type](rows, axes=(1,)), shape)

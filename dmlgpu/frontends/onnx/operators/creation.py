@@ -1,4 +1,4 @@
-"""Tensors from sizes and numbers: ConstantOfShape, Range, EyeLike."""
+"""Tensors from sizes and numbers: ConstantOfShape, Range."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import math
 import numpy as np
 
 from dmlgpu.builder import directmlx as dml
-from dmlgpu.errors import NotSupported
-from dmlgpu.frontends.onnx.elements import DATA_TYPES
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
@@ -46,15 +44,3 @@ def range_(node: Node) -> Value:
     if not count:
         return node.known(np.zeros(0, data_type.numpy))
     return node.valued(dml.fill_value_sequence(node.builder, (count,), data_type, start.item(), delta.item()))
-
-
-@operator("EyeLike")
-def eye_like(node: Node) -> Value:
-    """Ones on a diagonal."""
-    rows, columns = _checked(node, node.shape(0))
-    element = node.integer("dtype")
-    data_type = DATA_TYPES.get(element) if element else node.data_type(0)
-    if data_type is None:
-        raise NotSupported(f"{node}: elements of type {element} are not supported")
-    array = np.eye(rows, columns, node.integer("k"), data_type.numpy)
-    return node.valued(node.constant(array, data_type), is_bool=element == 9)

@@ -37,7 +37,7 @@ UNARY: dict[str, Unary] = {
     "Neg": dml.negate,
     "Reciprocal": dml.recip,
     "Round": dml.round,
-    "Sign": dml.sign,
+    "Sign": lambda x: dml.if_(dml.is_nan(x), x, dml.sign(x)) if x.data_type.is_float else dml.sign(x),
     "Sin": dml.sin,
     "Sinh": dml.sinh,
     "Sqrt": dml.sqrt,
@@ -109,41 +109,11 @@ def binary(node: Node) -> Value:
     return node.valued(BINARY[node.op_type](a, b), shape)
 
 
-@operator("BitShift")
-def bit_shift(node: Node) -> Value:
-    """Shift bits."""
-    (a, b), shape = node.broadcast(node.value(0), node.value(1))
-    shift = dml.bit_shift_left if node.text("direction") == "LEFT" else dml.bit_shift_right
-    return node.valued(shift(a, b), shape)
-
-
 @operator("Mod")
 def modulus(node: Node) -> Value:
     """Remainder with the divisor's sign, with ``fmod`` the dividend's."""
     (a, b), shape = node.broadcast(node.value(0), node.value(1))
     return node.valued((dml.modulus_truncate if node.flag("fmod") else dml.modulus_floor)(a, b), shape)
-
-
-@operator("Pow")
-def power(node: Node) -> Value:
-    """Raise to a power of whatever type; the result is of the base's."""
-    exponent = node.value(1)
-    if exponent.array is not None and exponent.array.size == 1 and node.data_type(0).is_float:
-        number = float(exponent.array.reshape(-1)[0])
-        shape = np.broadcast_shapes(node.shape(0), exponent.shape)
-        return node.valued(dml.pow(node.tensor(0), number), shape)
-    (a, b), shape = node.broadcast(node.value(0), exponent)
-    wanted = a.data_type
-    if (
-        {a.data_type, b.data_type} & {DataType.INT64, DataType.UINT64} and b.data_type is not wanted
-    ) or wanted.bits == 64:
-        common = DataType.FLOAT32 if b.data_type.is_float else DataType.INT32
-        return node.valued(dml.cast(dml.pow(dml.cast(a, common), dml.cast(b, common)), wanted), shape)
-    if b.data_type is wanted:
-        return node.valued(dml.pow(a, b), shape)
-    if b.data_type.is_float and not wanted.is_float:
-        return node.valued(dml.cast(dml.pow(dml.cast(a, b.data_type), b), wanted), shape)
-    return node.valued(dml.pow(a, dml.cast(b, wanted)), shape)
 
 
 @operator(*SEVERAL)
@@ -168,8 +138,9 @@ def clip(node: Node) -> Value:
     """Bound each element; bounds that only the device knows are read by MIN and MAX."""
     found, shape = node.tensor(0), node.shape(0)
     if node.version < 11:
-        low, high = node.number("min", -3.4028234663852886e38), node.number("max", 3.4028234663852886e38)
-        return node.valued(dml.clip(found, low, high), shape)
+        limits = np.finfo(found.data_type.numpy)
+        low, high = node.number("min", float(limits.min)), node.number("max", float(limits.max))
+        return node.valued(dml.clip(found, min(low, high), high), shape)
     bounds = [node.value(number) if node.has(number) else None for number in (1, 2)]
     if all(one is None or one.array is not None for one in bounds) and any(bounds):
         kind = found.data_type.numpy
@@ -179,7 +150,7 @@ def clip(node: Node) -> Value:
             other if one is None or one.array is None else one.array.reshape(-1)[0].item()
             for one, other in zip(bounds, usual, strict=True)
         )
-        return node.valued(dml.clip(found, low, high), shape)
+        return node.valued(dml.clip(found, min(low, high), high), shape)
     for one, bound in zip(bounds, (dml.max, dml.min), strict=True):
         if one is not None:
             found = bound(found, node.broadcast(Value(shape, found.data_type, expression=found), one)[0][1])
@@ -195,3 +166,13 @@ def cumulative_sum(node: Node) -> Value:
         node.tensor(0), axis=axis, axis_direction=direction, has_exclusive_sum=node.flag("exclusive")
     )
     return node.valued(found, node.shape(0))
+
+
+@operator("Dropout")
+def dropout(node: Node) -> tuple[Value, Value | None]:
+    """Hand elements on, all of them, as versions before 12 of the operator do outside training."""
+    x, shape = node.tensor(0), node.shape(0)
+    if not node.wants(1):
+        return node.valued(x, shape), None
+    mask = dml.fill_value_constant(node.builder, x.sizes, DataType.UINT8 if node.version >= 10 else x.data_type, 1)
+    return node.valued(x, shape), node.valued(mask, shape, is_bool=node.version >= 10)

@@ -132,6 +132,7 @@ def pad(node: Node) -> Value:
     filler = node.number("value") if node.version < 11 else 0
     if node.has(2) and node.value(2).shape in ((), (1,)):
         filler = node.host(2).reshape(-1)[0].item()
+        filler = int(filler) if isinstance(filler, bool) else filler
     mode = _MODES.get(node.text("mode", "constant"))
     if mode is None:
         raise node.refusal(f"mode must be one of {', '.join(_MODES)}, got {node.text('mode')!r}")

@@ -11,7 +11,7 @@ from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import DataType, MatrixTransform, ReduceFunction
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
 
@@ -76,6 +76,29 @@ def _integers(a: Expression, b: Expression, stack: Shape) -> Expression:
 
 @operator("Gemm")
 def gemm(node: Node) -> Value:
+    """alpha * A' * B' + beta * C, exact for integers."""
+    return _gemm(node) if node.data_type(0).is_float else _integer_gemm(node)
+
+
+def _integer_gemm(node: Node) -> Value:
+    """Return the result for integers, whose alpha and beta are integers, too."""
+    a, b = node.tensor(0), node.tensor(1)
+    if len(a.sizes) != 2 or len(b.sizes) != 2:
+        raise node.refusal(f"factors must have 2 dimensions, got {list(a.sizes)} and {list(b.sizes)}")
+    a = transposed(a, (1, 0)) if node.flag("transA") else a
+    b = transposed(b, (1, 0)) if node.flag("transB") else b
+    alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
+    if not (alpha.is_integer() and beta.is_integer()):
+        raise node.refusal(f"alpha and beta must be integers for elements of {a.data_type.name}, got {alpha}, {beta}")
+    found, shape = product(node, a, a.sizes, b, b.sizes)
+    found = found if alpha == 1 else found * int(alpha)
+    if node.has(2) and beta != 0:
+        c = broadcast_to(node.tensor(2), shape)
+        found = dml.add(found, c if beta == 1 else c * int(beta))
+    return node.valued(found)
+
+
+def _gemm(node: Node) -> Value:
     """alpha * A' * B' + beta * C."""
     a = node.tensor(0)
     turned = [node.flag("transA"), node.flag("transB")]

@@ -14,8 +14,10 @@ from dmlgpu.frontends.onnx.values import Value
 
 
 def per_channel(node: Node, number: int, rank: int) -> Expression:
-    """Return an input of one element per channel with the dimensions of {N, C, ...}."""
+    """Return an input of one element per channel, or per place in a picture, with the dimensions of {N, C, ...}."""
     given = node.tensor(number)
+    if len(given.sizes) > 1:
+        return reshaped(given, (1, *given.sizes))
     return reshaped(given, (1, given.sizes[0], *(1,) * (rank - 2)) if rank > 1 else given.sizes)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.constants import same
+from dmlgpu.frontends.onnx.node import Node, reshaped
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 
@@ -24,7 +28,7 @@ FUNCTIONS = {
     "ReduceSumSquare": ReduceFunction.SUM_SQUARE,
 }
 
-_FLOATS_ONLY = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean")
+_LOGARITHMS = ("ReduceLogSum", "ReduceLogSumExp")
 
 
 @operator(*FUNCTIONS)
@@ -32,17 +36,52 @@ def reduction(node: Node) -> Value:
     """Reduce axes to one element each."""
     axes = node.host_integers(1) if node.has(1) else node.integers("axes")
     shape, x = node.shape(0), node.tensor(0)
-    if not axes and node.flag("noop_with_empty_axes"):
-        return node.valued(x, shape)
     rank = len(shape)
+    if not axes and node.flag("noop_with_empty_axes"):
+        x = reshaped(x, (1, math.prod(shape)))  # over one element each: squares and logarithms are still taken
+        found = _reduced(node, x, [0])
+        return node.valued(found, shape)
     chosen = sorted({node.axis(one, rank) for one in axes}) if axes else list(range(rank))
     keeps = node.flag("keepdims", True)
     result = tuple(1 if axis in chosen else size for axis, size in enumerate(shape) if keeps or axis not in chosen)
+    return node.valued(_reduced(node, x, chosen or [0]), result)
+
+
+def _reduced(node: Node, x: Expression, along: list[int]) -> Expression:
+    """Return a reduction over axes: of integers exact, but for logarithms."""
     kept = x.data_type
-    if not kept.is_float and node.op_type in _FLOATS_ONLY:
-        x = dml.cast(x, DataType.FLOAT32)
-    found = dml.reduce(x, FUNCTIONS[node.op_type], axes=chosen or (0,))
-    return node.valued(found if found.data_type is kept else dml.cast(found, kept), result)
+    if kept.is_float:
+        found = dml.reduce(x, FUNCTIONS[node.op_type], axes=along)
+    elif node.op_type in _LOGARITHMS:
+        found = dml.cast(dml.reduce(dml.cast(x, DataType.FLOAT32), FUNCTIONS[node.op_type], axes=along), kept)
+    elif node.op_type == "ReduceMean":
+        total = dml.reduce(_widened(x), ReduceFunction.SUM, axes=along)
+        count = math.prod(x.sizes[axis] for axis in along)
+        found = dml.cast(dml.divide(total, same(total, count)), kept)
+    elif node.op_type == "ReduceL2":
+        found = dml.cast(_root(dml.reduce(_widened(x), ReduceFunction.SUM_SQUARE, axes=along)), kept)
+    else:
+        function = FUNCTIONS[node.op_type]
+        narrow = kept.bits < 32 and function not in (ReduceFunction.MAX, ReduceFunction.MIN)
+        found = dml.reduce(_widened(x) if narrow else x, function, axes=along)
+        found = found if found.data_type is kept else dml.cast(found, kept)
+    return found
+
+
+def _widened(x: Expression) -> Expression:
+    """Return integers as those of 64 bits, in which sums do not overflow."""
+    wide = DataType.INT64 if x.data_type.is_signed else DataType.UINT64
+    return x if x.data_type is wide else dml.cast(x, wide)
+
+
+def _root(square: Expression) -> Expression:
+    """Return the integer parts of square roots: Newton's step mends what a float leaves off, a comparison the rest."""
+    kind = square.data_type
+    guess = dml.max(dml.cast(dml.sqrt(dml.cast(square, DataType.FLOAT32)), kind), same(square, 1))
+    guess = dml.divide(dml.add(guess, dml.divide(square, guess)), same(square, 2))
+    guess = dml.subtract(guess, dml.cast(dml.greater_than(dml.multiply(guess, guess), square), kind))
+    above = guess + 1
+    return dml.add(guess, dml.cast(dml.less_than_or_equal(dml.multiply(above, above), square), kind))
 
 
 @operator("ArgMax", "ArgMin")

@@ -1,0 +1,84 @@
+"""Models of one or a few nodes, and comparisons with onnxruntime's CPU provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper, numpy_helper
+
+from dmlgpu.frontends.onnx import load
+
+MICROSOFT = "com.microsoft"
+
+
+def model_of(
+    nodes: Sequence[onnx.NodeProto],
+    feeds: Mapping[str, Any],
+    outputs: Mapping[str, int],
+    weights: Mapping[str, Any] | None = None,
+    opset: int = 21,
+) -> onnx.ModelProto:
+    """Return a model of nodes: inputs as the arrays that feed them, outputs with their types, tensors it holds."""
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.asarray(one).dtype), np.shape(one))
+        for name, one in feeds.items()
+    ]
+    graph = helper.make_graph(
+        list(nodes),
+        "test",
+        inputs,
+        [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()],
+        [
+            one if isinstance(one, onnx.TensorProto) else numpy_helper.from_array(np.asarray(one), name)
+            for name, one in (weights or {}).items()
+        ],
+    )
+    versions = [helper.make_opsetid("", opset), helper.make_opsetid(MICROSOFT, 1)]
+    return helper.make_model(graph, opset_imports=versions, ir_version=10)
+
+
+def onnxruntime_outputs(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
+    """Return what onnxruntime's CPU provider computes, without rewriting the model."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return list(session.run(None, dict(feeds)))
+
+
+def check(
+    model: onnx.ModelProto, feeds: Mapping[str, Any], rtol: float = 1e-5, atol: float = 1e-6, steps: int = 0
+) -> list[Any]:
+    """Run a model here and in onnxruntime, and compare; integers may differ by ``steps``. Return what is found here."""
+    found = list(load(model, "numpy").run(dict(feeds)).values())
+    for one, wanted in zip(found, onnxruntime_outputs(model, feeds), strict=True):
+        assert (one.dtype, one.shape) == (wanted.dtype, wanted.shape)
+        if wanted.dtype.kind in "biu":
+            assert np.abs(one.astype(np.int64) - wanted.astype(np.int64)).max(initial=0) <= steps
+        else:
+            np.testing.assert_allclose(one, wanted, rtol=rtol, atol=atol)
+    return found
+
+
+def check_node(
+    name: str,
+    arrays: Sequence[Any],
+    *kinds: int,
+    domain: str = "",
+    opset: int = 21,
+    weights: Sequence[int] = (),
+    limits: Mapping[str, Any] | None = None,
+    **attributes: Any,
+) -> list[Any]:
+    """Run one node on arrays, None for an absent input; those whose numbers are in ``weights`` are of the model."""
+    names = ["" if one is None else f"i{number}" for number, one in enumerate(arrays)]
+    given = {one: np.asarray(array) for one, array in zip(names, arrays, strict=True) if one}
+    held = {f"i{number}": given.pop(f"i{number}") for number in weights}
+    outputs = {f"o{number}": kind for number, kind in enumerate(kinds)}
+    node = helper.make_node(name, names, list(outputs), domain=domain, **attributes)
+    return check(model_of([node], given, outputs, held, opset), given, **(limits or {}))
