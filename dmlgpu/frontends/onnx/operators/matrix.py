@@ -10,7 +10,7 @@ import numpy as np
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType, MatrixTransform, ReduceFunction
+from dmlgpu.enums import MatrixTransform, ReduceFunction
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
@@ -99,7 +99,7 @@ def _integer_gemm(node: Node) -> Value:
 
 
 def _gemm(node: Node) -> Value:
-    """alpha * A' * B' + beta * C."""
+    """Return the result for floats."""
     a = node.tensor(0)
     turned = [node.flag("transA"), node.flag("transB")]
     if len(node.shape(0)) != 2 or len(node.shape(1)) != 2:
@@ -108,9 +108,6 @@ def _gemm(node: Node) -> Value:
     pieces = node.pieces(1, columns)
     m, n = a.sizes[1 if turned[0] else 0], node.shape(1)[columns]
     transforms = [MatrixTransform.TRANSPOSE if one else MatrixTransform.NONE for one in turned]
-    wanted = a.data_type
-    if not wanted.is_float and wanted.bits > 32:
-        raise node.refusal(f"elements of {wanted.name} are not supported")
     added: Sequence[Expression | None] = [None] * len(pieces)
     if node.has(2):
         whole = broadcast_to(node.tensor(2), (m, n))
@@ -119,9 +116,9 @@ def _gemm(node: Node) -> Value:
     for b, c in zip(pieces, added, strict=True):
         products.append(
             functions.gemm(
-                _as_float(a),
-                _as_float(b),
-                None if c is None else _as_float(c),
+                a,
+                b,
+                c,
                 trans_a=transforms[0],
                 trans_b=transforms[1],
                 alpha=node.number("alpha", 1.0),
@@ -129,8 +126,4 @@ def _gemm(node: Node) -> Value:
             )
         )
     found = products[0] if len(products) == 1 else dml.join(products, 1)
-    return node.valued(found if wanted.is_float else dml.cast(found, wanted), (m, n))
-
-
-def _as_float(x: Expression) -> Expression:
-    return x if x.data_type.is_float else dml.cast(x, DataType.FLOAT32)
+    return node.valued(found, (m, n))
