@@ -1,0 +1,68 @@
+"""Short forms for translators that compose operators: arithmetic with broadcasting, and numbers as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
+from dmlgpu.enums import DataType
+from dmlgpu.frontends.onnx.node import broadcast_to, reshaped
+
+
+def spread(function: Callable[..., Expression], *given: Expression | float) -> Expression:
+    """Apply an operator to tensors that broadcast as NumPy's; numbers take the type of the first tensor."""
+    first = next(one for one in given if isinstance(one, Expression))
+    tensors = [one if isinstance(one, Expression) else number_like(first, one) for one in given]
+    sizes = np.broadcast_shapes(*(one.sizes for one in tensors))
+    return function(*(broadcast_to(one, sizes) for one in tensors))
+
+
+def number_like(like: Expression, number: float, data_type: DataType | None = None) -> Expression:
+    """Return a number as a tensor {1} of the graph and the type of another."""
+    return dml.fill_value_constant(like.graph, (1,), data_type or like.data_type, number)
+
+
+def add(a: Expression, b: Expression | float) -> Expression:
+    """a + b."""
+    return spread(dml.add, a, b)
+
+
+def subtract(a: Expression | float, b: Expression | float) -> Expression:
+    """a - b."""
+    return spread(dml.subtract, a, b)
+
+
+def multiply(a: Expression, b: Expression | float) -> Expression:
+    """a * b."""
+    return spread(dml.multiply, a, b)
+
+
+def divide(a: Expression | float, b: Expression | float) -> Expression:
+    """a / b."""
+    return spread(dml.divide, a, b)
+
+
+def choose(condition: Expression, a: Expression | float, b: Expression | float) -> Expression:
+    """Return a where a condition is not 0, else b; one of them is a tensor, of whose type the other is."""
+    first = next(one for one in (a, b) if isinstance(one, Expression))
+    tensors = [one if isinstance(one, Expression) else number_like(first, one) for one in (a, b)]
+    return spread(dml.if_, condition, *tensors)
+
+
+def cast(given: Expression, data_type: DataType) -> Expression:
+    """Return elements in a type, as they are where they have it."""
+    return given if given.data_type is data_type else dml.cast(given, data_type)
+
+
+def sequence(like: Expression, sizes: Sequence[int], data_type: DataType, start: int = 0, step: int = 1) -> Expression:
+    """Return start, start + step, ... in sizes, in row-major order."""
+    return dml.fill_value_sequence(like.graph, sizes, data_type, start, step)
+
+
+def taken(x: Expression, where: Expression) -> Expression:
+    """Return rows of a matrix {rows, n} by a list of numbers: {count, n}."""
+    return functions.gather(x, reshaped(where, (1, where.sizes[-1])), axis=0, index_dimensions=1)
