@@ -1,0 +1,153 @@
+"""NonMaxSuppression: boxes that overlap better ones are left out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
+from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.frontends.onnx.compose import add, cast, divide, multiply, sequence, spread, subtract, taken
+from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
+from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.values import Value
+
+_MOST_PAIRS = 2**28
+"""Most pairs of boxes that are compared."""
+
+_FIRST_ROUNDS = 8
+
+
+@operator("NonMaxSuppression", since=10)
+def non_max_suppression(node: Node) -> Value:
+    """Return batch, class and number of the boxes that no better box of their class overlaps too much.
+
+    Only boxes above the score are compared, so many as the class with the most of them has, up to a power of 2. A box
+    stays unless one before it stays and overlaps it: all boxes are decided in rounds at once, until a round changes
+    none, which it reports to the host.
+    """
+    batch, classes, count = node.shape(1)
+    most = int(node.host(2).reshape(-1)[0]) if node.has(2) else 0
+    threshold = float(node.host(4).reshape(-1)[0]) if node.has(4) else None
+    if most <= 0:
+        return node.known(np.zeros((0, 3), np.int64))
+    if threshold is not None:
+        above = float(threshold)
+        (found,) = node.finish(lambda: [_candidates(node.tensor(1), above)])
+        candidates = int(node.read(found).reshape(-1)[0])
+        if not candidates:
+            return node.known(np.zeros((0, 3), np.int64))
+        count = min(count, 1 << (candidates - 1).bit_length())
+    if batch * classes * count**2 > _MOST_PAIRS:
+        raise node.refusal(f"at most {_MOST_PAIRS} pairs of boxes are compared, got {batch * classes} times {count}^2")
+    order, overlaps, wanted, keeps, changed = node.finish(lambda: _ranked(node, count, threshold))
+    rounds = _FIRST_ROUNDS
+    while node.read(changed).reshape(-1)[0]:
+        number, before = rounds, keeps
+        keeps, changed = node.finish(
+            lambda number=number, before=before: _decided(  # type: ignore[misc]
+                *(node.expression(one) for one in (overlaps, wanted, before)), number
+            )
+        )
+        rounds *= 2
+    sizes = batch, classes, count
+    number_found, places = node.finish(lambda: _places(node.expression(keeps), sizes, most))
+    total = int(node.read(number_found).reshape(-1)[0])
+    if not total:
+        return node.known(np.zeros((0, 3), np.int64))
+    where = dml.slice(node.expression(places), (0, 0), (total, 3))
+    boxes = functions.gather_nd1(
+        reshaped(node.expression(order), sizes),
+        reshaped(where, (1, total, 3)),
+        input_dimension_count=3,
+        indices_dimension_count=2,
+    )
+    named = dml.slice(where, (0, 0), (total, 2))
+    return node.valued(dml.join([cast(named, DataType.INT64), cast(reshaped(boxes, (total, 1)), DataType.INT64)], 1))
+
+
+def _candidates(scores: Expression, threshold: float) -> Expression:
+    """Return how many boxes the class with the most of them has above a score."""
+    above = cast(spread(dml.greater_than, scores, threshold), DataType.UINT32)
+    counts = dml.reduce(above, ReduceFunction.SUM, axes=(2,))
+    return dml.reduce(counts, ReduceFunction.MAX, axes=(0, 1))
+
+
+def _ranked(node: Node, count: int, threshold: float | None) -> list[Expression]:
+    """Return the best boxes of each class and their overlaps, and the first rounds.
+
+    Returns:
+        Numbers of boxes {B, C, count}; which overlap which, {1, B * C, count, count}, from better ones in the columns;
+        which are above the score, {1, B * C, count, 1}; which stay; whether the last round changed any.
+    """
+    batch, classes, boxes = node.shape(1)
+    scores, order = functions.top_k1(
+        node.tensor(1), axis=2, k=count, axis_direction=AxisDirection.DECREASING, output_type=DataType.UINT32
+    )
+    order = cast(order, DataType.INT32)
+    origin = sequence(order, (batch, 1, 1), DataType.INT32, 0, boxes)
+    rows = taken(reshaped(node.tensor(0), (batch * boxes, 4)), reshaped(add(order, origin), (batch * classes * count,)))
+    sizes = (1, batch * classes, count, 1)
+    low, high = _corners(rows, node.flag("center_point_box"))
+    threshold_of_overlap = float(node.host(3).reshape(-1)[0]) if node.has(3) else 0.0
+    overlaps = _overlaps(low, high, sizes, threshold_of_overlap)
+    if threshold is None:
+        wanted = dml.fill_value_constant(node.builder, sizes, DataType.FLOAT32, 1.0)
+    else:
+        wanted = cast(spread(dml.greater_than, reshaped(scores, sizes), threshold), DataType.FLOAT32)
+    return [order, overlaps, wanted, *_decided(overlaps, wanted, wanted, _FIRST_ROUNDS)]
+
+
+def _corners(boxes: Expression, centred: bool) -> tuple[list[Expression], list[Expression]]:
+    """Return the lower and the higher corner of boxes {n, 4}, a tensor {n, 1} for each axis."""
+    one, two, three, four = dml.split(boxes, 1, [1, 1, 1, 1])
+    if centred:
+        half = [multiply(three, 0.5), multiply(four, 0.5)]
+        middle = [one, two]
+        return (
+            [subtract(at, by) for at, by in zip(middle, half, strict=True)],
+            [add(at, by) for at, by in zip(middle, half, strict=True)],
+        )
+    return [dml.min(one, three), dml.min(two, four)], [dml.max(one, three), dml.max(two, four)]
+
+
+def _overlaps(low: list[Expression], high: list[Expression], sizes: tuple[int, ...], threshold: float) -> Expression:
+    """Return 1 where the box of the column comes before that of the row and overlaps it more than a threshold."""
+    count = sizes[2]
+    low, high = ([reshaped(one, sizes) for one in corner] for corner in (low, high))
+    turned = [[transposed(one, (0, 1, 3, 2)) for one in corner] for corner in (low, high)]
+    shared: Expression | None = None
+    area: Expression | None = None
+    for first, last, other_first, other_last in zip(low, high, *turned, strict=True):
+        extent = subtract(spread(dml.min, last, other_last), spread(dml.max, first, other_first))
+        extent = spread(dml.max, extent, 0.0)
+        side = subtract(last, first)
+        shared = extent if shared is None else multiply(shared, extent)
+        area = side if area is None else multiply(area, side)
+    assert shared is not None
+    assert area is not None
+    together = subtract(add(area, transposed(area, (0, 1, 3, 2))), shared)
+    overlap = spread(dml.greater_than, divide(shared, together), threshold)
+    numbers = sequence(low[0], (1, 1, count, 1), DataType.INT32)
+    before = spread(dml.greater_than, numbers, transposed(numbers, (0, 1, 3, 2)))
+    return cast(spread(dml.logical_and, overlap, before), DataType.FLOAT32)
+
+
+def _decided(overlaps: Expression, wanted: Expression, keeps: Expression, rounds: int) -> list[Expression]:
+    """Return which boxes stay after rounds, and whether the last round changed any."""
+    before = keeps
+    for _ in range(rounds):
+        overlapped = spread(dml.greater_than, functions.gemm(overlaps, keeps), 0.5)
+        before, keeps = keeps, multiply(wanted, cast(dml.logical_not(overlapped), DataType.FLOAT32))
+    return [keeps, dml.reduce(dml.abs(subtract(keeps, before)), ReduceFunction.MAX, axes=(0, 1, 2, 3))]
+
+
+def _places(keeps: Expression, sizes: tuple[int, int, int], most: int) -> list[Expression]:
+    """Return count and coordinates of boxes that stay, at most so many of a class."""
+    kept = cast(reshaped(keeps, sizes), DataType.INT32)
+    rank = dml.cumulative_summation(kept, axis=2, axis_direction=AxisDirection.INCREASING, has_exclusive_sum=False)
+    limit = min(most, sizes[2])
+    chosen = multiply(kept, cast(spread(dml.less_than_or_equal, rank, limit), DataType.INT32))
+    found = functions.nonzero_coordinates(chosen)
+    return [found.output_count, found.output_coordinates]
