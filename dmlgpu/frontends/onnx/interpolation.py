@@ -33,23 +33,23 @@ class Axis:
         """Return where in the input each element of the output lies."""
         places = np.arange(self.wanted, dtype=np.float64)
         exact = self.size * self.scale
+        found = (places + 0.5) / self.scale - 0.5
         match self.transformation:
             case "align_corners":
-                return places * 0 if exact == 1 else places * (self.size - 1) / (exact - 1)
+                found = places * 0 if exact == 1 else places * (self.size - 1) / (exact - 1)
             case "asymmetric":
-                return places / self.scale
+                found = places / self.scale
             case "tf_half_pixel_for_nn":
-                return (places + 0.5) / self.scale
+                found = (places + 0.5) / self.scale
             case "pytorch_half_pixel" if self.wanted == 1:
-                return places
+                found = places
             case "half_pixel_symmetric":
-                return self.size / 2 * (1 - self.wanted / exact) + (places + 0.5) / self.scale - 0.5
+                found += self.size / 2 * (1 - self.wanted / exact)
             case "tf_crop_and_resize":
                 begin, end = (one * (self.size - 1) for one in self.region)
-                if exact == 1:
-                    return np.full(self.wanted, (begin + end) / 2)
-                return begin + places * (end - begin) / (exact - 1)
-        return (places + 0.5) / self.scale - 0.5
+                step = 0 if exact == 1 else (end - begin) / (exact - 1)
+                found = ((begin + end) / 2 if exact == 1 else begin) + places * step
+        return found
 
     def outside(self) -> Array:
         """Return which elements of the output lie beyond the input, for ``tf_crop_and_resize``."""

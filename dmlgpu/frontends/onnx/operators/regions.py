@@ -47,7 +47,7 @@ def roi_align(node: Node) -> Value:
     if samples > _MOST_SAMPLES:
         raise node.refusal(f"sampling_ratio must be at most {_MOST_SAMPLES}, got {samples}")
     if mode == "max":
-        return node.valued(_largest(node, x, rois, scale, sizes, shift=0.5 if centred else 0.0), shape)
+        return node.valued(_largest(node, x, rois, scale, sizes=sizes, shift=0.5 if centred else 0.0), shape)
     found = functions.roi_align1(
         x,
         rois,
@@ -79,7 +79,7 @@ def _at_least_one(rois: Expression, scale: float) -> Expression:
 
 
 def _largest(
-    node: Node, x: Expression, rois: Expression, scale: float, sizes: tuple[int, int], shift: float
+    node: Node, x: Expression, rois: Expression, scale: float, *, sizes: tuple[int, int], shift: float
 ) -> Expression:
     """Return the largest product of a neighbour and its weight over all samples, as ONNX has the maximum."""
     batch, channels, height, width = x.sizes
