@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -203,6 +203,19 @@ class Go:
 
     def run(self, slots: Slots) -> Outcome:
         """Return nothing."""
+        return None
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Elements that every run makes anew: the beginning of a stream of random numbers."""
+
+    slot: int
+    make: Callable[[], Array]
+
+    def run(self, slots: Slots) -> Outcome:
+        """Put them into the slot."""
+        slots.put(self.slot, self.make())
         return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,4 +92,17 @@ class FinishNeeded(Exception):
 
     def __init__(self, values: list[Value]):
         self.values = values
+        super().__init__()
+
+
+class FillNeeded(Exception):
+    """A slot must be there that every run fills anew, before the translation can go on.
+
+    Attributes:
+        value: what it holds.
+        make: returns its elements.
+    """
+
+    def __init__(self, value: Value, make: Callable[[], Array]):
+        self.value, self.make = value, make
         super().__init__()
