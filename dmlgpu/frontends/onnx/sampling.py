@@ -61,7 +61,7 @@ def _taps(
     """Return places along a dimension and their weights, None for 1."""
     if mode == "nearest":
         coordinate = dml.round(coordinate)
-    if padding == "border":
+    if padding == "border" and mode != "cubic":
         coordinate = dml.clip(coordinate, 0.0, size - 1.0)
     elif padding == "reflection":
         coordinate = _reflected(coordinate, size, aligned)

@@ -9,7 +9,7 @@ from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import DataType, ReduceFunction
-from dmlgpu.frontends.onnx.compose import add, divide, multiply, spread, subtract
+from dmlgpu.frontends.onnx.compose import add, divide, multiply, number_like, spread, subtract
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
@@ -62,25 +62,21 @@ def max_pool(node: Node) -> tuple[Value, Value | None]:
     )
     if not node.wants(1):
         return node.valued(found.output, shape), None
-    size = math.prod(x.sizes[2:])
     assert found.output_indices is not None
     indices = dml.cast(found.output_indices, DataType.INT64)
     if node.integer("storage_order"):
         indices = _column_major(indices, x.sizes[2:])
-    starts = dml.fill_value_sequence(node.builder, (*x.sizes[:2], *(1,) * len(x.sizes[2:])), DataType.INT64, 0, size)
-    return node.valued(found.output, shape), node.valued(dml.add(indices, starts.broadcast_to(indices.sizes)), shape)
+    return node.valued(found.output, shape), node.valued(indices, shape)
 
 
 def _column_major(indices: Expression, spatial: Shape) -> Expression:
-    """Return places in a picture counted with the first dimension fastest, from those with the last one fastest."""
-    found: Expression | None = None
+    """Return places in a tensor of pictures, in each of them counted with the first dimension fastest, not the last."""
+    total = number_like(indices, 0)
     for number in reversed(range(len(spatial))):
         place = spread(dml.modulus_floor, indices, spatial[number])
         indices = divide(subtract(indices, place), spatial[number])
-        term = multiply(place, math.prod(spatial[:number]))
-        found = term if found is None else add(found, term)
-    assert found is not None
-    return found
+        total = add(multiply(place, math.prod(spatial[:number])), total)
+    return add(total, multiply(indices, math.prod(spatial)))
 
 
 @operator("AveragePool")

@@ -170,28 +170,26 @@ def tensor_scatter(node: Node) -> Value:
 
 @operator("MaxUnpool")
 def max_unpool(node: Node) -> Value:
-    """Put elements where a MaxPool took them from, zeros elsewhere."""
+    """Put elements where a MaxPool took them from, zeros elsewhere.
+
+    Indices are those of the output, ``output_shape`` where it is given, so that the operator undoes a MaxPool of that
+    size; onnxruntime does so, too.
+    """
     x, kernel = node.tensor(0), node.integers("kernel_shape") or ()
     strides = node.integers("strides") or (1,) * len(kernel)
     pads = node.integers("pads") or (0,) * (2 * len(kernel))
     spatial = x.sizes[2:]
     if not len(kernel) == len(strides) == len(spatial) or len(pads) != 2 * len(kernel):
         raise node.refusal(f"kernel_shape, strides and pads must be of {len(spatial)} dimensions")
+    ends = pads[len(kernel) :]
     sizes = [
         (size - 1) * stride - begin - end + extent
-        for size, stride, begin, end, extent in zip(
-            spatial, strides, pads[: len(kernel)], pads[len(kernel) :], kernel, strict=True
-        )
+        for size, stride, begin, end, extent in zip(spatial, strides, pads, ends, kernel, strict=False)
     ]
-    shape = (*x.sizes[:2], *sizes)
-    zeros = dml.fill_value_constant(node.builder, (math.prod(shape),), x.data_type, 0)
-    total = (math.prod(x.sizes),)
-    found = functions.scatter_elements(zeros, reshaped(node.tensor(1), total), reshaped(x, total), axis=0)
-    found = reshaped(found, shape)
-    wanted = node.host_integers(2) if node.has(2) else shape
-    if wanted != shape:
-        end = [want - size for want, size in zip(wanted, shape, strict=True)]
-        if min(end) < 0:
-            raise node.refusal(f"output_shape must be at least {list(shape)}, got {list(wanted)}")
-        found = functions.padding1(found, padding_value=0, start_padding=(0,) * len(end), end_padding=end)
-    return node.valued(found)
+    shape = node.host_integers(2) if node.has(2) else (*x.sizes[:2], *sizes)
+    if len(shape) != len(x.sizes) or shape[:2] != x.sizes[:2] or min(shape) < 1:
+        raise node.refusal(f"output_shape must be {[*x.sizes[:2], *sizes]} or the like, got {list(shape)}")
+    row = (1, 1, 1, math.prod(x.sizes))
+    indices = reshaped(cast(node.tensor(1), DataType.INT64), row).reinterpret(row, None, DataType.UINT64)
+    found = functions.max_unpooling(reshaped(x, row), indices, output_sizes=(1, 1, 1, math.prod(shape)))
+    return node.valued(found, shape)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from dmlgpu.builder import directmlx as dml
@@ -44,12 +46,7 @@ def non_max_suppression(node: Node) -> Value:
     order, overlaps, wanted, keeps, changed = node.finish(lambda: _ranked(node, count, threshold))
     rounds = _FIRST_ROUNDS
     while node.read(changed).reshape(-1)[0]:
-        number, before = rounds, keeps
-        keeps, changed = node.finish(
-            lambda number=number, before=before: _decided(  # type: ignore[misc]
-                *(node.expression(one) for one in (overlaps, wanted, before)), number
-            )
-        )
+        keeps, changed = node.finish(partial(_go_on, node, overlaps, wanted, keeps, rounds))
         rounds *= 2
     sizes = batch, classes, count
     number_found, places = node.finish(lambda: _places(node.expression(keeps), sizes, most))
@@ -132,6 +129,10 @@ def _overlaps(low: list[Expression], high: list[Expression], sizes: tuple[int, .
     numbers = sequence(low[0], (1, 1, count, 1), DataType.INT32)
     before = spread(dml.greater_than, numbers, transposed(numbers, (0, 1, 3, 2)))
     return cast(spread(dml.logical_and, overlap, before), DataType.FLOAT32)
+
+
+def _go_on(node: Node, overlaps: Value, wanted: Value, keeps: Value, rounds: int) -> list[Expression]:
+    return _decided(node.expression(overlaps), node.expression(wanted), node.expression(keeps), rounds)
 
 
 def _decided(overlaps: Expression, wanted: Expression, keeps: Expression, rounds: int) -> list[Expression]:

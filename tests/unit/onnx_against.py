@@ -1,0 +1,69 @@
+"""Models of one node, run on the adapter numpy and by onnxruntime's CPU provider."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime  # type: ignore[import-untyped]
+from onnx import helper, numpy_helper
+
+from dmlgpu.frontends.onnx import load
+
+ELEMENTS = {np.dtype(kind): helper.np_dtype_to_tensor_dtype(np.dtype(kind)) for kind in "fdeiqBb?IL"}
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray:
+    """Numbers of a normal distribution, float32."""
+    return np.random.default_rng((seed, *shape)).standard_normal(shape).astype(np.float32)
+
+
+def model_of_node(
+    op_type: str,
+    inputs: Sequence[np.ndarray | None],
+    outputs: list[str],
+    *,
+    weights: tuple[int, ...] = (),
+    domain: str = "",
+    version: int = 22,
+    **attributes: Any,
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """A model of one node and what it is fed; inputs whose numbers are in ``weights`` are initialisers."""
+    names = ["" if one is None else f"x{number}" for number, one in enumerate(inputs)]
+    node = helper.make_node(op_type, names, outputs, domain=domain, name="it", **attributes)
+    feeds = {f"x{number}": one for number, one in enumerate(inputs) if one is not None and number not in weights}
+    graph = helper.make_graph(
+        [node],
+        "one",
+        [helper.make_tensor_value_info(name, ELEMENTS[one.dtype], one.shape) for name, one in feeds.items()],
+        [helper.make_empty_tensor_value_info(name) for name in outputs if name],
+        [numpy_helper.from_array(one, f"x{number}") for number in weights if (one := inputs[number]) is not None],
+    )
+    sets = [helper.make_opsetid("", version), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=sets, ir_version=10), feeds
+
+
+def expected_of(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """What onnxruntime's CPU provider computes, without its optimisations."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    found: list[np.ndarray] = session.run(None, feeds)
+    return found
+
+
+def check_node(op_type: str, inputs: list[Any], outputs: list[str], *, tolerance: float = 1e-5, **rest: Any) -> None:
+    """Compare all outputs of a node with onnxruntime's."""
+    model, feeds = model_of_node(op_type, inputs, outputs, **rest)
+    found = load(model, "numpy").run(feeds)
+    wanted = expected_of(model, feeds)
+    for (name, one), other in zip(found.items(), wanted, strict=True):
+        assert one.shape == other.shape, name
+        assert one.dtype == other.dtype, name
+        np.testing.assert_allclose(
+            one.astype(np.float32), other.astype(np.float32), rtol=tolerance, atol=tolerance, err_msg=name
+        )
