@@ -1,4 +1,4 @@
-"""Random numbers by RANDOM_GENERATOR: uniform, normal, Multinomial, and Dropout in training.
+"""Random numbers by RANDOM_GENERATOR: uniform, normal, Bernoulli, Multinomial, and Dropout in training.
 
 An attribute ``seed`` is the key of a node's stream: a new session draws the same numbers again, other than those of
 other programs with that seed, since the generator is DirectML's (Philox 4x32-10). The runs of a session go on in the
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import TensorProto
 
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
@@ -115,6 +116,16 @@ def multinomial(node: Node) -> Value:
     found = dml.reduce(passed, ReduceFunction.SUM, axes=(2,))
     found = spread(dml.min, found, classes - 1)
     return node.valued(cast(found, data_type), (batch, samples))
+
+
+@operator("Bernoulli", since=15)
+def bernoulli(node: Node) -> Value:
+    """Draw 1 with the probability that each element says, else 0."""
+    shape, element = node.shape(0), node.integer("dtype")
+    data_type = data_type_of(element, str(node)) if element else node.data_type(0)
+    drawn = reshaped(_uniform(node, math.prod(shape)), shape or (1,))
+    found = dml.less_than(drawn, cast(node.tensor(0), DataType.FLOAT32))
+    return node.valued(cast(found, data_type), shape, is_bool=element == TensorProto.BOOL)
 
 
 @operator("Dropout", since=12)
