@@ -243,7 +243,8 @@ def test_a_seed_repeats_a_stream() -> None:
     np.testing.assert_array_equal([first, second], again)
     assert not np.array_equal(first, second)
     assert not np.array_equal(first, drawn("RandomUniform", shape=[5, 3], seed=5.0)[0])
-    assert not np.array_equal(*drawn("RandomUniform", 2, shape=[5, 3]))
+    other, more = drawn("RandomUniform", 2, shape=[5, 3])
+    assert not np.array_equal(other, more)
 
 
 def test_distributions() -> None:
