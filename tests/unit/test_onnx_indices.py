@@ -75,13 +75,6 @@ def test_scatter_nd(reduction: str, tuples: int) -> None:
     check_node("ScatterND", [normal(*shape), where, updates], ["y"], reduction=reduction, version=18)
 
 
-@pytest.mark.parametrize("mode", ["linear", "circular"])
-def test_cache_is_written(mode: str) -> None:
-    begins = np.array([3, 0], np.int64) if mode == "linear" else np.array([5, 2], np.int64)
-    inputs = [normal(2, 3, 7, 4), normal(2, 3, 4, 4), begins]
-    check_reference("TensorScatter", inputs, ["y"], mode=mode, version=24)
-
-
 @pytest.mark.parametrize("is_sorted", [0, 1])
 @pytest.mark.parametrize("axis", [None, 0, -1])
 @pytest.mark.parametrize("kind", [np.float32, np.int64])

@@ -9,7 +9,7 @@ import numpy as np
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType
+from dmlgpu.enums import DataType, ReduceFunction
 from dmlgpu.frontends.onnx.node import broadcast_to, reshaped
 
 
@@ -66,3 +66,13 @@ def sequence(like: Expression, sizes: Sequence[int], data_type: DataType, start:
 def taken(x: Expression, where: Expression) -> Expression:
     """Return rows of a matrix {rows, n} by a list of numbers: {count, n}."""
     return functions.gather(x, reshaped(where, (1, where.sizes[-1])), axis=0, index_dimensions=1)
+
+
+def doublings(count: Expression) -> Expression:
+    """Return how often 1 must be doubled to be at least each number {n} of INT32, {n, 1}.
+
+    The host reads that, not the numbers, so that few of them lead to graphs of their own.
+    """
+    powers = count.graph.constant([[2**one for one in range(31)]], DataType.INT32)
+    larger = spread(dml.greater_than, reshaped(count, (*count.sizes, 1)), powers)
+    return dml.reduce(cast(larger, DataType.INT32), ReduceFunction.SUM, axes=(1,))

@@ -177,22 +177,10 @@ def _reduce(function: Callable[..., Any]) -> Function:
         axes = _axes(node, arrays)
         if not axes and node.flag("noop_with_empty_axes"):
             return np.asarray(arrays[0])
-        initial = {"initial": _lowest(node, arrays[0])} if node.op_type in ("ReduceMax", "ReduceMin") else {}
-        found = function(arrays[0], axis=axes or None, keepdims=node.flag("keepdims", True), **initial)
+        found = function(arrays[0], axis=axes or None, keepdims=node.flag("keepdims", True))
         return np.asarray(found).astype(arrays[0].dtype)
 
     return reduced
-
-
-def _lowest(node: Node, data: Array) -> Any:
-    """Return the largest or smallest element of none: the one that all others are larger, or smaller, than."""
-    largest = node.op_type == "ReduceMax"
-    if data.dtype == np.bool_:
-        return not largest
-    if data.dtype.kind == "f":
-        return -np.inf if largest else np.inf
-    info = np.iinfo(data.dtype)
-    return info.min if largest else info.max
 
 
 def _range(node: Node, arrays: Sequence[Any]) -> Array:

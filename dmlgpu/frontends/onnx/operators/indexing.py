@@ -31,7 +31,11 @@ def gather(node: Node) -> Value:
 def gather_elements(node: Node) -> Value:
     """Take single elements, each by its place along an axis."""
     axis = node.axis(node.integer("axis"), len(node.shape(0)))
-    return node.valued(functions.gather_elements(node.tensor(0), node.tensor(1), axis=axis))
+    x, where = node.tensor(0), node.tensor(1)
+    extent = (*where.sizes[:axis], x.sizes[axis], *where.sizes[axis + 1 :])
+    if extent != x.sizes:  # indices beside the axis are those of the input's beginning
+        x = dml.slice(x, (0,) * len(extent), extent)
+    return node.valued(functions.gather_elements(x, where, axis=axis))
 
 
 @operator("GatherND")

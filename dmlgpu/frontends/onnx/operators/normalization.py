@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from dmlgpu.builder import directmlx as dml
@@ -101,15 +102,16 @@ def mean_variance_normalization(node: Node) -> Value:
 @operator("LRN")
 def local_response_normalization(node: Node) -> Value:
     """Divide by the squares of neighbouring channels."""
+    x = node.tensor(0)
     found = functions.local_response_normalization(
-        node.tensor(0),
+        reshaped(x, (*x.sizes[:2], 1, math.prod(x.sizes[2:]))),
         cross_channel=True,
         local_size=node.integer("size"),
         alpha=node.number("alpha", 1e-4),
         beta=node.number("beta", 0.75),
         bias=node.number("bias", 1.0),
     )
-    return node.valued(found)
+    return node.valued(found, x.sizes)
 
 
 @operator("LpNormalization")

@@ -14,6 +14,7 @@ from dmlgpu.frontends.onnx.compose import (
     cast,
     choose,
     divide,
+    doublings,
     multiply,
     number_like,
     sequence,
@@ -87,7 +88,7 @@ def _largest(
     first, second = _halves(multiply(cast(rois, DataType.FLOAT32), scale))
     extents = dml.split(subtract(second, first), 1, [1, 1])[::-1]
     starts = dml.split(add(first, -shift), 1, [1, 1])[::-1]
-    slots = _slots(node, rois, scale, sizes)
+    slots = _slots(node, cast(rois, DataType.FLOAT32), scale, sizes)
     axes = [
         _neighbours(start, extent, slot, samples=node.integer("sampling_ratio"), size=size, parts=parts)
         for start, extent, slot, size, parts in zip(starts, extents, slots, (height, width), sizes, strict=True)
@@ -111,21 +112,23 @@ def _largest(
 
 
 def _slots(node: Node, rois: Expression, scale: float, sizes: tuple[int, int]) -> list[int]:
-    """Return the most samples per element along each axis; those of the largest region, where it decides."""
+    """Return the most samples per element along each axis, a power of 2 where the largest region decides."""
     samples = node.integer("sampling_ratio")
     if samples > 0:
         return [samples, samples]
 
     def largest() -> list[Expression]:
-        first, second = _halves(multiply(cast(node.expression(node.value(1)), DataType.FLOAT32), scale))
-        return [dml.reduce(subtract(second, first), ReduceFunction.MAX, axes=(0,))]
+        first, second = _halves(multiply(rois, scale))
+        extents = dml.reduce(subtract(second, first), ReduceFunction.MAX, axes=(0,))
+        parts = node.constant([[float(sizes[1]), float(sizes[0])]], DataType.FLOAT32)
+        counts = dml.clip(dml.ceil(divide(extents, parts)), 1.0, 2.0**30)
+        return [doublings(reshaped(cast(counts, DataType.INT32), (2,)))]
 
-    (extents,) = node.finish(largest)
-    width, height = (max(float(one), 1.0) for one in node.read(extents).reshape(-1))
-    found = [max(-int(-extent // parts), 1) for extent, parts in zip((height, width), sizes, strict=True)]
-    if max(found) > _MOST_SAMPLES:
-        raise node.refusal(f"regions must be at most {_MOST_SAMPLES} times the output, got {found}")
-    return found
+    (found,) = node.finish(largest)
+    width, height = (1 << int(one) for one in node.read(found).reshape(-1))
+    if max(height, width) > _MOST_SAMPLES:
+        raise node.refusal(f"regions must be at most {_MOST_SAMPLES} times the output, got {height} and {width}")
+    return [height, width]
 
 
 def _neighbours(

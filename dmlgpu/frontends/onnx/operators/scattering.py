@@ -1,4 +1,4 @@
-"""Elements put where indices say: Scatter with and without reductions, TensorScatter, MaxUnpool."""
+"""Elements put where indices say: Scatter with and without reductions, MaxUnpool."""
 
 from __future__ import annotations
 
@@ -147,25 +147,6 @@ def _flat_places(tuples: Expression, sizes: Sequence[int]) -> Expression:
         place = index if place is None else add(multiply(place, size), index)
     assert place is not None
     return place
-
-
-@operator("TensorScatter", since=24)
-def tensor_scatter(node: Node) -> Value:
-    """Write rows into a cache from a place on that differs by batch, round its end where it is circular."""
-    mode, shape = node.text("mode", "linear"), node.shape(0)
-    if mode not in ("linear", "circular"):
-        raise node.refusal(f"mode must be linear or circular, got {mode!r}")
-    axis = node.axis(node.integer("axis", -2), len(shape))
-    updates = node.tensor(1)
-    count = updates.sizes[axis]
-    sizes = [count if number == axis else 1 for number in range(len(shape))]
-    where = sequence(updates, sizes, DataType.INT64)
-    if node.has(2):
-        where = add(where, reshaped(node.tensor(2), (shape[0], *(1,) * (len(shape) - 1))))
-    if mode == "circular":
-        where = spread(dml.modulus_floor, where, shape[axis])
-    found = functions.scatter_elements(node.tensor(0), broadcast_to(where, updates.sizes), updates, axis=axis)
-    return node.valued(found)
 
 
 @operator("MaxUnpool")

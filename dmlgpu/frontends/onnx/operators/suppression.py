@@ -10,7 +10,7 @@ from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.frontends.onnx.compose import add, cast, divide, multiply, sequence, spread, subtract, taken
+from dmlgpu.frontends.onnx.compose import add, cast, divide, doublings, multiply, sequence, spread, subtract, taken
 from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
@@ -37,10 +37,7 @@ def non_max_suppression(node: Node) -> Value:
     if threshold is not None:
         above = float(threshold)
         (found,) = node.finish(lambda: [_candidates(node.tensor(1), above)])
-        candidates = int(node.read(found).reshape(-1)[0])
-        if not candidates:
-            return node.known(np.zeros((0, 3), np.int64))
-        count = min(count, 1 << (candidates - 1).bit_length())
+        count = min(count, 1 << int(node.read(found).reshape(-1)[0]))
     if batch * classes * count**2 > _MOST_PAIRS:
         raise node.refusal(f"at most {_MOST_PAIRS} pairs of boxes are compared, got {batch * classes} times {count}^2")
     order, overlaps, wanted, keeps, changed = node.finish(lambda: _ranked(node, count, threshold))
@@ -65,10 +62,10 @@ def non_max_suppression(node: Node) -> Value:
 
 
 def _candidates(scores: Expression, threshold: float) -> Expression:
-    """Return how many boxes the class with the most of them has above a score."""
-    above = cast(spread(dml.greater_than, scores, threshold), DataType.UINT32)
+    """Return how many boxes the class with the most of them has above a score, as ``doublings``."""
+    above = cast(spread(dml.greater_than, scores, threshold), DataType.INT32)
     counts = dml.reduce(above, ReduceFunction.SUM, axes=(2,))
-    return dml.reduce(counts, ReduceFunction.MAX, axes=(0, 1))
+    return doublings(reshaped(dml.reduce(counts, ReduceFunction.MAX, axes=(0, 1)), (1,)))
 
 
 def _ranked(node: Node, count: int, threshold: float | None) -> list[Expression]:
