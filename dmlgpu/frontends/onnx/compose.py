@@ -23,27 +23,32 @@ def spread(function: Callable[..., Expression], *given: Expression | float) -> E
 
 def number_like(like: Expression, number: float, data_type: DataType | None = None) -> Expression:
     """Return a number as a tensor {1} of the graph and the type of another."""
-    return dml.fill_value_constant(like.graph, (1,), data_type or like.data_type, number)
+    kind = data_type or like.data_type
+    return like.graph.constant(np.array([number], kind.numpy), kind)
 
 
 def add(a: Expression, b: Expression | float) -> Expression:
-    """a + b."""
-    return spread(dml.add, a, b)
+    """a + b; a number beside floats is the bias of one operator, as in the functions that follow."""
+    return spread(dml.add, a, b) if isinstance(b, Expression) else a + b
 
 
 def subtract(a: Expression | float, b: Expression | float) -> Expression:
     """a - b."""
-    return spread(dml.subtract, a, b)
+    if isinstance(a, Expression) and isinstance(b, Expression):
+        return spread(dml.subtract, a, b)
+    return a - b  # type: ignore[return-value]
 
 
 def multiply(a: Expression, b: Expression | float) -> Expression:
     """a * b."""
-    return spread(dml.multiply, a, b)
+    return spread(dml.multiply, a, b) if isinstance(b, Expression) else a * b
 
 
 def divide(a: Expression | float, b: Expression | float) -> Expression:
     """a / b."""
-    return spread(dml.divide, a, b)
+    if isinstance(a, Expression) and isinstance(b, Expression):
+        return spread(dml.divide, a, b)
+    return a / b  # type: ignore[return-value]
 
 
 def choose(condition: Expression, a: Expression | float, b: Expression | float) -> Expression:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,15 @@ from dmlgpu.tensor import MAX_ELEMENTS
 
 Array = NDArray[Any]
 
-_MOST_LENGTH = 8192
+_MOST_LENGTH = 4096
 """Longest transform: its matrix has the square of that many elements."""
 
 
+@lru_cache(maxsize=16)
 def _transform(length: int, given: int, bins: int, parts: int, *, inverse: bool) -> Array:
     """Return the matrix {given * parts, bins * 2} that transforms signals of real or complex numbers.
+
+    One object for equal arguments, so that a session uploads it once.
 
     Args:
         length: of the transform.
@@ -40,19 +44,21 @@ def _transform(length: int, given: int, bins: int, parts: int, *, inverse: bool)
     cosines, sines = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
     real = np.stack([cosines, sines], axis=-1)
     matrix = real[:, None] if parts == 1 else np.stack([real, np.stack([-sines, cosines], axis=-1)], axis=1)
-    return matrix.reshape(given * parts, bins * 2) / (length if inverse else 1)
+    return (matrix.reshape(given * parts, bins * 2) / (length if inverse else 1)).astype(np.float32)
 
 
+@lru_cache(maxsize=16)
 def _inverse_of_half(length: int, given: int) -> Array:
     """Return the matrix {given * 2, length} that turns the half of a spectrum into a real signal."""
     whole = _transform(length, given, length, 2, inverse=True).reshape(given, 2, length, 2)[..., 0]
     twice = np.array([1 if one == 0 or 2 * one == length else 2 for one in range(given)])
-    return (whole * twice[:, None, None]).reshape(given * 2, length)
+    return (whole * twice[:, None, None]).reshape(given * 2, length).astype(np.float32)
 
 
 def _multiplied(node: Node, rows: Expression, matrix: Array) -> Expression:
     """Return rows {n, a} times a matrix {a, b}."""
-    return functions.gemm(rows, node.constant(matrix.astype(rows.data_type.numpy), rows.data_type))
+    factor = node.expression(Value.of_array(matrix, is_weight=True))
+    return cast(functions.gemm(cast(rows, DataType.FLOAT32), factor), rows.data_type)
 
 
 def _check_length(node: Node, length: int) -> None:
