@@ -10,7 +10,18 @@ from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.frontends.onnx.compose import add, cast, divide, doublings, multiply, sequence, spread, subtract, taken
+from dmlgpu.frontends.onnx.compose import (
+    add,
+    cast,
+    divide,
+    doublings,
+    multiply,
+    number_like,
+    sequence,
+    spread,
+    subtract,
+    taken,
+)
 from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
@@ -83,9 +94,8 @@ def _ranked(node: Node, count: int, threshold: float | None) -> list[Expression]
     origin = sequence(order, (batch, 1, 1), DataType.INT32, 0, boxes)
     rows = taken(reshaped(node.tensor(0), (batch * boxes, 4)), reshaped(add(order, origin), (batch * classes * count,)))
     sizes = (1, batch * classes, count, 1)
-    low, high = _corners(rows, node.flag("center_point_box"))
-    threshold_of_overlap = float(node.host(3).reshape(-1)[0]) if node.has(3) else 0.0
-    overlaps = _overlaps(low, high, sizes, threshold_of_overlap)
+    most_overlap = float(node.host(3).reshape(-1)[0]) if node.has(3) else 0.0
+    overlaps = _overlaps(rows, sizes, node.flag("center_point_box"), most_overlap)
     if threshold is None:
         wanted = dml.fill_value_constant(node.builder, sizes, DataType.FLOAT32, 1.0)
     else:
@@ -93,37 +103,24 @@ def _ranked(node: Node, count: int, threshold: float | None) -> list[Expression]
     return [order, overlaps, wanted, *_decided(overlaps, wanted, wanted, _FIRST_ROUNDS)]
 
 
-def _corners(boxes: Expression, centred: bool) -> tuple[list[Expression], list[Expression]]:
-    """Return the lower and the higher corner of boxes {n, 4}, a tensor {n, 1} for each axis."""
-    one, two, three, four = dml.split(boxes, 1, [1, 1, 1, 1])
-    if centred:
-        half = [multiply(three, 0.5), multiply(four, 0.5)]
-        middle = [one, two]
-        return (
-            [subtract(at, by) for at, by in zip(middle, half, strict=True)],
-            [add(at, by) for at, by in zip(middle, half, strict=True)],
-        )
-    return [dml.min(one, three), dml.min(two, four)], [dml.max(one, three), dml.max(two, four)]
-
-
-def _overlaps(low: list[Expression], high: list[Expression], sizes: tuple[int, ...], threshold: float) -> Expression:
+def _overlaps(boxes: Expression, sizes: tuple[int, ...], centred: bool, threshold: float) -> Expression:
     """Return 1 where the box of the column comes before that of the row and overlaps it more than a threshold."""
     count = sizes[2]
-    low, high = ([reshaped(one, sizes) for one in corner] for corner in (low, high))
-    turned = [[transposed(one, (0, 1, 3, 2)) for one in corner] for corner in (low, high)]
-    shared: Expression | None = None
-    area: Expression | None = None
-    for first, last, other_first, other_last in zip(low, high, *turned, strict=True):
-        extent = subtract(spread(dml.min, last, other_last), spread(dml.max, first, other_first))
-        extent = spread(dml.max, extent, 0.0)
-        side = subtract(last, first)
-        shared = extent if shared is None else multiply(shared, extent)
-        area = side if area is None else multiply(area, side)
-    assert shared is not None
-    assert area is not None
+    first, second = dml.split(boxes, 1, [2, 2])
+    if centred:
+        low, high = subtract(first, multiply(second, 0.5)), add(first, multiply(second, 0.5))
+    else:
+        low, high = dml.min(first, second), dml.max(first, second)
+    low, high = (reshaped(one, (sizes[1], count, 1, 2)) for one in (low, high))
+    other_low, other_high = (reshaped(one, (sizes[1], 1, count, 2)) for one in (low, high))
+    extents = spread(
+        dml.max, subtract(spread(dml.min, high, other_high), spread(dml.max, low, other_low)), number_like(low, 0.0)
+    )
+    shared = reshaped(dml.reduce(extents, ReduceFunction.MULTIPLY, axes=(3,)), (1, sizes[1], count, count))
+    area = reshaped(dml.reduce(subtract(high, low), ReduceFunction.MULTIPLY, axes=(3,)), sizes)
     together = subtract(add(area, transposed(area, (0, 1, 3, 2))), shared)
     overlap = spread(dml.greater_than, divide(shared, together), threshold)
-    numbers = sequence(low[0], (1, 1, count, 1), DataType.INT32)
+    numbers = sequence(low, (1, 1, count, 1), DataType.INT32)
     before = spread(dml.greater_than, numbers, transposed(numbers, (0, 1, 3, 2)))
     return cast(spread(dml.logical_and, overlap, before), DataType.FLOAT32)
 
