@@ -161,7 +161,7 @@ def test_outputs_stay_on_the_device() -> None:
 
 
 def test_everything_unsupported_in_one_message() -> None:
-    nodes = [helper.make_node("Neg", ["x"], ["n"]), helper.make_node("Det", ["n"], ["y"], name="d")]
+    nodes = [helper.make_node("Neg", ["x"], ["n"]), helper.make_node("ImageDecoder", ["n"], ["y"], name="d")]
     nodes.append(
         helper.make_node(
             "TfIdfVectorizer",
@@ -176,7 +176,7 @@ def test_everything_unsupported_in_one_message() -> None:
             ngram_indexes=[0],
         )
     )
-    with pytest.raises(NotSupported, match=r"Det \(1, first 'd'\), TfIdfVectorizer \(1, first 't'\)"):
+    with pytest.raises(NotSupported, match=r"ImageDecoder \(1, first 'd'\), TfIdfVectorizer \(1, first 't'\)"):
         load(model_of(nodes, {"x": (FLOAT, [3, 3])}, {"y": FLOAT, "z": FLOAT}), "numpy")
 
 

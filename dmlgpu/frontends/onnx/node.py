@@ -16,7 +16,7 @@ from dmlgpu.builder.expression import Expression
 from dmlgpu.builder.graph import Graph
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
-from dmlgpu.frontends.onnx.values import DecisionNeeded, FinishNeeded, ReadNeeded, Shape, Value
+from dmlgpu.frontends.onnx.values import DecisionNeeded, FillNeeded, FinishNeeded, ReadNeeded, Shape, Value
 from dmlgpu.tensor import MAX_DIMENSIONS
 
 Array = NDArray[Any]
@@ -233,6 +233,17 @@ class Node:
         if self._passed > len(self._finished):
             raise FinishNeeded([self.valued(one) for one in make()])
         return self._finished[self._passed - 1]
+
+    def fill(self, shape: Shape, data_type: DataType, make: Callable[[], Array]) -> Expression:
+        """Return elements that the host makes anew in every run.
+
+        The function is called again from its beginning once there is a slot for them; calls count as those of
+        ``finish``.
+        """
+        self._passed += 1
+        if self._passed > len(self._finished):
+            raise FillNeeded(Value(shape, data_type), make)
+        return self.expression(self._finished[self._passed - 1][0])
 
     # ---- results ----------------------------------------------------------------------------------------------------
 

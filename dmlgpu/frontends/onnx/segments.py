@@ -223,6 +223,19 @@ class Go:
         return None
 
 
+@dataclass(frozen=True)
+class Fill:
+    """Elements that every run makes anew: the beginning of a stream of random numbers."""
+
+    slot: int
+    make: Callable[[], Array]
+
+    def run(self, slots: Slots) -> Outcome:
+        """Put them into the slot."""
+        slots.put(self.slot, self.make())
+        return None
+
+
 @dataclass(eq=False)
 class Output:
     """An output: a slot, an array that the sizes of inputs and the model decide, or how the host makes it."""

@@ -21,9 +21,9 @@ from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.model import Versions
 from dmlgpu.frontends.onnx.names import last_uses
 from dmlgpu.frontends.onnx.node import Node
-from dmlgpu.frontends.onnx.segments import Action, Decide, Go, Outcome, Output, Part, Read, Segment, Weights
+from dmlgpu.frontends.onnx.segments import Action, Decide, Fill, Go, Outcome, Output, Part, Read, Segment, Weights
 from dmlgpu.frontends.onnx.signatures import typed_outputs
-from dmlgpu.frontends.onnx.values import DecisionNeeded, FinishNeeded, ReadNeeded, Recipe, Value
+from dmlgpu.frontends.onnx.values import DecisionNeeded, FillNeeded, FinishNeeded, ReadNeeded, Recipe, Value
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc
 
@@ -204,6 +204,10 @@ class Translation:
                 segment = self.flush([*self._live(), *needed.values])
                 finished.append(needed.values)
                 yield Part(segment, Go())
+            except FillNeeded as needed:
+                needed.value.slot = self.new_slot()
+                finished.append([needed.value])
+                yield Part(None, Fill(needed.value.slot, needed.make))
             except DmlError as error:
                 raise _with_node(error, node) from None
 

@@ -139,3 +139,16 @@ class DecisionNeeded(Exception):
     def __init__(self, values: list[Value], function: Callable[..., Hashable]):
         self.values, self.function = values, function
         super().__init__()
+
+
+class FillNeeded(Exception):
+    """A slot must be there that every run fills anew, before the translation can go on.
+
+    Attributes:
+        value: what it holds.
+        make: returns its elements.
+    """
+
+    def __init__(self, value: Value, make: Callable[[], Array]):
+        self.value, self.make = value, make
+        super().__init__()

@@ -72,7 +72,11 @@ def _from_pieces(
 def gather_elements(node: Node) -> Value:
     """Take single elements, each by its place along an axis."""
     axis = node.axis(node.integer("axis"), len(node.shape(0)))
-    return node.valued(functions.gather_elements(node.tensor(0), node.tensor(1), axis=axis))
+    x, where = node.tensor(0), node.tensor(1)
+    extent = (*where.sizes[:axis], x.sizes[axis], *where.sizes[axis + 1 :])
+    if extent != x.sizes:  # indices beside the axis are those of the input's beginning
+        x = dml.slice(x, (0,) * len(extent), extent)
+    return node.valued(functions.gather_elements(x, where, axis=axis))
 
 
 @operator("GatherND")
@@ -94,29 +98,6 @@ def gather_nd(node: Node) -> Value:
         batch_dimension_count=batch,
     )
     return node.valued(found, result)
-
-
-@operator("ScatterElements", "Scatter")
-def scatter_elements(node: Node) -> Value:
-    """Put single elements into a copy, each by its place along an axis."""
-    if node.text("reduction", "none") != "none":
-        raise node.refusal(f"reduction {node.text('reduction')!r} is not supported")
-    axis = node.axis(node.integer("axis"), len(node.shape(0)))
-    return node.valued(functions.scatter_elements(node.tensor(0), node.tensor(1), node.tensor(2), axis=axis))
-
-
-@operator("ScatterND")
-def scatter_nd(node: Node) -> Value:
-    """Put parts into a copy by tuples of indices."""
-    if node.text("reduction", "none") != "none":
-        raise node.refusal(f"reduction {node.text('reduction')!r} is not supported")
-    shapes = [node.shape(number) for number in range(3)]
-    rank = max(map(len, shapes))
-    parts = [
-        reshaped(node.tensor(number), (*(1,) * (rank - len(shape)), *shape)) for number, shape in enumerate(shapes)
-    ]
-    found = functions.scatter_nd(*parts, input_dimension_count=len(shapes[0]), indices_dimension_count=len(shapes[1]))
-    return node.valued(found, shapes[0])
 
 
 @operator("NonZero")

@@ -8,8 +8,8 @@ import numpy as np
 
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
-from dmlgpu.enums import DepthSpaceOrder
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, transposed
+from dmlgpu.enums import DataType, DepthSpaceOrder
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 
@@ -121,3 +121,37 @@ def space_to_depth(node: Node) -> Value:
     return node.valued(
         functions.space_to_depth1(node.tensor(0), block_size=node.integer("blocksize"), order=_order(node))
     )
+
+
+@operator("ReverseSequence", since=10)
+def reverse_sequence(node: Node) -> Value:
+    """Turn the beginning of each sequence round, as long as it is."""
+    x, batch, time = node.tensor(0), node.integer("batch_axis", 1), node.integer("time_axis")
+    batch, time = node.axis(batch, len(x.sizes)), node.axis(time, len(x.sizes))
+    if batch == time:
+        raise node.refusal(f"batch_axis and time_axis must differ, got {batch}")
+    count = x.sizes[batch]
+    lengths = dml.cast(node.tensor(1), DataType.UINT32)
+    lengths = reshaped(lengths, [count if axis == batch else 1 for axis in range(len(x.sizes))])
+    lengths = broadcast_to(lengths, [1 if axis == time else size for axis, size in enumerate(x.sizes)])
+    return node.valued(functions.reverse_subsequences(x, lengths, axis=time))
+
+
+@operator("Col2Im", since=18)
+def column_to_image(node: Node) -> Value:
+    """Add columns of windows up to the picture that they were taken from."""
+    sizes, blocks = node.host_integers(1), node.host_integers(2)
+    count = len(sizes)
+    pads = node.integers("pads") or (0,) * (2 * count)
+    x = node.tensor(0)
+    channels = x.sizes[1] // math.prod(blocks)
+    found = functions.fold(
+        x,
+        window_sizes=blocks,
+        output_sizes=(x.sizes[0], channels, *sizes),
+        strides=node.integers("strides") or (1,) * count,
+        dilations=node.integers("dilations") or (1,) * count,
+        start_padding=pads[:count],
+        end_padding=pads[count:],
+    )
+    return node.valued(found)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType
+from dmlgpu.enums import DataType, ReduceFunction
+from dmlgpu.frontends.onnx.compose import add, cast, choose, divide, multiply, spread
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
 from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
 from dmlgpu.frontends.onnx.values import Value
@@ -22,13 +24,13 @@ def per_channel(node: Node, number: int, rank: int) -> Expression:
 
 
 @operator("BatchNormalization")
-def batch_normalization(node: Node) -> Value:
-    """Normalise channels by given means and variances."""
-    if node.flag("training_mode") or any(node.wants(number) for number in range(1, 5)):
-        raise node.refusal("training is not supported")
+def batch_normalization(node: Node) -> Value | Sequence[Result]:
+    """Normalise channels by given means and variances, in training by their own."""
     x = node.tensor(0)
     if len(x.sizes) < 2:
         x = reshaped(x, (x.sizes[0], 1))
+    if node.flag("training_mode") or any(node.wants(number) for number in range(1, 5)):
+        return _training(node, x)
     scale, bias, mean, variance = (
         dml.cast(one, x.data_type) if one.data_type is not x.data_type else one
         for one in (per_channel(node, number, len(x.sizes)) for number in range(1, 5))
@@ -37,6 +39,22 @@ def batch_normalization(node: Node) -> Value:
         x, mean, variance, scale, bias, spatial=True, epsilon=node.number("epsilon", 1e-5)
     )
     return node.valued(found, node.shape(0))
+
+
+def _training(node: Node, x: Expression) -> Sequence[Result]:
+    """Normalise channels by the batch's statistics; return the running ones, and the batch's own before version 14."""
+    scale, bias, mean, variance = (per_channel(node, number, len(x.sizes)) for number in range(1, 5))
+    found = functions.batch_normalization_training(
+        x, cast(scale, x.data_type), cast(bias, x.data_type), epsilon=node.number("epsilon", 1e-5)
+    )
+    kept, channels = node.number("momentum", 0.9), (x.sizes[1],)
+    own = [cast(one, mean.data_type) for one in (found.output_mean, found.output_variance)]
+    running = [
+        add(multiply(before, kept), multiply(now, 1 - kept)) for before, now in zip((mean, variance), own, strict=True)
+    ]
+    statistics = [reshaped(one, channels) for one in (*running, *own)]
+    results = [node.valued(found.output, node.shape(0)), *(node.valued(one) for one in statistics)]
+    return results[: len(node.proto.output)]
 
 
 @operator("InstanceNormalization")
@@ -85,20 +103,24 @@ def mean_variance_normalization(node: Node) -> Value:
 @operator("LRN")
 def local_response_normalization(node: Node) -> Value:
     """Divide by the squares of neighbouring channels."""
+    x = node.tensor(0)
     found = functions.local_response_normalization(
-        node.tensor(0),
+        reshaped(x, (*x.sizes[:2], 1, math.prod(x.sizes[2:]))),
         cross_channel=True,
         local_size=node.integer("size"),
         alpha=node.number("alpha", 1e-4),
         beta=node.number("beta", 0.75),
         bias=node.number("bias", 1.0),
     )
-    return node.valued(found)
+    return node.valued(found, x.sizes)
 
 
 @operator("LpNormalization")
 def lp_normalization(node: Node) -> Value:
-    """Divide by the p-norm along an axis."""
+    """Divide by the p-norm along an axis; where it is 0, so is the result."""
+    x, p = node.tensor(0), node.integer("p", 2)
+    if p not in (1, 2):
+        raise node.refusal(f"p must be 1 or 2, got {p}")
     axis = node.axis(node.integer("axis", -1), len(node.shape(0)))
-    found = functions.lp_normalization(node.tensor(0), axis=axis, epsilon=0.0, p=node.integer("p", 2))
-    return node.valued(found)
+    norm = dml.reduce(x, ReduceFunction.L1 if p == 1 else ReduceFunction.L2, axes=(axis,))
+    return node.valued(choose(spread(dml.equals, norm, 0), 0, divide(x, norm)))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import DataType, ReduceFunction
+from dmlgpu.frontends.onnx.compose import add, divide, multiply, number_like, spread, subtract
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
@@ -13,7 +17,10 @@ from dmlgpu.frontends.onnx.windows import Window, window_of, with_dimensions
 
 
 def _windows(node: Node) -> tuple[Expression, Window, Shape]:
-    """Return the input with 2 or 3 spatial dimensions, windows over them, and the output's shape."""
+    """Return the input with 2 or 3 spatial dimensions, windows over them, and the output's shape.
+
+    Where the sizes are rounded up, windows reach beyond the padding behind.
+    """
     x = node.tensor(0)
     if not 3 <= len(x.sizes) <= 5:
         raise node.refusal(f"1 to 3 spatial dimensions are supported, got shape {list(x.sizes)}")
@@ -21,19 +28,28 @@ def _windows(node: Node) -> tuple[Expression, Window, Shape]:
     window = window_of(node, node.integers("kernel_shape") or (), spatial)
     if node.flag("ceil_mode") and node.text("auto_pad", "NOTSET") == "NOTSET":
         counts = window.outputs(spatial, ceil=True)
-        window = window.reaching(spatial, counts)
+        if node.flag("count_include_pad"):
+            x, window = _with_zeros(x, window)
+        window = window.reaching(x.sizes[2:], counts)
     else:
         counts = window.outputs(spatial)
     rank = max(len(x.sizes), 4)
     return with_dimensions(x, rank), window.with_leading(rank - len(x.sizes)), (*x.sizes[:2], *counts)
 
 
+def _with_zeros(x: Expression, window: Window) -> tuple[Expression, Window]:
+    """Return the input with the windows' padding around it as elements, and the windows without it."""
+    nothing = (0,) * len(window.sizes)
+    if any((*window.start, *window.end)):
+        start, end = (0, 0, *window.start), (0, 0, *window.end)
+        x = functions.padding1(x, padding_value=0, start_padding=start, end_padding=end)
+    return x, replace(window, start=nothing, end=nothing)
+
+
 @operator("MaxPool")
 def max_pool(node: Node) -> tuple[Value, Value | None]:
     """Take the largest element of each window, and where it stands."""
     x, window, shape = _windows(node)
-    if node.wants(1) and node.integer("storage_order"):
-        raise node.refusal("indices in column-major order (storage_order 1) are not supported")
     found = functions.max_pooling2(
         x,
         window_size=window.sizes,
@@ -46,19 +62,28 @@ def max_pool(node: Node) -> tuple[Value, Value | None]:
     )
     if not node.wants(1):
         return node.valued(found.output, shape), None
-    size = 1
-    for one in x.sizes[2:]:
-        size *= one
     assert found.output_indices is not None
     indices = dml.cast(found.output_indices, DataType.INT64)
-    starts = dml.fill_value_sequence(node.builder, (*x.sizes[:2], *(1,) * len(x.sizes[2:])), DataType.INT64, 0, size)
-    return node.valued(found.output, shape), node.valued(dml.add(indices, starts.broadcast_to(indices.sizes)), shape)
+    if node.integer("storage_order"):
+        indices = _column_major(indices, x.sizes[2:])
+    return node.valued(found.output, shape), node.valued(indices, shape)
+
+
+def _column_major(indices: Expression, spatial: Shape) -> Expression:
+    """Return places in a tensor of pictures, in each of them counted with the first dimension fastest, not the last."""
+    total = number_like(indices, 0)
+    for number in reversed(range(len(spatial))):
+        place = spread(dml.modulus_floor, indices, spatial[number])
+        indices = divide(subtract(indices, place), spatial[number])
+        total = add(multiply(place, math.prod(spatial[:number])), total)
+    return add(total, multiply(indices, math.prod(spatial)))
 
 
 @operator("AveragePool")
 def average_pool(node: Node) -> Value:
-    """Take the mean of each window."""
+    """Take the mean of each window; padding counts where it is asked for, but never what is behind it."""
     x, window, shape = _windows(node)
+    rounded_up = node.flag("ceil_mode") and node.text("auto_pad", "NOTSET") == "NOTSET"
     found = functions.average_pooling1(
         x,
         window_size=window.sizes,
@@ -66,7 +91,7 @@ def average_pool(node: Node) -> Value:
         dilations=window.dilations,
         start_padding=window.start,
         end_padding=window.end,
-        include_padding=node.flag("count_include_pad"),
+        include_padding=node.flag("count_include_pad") and not rounded_up,
     )
     return node.valued(found, shape)
 
@@ -85,6 +110,26 @@ def lp_pool(node: Node) -> Value:
         end_padding=window.end,
     )
     return node.valued(found, shape)
+
+
+@operator("GlobalLpPool", since=2)
+def global_lp_pool(node: Node) -> Value:
+    """Take the p-norm of all spatial dimensions."""
+    x = node.tensor(0)
+    if not 3 <= len(x.sizes) <= 5:
+        raise node.refusal(f"1 to 3 spatial dimensions are supported, got shape {list(x.sizes)}")
+    wide = with_dimensions(x, max(len(x.sizes), 4))
+    count = len(wide.sizes) - 2
+    found = functions.lp_pooling1(
+        wide,
+        p=node.integer("p", 2),
+        window_size=wide.sizes[2:],
+        strides=(1,) * count,
+        dilations=(1,) * count,
+        start_padding=(0,) * count,
+        end_padding=(0,) * count,
+    )
+    return node.valued(found, (*x.sizes[:2], *(1,) * (len(x.sizes) - 2)))
 
 
 @operator("GlobalAveragePool", "GlobalMaxPool")

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
+from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
-from dmlgpu.enums import AxisDirection, InterpolationMode
+from dmlgpu.builder.expression import Expression
+from dmlgpu.enums import AxisDirection, DataType, InterpolationMode, ReduceFunction
+from dmlgpu.frontends.onnx.interpolation import ROUNDINGS, TRANSFORMATIONS, Axis, nearest, weighted
 from dmlgpu.frontends.onnx.node import Node, reshaped
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
 
 _OFFSETS: dict[str, tuple[float, float]] = {
-    "half_pixel": (0.5, -0.5),
-    "half_pixel_symmetric": (0.5, -0.5),
+    "align_corners": (0.0, 0.0),
     "asymmetric": (0.0, 0.0),
     "tf_half_pixel_for_nn": (0.0, -0.5),
 }
-"""Offsets of the input's and the output's pixels: x_in = (x_out - output_offset) / scale - input_offset."""
+"""Offsets of the input's and the output's pixels: x_in = (x_out - output_offset) / scale - input_offset.
 
+Others have those of half_pixel."""
 
 _NEAREST: dict[str, tuple[float, AxisDirection]] = {
     "round_prefer_floor": (0.5, AxisDirection.INCREASING),
@@ -51,47 +58,129 @@ def _wanted(node: Node) -> tuple[Shape, list[float]]:
 
 @operator("Resize", "Upsample")
 def resize(node: Node) -> Value:
-    """Resample to other sizes, nearest or linear."""
-    mode = node.text("mode", "nearest")
-    modes = {"nearest": InterpolationMode.NEAREST_NEIGHBOR, "linear": InterpolationMode.LINEAR}
-    if mode not in modes:
-        raise node.refusal(f"mode {mode!r} is not supported")
-    for name in ("antialias", "exclude_outside"):
-        if node.flag(name):
-            raise node.refusal(f"{name} is not supported")
-    old = node.op_type == "Upsample" or node.version < 11
+    """Resample to other sizes: nearest, linear or cubic."""
+    mode, old = node.text("mode", "nearest"), node.op_type == "Upsample" or node.version < 11
     how = "asymmetric" if old else node.text("coordinate_transformation_mode", "half_pixel")
-    x, (sizes, scales) = node.tensor(0), _wanted(node)
-    shape = x.sizes
-    if how == "align_corners":
-        scales = [
-            (size * scale - 1) / (size - 1) if size > 1 and new > 1 else 1.0
-            for size, new, scale in zip(shape, sizes, scales, strict=True)
-        ]
-        how = "asymmetric"
-    if how == "pytorch_half_pixel" and all(new > 1 or size == 1 for size, new in zip(shape, sizes, strict=True)):
-        how = "half_pixel"
-    if how not in _OFFSETS or (
-        how == "half_pixel_symmetric"
-        and any(int(size * scale) != size * scale for size, scale in zip(shape, scales, strict=True))
+    rounding = "floor" if old else node.text("nearest_mode", "round_prefer_floor")
+    for name, given, allowed in (
+        ("mode", mode, ("nearest", "linear", "cubic")),
+        ("coordinate_transformation_mode", how, TRANSFORMATIONS),
+        ("nearest_mode", rounding, tuple(ROUNDINGS)),
     ):
-        raise node.refusal(f"coordinate_transformation_mode {how!r} is not supported")
-    before, behind = _OFFSETS[how]
+        if given not in allowed:
+            raise node.refusal(f"{name} must be one of {', '.join(allowed)}, got {given!r}")
+    sizes, scales = _wanted(node)
+    if 0 in sizes:
+        return node.known(np.zeros(sizes, node.data_type(0).numpy))
+    if any(one <= 0 for one in (*sizes, *scales)):
+        raise node.refusal(f"sizes and scales must be positive, got {list(sizes)} and {scales}")
+    axes = _axes(node, sizes, scales, how)
+    compute = _by_resample if _is_plain(node, axes, mode) else _by_axis
+    return node.valued(compute(node, axes, mode, rounding), sizes)
+
+
+def _axes(node: Node, sizes: Shape, scales: list[float], how: str) -> list[Axis]:
+    """Return how each axis is resampled."""
+    shape = node.shape(0)
+    begins, ends = [0.0] * len(shape), [1.0] * len(shape)
+    if how == "tf_crop_and_resize":
+        region = node.host(1).reshape(-1).tolist()
+        chosen = [node.axis(one, len(shape)) for one in node.integers("axes") or range(len(shape))]
+        if len(region) != 2 * len(chosen):
+            raise node.refusal(f"roi must have {2 * len(chosen)} numbers, got {len(region)}")
+        for number, axis in enumerate(chosen):
+            begins[axis], ends[axis] = region[number], region[number + len(chosen)]
+    return [
+        Axis(size, wanted, scale, how, (begin, end))
+        for size, wanted, scale, begin, end in zip(shape, sizes, scales, begins, ends, strict=True)
+    ]
+
+
+_RESAMPLED = (DataType.FLOAT32, DataType.FLOAT16, DataType.INT8, DataType.UINT8)
+
+
+def _is_plain(node: Node, axes: list[Axis], mode: str) -> bool:
+    """Return whether one RESAMPLE3 computes the node."""
+    how = axes[0].transformation if axes else "asymmetric"
+    if mode == "cubic" or how == "tf_crop_and_resize" or (mode == "linear" and node.flag("exclude_outside")):
+        return False
+    if how == "pytorch_half_pixel" and any(one.wanted == 1 and one.size > 1 for one in axes):
+        return False
+    if how == "half_pixel_symmetric" and any(one.wanted != one.size * one.scale for one in axes):
+        return False
+    larger = sum(one.size != 1 or one.wanted != 1 for one in axes)
+    return larger <= 4 and node.data_type(0) in _RESAMPLED
+
+
+def _by_resample(node: Node, axes: list[Axis], mode: str, rounding: str) -> Expression:
+    """Return the node's result by RESAMPLE3: coordinates are linear functions of places."""
+    how = axes[0].transformation if axes else "asymmetric"
+    before, behind = _OFFSETS.get(how, (0.5, -0.5))
     direction = AxisDirection.INCREASING
     if mode == "nearest":
-        shift, direction = _NEAREST["floor" if old else node.text("nearest_mode", "round_prefer_floor")]
+        shift, direction = _NEAREST[rounding]
         before += shift
-    squeezed = [number for number, size in enumerate(shape) if size != 1 or sizes[number] != 1]
-    kept = squeezed or [0]
-    if len(kept) > 4:
-        raise node.refusal(f"at most 4 dimensions larger than 1 are supported, got shape {list(shape)}")
-    found = functions.resample3(
-        reshaped(x, [shape[number] for number in kept]),
-        interpolation_mode=modes[mode],
+    kept = [one for one in axes if one.size != 1 or one.wanted != 1] or [Axis(1, 1, 1.0, how)]
+    return functions.resample3(
+        reshaped(node.tensor(0), [one.size for one in kept]),
+        interpolation_mode=InterpolationMode.LINEAR if mode == "linear" else InterpolationMode.NEAREST_NEIGHBOR,
         rounding_direction=direction,
-        scales=[scales[number] for number in kept],
+        scales=[_corner_scale(one) if how == "align_corners" else one.scale for one in kept],
         input_pixel_offsets=[before] * len(kept),
         output_pixel_offsets=[behind] * len(kept),
-        output_sizes=[sizes[number] for number in kept],
+        output_sizes=[one.wanted for one in kept],
+        antialiased=mode == "linear" and node.flag("antialias"),
     )
-    return node.valued(found, sizes)
+
+
+def _corner_scale(axis: Axis) -> float:
+    if axis.size > 1 and axis.wanted > 1:
+        return (axis.size * axis.scale - 1) / (axis.size - 1)
+    return 1.0
+
+
+def _by_axis(node: Node, axes: list[Axis], mode: str, rounding: str) -> Expression:
+    """Return the node's result axis by axis: a GATHER, and weighted sums of what it picked."""
+    x = node.tensor(0)
+    kept = x.data_type
+    if mode != "nearest" and kept is not DataType.FLOAT32:
+        x = dml.cast(x, DataType.FLOAT32)
+    sizes = [one.size for one in axes]
+    for number in sorted(range(len(axes)), key=lambda one: axes[one].wanted / axes[one].size):
+        axis = axes[number]
+        if axis.size == axis.wanted and axis.scale == 1 and axis.region == (0, 1):
+            continue
+        rows = reshaped(x, (1, math.prod(sizes[:number]), axis.size, math.prod(sizes[number + 1 :])))
+        sizes[number] = axis.wanted
+        if mode == "nearest":
+            where = node.constant(nearest(axis, rounding).reshape(1, 1, 1, -1), DataType.INT32)
+            x = functions.gather(rows, where, axis=2, index_dimensions=1)
+            continue
+        indices, weights = weighted(
+            axis,
+            cubic=node.number("cubic_coeff_a", -0.75) if mode == "cubic" else None,
+            antialias=node.flag("antialias"),
+            exclude_outside=node.flag("exclude_outside"),
+        )
+        where = node.constant(indices.reshape(1, 1, *indices.shape), DataType.INT32)
+        picked = functions.gather(rows, where, axis=2, index_dimensions=2)
+        factors = node.constant(weights.reshape(1, *weights.shape, 1), DataType.FLOAT32)
+        x = dml.reduce(dml.multiply(picked, factors.broadcast_to(picked.sizes)), ReduceFunction.SUM, axes=(2,))
+    x = _with_extrapolation(node, reshaped(x, sizes or (1,)), axes)
+    if x.data_type is not kept:
+        x = dml.cast(x if kept.is_float else dml.round(x), kept)
+    return x
+
+
+def _with_extrapolation(node: Node, x: Expression, axes: list[Axis]) -> Expression:
+    """Return a result with ``extrapolation_value`` where it lies beyond the input, for tf_crop_and_resize."""
+    if not axes or axes[0].transformation != "tf_crop_and_resize":
+        return x
+    value = dml.fill_value_constant(node.builder, (1,), x.data_type, node.number("extrapolation_value"))
+    for number, axis in enumerate(axes):
+        outside = axis.outside()
+        if outside.any():
+            sizes = [axis.wanted if one == number else 1 for one in range(len(axes))]
+            there = node.constant(outside.astype(np.uint8).reshape(sizes), DataType.UINT8).broadcast_to(x.sizes)
+            x = dml.if_(there, value.broadcast_to(x.sizes), x)
+    return x

@@ -1,0 +1,21 @@
+"""CumProd: products along an axis."""
+
+from __future__ import annotations
+
+from dmlgpu.builder import functions
+from dmlgpu.enums import AxisDirection
+from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.values import Value
+
+
+@operator("CumProd", since=26)
+def cumulative_product(node: Node) -> Value:
+    """Multiply along an axis, up to each element."""
+    found = functions.cumulative_product(
+        node.tensor(0),
+        axis=node.axis(node.host_integers(1)[0], len(node.shape(0))),
+        axis_direction=AxisDirection.DECREASING if node.flag("reverse") else AxisDirection.INCREASING,
+        has_exclusive_product=node.flag("exclusive"),
+    )
+    return node.valued(found, node.shape(0))

@@ -1,0 +1,177 @@
+"""Regions of pictures: RoiAlign and MaxRoiPool."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
+from dmlgpu.enums import DataType, InterpolationMode, ReduceFunction
+from dmlgpu.frontends.onnx.compose import (
+    add,
+    cast,
+    choose,
+    divide,
+    doublings,
+    multiply,
+    number_like,
+    sequence,
+    spread,
+    subtract,
+    taken,
+)
+from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
+from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.operator_desc import Size2D
+
+_MOST_SAMPLES = 256
+"""Most samples per element and axis."""
+
+
+@operator("RoiAlign")
+def roi_align(node: Node) -> Value:
+    """Mean or largest of samples in each part of a region."""
+    mode = node.text("mode", "avg")
+    if mode not in ("avg", "max"):
+        raise node.refusal(f"mode must be avg or max, got {mode!r}")
+    usual = "half_pixel" if node.version >= 16 else "output_half_pixel"
+    centred = node.text("coordinate_transformation_mode", usual) == "half_pixel"
+    x, rois, scale = node.tensor(0), node.tensor(1), node.number("spatial_scale", 1.0)
+    if not centred:
+        rois = _at_least_one(rois, scale)
+    sizes = node.integer("output_height", 1), node.integer("output_width", 1)
+    shape = (rois.sizes[0], x.sizes[1], *sizes)
+    samples = node.integer("sampling_ratio")
+    if samples > _MOST_SAMPLES:
+        raise node.refusal(f"sampling_ratio must be at most {_MOST_SAMPLES}, got {samples}")
+    if mode == "max":
+        return node.valued(_largest(node, x, rois, scale, sizes=sizes, shift=0.5 if centred else 0.0), shape)
+    found = functions.roi_align1(
+        x,
+        rois,
+        cast(node.tensor(2), DataType.UINT32),
+        reduction_function=ReduceFunction.AVERAGE,
+        interpolation_mode=InterpolationMode.LINEAR,
+        minimum_samples_per_output=samples or 1,
+        maximum_samples_per_output=samples or 0xFFFFFFFF,
+        output_sizes=shape,
+        spatial_scale_x=scale,
+        spatial_scale_y=scale,
+        input_pixel_offset=0.5 if centred else 0.0,
+        output_pixel_offset=-0.5,
+    )
+    return node.valued(found)
+
+
+def _halves(rois: Expression) -> tuple[Expression, Expression]:
+    """Return the first and the second corners of regions {R, 4}."""
+    first, second = dml.split(rois, 1, [2, 2])
+    return first, second
+
+
+def _at_least_one(rois: Expression, scale: float) -> Expression:
+    """Return regions that are at least one element of the picture wide and high."""
+    first, second = _halves(rois)
+    extent = spread(dml.max, subtract(second, first), 1 / scale)
+    return dml.join([first, add(first, extent)], 1)
+
+
+def _largest(
+    node: Node, x: Expression, rois: Expression, scale: float, *, sizes: tuple[int, int], shift: float
+) -> Expression:
+    """Return the largest product of a neighbour and its weight over all samples, as ONNX has the maximum."""
+    batch, channels, height, width = x.sizes
+    count, kept = rois.sizes[0], x.data_type
+    first, second = _halves(multiply(cast(rois, DataType.FLOAT32), scale))
+    extents = dml.split(subtract(second, first), 1, [1, 1])[::-1]
+    starts = dml.split(add(first, -shift), 1, [1, 1])[::-1]
+    slots = _slots(node, cast(rois, DataType.FLOAT32), scale, sizes)
+    axes = [
+        _neighbours(start, extent, slot, samples=node.integer("sampling_ratio"), size=size, parts=parts)
+        for start, extent, slot, size, parts in zip(starts, extents, slots, (height, width), sizes, strict=True)
+    ]
+    rows = transposed(reshaped(x, (batch, channels, height * width)), (0, 2, 1))
+    rows = reshaped(rows, (batch * height * width, channels))
+    origin = multiply(reshaped(cast(node.tensor(2), DataType.INT32), (count, 1, 1)), height * width)
+    total: Expression | None = None
+    places = (count, sizes[0] * slots[0], sizes[1] * slots[1])
+    for vertical, horizontal in itertools.product(*axes):
+        row, above = (reshaped(one, (*one.sizes, 1)) for one in vertical)
+        column, beside = (reshaped(one, (one.sizes[0], 1, one.sizes[1])) for one in horizontal)
+        place = reshaped(add(origin, add(multiply(row, width), column)), (math.prod(places),))
+        picked = cast(taken(rows, place), DataType.FLOAT32)
+        product = multiply(picked, reshaped(multiply(above, beside), (place.sizes[0], 1)))
+        total = product if total is None else dml.max(total, product)
+    assert total is not None
+    split = reshaped(total, (count, sizes[0], slots[0], sizes[1], slots[1], channels))
+    found = reshaped(dml.reduce(split, ReduceFunction.MAX, axes=(2, 4)), (count, *sizes, channels))
+    return cast(transposed(found, (0, 3, 1, 2)), kept)
+
+
+def _slots(node: Node, rois: Expression, scale: float, sizes: tuple[int, int]) -> list[int]:
+    """Return the most samples per element along each axis, a power of 2 where the largest region decides."""
+    samples = node.integer("sampling_ratio")
+    if samples > 0:
+        return [samples, samples]
+
+    def largest() -> list[Expression]:
+        first, second = _halves(multiply(rois, scale))
+        extents = dml.reduce(subtract(second, first), ReduceFunction.MAX, axes=(0,))
+        parts = node.constant([[float(sizes[1]), float(sizes[0])]], DataType.FLOAT32)
+        counts = dml.clip(dml.ceil(divide(extents, parts)), 1.0, 2.0**30)
+        return [doublings(reshaped(cast(counts, DataType.INT32), (2,)))]
+
+    (found,) = node.finish(largest)
+    width, height = (1 << int(one) for one in node.read(found).reshape(-1))
+    if max(height, width) > _MOST_SAMPLES:
+        raise node.refusal(f"regions must be at most {_MOST_SAMPLES} times the output, got {height} and {width}")
+    return [height, width]
+
+
+def _neighbours(
+    start: Expression, extent: Expression, slots: int, *, samples: int, size: int, parts: int
+) -> list[tuple[Expression, Expression]]:
+    """Return both neighbours {R, parts * slots} of each sample along an axis, and their weights.
+
+    Where a region has fewer samples than there are slots, the last one is repeated.
+    """
+    part = multiply(extent, 1 / parts)
+    number = sequence(start, (1, 1, slots), DataType.FLOAT32)
+    counts = number_like(start, float(samples))
+    if samples <= 0:
+        counts = reshaped(spread(dml.max, dml.ceil(part), 1.0), (*part.sizes, 1))
+        number = spread(dml.min, number, subtract(counts, 1))
+    which = sequence(start, (1, parts, 1), DataType.FLOAT32)
+    within = add(which, divide(add(number, 0.5), counts))
+    rows = (start.sizes[0], 1, 1)
+    place = add(reshaped(start, rows), multiply(reshaped(part, rows), within))
+    place = reshaped(place, (rows[0], parts * slots))
+    inside = dml.logical_and(
+        spread(dml.greater_than_or_equal, place, -1.0), spread(dml.less_than_or_equal, place, float(size))
+    )
+    place = dml.clip(place, 0.0, size - 1.0)
+    below = dml.floor(place)
+    above = dml.clip(add(below, 1), 0.0, size - 1.0)
+    weight = subtract(place, below)
+    return [
+        (cast(below, DataType.INT32), choose(inside, subtract(1, weight), 0.0)),
+        (cast(above, DataType.INT32), choose(inside, weight, 0.0)),
+    ]
+
+
+@operator("MaxRoiPool")
+def max_roi_pool(node: Node) -> Value:
+    """Take the largest element of each part of a region."""
+    rois, sizes = node.tensor(1), node.integers("pooled_shape") or ()
+    if len(sizes) != 2:
+        raise node.refusal(f"pooled_shape must have 2 sizes, got {list(sizes)}")
+    found = functions.roi_pooling(
+        node.tensor(0),
+        reshaped(rois, (1, 1, *rois.sizes)),
+        pooled_size=Size2D(sizes[1], sizes[0]),
+        spatial_scale=node.number("spatial_scale", 1.0),
+    )
+    return node.valued(found)

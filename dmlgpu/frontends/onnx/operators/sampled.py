@@ -1,0 +1,82 @@
+"""Pictures read between their elements: GridSample and DeformConv."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
+from dmlgpu.enums import DataType
+from dmlgpu.frontends.onnx.compose import add, cast, multiply
+from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
+from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.sampling import sample
+from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.windows import window_of
+
+_MODES = {"bilinear": "linear", "linear": "linear", "bicubic": "cubic", "cubic": "cubic", "nearest": "nearest"}
+
+
+@operator("GridSample", since=16)
+def grid_sample(node: Node) -> Value:
+    """Read a picture at the places that a grid names, from -1 to 1 over each dimension."""
+    mode, padding = node.text("mode", "linear"), node.text("padding_mode", "zeros")
+    if mode not in _MODES:
+        raise node.refusal(f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
+    if padding not in ("zeros", "border", "reflection"):
+        raise node.refusal(f"padding_mode must be zeros, border or reflection, got {padding!r}")
+    x, aligned = node.tensor(0), node.flag("align_corners")
+    batch, channels, *spatial = x.sizes
+    sizes, count = node.shape(1)[1:-1], len(spatial)
+    if node.shape(1)[0] != batch or node.shape(1)[-1] != count or len(sizes) != count:
+        raise node.refusal(
+            f"grid must be {{{batch}, ..., {count}}} with {count} sizes between, got {list(node.shape(1))}"
+        )
+    grid = reshaped(cast(node.tensor(1), DataType.FLOAT32), (batch, math.prod(sizes), count))
+    columns = _columns(transposed(grid, (2, 0, 1)))
+    coordinates = [
+        multiply(add(one, 1), (size - 1) / 2) if aligned else add(multiply(add(one, 1), size / 2), -0.5)
+        for one, size in zip(reversed(columns), spatial, strict=True)
+    ]
+    kept = x.data_type
+    x = x if kept.is_float else cast(x, DataType.FLOAT32)
+    found = sample(x, coordinates, mode=_MODES[mode], padding=padding, aligned=aligned)
+    return node.valued(transposed(cast(found, kept), (0, 2, 1)), (batch, channels, *sizes))
+
+
+def _columns(given: Expression) -> list[Expression]:
+    """Return the parts along the first dimension, without it."""
+    parts = functions.split(given, axis=0, output_sizes=[(1, *given.sizes[1:])] * given.sizes[0])
+    return [reshaped(one, given.sizes[1:]) for one in parts]
+
+
+@operator("DeformConv", since=19)
+def deformable_convolution(node: Node) -> Value:
+    """Slide filters whose elements are read at places that offsets move, and weighted by a mask."""
+    x, filters = node.tensor(0), node.tensor(1)
+    batch, channels, *spatial = x.sizes
+    groups, count = node.integer("offset_group", 1), len(spatial)
+    window = window_of(node, node.integers("kernel_shape") or filters.sizes[2:], tuple(spatial))
+    sizes = window.outputs(tuple(spatial))
+    taps, places = math.prod(window.sizes), math.prod(sizes)
+    offsets = reshaped(cast(node.tensor(2), DataType.FLOAT32), (batch * groups, taps, count, places))
+    moved = _columns(transposed(offsets, (2, 0, 1, 3)))
+    steps = np.stack(np.meshgrid(*map(np.arange, window.sizes), indexing="ij")).reshape(count, taps, 1)
+    corners = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij")).reshape(count, 1, places)
+    coordinates = []
+    for number, offset in enumerate(moved):
+        start = corners[number] * window.strides[number] - window.start[number]
+        where = (start + steps[number] * window.dilations[number]).astype(np.float32)
+        moved_by = add(offset, node.constant(where[None], DataType.FLOAT32))
+        coordinates.append(reshaped(moved_by, (batch * groups, taps * places)))
+    split = reshaped(x, (batch * groups, channels // groups, *spatial))
+    found = sample(split, coordinates, mode="linear", padding="zeros")
+    if node.has(4):
+        found = multiply(found, reshaped(node.tensor(4), (batch * groups, taps * places, 1)))
+    columns = reshaped(transposed(found, (0, 2, 1)), (batch, channels, taps, places))
+    bias = reshaped(node.tensor(3), (1, filters.sizes[0], 1, 1)) if node.has(3) else None
+    flat = reshaped(filters, (*filters.sizes[:2], taps, 1))
+    made = functions.convolution(columns, flat, bias, group_count=node.integer("group", 1))
+    return node.valued(made, (batch, filters.sizes[0], *sizes))

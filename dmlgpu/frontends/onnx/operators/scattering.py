@@ -1,0 +1,176 @@
+"""Elements put where indices say: Scatter with and without reductions, MaxUnpool."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dmlgpu.builder import directmlx as dml
+from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
+from dmlgpu.enums import DataType, ReduceFunction
+from dmlgpu.frontends.onnx.compose import add, cast, choose, multiply, number_like, sequence, spread
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
+from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.values import Value
+
+_MOST_PAIRS = 2**27
+"""Most pairs of an element and an update that are looked at at once."""
+
+_MOST_ROUNDS = 64
+
+_REDUCTIONS: dict[str, tuple[ReduceFunction, Callable[..., Expression]]] = {
+    "add": (ReduceFunction.SUM, dml.add),
+    "mul": (ReduceFunction.MULTIPLY, dml.multiply),
+    "max": (ReduceFunction.MAX, dml.max),
+    "min": (ReduceFunction.MIN, dml.min),
+}
+
+
+def _neutral(reduction: str, data_type: DataType) -> float:
+    """Return the number that changes nothing."""
+    if reduction in ("add", "mul"):
+        return 0 if reduction == "add" else 1
+    if data_type.is_float:
+        return -math.inf if reduction == "max" else math.inf
+    info = np.iinfo(data_type.numpy)
+    return int(info.min if reduction == "max" else info.max)
+
+
+def _reduction(node: Node) -> str:
+    found = node.text("reduction", "none")
+    if found != "none" and found not in _REDUCTIONS:
+        raise node.refusal(f"reduction must be one of none, {', '.join(_REDUCTIONS)}, got {found!r}")
+    return found
+
+
+@operator("ScatterElements", "Scatter")
+def scatter_elements(node: Node) -> Value:
+    """Put single elements into a copy, each by its place along an axis."""
+    reduction, shape = _reduction(node), node.shape(0)
+    axis = node.axis(node.integer("axis"), len(shape))
+    x, where, updates = (node.tensor(number) for number in range(3))
+    bounds = where.sizes
+    extent = (*bounds[:axis], shape[axis], *bounds[axis + 1 :])
+    head = x if extent == shape else dml.slice(x, (0,) * len(shape), extent)
+    if reduction == "none":
+        found = functions.scatter_elements(head, where, updates, axis=axis)
+        return node.valued(_in_place(x, found), is_bool=node.value(0).is_bool)
+    outer, inner = math.prod(bounds[:axis]), math.prod(bounds[axis + 1 :])
+    found = _combined(
+        node,
+        reshaped(head, (outer, shape[axis], inner)),
+        reshaped(_positive(where, shape[axis]), (outer, bounds[axis], inner)),
+        reshaped(updates, (outer, bounds[axis], inner)),
+        reduction,
+    )
+    return node.valued(_in_place(x, reshaped(found, head.sizes)))
+
+
+def _in_place(x: Expression, head: Expression) -> Expression:
+    """Return a tensor with its beginning along every dimension replaced."""
+    for axis in reversed(range(len(x.sizes))):
+        rest = x.sizes[axis] - head.sizes[axis]
+        if rest:
+            extent = [*head.sizes[:axis], rest, *head.sizes[axis + 1 :]]
+            begin = [head.sizes[axis] if number == axis else 0 for number in range(len(extent))]
+            head = dml.join([head, dml.slice(x, begin, extent)], axis)
+    return head
+
+
+def _positive(where: Expression, size: int) -> Expression:
+    """Return indices counted from the first, also those that count from the end."""
+    if where.data_type in (DataType.UINT32, DataType.UINT64):
+        return where
+    return choose(spread(dml.less_than, where, 0), add(where, size), where)
+
+
+def _combined(node: Node, x: Expression, where: Expression, updates: Expression, reduction: str) -> Expression:
+    """Return {outer, size, inner} combined with updates at places along the middle.
+
+    Every element is compared with every place, so that several updates of one element all count, in any number, and
+    integers stay exact. Where there are many, updates are taken in rounds.
+
+    Args:
+        node: for messages.
+        x: the elements.
+        where: {outer, count, inner} or {outer, count, 1}, counted from the first.
+        updates: {outer, count, inner}.
+        reduction: how they are combined.
+    """
+    outer, size, inner = x.sizes
+    count, kept = where.sizes[1], x.data_type
+    function, combine = _REDUCTIONS[reduction]
+    computed = kept if kept.is_float or kept.bits >= 32 else DataType.INT32
+    x, updates = cast(x, computed), cast(updates, computed)
+    part = max(min(count, _MOST_PAIRS // (outer * size * inner)), 1)
+    if -(-count // part) > _MOST_ROUNDS:
+        raise node.refusal(f"at most {_MOST_ROUNDS * _MOST_PAIRS} pairs of an element and an update are compared")
+    numbers = reshaped(sequence(x, (size,), where.data_type), (1, size, 1, 1))
+    nothing = number_like(x, _neutral(reduction, computed))
+    for begin in range(0, count, part):
+        taken = min(part, count - begin)
+        places = dml.slice(where, (0, begin, 0), (outer, taken, where.sizes[2]))
+        given = dml.slice(updates, (0, begin, 0), (outer, taken, inner))
+        here = spread(dml.equals, reshaped(places, (outer, 1, taken, places.sizes[2])), numbers)
+        chosen = choose(here, reshaped(given, (outer, 1, taken, inner)), nothing)
+        x = combine(x, reshaped(dml.reduce(chosen, function, axes=(2,)), x.sizes))
+    return cast(x, kept)
+
+
+@operator("ScatterND")
+def scatter_nd(node: Node) -> Value:
+    """Put parts into a copy by tuples of indices."""
+    shapes, reduction = [node.shape(number) for number in range(3)], _reduction(node)
+    shape, tuples = shapes[0], shapes[1][-1]
+    where = _flat_places(node.tensor(1), shape[:tuples])
+    size, inner, count = math.prod(shape[:tuples]), math.prod(shape[tuples:]), where.sizes[0]
+    x = reshaped(node.tensor(0), (1, size, inner))
+    updates = reshaped(node.tensor(2), (1, count, inner))
+    if reduction != "none":
+        found = _combined(node, x, reshaped(where, (1, count, 1)), updates, reduction)
+    else:
+        everywhere = broadcast_to(reshaped(where, (1, count, 1)), updates.sizes)
+        found = functions.scatter_elements(x, everywhere, updates, axis=1)
+    return node.valued(found, shape, is_bool=node.value(0).is_bool)
+
+
+def _flat_places(tuples: Expression, sizes: Sequence[int]) -> Expression:
+    """Return tuples of indices, the last dimension, as numbers {count} of elements in row-major order."""
+    count = math.prod(tuples.sizes[:-1])
+    columns = dml.split(reshaped(tuples, (count, len(sizes))), 1, [1] * len(sizes)) if len(sizes) > 1 else [tuples]
+    place: Expression | None = None
+    for column, size in zip(columns, sizes, strict=True):
+        index = _positive(reshaped(column, (count,)), size)
+        place = index if place is None else add(multiply(place, size), index)
+    assert place is not None
+    return place
+
+
+@operator("MaxUnpool")
+def max_unpool(node: Node) -> Value:
+    """Put elements where a MaxPool took them from, zeros elsewhere.
+
+    Indices are those of the output, ``output_shape`` where it is given, so that the operator undoes a MaxPool of that
+    size; onnxruntime does so, too.
+    """
+    x, kernel = node.tensor(0), node.integers("kernel_shape") or ()
+    strides = node.integers("strides") or (1,) * len(kernel)
+    pads = node.integers("pads") or (0,) * (2 * len(kernel))
+    spatial = x.sizes[2:]
+    if not len(kernel) == len(strides) == len(spatial) or len(pads) != 2 * len(kernel):
+        raise node.refusal(f"kernel_shape, strides and pads must be of {len(spatial)} dimensions")
+    ends = pads[len(kernel) :]
+    sizes = [
+        (size - 1) * stride - begin - end + extent
+        for size, stride, begin, end, extent in zip(spatial, strides, pads, ends, kernel, strict=False)
+    ]
+    shape = node.host_integers(2) if node.has(2) else (*x.sizes[:2], *sizes)
+    if len(shape) != len(x.sizes) or shape[:2] != x.sizes[:2] or min(shape) < 1:
+        raise node.refusal(f"output_shape must be {[*x.sizes[:2], *sizes]} or the like, got {list(shape)}")
+    row = (1, 1, 1, math.prod(x.sizes))
+    indices = reshaped(cast(node.tensor(1), DataType.INT64), row).reinterpret(row, None, DataType.UINT64)
+    found = functions.max_unpooling(reshaped(x, row), indices, output_sizes=(1, 1, 1, math.prod(shape)))
+    return node.valued(found, shape)

@@ -1,0 +1,67 @@
+"""ONNX operators that are composed of many, on every adapter, against the adapter numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import helper
+
+from dmlgpu.device.device import Device
+from dmlgpu.frontends.onnx import load
+from dmlgpu.gpu import GpuBackend
+
+F = np.float32
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(shape).standard_normal(shape).astype(F)
+
+
+def compare(backend: GpuBackend, op_type: str, inputs: list[Any], outputs: int = 1, **attributes: Any) -> None:
+    """Run a node on the adapter and on numpy."""
+    names = ["" if one is None else f"x{number}" for number, one in enumerate(inputs)]
+    made = [f"y{number}" for number in range(outputs)]
+    feeds = {name: one for name, one in zip(names, inputs, strict=True) if one is not None}
+    types = {name: helper.np_dtype_to_tensor_dtype(one.dtype) for name, one in feeds.items()}
+    graph = helper.make_graph(
+        [helper.make_node(op_type, names, made, **attributes)],
+        "test",
+        [helper.make_tensor_value_info(name, types[name], one.shape) for name, one in feeds.items()],
+        [helper.make_empty_tensor_value_info(name) for name in made],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    wanted = load(model, "numpy").run(feeds)
+    for name, found in load(model, Device.from_backend(backend)).run(feeds).items():
+        assert found.dtype == wanted[name].dtype
+        np.testing.assert_allclose(found, wanted[name], rtol=1e-4, atol=1e-5)
+
+
+def test_cubic(backend: GpuBackend) -> None:
+    compare(backend, "Resize", [normal(1, 2, 5, 6), None, None, np.array([1, 2, 8, 3])], mode="cubic", antialias=1)
+
+
+def test_grid(backend: GpuBackend) -> None:
+    compare(backend, "GridSample", [normal(1, 2, 4, 5), normal(1, 3, 2, 2)], mode="linear", padding_mode="reflection")
+
+
+def test_boxes(backend: GpuBackend) -> None:
+    begin = np.arange(12, dtype=F) * 0.5  # a chain, in which each box overlaps the next
+    boxes = np.stack([begin * 0, begin, begin * 0 + 1, begin + 0.9], axis=1)[None]
+    scores = np.linspace(1, 0.1, 12, dtype=F).reshape(1, 1, 12)
+    compare(backend, "NonMaxSuppression", [boxes, scores, np.array([9]), np.array([0.2], F)], center_point_box=1)
+
+
+def test_sums_at_indices(backend: GpuBackend) -> None:
+    updates = np.random.default_rng(0).integers(-(2**40), 2**40, 20)
+    where = np.random.default_rng(1).integers(-7, 7, 20)
+    compare(backend, "ScatterElements", [updates[:7], where, updates], reduction="add")
+
+
+def test_each_once(backend: GpuBackend) -> None:
+    x = np.random.default_rng(0).integers(0, 2, (9, 2))
+    compare(backend, "Unique", [x], outputs=4, axis=0, sorted=0)
+
+
+def test_random_streams_are_equal_everywhere(backend: GpuBackend) -> None:
+    compare(backend, "RandomNormal", [], shape=[3, 5], seed=3.0)

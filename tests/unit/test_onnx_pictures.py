@@ -1,0 +1,228 @@
+"""ONNX operators on pictures, on the adapter numpy: against onnxruntime, and ONNX's reference where that is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from dmlgpu import NotSupported
+from dmlgpu.frontends.onnx import load
+from tests.unit.onnx_against import check_node, model_of_node, normal
+
+F = np.float32
+
+
+def check_reference(
+    op_type: str, inputs: list[Any], outputs: list[str], *, tolerance: float = 1e-5, **rest: Any
+) -> None:
+    """Compare all outputs of a node with those of ONNX's reference."""
+    model, feeds = model_of_node(op_type, inputs, outputs, **rest)
+    found = load(model, "numpy").run(feeds)
+    for one, wanted in zip(found.values(), ReferenceEvaluator(model).run(None, feeds), strict=True):
+        assert one.dtype == wanted.dtype
+        np.testing.assert_allclose(one, wanted, rtol=tolerance, atol=tolerance)
+
+
+def resize(x: np.ndarray, *, scales: Any = None, sizes: Any = None, roi: Any = None, **rest: Any) -> list[Any]:
+    """Inputs of Resize."""
+    return [
+        x,
+        None if roi is None else np.array(roi, F),
+        None if scales is None else np.array(scales, F),
+        None if sizes is None else np.array(sizes, np.int64),
+    ]
+
+
+@pytest.mark.parametrize("how", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"])
+@pytest.mark.parametrize("exclude", [0, 1])
+@pytest.mark.parametrize("wanted", [(1, 2, 3, 9), (1, 2, 8, 1)])
+def test_cubic(how: str, exclude: int, wanted: tuple[int, ...]) -> None:
+    inputs = resize(normal(1, 2, 5, 4), sizes=wanted)
+    check_node(
+        "Resize", inputs, ["y"], weights=(3,), mode="cubic", coordinate_transformation_mode=how, exclude_outside=exclude
+    )
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("exclude", [0, 1])
+def test_antialias(mode: str, exclude: int) -> None:
+    inputs = resize(normal(1, 2, 11, 9), scales=(1, 1, 0.3, 1.5))
+    check_reference("Resize", inputs, ["y"], weights=(2,), mode=mode, antialias=1, exclude_outside=exclude)
+
+
+@pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+@pytest.mark.parametrize("how", ["half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric"])
+def test_nearest(rounding: str, how: str) -> None:
+    inputs = resize(np.arange(42, dtype=np.int32).reshape(1, 1, 6, 7), scales=(1, 1, 0.5, 1.75))
+    rest: dict[str, Any] = {"nearest_mode": rounding, "coordinate_transformation_mode": how}
+    check_reference("Resize", inputs, ["y"], weights=(2,), mode="nearest", **rest)
+    inputs[0] = inputs[0].astype(F)  # one RESAMPLE3
+    check_reference("Resize", inputs, ["y"], weights=(2,), mode="nearest", **rest)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_crop_and_resize(mode: str) -> None:
+    inputs = resize(normal(2, 1, 5, 6), sizes=(4, 7), roi=(0.2, -0.3, 0.9, 1.3))
+    check_reference(
+        "Resize",
+        inputs,
+        ["y"],
+        weights=(3,),
+        mode=mode,
+        axes=[2, 3],
+        coordinate_transformation_mode="tf_crop_and_resize",
+        extrapolation_value=7.0,
+    )
+
+
+def test_bytes_are_resized() -> None:
+    x = np.random.default_rng(0).integers(0, 256, (1, 3, 6, 5)).astype(np.uint8)
+    check_reference("Resize", resize(x, sizes=(1, 3, 9, 4)), ["y"], weights=(3,), mode="cubic")
+
+
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+def test_aspect_is_kept(policy: str) -> None:
+    inputs = resize(normal(1, 1, 4, 6), sizes=(7, 7))
+    check_node("Resize", inputs, ["y"], weights=(3,), mode="linear", axes=[2, 3], keep_aspect_ratio_policy=policy)
+
+
+def test_five_large_dimensions() -> None:
+    inputs = resize(normal(2, 3, 3, 2, 4), scales=(2, 1, 2, 1.5, 0.5))
+    check_reference("Resize", inputs, ["y"], weights=(2,), mode="linear")
+
+
+def test_unknown_mode_is_refused() -> None:
+    model, feeds = model_of_node("Resize", resize(normal(1, 1, 2, 2), scales=(1, 1, 2, 2)), ["y"], mode="area")
+    with pytest.raises(NotSupported, match="mode must be one of nearest, linear, cubic, got 'area'"):
+        load(model, "numpy").run(feeds)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("aligned", [0, 1])
+def test_grid_sample(mode: str, padding: str, aligned: int) -> None:
+    grid = np.clip(normal(2, 3, 5, 2), -2.5, 2.5)
+    check_node(
+        "GridSample",
+        [normal(2, 3, 4, 6), grid],
+        ["y"],
+        mode=mode,
+        padding_mode=padding,
+        align_corners=aligned,
+        tolerance=1e-4,
+    )
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_grid_sample_of_volumes(mode: str, padding: str) -> None:
+    inputs = [normal(1, 2, 3, 4, 5), normal(1, 2, 3, 2, 3)]
+    check_node("GridSample", inputs, ["y"], mode=mode, padding_mode=padding, tolerance=1e-4)
+
+
+def test_deformable_convolution() -> None:
+    x, filters = normal(2, 4, 6, 5), normal(6, 2, 3, 2)
+    offsets, mask = normal(2, 2 * 6 * 2, 3, 3), normal(2, 2 * 6, 3, 3)
+    inputs = [x, filters, offsets, normal(6), mask]
+    attributes = {"group": 2, "offset_group": 2, "pads": [1, 1, 0, 0], "strides": [2, 2], "kernel_shape": [3, 2]}
+    check_node("DeformConv", inputs, ["y"], tolerance=1e-4, **attributes)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("samples", [0, 2])
+@pytest.mark.parametrize("how", ["half_pixel", "output_half_pixel"])
+def test_regions(mode: str, samples: int, how: str) -> None:
+    rois = np.array([[1, 1, 12.5, 9], [0, 3, 2, 4.5], [-6, 2, 5, 30], [4, 4, 4.2, 4.1]], F)
+    check_node(
+        "RoiAlign",
+        [normal(2, 3, 7, 8), rois, np.array([0, 1, 1, 0])],
+        ["y"],
+        mode=mode,
+        sampling_ratio=samples,
+        coordinate_transformation_mode=how,
+        output_height=2,
+        output_width=3,
+        spatial_scale=0.6,
+        tolerance=1e-4,
+        version=21,
+    )
+
+
+def test_largest_of_regions() -> None:
+    rois = np.array([[0, 1, 1, 9, 9], [1, 0, 2, 5, 4]], F)
+    check_node("MaxRoiPool", [normal(2, 3, 8, 8), rois], ["y"], pooled_shape=[2, 3], spatial_scale=0.7, version=21)
+
+
+def boxes(count: int) -> np.ndarray:
+    rng = np.random.default_rng(count)
+    corners = rng.uniform(0, 10, (2, count, 2)).astype(F)
+    return np.concatenate([corners, corners + rng.uniform(1, 6, (2, count, 2)).astype(F)], axis=2)
+
+
+@pytest.mark.parametrize("threshold", [None, 0.4, 2.0])
+@pytest.mark.parametrize("most", [3, 100])
+def test_suppression(threshold: float | None, most: int) -> None:
+    scores = np.random.default_rng(1).uniform(0, 1, (2, 3, 40)).astype(F)
+    limits = [np.array([most]), np.array([0.3], F), None if threshold is None else np.array([threshold], F)]
+    check_node("NonMaxSuppression", [boxes(40), scores, *limits], ["y"])
+
+
+def test_a_long_chain_is_suppressed() -> None:
+    count = 70  # each box overlaps the next one only: 70 rounds decide
+    begin = np.arange(count, dtype=F) * 0.5
+    chain = np.stack([begin * 0, begin, begin * 0 + 1, begin + 0.9], axis=1)[None]
+    scores = np.linspace(1, 0.1, count, dtype=F).reshape(1, 1, count)
+    inputs = [chain, scores, np.array([count]), np.array([0.2], F)]
+    check_node("NonMaxSuppression", inputs, ["y"])
+    check_node("NonMaxSuppression", inputs, ["y"], center_point_box=1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("order", [0, 1])
+def test_places_of_the_largest(count: int, order: int) -> None:
+    x = normal(2, 3, *(5, 4, 6)[:count])
+    attributes: dict[str, Any] = {"kernel_shape": [2] * count, "strides": [2] * count, "storage_order": order}
+    outputs = ["y", "where"]
+    check_node("MaxPool", [x], outputs, **attributes)
+    if not order:
+        model, feeds = model_of_node("MaxPool", [x], outputs, **attributes)
+        found = load(model, "numpy").run(feeds)
+        attributes.pop("storage_order")
+        check_node("MaxUnpool", [found["y"], found["where"], np.array(x.shape)], ["y"], **attributes)
+
+
+@pytest.mark.parametrize("include", [0, 1])
+def test_windows_beyond_the_padding(include: int) -> None:
+    check_reference(
+        "AveragePool",
+        [normal(1, 2, 8, 7)],
+        ["y"],
+        kernel_shape=[3, 4],
+        strides=[3, 2],
+        pads=[1, 0, 1, 2],
+        dilations=[2, 1],
+        ceil_mode=1,
+        count_include_pad=include,
+    )
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_global_norm(p: int) -> None:
+    check_node("GlobalLpPool", [normal(2, 3, 4, 5)], ["y"], p=p, version=21)
+    check_node("GlobalLpPool", [normal(2, 3, 4)], ["y"], p=p, version=21)
+
+
+def test_columns_to_pictures() -> None:
+    inputs = [normal(2, 3 * 6, 9), np.array([5, 6]), np.array([2, 3])]
+    check_node("Col2Im", inputs, ["y"], weights=(1, 2), strides=[2, 2], pads=[0, 1, 1, 0])
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("p", [1, 2])
+def test_norm_of_nothing(axis: int, p: int) -> None:
+    x = normal(3, 4, 5)
+    x[0], x[:, 1], x[..., 2] = 0, 0, 0
+    check_node("LpNormalization", [x], ["y"], axis=axis, p=p)
