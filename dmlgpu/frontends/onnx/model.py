@@ -16,6 +16,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument, ModelError, NotSupported, abridged
 from dmlgpu.frontends.onnx.elements import data_type_of
+from dmlgpu.frontends.onnx.folding import Folded, with_normalised_filters, without_constants
 from dmlgpu.frontends.onnx.values import Value
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
@@ -73,7 +74,8 @@ class Model:
         versions: of operator sets.
         inputs: those that a run is given.
         outputs: names.
-        weights: the initialisers.
+        weights: the initialisers, and other constants.
+        folded: nodes of the main graph that are in ``weights``.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Model:
     inputs: tuple[Declared, ...]
     outputs: tuple[str, ...]
     weights: Mapping[str, Value]
+    folded: tuple[Folded, ...] = ()
 
 
 def read(source: Source) -> Model:
@@ -114,7 +117,9 @@ def read(source: Source) -> Model:
     for one in graph.output:
         declared(one)
     outputs = tuple(one.name for one in graph.output)
-    return Model(name, tuple(graph.node), versions, inputs, outputs, weights)
+    nodes, weights, constants = without_constants(graph.node, weights)
+    nodes, weights, normalised = with_normalised_filters(nodes, weights, outputs)
+    return Model(name, tuple(nodes), versions, inputs, outputs, weights, (*constants, *normalised))
 
 
 def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:
