@@ -1,9 +1,9 @@
-"""What of a model is computed once, when it is read: constants, and normalisations that become part of a convolution."""
+"""What of a model is computed when it is read: constants, and normalisations that become part of a convolution."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,61 +53,40 @@ def _has_tensor(node: NodeProto) -> bool:
 
 
 def with_normalised_filters(
-    nodes: Sequence[NodeProto], weights: Mapping[str, Value], outputs: Sequence[str]
+    nodes: Sequence[NodeProto], weights: Mapping[str, Value], outputs: Sequence[str], variable: Collection[str] = ()
 ) -> tuple[list[NodeProto], dict[str, Value], list[Folded]]:
     """Return nodes and weights with each BatchNormalization in the filter and bias of the Conv that alone feeds it.
 
     The factors are computed in double precision, and rounded once to the filter's type.
+
+    Args:
+        nodes: in order.
+        weights: by name.
+        outputs: of the graph.
+        variable: the weights that a run may replace.
     """
     reads = Counter([*(name for one in nodes for name in read_names(one)), *outputs])
     convolutions = {one.output[0]: number for number, one in enumerate(nodes) if one.op_type == "Conv"}
-    changed, known, folded = list(nodes), dict(weights), []
-    dropped: set[int] = set()
+    found: list[NodeProto | None] = list(nodes)
+    known, folded = dict(weights), []
     for number, node in enumerate(nodes):
-        if node.op_type != "BatchNormalization" or not _is_plain(node):
-            continue
-        place = convolutions.get(node.input[0])
+        place = convolutions.get(node.input[0]) if node.op_type == "BatchNormalization" and _is_plain(node) else None
         if place is None or reads[node.input[0]] != 1:
             continue
         convolution = nodes[place]
-        given = [*convolution.input[1:3], *node.input[1:5]]
-        if not all(not name or name in known for name in given) or not all(
-            _is_float(known.get(name)) for name in given
-        ):
+        given = [name for name in (*convolution.input[1:3], *node.input[1:5]) if name]
+        if not all(_is_constant(name, known, variable) for name in given):
             continue
         made = NodeProto()
         made.CopyFrom(convolution)
         names = [f"{convolution.output[0]} normalised {part}" for part in ("filter", "bias")]
-        if any(name in known for name in names):
-            continue
-        found = _normalised(known, convolution, node)
-        known |= dict(zip(names, found, strict=True))
+        known |= dict(zip(names, _normalised(known, convolution, node), strict=True))
         del made.input[1:]
         made.input.extend(names)
-        made.output[0] = node.output[0]
-        made.name = convolution.name or convolution.output[0]
-        changed[place] = made
-        dropped.add(number)
+        made.output[0], made.name = node.output[0], convolution.name or convolution.output[0]
+        found[place], found[number] = made, None
         folded.append(Folded(node.name or node.output[0], node.op_type, f"it is in the filter of Conv {made.name!r}"))
-    read = {name for number, one in enumerate(changed) if number not in dropped for name in read_names(one)} | {
-        *outputs
-    }
-    return (
-        [one for number, one in enumerate(changed) if number not in dropped],
-        {
-            name: value
-            for name, value in known.items()
-            if name in read or name not in _replaced(nodes, dropped, changed)
-        },
-        folded,
-    )
-
-
-def _replaced(nodes: Sequence[NodeProto], dropped: set[int], changed: Sequence[NodeProto]) -> set[str]:
-    """Return the weights that folded nodes read."""
-    gone = [nodes[number] for number in dropped]
-    gone += [before for before, after in zip(nodes, changed, strict=True) if before is not after]
-    return {name for one in gone for name in one.input}
+    return [one for one in found if one is not None], known, folded
 
 
 def _is_plain(node: NodeProto) -> bool:
@@ -117,8 +96,8 @@ def _is_plain(node: NodeProto) -> bool:
     return alone and not given.get("training_mode", 0) and given.get("spatial", 1) == 1 and len(node.input) == 5
 
 
-def _is_float(value: Value | None) -> bool:
-    return value is None or (value.array is not None and value.data_type.is_float)
+def _is_constant(name: str, known: Mapping[str, Value], variable: Collection[str]) -> bool:
+    return name in known and name not in variable and known[name].data_type.is_float
 
 
 def _normalised(known: Mapping[str, Value], convolution: NodeProto, node: NodeProto) -> tuple[Value, Value]:

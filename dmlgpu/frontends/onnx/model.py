@@ -24,6 +24,9 @@ Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
 OLDEST = 7
 """Oldest version of ONNX's operator set that is taken."""
 
+_OVERRIDES_SINCE = 4
+"""Version of the format from which on an initializer that is an input, too, may be replaced."""
+
 _MOST_BYTES = 2**31
 _MOST_NODES = 2**20
 
@@ -74,6 +77,7 @@ class Model:
         versions: of operator sets.
         inputs: those that a run is given.
         outputs: names.
+        variable: those among ``weights`` that a run may replace.
         weights: the initialisers, and other constants.
         folded: nodes of the main graph that are in ``weights``.
     """
@@ -84,6 +88,7 @@ class Model:
     inputs: tuple[Declared, ...]
     outputs: tuple[str, ...]
     weights: Mapping[str, Value]
+    variable: tuple[Declared, ...] = ()
     folded: tuple[Folded, ...] = ()
 
 
@@ -117,9 +122,12 @@ def read(source: Source) -> Model:
     for one in graph.output:
         declared(one)
     outputs = tuple(one.name for one in graph.output)
+    # Before this version of the format, all initializers are among the inputs.
+    listed = graph.input if proto.ir_version >= _OVERRIDES_SINCE else ()
+    variable = tuple(declared(one) for one in listed if one.name in weights)
     nodes, weights, constants = without_constants(graph.node, weights)
-    nodes, weights, normalised = with_normalised_filters(nodes, weights, outputs)
-    return Model(name, tuple(nodes), versions, inputs, outputs, weights, (*constants, *normalised))
+    nodes, weights, normalised = with_normalised_filters(nodes, weights, outputs, [one.name for one in variable])
+    return Model(name, tuple(nodes), versions, inputs, outputs, weights, variable, (*constants, *normalised))
 
 
 def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:

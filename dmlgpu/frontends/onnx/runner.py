@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+import numpy as np
 from onnx import NodeProto
 
 from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.device.device import Device
 from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx.model import Versions
+from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.segments import Fed, Outcome, Part, Slots, Weights
-from dmlgpu.frontends.onnx.translate import Placement, Steps, Translation
+from dmlgpu.frontends.onnx.translate import Steps, Translation
 from dmlgpu.frontends.onnx.values import Shape, Value
 
 MOST_PARTS = 256
 """Most compiled stretches of a graph that are kept, of all shapes together; the least used go first."""
 
 
-Key: TypeAlias = "tuple[tuple[tuple[Shape, DataType, bool], ...], tuple[Outcome, ...]]"
+Key: TypeAlias = "tuple[tuple[tuple[Shape, DataType, bool] | None, ...], tuple[Outcome, ...]]"
 
 
 class Runner:
@@ -32,6 +34,7 @@ class Runner:
         nodes: of the graph, in order.
         known: what names stand for in every run.
         inputs, outputs: names.
+        strict: whether nodes that the host must decide about are refused.
     """
 
     def __init__(
@@ -44,21 +47,29 @@ class Runner:
         known: dict[str, Value | None],
         inputs: Sequence[str],
         outputs: Sequence[str],
+        strict: bool = False,
     ):
         self._device, self._versions, self._weights = device, versions, weights
         self._nodes, self._known = nodes, known
         self._inputs, self._outputs = tuple(inputs), tuple(outputs)
         self._parts: Cache[Key, Part] = Cache(CacheLimits(MOST_PARTS, MOST_PARTS))
-        self.placement: tuple[Placement, ...] = ()
+        self._strict = strict
+        self._last: tuple[Part, ...] = ()
 
-    def run(self, given: Sequence[Fed]) -> list[Fed]:
-        """Compute the outputs from the inputs, in order.
+    @property
+    def placement(self) -> tuple[Placement, ...]:
+        """Where each node was computed in the last run; empty before the first."""
+        return tuple(placement for part in self._last for placement in part.placements())
+
+    def run(self, given: Sequence[Fed | None]) -> list[Fed]:
+        """Compute the outputs from the inputs, in order; one that is None is what is known under its name.
 
         Raises:
             DmlError: a node is refused, by name.
         """
-        signature = tuple(one.signature for one in given)
-        slots = Slots(self._device, [one.held for one in given])
+        signature = tuple(None if one is None else one.signature for one in given)
+        slots = Slots(self._device, [np.zeros(0) if one is None else one.held for one in given])
+        done: list[Part] = []
         outcomes: tuple[Outcome, ...] = ()
         steps: Steps | None = None
         translation: Translation | None = None
@@ -70,20 +81,23 @@ class Runner:
                 else:
                     part = steps.send(outcomes[-1])
                 self._parts.put((signature, outcomes), part, 1)
-                self.placement = tuple(translation.placement)
             else:
                 translation = steps = None
+            done.append(part)
             if part.segment is not None:
                 part.segment.run(slots)
             if part.action is None:
+                self._last = tuple(done)
                 return [Fed(one.shape, one.data_type, one.is_bool, one.take(slots)) for one in part.outputs]
             outcomes = (*outcomes, part.action.run(slots))
 
-    def _resumed(self, given: Sequence[Fed], outcomes: Sequence[Outcome]) -> tuple[Translation, Steps, Part]:
+    def _resumed(self, given: Sequence[Fed | None], outcomes: Sequence[Outcome]) -> tuple[Translation, Steps, Part]:
         """Translate up to the part that follows outcomes that are known; compiles nothing."""
-        translation = Translation(self._device, self._versions, self._weights, len(given), Runner)
+        translation = Translation(self._device, self._versions, self._weights, len(given), Runner, self._strict)
         values = dict(self._known)
         for number, (name, one) in enumerate(zip(self._inputs, given, strict=True)):
+            if one is None:
+                continue
             value = Value(one.shape, one.data_type, one.is_bool, slot=number)
             if value.is_empty:
                 value = Value(one.shape, one.data_type, one.is_bool, one.held)  # type: ignore[arg-type]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -21,6 +22,7 @@ from dmlgpu.eager.session import Prepared, session_of
 from dmlgpu.eager.tensor import Tensor
 from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx.elements import as_held
+from dmlgpu.frontends.onnx.placement import Kernels, Placed, Placement, Placing
 from dmlgpu.frontends.onnx.values import Shape
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Role
@@ -140,6 +142,11 @@ class Segment:
     store: Weights
     _prepared: Prepared | None = field(default=None, repr=False)
     _compiled: CompiledOperator | None = field(default=None, repr=False)
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """Which kernels compute which nodes."""
+        return Kernels(self)
 
     @property
     def all_outputs(self) -> list[Expression]:
@@ -271,8 +278,19 @@ class Part:
         segment: what is computed first; None for nothing.
         action: what decides how it goes on; None at the end.
         outputs: the model's outputs, at the end.
+        placed: the nodes that were translated since the last part.
     """
 
     segment: Segment | None
     action: Action | None = None
     outputs: tuple[Output, ...] = ()
+    placed: tuple[Placed | tuple[str, Placing], ...] = ()
+
+    def placements(self) -> Iterator[Placement]:
+        """Return where its nodes were computed, those in bodies under the names of their loops."""
+        for one in self.placed:
+            if isinstance(one, Placed):
+                yield one.placement
+            else:
+                name, body = one
+                yield from (replace(inner, node=f"{name}/{inner.node}") for inner in body.placement)

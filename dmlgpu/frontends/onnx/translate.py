@@ -20,6 +20,7 @@ from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.model import Versions
 from dmlgpu.frontends.onnx.names import last_uses
 from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.placement import Placed, Placement, Placing
 from dmlgpu.frontends.onnx.segments import Action, Go, Outcome, Output, Part, Read, Segment, Weights
 from dmlgpu.frontends.onnx.signatures import typed_outputs
 from dmlgpu.frontends.onnx.values import FinishNeeded, ReadNeeded, Value
@@ -34,27 +35,10 @@ Steps: TypeAlias = Generator[Part, Outcome, None]
 _CONSTANT_BYTES = 256
 """Weights up to this size are constants of the graph, which passes may look into; larger ones are owned inputs."""
 
+_READ = "the host reads elements of its inputs, to decide about it"
+
 _MOST_EXPANSIONS = 64
 """How deep functions and bodies may be nested."""
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where a node was computed.
-
-    Attributes:
-        node: its name.
-        op_type: its operator.
-        where: ``"device"``, ``"host"`` or ``"none"``, where nothing is left to compute.
-        operators: DirectML's operators that the node became.
-        why: why it is not on the device.
-    """
-
-    node: str
-    op_type: str
-    where: str
-    operators: tuple[str, ...] = ()
-    why: str = ""
 
 
 @dataclass(eq=False)
@@ -99,6 +83,7 @@ class Translation:
         weights: where the model's constants are.
         first_slot: number of the first slot that no input has.
         runner: what runs the bodies of loops.
+        strict: whether nodes that the host must decide about are refused.
     """
 
     device: Device
@@ -106,15 +91,22 @@ class Translation:
     weights: Weights
     first_slot: int
     runner: type[Runner]
-    placement: list[Placement] = field(default_factory=list)
+    strict: bool = False
+    placed: list[Placed | tuple[str, Placing]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._next = self.first_slot
         self._scopes: list[Scope] = []
         self._reset()
 
+    def part(self, segment: Segment | None, action: Action | None = None, outputs: tuple[Output, ...] = ()) -> Part:
+        """Return a part with the nodes that were placed since the last one."""
+        placed, self.placed = tuple(self.placed), []
+        return Part(segment, action, outputs, placed)
+
     def _reset(self) -> None:
         """Begin a new segment."""
+        self._open: list[Placed] = []
         self.builder = Graph(self.device)
         self._feeds: list[int | None] = []
         self._owned: list[int | None] = []
@@ -132,7 +124,7 @@ class Translation:
         found = yield from self.walk(nodes, values, outputs, None)
         ends = [value for value in found if value is not None]
         segment = self.flush(ends)
-        yield Part(
+        yield self.part(
             segment,
             outputs=tuple(
                 Output(name, one.shape, one.data_type, one.is_bool, one.slot, one.array)
@@ -188,11 +180,15 @@ class Translation:
                 self._place(node, found, before)
                 return found
             except ReadNeeded as needed:
+                self._refuse_reading(node)
+                self.placed.append(Placed(Placement(node.name, node.op_type, "read", why=_READ)))
                 yield from self.read(needed.value)
             except FinishNeeded as needed:
+                self._refuse_reading(node)
+                self._note(node, before)
                 segment = self.flush([*self._live(), *needed.values])
                 finished.append(needed.values)
-                yield Part(segment, Go())
+                yield self.part(segment, Go())
             except DmlError as error:
                 raise _with_node(error, node) from None
 
@@ -223,17 +219,36 @@ class Translation:
 
     def place(self, node: Node, why: str) -> None:
         """Note that the host computes a node, and why."""
-        self.placement.append(Placement(node.name, node.op_type, "host", (), why))
+        self.placed.append(Placed(Placement(node.name, node.op_type, "host", why=why)))
+
+    def place_body(self, node: Node, body: Placing) -> None:
+        """Note that the nodes of a body are computed by what runs it."""
+        self.placed.append((node.name, body))
+
+    def _note(self, node: Node, before: int) -> bool:
+        """Note what a node added to the graph under construction; return whether that is anything."""
+        numbers = range(before, len(self.builder.nodes))
+        descs = [self.builder.nodes[number].desc for number in numbers]
+        added = tuple(one.operator for one in descs if isinstance(one, OperatorDesc))
+        if added:
+            placed = Placed(Placement(node.name, node.op_type, "device", added), numbers)
+            self.placed.append(placed)
+            self._open.append(placed)
+        return bool(added)
 
     def _place(self, node: Node, found: Sequence[Value | None], before: int) -> None:
-        added = tuple(one.desc.operator for one in self.builder.nodes[before:] if isinstance(one.desc, OperatorDesc))
-        if added:
-            self.placement.append(Placement(node.name, node.op_type, "device", added))
-        elif all(one is None or one.array is not None for one in found):
-            why = "its inputs are known when the model is translated"
-            self.place(node, why)
+        if self._note(node, before):
+            return
+        if all(one is None or one.array is not None for one in found):
+            self.place(node, "its inputs are known when the model is translated")
         else:
-            self.placement.append(Placement(node.name, node.op_type, "none", (), "the same elements seen otherwise"))
+            why = "the same elements seen otherwise"
+            self.placed.append(Placed(Placement(node.name, node.op_type, "none", why=why)))
+
+    def _refuse_reading(self, node: Node) -> None:
+        """Raise where the host may not decide."""
+        if self.strict:
+            raise node.refusal("the host would read elements, to decide about it (strict)")
 
     # ---- values -----------------------------------------------------------------------------------------------------
 
@@ -272,14 +287,14 @@ class Translation:
         if value.slot is None:
             segment = self.flush([*self._live(), value])
         assert value.slot is not None
-        found = yield Part(segment, Read(value.slot))
+        found = yield self.part(segment, Read(value.slot))
         assert isinstance(found, bytes)
         value.array = np.frombuffer(found, value.data_type.numpy).reshape(value.shape)
 
     def stop(self, action: Action, values: Sequence[Value]) -> Generator[Part, Outcome, Outcome]:
         """Compute values into slots, let an action run, and return what it came to."""
         segment = self.flush([*self._live(), *values])
-        return (yield Part(segment, action))
+        return (yield self.part(segment, action))
 
     def _live(self) -> list[Value]:
         """Return the values that nodes to come read, of all scopes."""
@@ -309,6 +324,8 @@ class Translation:
         if outputs:
             slots, expressions = zip(*outputs.values(), strict=True)
             segment = Segment(self.builder, list(expressions), self._feeds, self._owned, list(slots), self.weights)
+            for placed in self._open:
+                placed.segment = segment
         self._reset()
         return segment
 
