@@ -11,7 +11,7 @@ from typing import TypeAlias
 import onnx
 import onnx.checker
 import onnx.inliner
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument, ModelError, NotSupported, abridged
@@ -128,6 +128,22 @@ def read(source: Source) -> Model:
     nodes, weights, constants = without_constants(graph.node, weights)
     nodes, weights, normalised = with_normalised_filters(nodes, weights, outputs, [one.name for one in variable])
     return Model(name, tuple(nodes), versions, inputs, outputs, weights, variable, (*constants, *normalised))
+
+
+def parsed(source: Source) -> ModelProto:
+    """Return a source as a model of the package ``onnx``, its external data inside.
+
+    Raises:
+        ModelError, InvalidArgument: as ``read``.
+    """
+    proto, folder, _ = _parsed(source)
+    for one in proto.graph.initializer:
+        if one.data_location == TensorProto.EXTERNAL:
+            array = Value.of_tensor(one, f"initializer {abridged(one.name)!r}", folder).array
+            assert array is not None
+            whole = numpy_helper.from_array(array.astype(helper.tensor_dtype_to_np_dtype(one.data_type)), one.name)
+            one.CopyFrom(whole)
+    return proto
 
 
 def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:

@@ -91,6 +91,10 @@ class Runner:
                 return [Fed(one.shape, one.data_type, one.is_bool, one.take(slots)) for one in part.outputs]
             outcomes = (*outcomes, part.action.run(slots))
 
+    def first_part(self, given: Sequence[Fed | None]) -> Part:
+        """Translate up to where elements decide how it goes on, or to the end; nothing is compiled or run."""
+        return self._resumed(given, ())[2]
+
     def _resumed(self, given: Sequence[Fed | None], outcomes: Sequence[Outcome]) -> tuple[Translation, Steps, Part]:
         """Translate up to the part that follows outcomes that are known; compiles nothing."""
         translation = Translation(self._device, self._versions, self._weights, len(given), Runner, self._strict)

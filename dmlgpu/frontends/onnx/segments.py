@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,9 +22,11 @@ from dmlgpu.eager.pool import Kept
 from dmlgpu.eager.session import Prepared, session_of
 from dmlgpu.eager.tensor import Tensor
 from dmlgpu.enums import DataType
+from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.placement import Kernels, Placed, Placement, Placing
 from dmlgpu.frontends.onnx.values import Shape
+from dmlgpu.frontends.onnx.watching import Watch
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Role
 from dmlgpu.tensor import TensorDesc
@@ -210,6 +213,12 @@ class Segment:
 
     def run(self, slots: Slots) -> None:
         """Compute the segment's slots. What was recorded for the same memory is submitted again."""
+        watch = watching.current()
+        if watch is not None and self._prepared is None:
+            start = time.perf_counter()
+            watch.compiling(self)
+            self.prepared  # noqa: B018
+            watch.compiled(self, start, time.perf_counter() - start)
         prepared = self.prepared
         device = self.compiled.device
         sources = [
@@ -217,10 +226,40 @@ class Segment:
             for desc, slot in zip(prepared.inputs, self.feeds, strict=True)
         ]
         places = [None if one is None else (one.buffer._memory, 0) for one in sources]
-        targets = session_of(device).execute(device, prepared, places, "graph")
+        if watch is not None and watch.times:
+            targets = self._timed(watch, prepared, sources)
+        else:
+            targets = session_of(device).execute(device, prepared, places, "graph")
         for slot, output, target in zip(self.fills, self.outputs, targets, strict=False):
             assert target is not None
             slots.put(slot, Tensor._packed(target, output.data_type, output.sizes))
+
+    def _timed(self, watch: Watch, prepared: Prepared, sources: Sequence[Tensor | None]) -> list[Buffer | None]:
+        """Run the graph with every kernel timed; return its outputs."""
+        device, executable = self.compiled.device, prepared.executable
+        pool = session_of(device).pool
+        taken = [None if one is None else pool.take(device, one.byte_size, "output") for one in prepared.outputs]
+        for buffer in taken if prepared.clears else ():
+            if buffer is not None:
+                buffer.write(bytes(buffer.size))
+        size = executable.temporary_size
+        scratch = pool.take(device, size, "temporary resource") if size else None
+        resources = Resources(
+            tuple(
+                None if one is None or desc is None else Range(one.buffer._memory, 0, desc.byte_size)
+                for one, desc in zip(sources, prepared.inputs, strict=True)
+            ),
+            tuple(
+                None if one is None or desc is None else Range(one._memory, 0, desc.byte_size)
+                for one, desc in zip(taken, prepared.outputs, strict=True)
+            ),
+            None if scratch is None else Range(scratch._memory, 0, size),
+            None if prepared.persistent is None else Range(prepared.persistent.memory, 0, executable.persistent_size),
+        )
+        start = time.perf_counter()
+        work = device._state.call(executable.bind, resources)
+        watch.ran(self, start, watching.timed(device, "all nodes", work))
+        return taken
 
 
 class Action(Protocol):
