@@ -46,6 +46,10 @@ MUTANTS = (
 """Faults in the shaders, which the other suites must notice."""
 
 
+EXTRAS = (EntryPoint("onnx", "dmlgpu.conformance.suites.onnx_backend:OnnxBackendSuite", GROUP),)
+"""Suites that need more packages: that of ``onnx`` brings models of its own."""
+
+
 class Suite(Protocol):
     """Cases with names, and how one of them is run."""
 
@@ -67,12 +71,16 @@ def suite_by_name(name: str) -> Suite:
     """A suite of dmlgpu's own or of another package.
 
     Raises:
-        InvalidArgument: when there is none of that name; the message lists those that exist.
+        InvalidArgument: when there is none of that name; the message lists those that exist. Or when it needs a package
+            that is not installed.
     """
-    found = {entry.name: entry for entry in (*entry_points(group=GROUP), *BUILT_IN, *MUTANTS)}
+    found = {entry.name: entry for entry in (*entry_points(group=GROUP), *BUILT_IN, *MUTANTS, *EXTRAS)}
     if name not in found:
         raise InvalidArgument(f"there is no suite {name!r}; there are {', '.join(sorted(found))}")
-    suite: Suite = found[name].load()()
+    try:
+        suite: Suite = found[name].load()()
+    except ModuleNotFoundError as error:
+        raise InvalidArgument(f"the suite {name!r} needs a package that is not installed: {error}") from None
     return suite
 
 
