@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from dmlgpu import DmlError, InvalidArgument, ModelError, NotSupported
+from dmlgpu import Device, DmlError, InvalidArgument, ModelError, NotSupported, OutOfMemory
 from dmlgpu.frontends.onnx import load
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -216,3 +216,19 @@ def test_wrong_wanted_outputs_and_broken_wiring() -> None:
     clash = model_of([helper.make_node("Add", ["x", "w"], ["y"])], {"x": (FLOAT, [3])}, {"y": FLOAT}, {"w": normal(4)})
     with pytest.raises(DmlError, match=r"Add 'y'.*\[3\], \[4\]"):
         load(clash, "numpy").run({"x": normal(3)})
+
+
+def test_models_larger_than_the_device_has_room_for() -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    model = model_of(nodes, {"x": (FLOAT, [1, 1024])}, {"y": FLOAT}, {"w": normal(1024, 1024)})
+    session = load(model, Device("numpy", memory_budget=1 << 20))
+    with pytest.raises(OutOfMemory, match=r"4,194,304 bytes"):
+        session.run({"x": normal(1, 1024)})
+
+
+@pytest.mark.parametrize("pads", [[2**33, 0], [2**21, 2**21]])
+def test_empty_tensors_are_not_padded_without_end(pads: list[int]) -> None:
+    weights = {"pads": np.array([*pads, 0, 0])}
+    model = model_of([helper.make_node("Pad", ["x", "pads"], ["y"])], {"x": (FLOAT, [0, 3])}, {"y": FLOAT}, weights)
+    with pytest.raises(DmlError, match="Pad 'y'"):
+        load(model, "numpy").run({"x": np.zeros((0, 3), np.float32)})
