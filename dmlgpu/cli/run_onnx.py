@@ -95,7 +95,7 @@ def run_onnx(model: Path, output_dir: Path | None, adapter: str | None, options:
         with onnx.watching.watched_by(profile):
             session.run(arrays)
         if options.profile:
-            _print_profile(profile, session.placement)
+            print_profile(profile, session.placement)
         if options.trace is not None:
             with whole_file(options.trace) as stream:
                 stream.write(json.dumps(profile.trace()).encode())
@@ -147,7 +147,7 @@ def _save(folder: Path, name: str, array: Array) -> Path:
     return path
 
 
-def _print_profile(profile: Profile, placement: Sequence[Placement]) -> None:
+def print_profile(profile: Profile, placement: Sequence[Placement]) -> None:
     """Print kernels by what they took, then nodes; a kernel of several nodes counts for each an equal share."""
     total = sum(seconds for _, _, seconds in profile.kernels) or 1.0
     nodes: dict[str, list[str]] = {}
@@ -163,13 +163,18 @@ def _print_profile(profile: Profile, placement: Sequence[Placement]) -> None:
     tables.table(("ms", "%", "times", "kernel", "nodes"), rows[:_MOST_ROWS], right=(0, 1, 2))
     by_node: dict[str, float] = {}
     by_operator: dict[str, float] = {}
+    by_module: dict[str, float] = {}
     for label, (_, seconds) in by_kernel.items():
-        of = nodes.get(label, ["(no node)"])
+        of = nodes.get(label, [])
         for name in of:
             by_node[name] = by_node.get(name, 0.0) + seconds / len(of)
-            operator = name.partition(" ")[0]
+            operator, _, node = name.partition(" ")
             by_operator[operator] = by_operator.get(operator, 0.0) + seconds / len(of)
-    for heading, found in (("node", by_node), ("operator", by_operator)):
+            module = node.rpartition("/")[0]
+            by_module[module] = by_module.get(module, 0.0) + seconds / len(of)
+    for heading, found in (("node", by_node), ("operator", by_operator), ("module", by_module)):
+        if not any(found):
+            continue  # no kernels, on numpy; no modules, which exporters write into names with slashes
         print()
         ordered = sorted(found.items(), key=lambda one: -one[1])[:_MOST_ROWS]
         shares = [(f"{seconds * 1e3:.3f}", f"{100 * seconds / total:.1f}", name) for name, seconds in ordered]

@@ -8,7 +8,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from dmlgpu.cli.run_onnx import print_profile
 from dmlgpu.frontends.onnx.operators import elementwise
+from dmlgpu.frontends.onnx.placement import Placement
+from dmlgpu.frontends.onnx.watching import Profile
 from tests.unit.cli_process import dmlgpu, run_here
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
@@ -18,7 +21,7 @@ X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 def model(tmp_path):
     """A model y = relu(x w), and where elements decide: the places of what is positive."""
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["product"], name="product"),
+        helper.make_node("MatMul", ["x", "w"], ["product"], name="/head/linear/product"),
         helper.make_node("Tanh", ["product"], ["y"], name="bounded"),
         helper.make_node("NonZero", ["x"], ["places"], name="places"),
     ]
@@ -53,6 +56,21 @@ def test_run_profiles_traces_and_repeats(model, tmp_path):
     assert all(one["ts"] >= 0 and one["dur"] >= 0 for one in events if one["ph"] == "X")
 
 
+def test_a_profile_shares_kernels_among_nodes_operators_and_modules(capsys):
+    profile = Profile(kernels=[("product", 0.0, 0.003), ("rest", 0.003, 0.001), ("product", 0.004, 0.001)])
+    placement = [
+        Placement("/head/linear", "MatMul", "device", (), ("product",)),
+        Placement("/head/act", "Tanh", "device", (), ("product",)),
+        Placement("/tail/out", "Neg", "device", (), ("rest",)),
+    ]
+    print_profile(profile, placement)
+    out = capsys.readouterr().out
+    assert re.search(r"4\.000 +80\.0 +2 +product +MatMul /head/linear, Tanh /head/act", out)
+    assert re.search(r"2\.000 +40\.0 +MatMul /head/linear\n", out)
+    assert re.search(r"1\.000 +20\.0 +Neg\n", out)
+    assert re.search(r"ms +% +module\n4\.000 +80\.0 +/head\n1\.000 +20\.0 +/tail\n", out)
+
+
 def test_check_names_the_first_node_that_diverges(model, tmp_path, monkeypatch):
     output = run_here(*options(model, "--check"))
     assert "compared with reference" in output.stdout
@@ -74,7 +92,7 @@ def test_options_of_other_models_are_refused(tmp_path):
 def test_show_tells_what_runs_where(model):
     text = run_here("show", model, "--adapter", "numpy", "--shape", "x=3x4").stdout
     assert re.search(r"x +\[3, 4\]|inputs +x \[3, 4\]", text)
-    assert re.search(r"device +MatMul +product +dmlgpu\.reference\.matrix\.gemm", text)
+    assert re.search(r"device +MatMul +/head/linear/product +dmlgpu\.reference\.matrix\.gemm", text)
     assert "how it goes on is decided while it runs, from NonZero 'places' on" in text
     assert "must have sizes ['rows', 4]" in run_here("show", model, "--adapter", "numpy", "--shape", "x=3x5").stderr
 
