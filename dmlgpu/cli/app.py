@@ -212,8 +212,8 @@ def run(
       dmlgpu run model.onnx --input x=picture.npy --output-dir results
       dmlgpu run model.onnx --input x=picture.npy --profile --repeat 20
     """
-    options = verb("run_onnx").OnnxOptions(tuple(inputs or ()), check, profile, trace, repeat)
-    verb("run").run(model, output_dir, adapter, allow_paths=allow_paths, onnx=options)
+    options = {"inputs": tuple(inputs or ()), "check": check, "profile": profile, "trace": trace, "repeat": repeat}
+    verb("run").run(model, output_dir, adapter, allow_paths=allow_paths, **options)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from dmlgpu.cli.adapter import choose_adapter
 from dmlgpu.cli.run_onnx import OnnxOptions, run_onnx
@@ -17,7 +18,7 @@ def run(
     adapter: str | None,
     *,
     allow_paths: bool = False,
-    onnx: OnnxOptions | None = None,
+    **options: Any,
 ) -> None:
     """Run a model and print what happens: for DxDispatch's in its words, for ONNX the outputs.
 
@@ -26,7 +27,7 @@ def run(
         output_dir: where files are written.
         adapter: part of an adapter's name, or its number; None chooses.
         allow_paths: whether a DxDispatch model may read and write files anywhere.
-        onnx: what is asked of a model in ONNX beyond that.
+        options: what is asked of a model in ONNX beyond that: the attributes of ``OnnxOptions``.
 
     Raises:
         ModelError, MissingFile: the model is malformed or missing.
@@ -34,10 +35,11 @@ def run(
         AdapterNotFound: no adapter matches.
         DmlError: the device refuses the model.
     """
+    onnx = OnnxOptions(**options)
     if model.suffix.lower() == ".onnx":
-        run_onnx(model, output_dir, adapter, onnx or OnnxOptions())
+        run_onnx(model, output_dir, adapter, onnx)
         return
-    if onnx not in (None, OnnxOptions()):
+    if onnx != OnnxOptions():
         raise InvalidArgument(
             f"run: --input, --check, --profile, --trace and --repeat are for models in ONNX, got {model.name}"
         )

@@ -53,7 +53,7 @@ def test_verbs_load_only_what_they_need():
     [
         (("opps",), "Error: No such command 'opps'. Did you mean 'ops'?\n"),
         (("ops", "--bogus"), "Error: No such option: --bogus\n"),
-        (("run",), "Error: Missing argument 'MODEL.json'.\n"),
+        (("run",), "Error: Missing argument 'MODEL.json|MODEL.onnx'.\n"),
     ],
 )
 def test_usage_errors_are_2(arguments, message):
