@@ -2,9 +2,11 @@
 
     python scripts/onnx_backend.py --adapter numpy -k conv --failures
     python scripts/onnx_backend.py --kind node simple --workers 2 --output results.json
+    python scripts/onnx_backend.py --write docs/onnx-backend.md     # the page that lists what does not pass
 
 A model runs in a child process with a time limit, many models per process; one that crashes or hangs counts as failed,
 and the rest go on in a new process. Models whose data are not on this machine count as absent: nothing is downloaded.
+``dmlgpu test --suite onnx`` runs the same models as cases.
 """
 
 from __future__ import annotations
@@ -18,128 +20,65 @@ import re
 import resource
 import sys
 import time
-import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
-from onnx import numpy_helper
-from onnx.backend.test.case.model import collect_testcases as collect_models
-from onnx.backend.test.case.node import collect_testcases
-from onnx.backend.test.loader import load_model_tests
 
 import dmlgpu
+from dmlgpu.conformance.running.outcome import Status
+from dmlgpu.conformance.suites.onnx_backend import KINDS, OnnxBackendSuite, data_of, find, model_of, models, outside
 from dmlgpu.errors import NotSupported
-from dmlgpu.frontends.onnx.backend import DmlBackend
+from dmlgpu.files import whole_file
 
-KINDS = ("node", "simple", "real", "pytorch-operator", "pytorch-converted", "light")
 PATIENCE = 30.0
+STATES = ("passed", "failed", "refused", "absent")
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one model: passed, failed, refused or absent, and why."""
+    """What became of one model: its state, and why; ``outside`` says why it is no matter of DirectML's."""
 
     kind: str
     name: str
     state: str
     reason: str = ""
+    outside: str = ""
 
 
 def cases(kinds: list[str], pattern: str) -> list[tuple[str, str]]:
     """Return kind and name of every model of the suite whose name has the pattern."""
-    return [(kind, name) for kind in kinds for name in sorted(_models(kind)) if re.search(pattern, name)]
-
-
-def _models(kind: str) -> dict[str, Any]:
-    warnings.simplefilter("ignore")  # the suite's own arithmetic overflows
-    if kind == "node":
-        return {one.name: one for one in collect_testcases("")}
-    found = {one.name: one for one in load_model_tests(kind=kind)}
-    if kind == "simple":
-        found |= {one.name: one for one in collect_models()}
-    return found
+    return [(kind, name) for kind in kinds for name in sorted(models(kind)) if re.search(pattern, name)]
 
 
 def work(adapter: str, pipe: Any) -> None:
     """Run models by name, as the parent asks, until it asks no more."""
     resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
     device = dmlgpu.Device(adapter)
-    models = {}
     while True:
         try:
-            asked = pipe.recv()
+            kind, name = pipe.recv()
         except EOFError:
             return
-        kind, name = asked
-        if kind not in models:
-            models[kind] = _models(kind)
-        pipe.send(run(models[kind][name], kind, device))
+        pipe.send(run(kind, name, device))
 
 
-def run(case: Any, kind: str, device: Any) -> Result:
+def run(kind: str, name: str, device: Any) -> Result:
     """Run one model on its data and compare."""
-    data = list(_data(case))
-    if not data:
-        return Result(kind, case.name, "absent", "its data are not on this machine")
+    case = find(f"{kind}-{name}")
+    if not list(data_of(case)):
+        return Result(kind, name, "absent", "its data are not on this machine")
+    found = Result(kind, name, "passed", outside=outside(model_of(case)))
     try:
-        model = _model(case)
-        prepared = DmlBackend.prepare(model, dml_device=device)
-        for inputs, expected in data:
-            found = list(prepared.run(inputs))
-            for given, wanted in zip(found, expected, strict=True):
-                _compare(given, wanted, case.rtol, case.atol)
+        outcome = OnnxBackendSuite().run(f"{kind}-{name}", device)
     except NotSupported as error:
-        return Result(kind, case.name, "refused", str(error))
-    except AssertionError as error:
-        return Result(kind, case.name, "failed", " ".join(str(error).split())[:400])
+        return replace(found, state="refused", reason=str(error))
     except Exception as error:
-        return Result(kind, case.name, "failed", f"{type(error).__name__}: {error}"[:400])
-    return Result(kind, case.name, "passed")
-
-
-def _model(case: Any) -> Any:
-    return case.model if case.model is not None else onnx.load(Path(case.model_dir) / "model.onnx")
-
-
-def _data(case: Any) -> Iterator[tuple[list[Any], list[Any]]]:
-    """Return inputs and outputs of every set of a model's data."""
-    if case.data_sets is not None:
-        yield from ((_arrays(inputs), _arrays(outputs)) for inputs, outputs in case.data_sets)
-        return
-    folder = Path(case.model_dir) if case.model_dir else None
-    if folder is None or not (folder / "model.onnx").exists():
-        return
-    for part in sorted(folder.glob("test_data_set_*")):
-        sets = []
-        for which in ("input", "output"):
-            arrays = []
-            for file in sorted(part.glob(f"{which}_*.pb"), key=lambda one: int(one.stem.split("_")[1])):
-                tensor = onnx.TensorProto()
-                tensor.ParseFromString(file.read_bytes())
-                arrays.append(numpy_helper.to_array(tensor))
-            sets.append(arrays)
-        yield sets[0], sets[1]
-
-
-def _arrays(given: Iterable[Any]) -> list[Any]:
-    return [numpy_helper.to_array(one) if isinstance(one, onnx.TensorProto) else one for one in given]
-
-
-def _compare(given: Any, wanted: Any, rtol: float, atol: float) -> None:
-    wanted = np.asarray(wanted)
-    if wanted.dtype.name in ("int4", "uint4"):
-        wanted = wanted.astype(np.int8 if wanted.dtype.name == "int4" else np.uint8)
-    assert given.dtype == wanted.dtype, f"type {given.dtype}, expected {wanted.dtype}"
-    assert given.shape == wanted.shape, f"shape {given.shape}, expected {wanted.shape}"
-    if wanted.dtype.kind in "biu":
-        np.testing.assert_array_equal(given, wanted)
-    else:
-        np.testing.assert_allclose(given, wanted, rtol=rtol, atol=atol)
+        return replace(found, state="failed", reason=f"{type(error).__name__}: {error}"[:400])
+    return found if outcome.status is Status.PASS else replace(found, state="failed", reason=outcome.message)
 
 
 class Worker:
@@ -199,10 +138,13 @@ def summary(results: list[Result]) -> str:
     """Return counts by kind, and what is refused by reason."""
     lines = []
     for kind in KINDS:
-        counts = collections.Counter(one.state for one in results if one.kind == kind)
+        of = [one for one in results if one.kind == kind]
+        counts = collections.Counter(one.state for one in of)
         if counts:
-            listed = ", ".join(f"{counts[state]} {state}" for state in ("passed", "failed", "refused", "absent"))
-            lines.append(f"{kind}: {sum(counts.values())} models: {listed}")
+            within = [one for one in of if not one.outside and one.state != "absent"]
+            listed = ", ".join(f"{counts[state]} {state}" for state in STATES)
+            passed = sum(one.state == "passed" for one in within)
+            lines.append(f"{kind}: {len(of)} models: {listed}; of DirectML's types {passed} of {len(within)} passed")
     reasons = collections.Counter(_general(one.reason) for one in results if one.state == "refused")
     lines += ["", "refused:"] + [f"  {count:4} {reason}" for reason, count in reasons.most_common()]
     return "\n".join(lines)
@@ -210,8 +152,49 @@ def summary(results: list[Result]) -> str:
 
 def _general(reason: str) -> str:
     """Return a reason without the names and numbers of one model."""
+    reason = re.sub(r"^model '[^']*': | \(\d+, first '[^']*'\)| \(\S+\.py:\d+\)", "", reason)
     reason = re.sub(r"'[^']*'", "...", reason)
-    return re.sub(r"\[[^\]]*\]|\d+", "#", reason)[:160]
+    return re.sub(r"\[[^\]]*\]|(?<![\w.])-?\d+(\.\d+)?(e-?\d+)?\b", "#", reason)[:160]
+
+
+def page(results: list[Result], adapter: str) -> str:
+    """Return the page that lists what does not pass."""
+    lines = [
+        "# ONNX's backend tests: what does not pass",
+        "",
+        f"Written by `python scripts/onnx_backend.py --write docs/onnx-backend.md` with onnx {onnx.__version__} on the"
+        f" adapter `{adapter}`.",
+        "",
+        "| models | passed | failed | refused | data absent | of DirectML's types |",
+        "|---|---:|---:|---:|---:|---|",
+    ]
+    for kind in KINDS:
+        of = [one for one in results if one.kind == kind]
+        if of:
+            counts = collections.Counter(one.state for one in of)
+            within = [one for one in of if not one.outside and one.state != "absent"]
+            passed = sum(one.state == "passed" for one in within)
+            share = f"{passed} of {len(within)} ({100 * passed / max(len(within), 1):.1f}%)"
+            lines.append(f"| {kind} | {' | '.join(str(counts[state]) for state in STATES)} | {share} |")
+    left = [one for one in results if one.state in ("failed", "refused")]
+    lines += ["", "## Of DirectML's types", ""]
+    lines += _listed([one for one in left if not one.outside], lambda one: _general(one.reason))
+    lines += ["", "## Other types, kinds of values and domains", ""]
+    lines += _listed([one for one in left if one.outside], lambda one: one.outside)
+    return "\n".join(lines) + "\n"
+
+
+def _listed(results: Sequence[Result], key: Any) -> list[str]:
+    """Return lines with the names of models by what they have in common."""
+    groups: dict[str, list[str]] = {}
+    for one in results:
+        groups.setdefault(key(one), []).append(one.name.removeprefix("test_"))
+    ordered = sorted(groups.items(), key=lambda one: (-len(one[1]), one[0]))
+    return [f"- **{_plain(reason)}** ({len(names)}): {', '.join(sorted(names))}" for reason, names in ordered]
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([*_<>|])", r"\\\1", text)
 
 
 def main() -> int:
@@ -223,6 +206,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--failures", action="store_true", help="print what failed or was refused, with reasons")
     parser.add_argument("--output", type=Path, help="write all results as JSON")
+    parser.add_argument("--write", type=Path, help="write the page that lists what does not pass")
     given = parser.parse_args()
     results = run_all(cases(given.kind, given.pattern), given.adapter, given.workers)
     if given.failures:
@@ -232,6 +216,9 @@ def main() -> int:
     print(summary(results))
     if given.output:
         given.output.write_text(json.dumps([one.__dict__ for one in results], indent=1))
+    if given.write:
+        with whole_file(given.write) as stream:
+            stream.write(page(results, given.adapter).encode())
     return 0
 
 

@@ -146,13 +146,17 @@ def show(
         list[str] | None,
         typer.Option("--without", metavar="PASS", help="Leave a pass of the graph compiler out; may be repeated."),
     ] = None,
+    shapes: Annotated[
+        list[str] | None,
+        typer.Option("--shape", metavar="NAME=1x3x48x192", help="An input's sizes, of ONNX models; may be repeated."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Look inside: description, plan, schedule with its reasons, kernels; of graphs what fused, bytes and memory.
 
     CASE is any name that `dmlgpu test` knows; OPERATOR shows its typical case; MODEL is a DxDispatch model
-    (MODEL.json), or a Python file (FILE.py, FILE.py:NAME) that defines a GraphDesc, an OperatorDesc, or `outputs`, a
-    list of expressions of a Graph.
+    (MODEL.json), an ONNX model (MODEL.onnx: what runs where), or a Python file (FILE.py, FILE.py:NAME) that defines a
+    GraphDesc, an OperatorDesc, or `outputs`, a list of expressions of a Graph.
 
     \b
     Examples:
@@ -160,6 +164,7 @@ def show(
       dmlgpu show gemm --schedules gpu
       dmlgpu show graph-float32-16-s0 --full
       dmlgpu show model.py:outputs --without element-wise
+      dmlgpu show model.onnx --shape x=1x3x48x192
       dmlgpu show gather_nd1 --wgsl | less
       dmlgpu show convolution --json | jq '.shown[0].kernels[].reason'
     """
@@ -174,11 +179,13 @@ def show(
         schedules=schedules,
         precise=precise,
         without=tuple(without or ()),
+        shapes=tuple(shapes or ()),
     )
 
 
 @app.command()
 def run(
+    *,
     model: Annotated[
         Path, typer.Argument(help="A model: DxDispatch's JSON, or ONNX.", metavar="MODEL.json|MODEL.onnx")
     ],
@@ -189,6 +196,16 @@ def run(
         list[str] | None,
         typer.Option("--input", "-i", metavar="NAME=FILE.npy", help="An input of an ONNX model; may be repeated."),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare every node with the reference, and with onnxruntime or onnx.")
+    ] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Print where the time of a run goes, by kernel and by node.")
+    ] = False,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", metavar="FILE.json", help="Write a trace of host and device for Chrome.")
+    ] = None,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Run so many times, and print the times.")] = 1,
     adapter: Adapter = None,
     allow_paths: Annotated[
         bool,
@@ -205,8 +222,10 @@ def run(
       dmlgpu run model.json
       dmlgpu run model.json --output-dir results --adapter numpy
       dmlgpu run model.onnx --input x=picture.npy --output-dir results
+      dmlgpu run model.onnx --input x=picture.npy --profile --repeat 20
     """
-    verb("run").run(model, output_dir, adapter, allow_paths=allow_paths, inputs=inputs or ())
+    options = {"inputs": tuple(inputs or ()), "check": check, "profile": profile, "trace": trace, "repeat": repeat}
+    verb("run").run(model, output_dir, adapter, allow_paths=allow_paths, **options)
 
 
 @app.command()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from dmlgpu.cli.adapter import choose_adapter
+from dmlgpu.cli.run_onnx import OnnxOptions, run_onnx
 from dmlgpu.device.device import Device
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.files import whole_file
 from dmlgpu.frontends import dxdispatch
 
 
@@ -20,53 +18,34 @@ def run(
     adapter: str | None,
     *,
     allow_paths: bool = False,
-    inputs: Sequence[str] = (),
+    **options: Any,
 ) -> None:
     """Run a model and print what happens: for DxDispatch's in its words, for ONNX the outputs.
 
+    Args:
+        model: its path.
+        output_dir: where files are written.
+        adapter: part of an adapter's name, or its number; None chooses.
+        allow_paths: whether a DxDispatch model may read and write files anywhere.
+        options: what is asked of a model in ONNX beyond that: the attributes of ``OnnxOptions``.
+
     Raises:
         ModelError, MissingFile: the model is malformed or missing.
-        InvalidArgument: an input that is no ``name=file.npy``, or not the model's.
+        InvalidArgument: an option that is not for the kind of model; an input that is no ``name=file.npy``.
         AdapterNotFound: no adapter matches.
         DmlError: the device refuses the model.
     """
+    onnx = OnnxOptions(**options)
     if model.suffix.lower() == ".onnx":
-        _run_onnx(model, output_dir, adapter, inputs)
+        run_onnx(model, output_dir, adapter, onnx)
         return
-    if inputs:
-        raise InvalidArgument(f"run: --input is for models in ONNX, got {model.name}")
+    if onnx != OnnxOptions():
+        raise InvalidArgument(
+            f"run: --input, --check, --profile, --trace and --repeat are for models in ONNX, got {model.name}"
+        )
     loaded = dxdispatch.load(model, allow_paths=allow_paths)
     device = Device(choose_adapter(adapter))
     print(f"Running on '{device.adapter}'", flush=True)
     dxdispatch.execute(
         loaded, device, output_directory=output_dir, on_event=lambda event: print(str(event).rstrip(), flush=True)
     )
-
-
-def _run_onnx(model: Path, output_dir: Path | None, adapter: str | None, inputs: Sequence[str]) -> None:
-    """Run an ONNX model once, print its outputs, and write them where a folder is given."""
-    try:
-        from dmlgpu.frontends import onnx  # noqa: PLC0415  an extra
-    except ImportError as error:
-        raise InvalidArgument(f"run: models in ONNX need the extra `dmlgpu[onnx]`: {error}") from None
-    arrays = dict(_read(one) for one in inputs)
-    device = Device(choose_adapter(adapter))
-    print(f"Running on '{device.adapter}'", flush=True)
-    for name, array in onnx.load(model, device).run(arrays).items():
-        print(f"{name}: {array.dtype} {list(array.shape)}")
-        print(np.array2string(array, threshold=64))
-        if output_dir is not None:
-            output_dir.mkdir(parents=True, exist_ok=True)
-            with whole_file(output_dir / f"{name.replace('/', '_')}.npy") as stream:
-                np.save(stream, array)
-
-
-def _read(text: str) -> tuple[str, np.ndarray]:
-    """Return name and array of ``name=file.npy``."""
-    name, _, path = text.partition("=")
-    if not name or not path:
-        raise InvalidArgument(f"run: --input must be name=file.npy, got {text!r}")
-    try:
-        return name, np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InvalidArgument(f"run: --input {name}: {path} cannot be read: {error}") from None

@@ -12,6 +12,7 @@ from typing import Any
 from dmlgpu import reference
 from dmlgpu.cli import tables
 from dmlgpu.cli.adapter import choose_adapter
+from dmlgpu.cli.show_onnx import show_onnx
 from dmlgpu.cli.subjects import Subject, find_subjects
 from dmlgpu.device.adapters import target_of
 from dmlgpu.device.device import Device
@@ -44,6 +45,7 @@ def show(
     schedules: str | None = None,
     precise: bool = False,
     without: Sequence[str] = (),
+    shapes: Sequence[str] = (),
 ) -> None:
     """Print what becomes of a case, an operator or a model.
 
@@ -58,6 +60,7 @@ def show(
         schedules: ``cpu`` or ``gpu``, a family of schedules in place of the adapter's own.
         precise: as on ``Device(precise=True)``.
         without: names of the graph compiler's passes to leave out.
+        shapes: sizes of an ONNX model's inputs, each ``name=1x3``.
 
     Raises:
         InvalidArgument, ModelError: for what names nothing, or is malformed.
@@ -69,6 +72,13 @@ def show(
         raise InvalidArgument(f"--schedules must be one of {', '.join(FAMILIES)}, got {schedules!r}")
     if wgsl and (timings or not as_text):
         raise InvalidArgument("--wgsl prints nothing else, so it goes with neither --json nor --timings")
+    if what.lower().endswith(".onnx"):
+        if wgsl or dump or timings or full or schedules or without:
+            raise InvalidArgument("of a model in ONNX, show takes --adapter, --shape and --json")
+        show_onnx(Path(what), adapter, shapes, as_text=as_text)
+        return
+    if shapes:
+        raise InvalidArgument("--shape is for models in ONNX")
     subjects = find_subjects(what)
     info = choose_adapter(adapter)
     if _target(info, schedules, half_precision=False, precise=precise) is None:

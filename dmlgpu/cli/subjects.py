@@ -29,8 +29,8 @@ from dmlgpu.schema import catalog, operator
 Desc: TypeAlias = OperatorDesc | GraphDesc
 
 TAKEN = (
-    "a case of `dmlgpu test`, an operator's name, a DxDispatch model (MODEL.json), or a Python file that describes"
-    " operators or graphs (FILE.py, FILE.py:NAME)"
+    "a case of `dmlgpu test`, an operator's name, a DxDispatch model (MODEL.json), a model in ONNX (MODEL.onnx), or a"
+    " Python file that describes operators or graphs (FILE.py, FILE.py:NAME)"
 )
 
 _PYTHON = re.compile(r"(?P<file>.+\.py)(?::(?P<name>\w+))?")

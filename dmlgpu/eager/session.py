@@ -85,7 +85,7 @@ class Session:
             persistent = Kept(self._state, executable.persistent_size, "persistent resource")
             bound = Range(persistent.memory, 0, executable.persistent_size)
             absent = (None,) * len(compiled.inputs), (None,) * len(compiled.outputs)
-            self._submit(self._state.call(executable.bind_initialization, Resources(*absent, None, bound)))
+            self.submit(self._state.call(executable.bind_initialization, Resources(*absent, None, bound)))
         return Prepared(
             executable,
             tuple(port.desc for port in compiled.inputs),
@@ -134,14 +134,15 @@ class Session:
             found = self._state.backend.record(units), (prepared, *memories, *written)
             self.recorded.put(key, found, 1)
         try:
-            self._submit(found[0])
+            self.submit(found[0])
         except OutOfMemory as error:
             raise OutOfMemory(f"{label}: {error}") from error
         if scratch is not None:
             scratch.release()  # later work on the same memory runs later
         return outputs
 
-    def _submit(self, work: Sequence[Dispatch]) -> None:
+    def submit(self, work: Sequence[Dispatch]) -> None:
+        """Have the executor do work, behind all that it was given before. Does not wait."""
         state = self._state
         with state.lock:
             state.check()

@@ -77,12 +77,18 @@ def _columns(positions: int, target: Target) -> int:
 
 
 def _rows(convolution: Convolution, columns: int, target: Target) -> int:
-    """Return the rows of a tile; 0 where the last dimension but one is looped over, or missing."""
+    """Return the rows of a tile; 0 where the last dimension but one is looped over, or missing.
+
+    A single row shares nothing with others: on a CPU adapter, whose compiler takes seconds for a window that is written
+    out, a loop does the same.
+    """
     if len(convolution.windows) < 2:
         return 0
     *_, down, across = convolution.windows
-    most = min(MOST_ROWS if target.profile is Profile.CPU else MOST_ROWS_ON_GPU, down.positions)
-    return next((rows for rows in range(most, 0, -1) if _products(down, across, rows, columns) <= MOST_PRODUCTS), 0)
+    on_cpu = target.profile is Profile.CPU
+    most = min(MOST_ROWS if on_cpu else MOST_ROWS_ON_GPU, down.positions)
+    several = range(most, 1 if on_cpu else 0, -1)
+    return next((rows for rows in several if _products(down, across, rows, columns) <= MOST_PRODUCTS), 0)
 
 
 def _products(down: Axis, across: Axis, rows: int, columns: int) -> int:

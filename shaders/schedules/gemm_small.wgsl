@@ -1,5 +1,5 @@
 // GEMM, small: an output's sum of products, step by step, or four steps at once where both operands have them side by side.
-// (The end of a chunk is opaque: some compilers unroll loops of known length, for half a minute.)
+// (The ends of loops are opaque: some compilers unroll loops of known length, for half a minute.)
 # set columns_at = output.rank - (b.rank - batch - inner|length)
 # set outer = 1 if parts > 1 else 0
 fn element(at: output_at) -> output_t {
@@ -28,12 +28,12 @@ fn element(at: output_at) -> output_t {
     let stop = min(start + {{ chunk }}u, last) + params.zero;
     # else
     let start = first;
-    let stop = last;
+    let stop = last + params.zero;
     # endif
     var sum = a_t();
     # for size in inner
     # set each = step if loop.last else 1
-    for (var k{{ loop.index0 }} = {{ "start" if loop.first else "0u" }}; k{{ loop.index0 }} < {{ "stop" if loop.first else size ~ "u" }}; k{{ loop.index0 }} += {{ each }}u) {
+    for (var k{{ loop.index0 }} = {{ "start" if loop.first else "0u" }}; k{{ loop.index0 }} < {{ "stop" if loop.first else size ~ "u + params.zero" }}; k{{ loop.index0 }} += {{ each }}u) {
     a_place[{{ batch + rows + loop.index0 }}] = k{{ loop.index0 }}{{ " / 4u" if each == 4 else "" }};
     b_place[{{ batch + loop.index0 }}] = k{{ loop.index0 }}{{ " / 4u" if each == 4 else "" }};
     # endfor

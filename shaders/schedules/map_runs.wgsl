@@ -1,5 +1,5 @@
 // MAP, along runs: one invocation computes {{ units }} neighbours along a dimension (with lanes across it, several runs of them), and reads
-// once what is the same for all.
+// once what is the same for all. (Their number is opaque: some compilers unroll loops of known length, for seconds.)
 {% include "schedules/locate" %}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -10,7 +10,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     # for name in fixed
     let {{ name }} = {{ name }}_load(at);
     # endfor
-    for (var index = 0u; index < {{ units }}u; index++) {
+    for (var index = 0u; index < {{ units }}u + params.zero; index++) {
         at[{{ axis }}] = index;
         buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(element(at{% for name in fixed %}, {{ name }}{% endfor %}));
     }

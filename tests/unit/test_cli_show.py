@@ -205,7 +205,7 @@ def test_similar_names_are_suggested() -> None:
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("model.onnx", f"DirectML has no operator 'model.onnx'; show takes {TAKEN}"),
+        ("model.txt", f"DirectML has no operator 'model.txt'; show takes {TAKEN}"),
         ("gemm-float32-x", "'gemm-float32-x' names no case of GEMM"),
         ("exp_f32-16", f"'exp_f32-16' is a case without a description that could be shown; show takes {TAKEN}"),
         ("nowhere.json", "nowhere.json: there is no such model file"),

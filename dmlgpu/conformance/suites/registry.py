@@ -49,6 +49,10 @@ MUTANTS = (
 """Faults in the shaders, which the other suites must notice."""
 
 
+EXTRAS = (EntryPoint("onnx", "dmlgpu.conformance.suites.onnx_backend:OnnxBackendSuite", GROUP),)
+"""Suites that need more packages: that of ``onnx`` brings models of its own."""
+
+
 class Suite(Protocol):
     """Cases with names, and how one of them is run."""
 
@@ -70,14 +74,18 @@ def suite_by_name(name: str) -> Suite:
     """A suite of dmlgpu's own or of another package.
 
     Raises:
-        InvalidArgument: when there is none of that name; the message lists those that exist.
+        InvalidArgument: when there is none of that name; the message lists those that exist. Or when it needs a package
+            that is not installed.
     """
     found = _entries()
     if name not in found:
         near = difflib.get_close_matches(name.lower(), found, 1)
         similar = f"; a similar name: {near[0]}" if near else ""
         raise InvalidArgument(f"there is no suite {name!r}{similar}; there are {', '.join(sorted(found))}")
-    suite: Suite = found[name].load()()
+    try:
+        suite: Suite = found[name].load()()
+    except ModuleNotFoundError as error:
+        raise InvalidArgument(f"the suite {name!r} needs a package that is not installed: {error}") from None
     return suite
 
 

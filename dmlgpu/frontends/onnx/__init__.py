@@ -8,7 +8,7 @@ Needs the package ``onnx``: ``pip install dmlgpu[onnx]``.
 
 from __future__ import annotations
 
+from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.session import Session, load
-from dmlgpu.frontends.onnx.translate import Placement
 
 __all__ = ["Placement", "Session", "load"]

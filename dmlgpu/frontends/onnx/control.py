@@ -94,6 +94,7 @@ def _body_of(translation: Translation, node: Node, scope: Scope) -> _Body:
             inputs=names,
             outputs=[one.name for one in body.output],
             is_body=True,
+            strict=translation.strict,
         )
 
     return _Body(_kept(translation, key, node, make), list(captured.values()))
@@ -137,6 +138,7 @@ def _loop(translation: Translation, node: Node, scope: Scope) -> Results:
     body = _body_of(translation, node, scope)
     graph: GraphProto = node.attribute("body")
     translation.place(node, "the host counts and decides, around a compiled body")
+    translation.place_body(node, body.runner)
 
     def run(slots: Slots) -> list[Fed]:
         count, begins = (None if one is None else _number(feeds([one], slots)[0]) for one in limits)
@@ -190,6 +192,7 @@ def _scan(translation: Translation, node: Node, scope: Scope) -> Results:
     states, scanned = values[: len(values) - sequences], values[len(values) - sequences :]
     body = _body_of(translation, node, scope)
     translation.place(node, "the host counts, around a compiled body")
+    translation.place_body(node, body.runner)
     outputs = len(graph.output) - len(states)
     axes = [
         node.axis(one, len(x.shape)) for one, x in zip(_all(node, "scan_input_axes", sequences), scanned, strict=True)

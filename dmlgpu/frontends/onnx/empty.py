@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
@@ -10,8 +12,11 @@ from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensor import MAX_DIMENSIONS
 
 _MOST_ELEMENTS = 4096
+_MOST_RESULTS = 2**26
+"""Beyond any result without elements, or computed from nothing, that a model means."""
 
 
 def compute(node: Node) -> list[Value | None] | None:
@@ -26,6 +31,8 @@ def compute(node: Node) -> list[Value | None] | None:
             node.read(one)  # axes and sizes
     if any(one.array is None and not one.is_empty and int(np.prod(one.shape)) > _MOST_ELEMENTS for one in values):
         return None
+    if any(map(_is_absurd, values)):
+        raise node.refusal(f"sizes of at most {_MOST_RESULTS} elements together are computed from tensors without any")
     replaced = any(one.array is None and not one.is_empty for one in values)
     feeds = {
         name: np.zeros(value.shape, np.bool_ if value.is_bool else value.data_type.numpy)
@@ -38,6 +45,13 @@ def compute(node: Node) -> list[Value | None] | None:
     if found is None or (replaced and any(one.size for one in found)):
         return None
     return [node.known(one) for one in found]
+
+
+def _is_absurd(value: Value) -> bool:
+    """Return whether a few integers, as sizes or paddings, would make a result that no memory holds."""
+    if value.array is None or value.data_type.is_float or not 0 < value.array.size <= 2 * MAX_DIMENSIONS:
+        return False
+    return math.prod(abs(int(one)) + 1 for one in value.array.reshape(-1)) > _MOST_RESULTS
 
 
 def _reference(node: Node, feeds: dict[str, np.ndarray]) -> list[np.ndarray] | None:

@@ -11,11 +11,12 @@ from typing import TypeAlias
 import onnx
 import onnx.checker
 import onnx.inliner
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument, ModelError, NotSupported, abridged
 from dmlgpu.frontends.onnx.elements import data_type_of
+from dmlgpu.frontends.onnx.folding import Folded, with_normalised_filters, without_constants
 from dmlgpu.frontends.onnx.values import Value
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
@@ -24,6 +25,8 @@ OLDEST = 7
 """Oldest version of ONNX's operator set that is taken."""
 
 _ADDITIONS = "com.microsoft"
+_OVERRIDES_SINCE = 4
+"""Version of the format from which on an initializer that is an input, too, may be replaced."""
 
 _MOST_BYTES = 2**31
 _MOST_NODES = 2**20
@@ -75,7 +78,9 @@ class Model:
         versions: of operator sets.
         inputs: those that a run is given.
         outputs: names.
-        weights: the initialisers.
+        variable: those among ``weights`` that a run may replace.
+        weights: the initialisers, and other constants.
+        folded: nodes of the main graph that are in ``weights``.
     """
 
     name: str
@@ -84,6 +89,8 @@ class Model:
     inputs: tuple[Declared, ...]
     outputs: tuple[str, ...]
     weights: Mapping[str, Value]
+    variable: tuple[Declared, ...] = ()
+    folded: tuple[Folded, ...] = ()
 
 
 def read(source: Source) -> Model:
@@ -116,7 +123,28 @@ def read(source: Source) -> Model:
     for one in graph.output:
         declared(one)
     outputs = tuple(one.name for one in graph.output)
-    return Model(name, tuple(graph.node), versions, inputs, outputs, weights)
+    # Before this version of the format, all initializers are among the inputs.
+    listed = graph.input if proto.ir_version >= _OVERRIDES_SINCE else ()
+    variable = tuple(declared(one) for one in listed if one.name in weights)
+    nodes, weights, constants = without_constants(graph.node, weights)
+    nodes, weights, normalised = with_normalised_filters(nodes, weights, outputs, [one.name for one in variable])
+    return Model(name, tuple(nodes), versions, inputs, outputs, weights, variable, (*constants, *normalised))
+
+
+def parsed(source: Source) -> ModelProto:
+    """Return a source as a model of the package ``onnx``, its external data inside.
+
+    Raises:
+        ModelError, InvalidArgument: as ``read``.
+    """
+    proto, folder, _ = _parsed(source)
+    for one in proto.graph.initializer:
+        if one.data_location == TensorProto.EXTERNAL:
+            array = Value.of_tensor(one, f"initializer {abridged(one.name)!r}", folder).array
+            assert array is not None
+            whole = numpy_helper.from_array(array.astype(helper.tensor_dtype_to_np_dtype(one.data_type)), one.name)
+            one.CopyFrom(whole)
+    return proto
 
 
 def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:

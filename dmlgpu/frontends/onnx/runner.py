@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 from onnx import NodeProto
 
 from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.device.device import Device
 from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx.model import Versions
+from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.segments import Fed, Outcome, Part, Slots, Weights
-from dmlgpu.frontends.onnx.translate import Placement, Steps, Translation
+from dmlgpu.frontends.onnx.translate import Steps, Translation
 from dmlgpu.frontends.onnx.values import Shape, Value
 
 MOST_PARTS = 256
@@ -21,7 +23,7 @@ MOST_PARTS = 256
 MOST_BODIES = 64
 """Most bodies of loops that are kept."""
 
-Key: TypeAlias = "tuple[tuple[tuple[Shape, DataType, bool], ...], tuple[Outcome, ...]]"
+Key: TypeAlias = "tuple[tuple[tuple[Shape, DataType, bool] | None, ...], tuple[Outcome, ...]]"
 
 
 class Runner:
@@ -35,6 +37,7 @@ class Runner:
         known: what names stand for in every run.
         inputs, outputs: names.
         is_body: whether it is the body of a loop.
+        strict: whether nodes that the host must decide about are refused.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class Runner:
         inputs: Sequence[str],
         outputs: Sequence[str],
         is_body: bool = False,
+        strict: bool = False,
     ):
         self._device, self._versions, self._weights = device, versions, weights
         self._nodes, self._known = nodes, known
@@ -55,16 +59,23 @@ class Runner:
         self._parts: Cache[Key, Part] = Cache(CacheLimits(MOST_PARTS, MOST_PARTS))
         self._is_body = is_body
         self._bodies: Cache[Hashable, tuple[Any, object]] = Cache(CacheLimits(MOST_BODIES, MOST_BODIES))
-        self.placement: tuple[Placement, ...] = ()
+        self._strict = strict
+        self._last: tuple[Part, ...] = ()
 
-    def run(self, given: Sequence[Fed]) -> list[Fed]:
-        """Compute the outputs from the inputs, in order.
+    @property
+    def placement(self) -> tuple[Placement, ...]:
+        """Where each node was computed in the last run; empty before the first."""
+        return tuple(placement for part in self._last for placement in part.placements())
+
+    def run(self, given: Sequence[Fed | None]) -> list[Fed]:
+        """Compute the outputs from the inputs, in order; one that is None is what is known under its name.
 
         Raises:
             DmlError: a node is refused, by name.
         """
-        signature = tuple(one.signature for one in given)
-        slots = Slots(self._device, [one.held for one in given])
+        signature = tuple(None if one is None else one.signature for one in given)
+        slots = Slots(self._device, [np.zeros(0) if one is None else one.held for one in given])
+        done: list[Part] = []
         outcomes: tuple[Outcome, ...] = ()
         steps: Steps | None = None
         translation: Translation | None = None
@@ -76,22 +87,36 @@ class Runner:
                 else:
                     part = steps.send(outcomes[-1])
                 self._parts.put((signature, outcomes), part, 1)
-                self.placement = tuple(translation.placement)
             else:
                 translation = steps = None
+            done.append(part)
             if part.segment is not None:
                 part.segment.run(slots)
             if part.action is None:
+                self._last = tuple(done)
                 return [Fed(one.shape, one.data_type, one.is_bool, one.take(slots)) for one in part.outputs]
             outcomes = (*outcomes, part.action.run(slots))
 
-    def _resumed(self, given: Sequence[Fed], outcomes: Sequence[Outcome]) -> tuple[Translation, Steps, Part]:
+    def first_part(self, given: Sequence[Fed | None]) -> Part:
+        """Translate up to where elements decide how it goes on, or to the end; nothing is compiled or run."""
+        return self._resumed(given, ())[2]
+
+    def _resumed(self, given: Sequence[Fed | None], outcomes: Sequence[Outcome]) -> tuple[Translation, Steps, Part]:
         """Translate up to the part that follows outcomes that are known; compiles nothing."""
         translation = Translation(
-            self._device, self._versions, self._weights, len(given), Runner, self._is_body, self._bodies
+            self._device,
+            self._versions,
+            self._weights,
+            len(given),
+            runner=Runner,
+            is_body=self._is_body,
+            bodies=self._bodies,
+            strict=self._strict,
         )
         values = dict(self._known)
         for number, (name, one) in enumerate(zip(self._inputs, given, strict=True)):
+            if one is None:
+                continue
             value = Value(one.shape, one.data_type, one.is_bool, slot=number)
             if value.is_empty:
                 value = Value(one.shape, one.data_type, one.is_bool, one.held)  # type: ignore[arg-type]

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.backend import Range, Resources
 from dmlgpu.builder.expression import Expression
 from dmlgpu.builder.graph import Graph
-from dmlgpu.device.binding import BufferArrayBinding
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.device import Device
 from dmlgpu.device.operator import CompiledOperator
-from dmlgpu.eager.session import session_of
+from dmlgpu.eager.pool import Kept
+from dmlgpu.eager.session import Prepared, session_of
 from dmlgpu.eager.tensor import Tensor
 from dmlgpu.enums import DataType
+from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.elements import as_held
+from dmlgpu.frontends.onnx.placement import Kernels, Placed, Placement, Placing
 from dmlgpu.frontends.onnx.values import Recipe, Shape
+from dmlgpu.frontends.onnx.watching import Watch
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.plan import Role
 from dmlgpu.tensor import TensorDesc
 
 Array = NDArray[Any]
 Held: TypeAlias = "Tensor | Array"
 Outcome: TypeAlias = Hashable
+
+
+_CLEARED = ("MULTIHEAD_ATTENTION1", "NONZERO_COORDINATES")
+"""Operators that leave elements of their outputs as they are, which must be zeros then."""
 
 
 @dataclass(eq=False)
@@ -49,6 +62,7 @@ class Weights:
         self._device = device
         self._arrays: dict[int, tuple[Array, DataType]] = {}
         self._buffers: dict[int, Buffer] = {}
+        self._laid_out: WeakValueDictionary[Hashable, Kept] = WeakValueDictionary()
 
     def number_of(self, array: Array, data_type: DataType) -> int:
         """Return the number under which an array is known from now on."""
@@ -69,6 +83,14 @@ class Weights:
             found.write(raw)
             self._buffers[number] = found
         return found
+
+    def laid_out(self, key: Hashable) -> Kept | None:
+        """Return the memory that an equal initialisation filled for another compiled graph that is in use."""
+        return self._laid_out.get(key)
+
+    def keep_laid_out(self, key: Hashable, kept: Kept) -> None:
+        """Remember what an initialisation fills."""
+        self._laid_out[key] = kept
 
 
 class Slots:
@@ -126,62 +148,123 @@ class Segment:
     weights: list[int | None]
     fills: list[int]
     store: Weights
+    _prepared: Prepared | None = field(default=None, repr=False)
     _compiled: CompiledOperator | None = field(default=None, repr=False)
-    _persistent: Buffer | None = field(default=None, repr=False)
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """Which kernels compute which nodes."""
+        return Kernels(self)
+
+    @property
+    def all_outputs(self) -> list[Expression]:
+        """The outputs, and those that operators require and nothing reads."""
+        return [*self.outputs, *self.graph._unread(self.outputs)]
 
     @property
     def compiled(self) -> CompiledOperator:
-        """The compiled graph, initialised.
+        """The compiled graph.
 
         Raises:
             DmlError: as ``Graph.compile``.
         """
         if self._compiled is None:
-            unread = self.graph._unread(self.outputs)
-            self._compiled = self.graph.compile([*self.outputs, *unread])
-            self._initialize(self._compiled)
+            self._compiled = self.graph.compile(self.all_outputs)
         return self._compiled
 
-    def _initialize(self, compiled: CompiledOperator) -> None:
-        device, size = compiled.device, compiled.binding_properties.persistent_resource_size
-        self._persistent = device.create_buffer(size, "persistent resource") if size else None
-        initializer = device.create_operator_initializer([compiled])
-        table = device.create_binding_table(initializer)
-        owned = [
-            self.store.buffer(number) if port.owned and number is not None else None
-            for port, number in zip(compiled.inputs, self.weights, strict=True)
-        ]
-        table.bind_inputs([BufferArrayBinding(owned)])
-        table.bind_outputs([self._persistent])
-        commands = device.create_command_list()
-        device.create_command_recorder().record_dispatch(commands, initializer, table)
-        commands.close()
-        device.queue.execute([commands])
+    @property
+    def prepared(self) -> Prepared:
+        """The compiled graph, initialised. Raises as ``compiled``."""
+        if self._prepared is None:
+            compiled = self.compiled
+            origins = [self.graph.nodes[one.origin.number].desc for one in self.all_outputs]
+            self._prepared = Prepared(
+                compiled._executable,
+                tuple(port.desc for port in compiled.inputs),
+                tuple(port.desc for port in compiled.outputs),
+                self._initialized(compiled),
+                any(isinstance(one, OperatorDesc) and one.operator in _CLEARED for one in origins),
+            )
+        return self._prepared
+
+    def _initialized(self, compiled: CompiledOperator) -> Kept | None:
+        """Return the persistent resource; that of another graph where its initialisation is the same."""
+        executable, device = compiled._executable, compiled.device
+        owned = [number if port.owned else None for port, number in zip(compiled.inputs, self.weights, strict=True)]
+        if not executable.persistent_size:
+            return None
+        program = compiled.program
+        key = None
+        if program is not None:
+            kernels = tuple((one.wgsl, one.grid, one.slots) for one in program.initialization)
+            used = [slot.index for one in program.initialization for slot in one.slots if slot.role is Role.INPUT]
+            data = tuple(program.constants)
+            key = kernels, tuple(owned[one] for one in used), data, executable.persistent_size
+            found = self.store.laid_out(key)
+            if found is not None:
+                return found
+        kept = Kept(device._state, executable.persistent_size, "persistent resource")
+        ranges = [None if one is None else self.store.buffer(one) for one in owned]
+        resources = Resources(
+            tuple(None if one is None else Range(one._memory, 0, one.size) for one in ranges),
+            (None,) * len(compiled.outputs),
+            None,
+            Range(kept.memory, 0, executable.persistent_size),
+        )
+        session_of(device).submit(device._state.call(executable.bind_initialization, resources))
+        if key is not None:
+            self.store.keep_laid_out(key, kept)
+        return kept
 
     def run(self, slots: Slots) -> None:
-        """Compute the segment's slots."""
-        compiled = self.compiled
-        device, pool = compiled.device, session_of(compiled.device).pool
+        """Compute the segment's slots. What was recorded for the same memory is submitted again."""
+        watch = watching.current()
+        if watch is not None and self._prepared is None:
+            start = time.perf_counter()
+            watch.compiling(self)
+            self.prepared  # noqa: B018
+            watch.compiled(self, start, time.perf_counter() - start)
+        prepared = self.prepared
+        device = self.compiled.device
         sources = [
-            slots.tensor(slot) if slot is not None and port.desc is not None else None
-            for port, slot in zip(compiled.inputs, self.feeds, strict=True)
+            slots.tensor(slot) if slot is not None and desc is not None and not desc.owned_by_dml else None
+            for desc, slot in zip(prepared.inputs, self.feeds, strict=True)
         ]
-        targets = [
-            pool.take(device, port.desc.byte_size, port.label) for port in compiled.outputs if port.desc is not None
-        ]
-        scratch = compiled.binding_properties.temporary_resource_size
-        temporary = pool.take(device, scratch, "temporary resource") if scratch else None
-        table = device.create_binding_table(compiled)
-        table.bind_inputs([None if one is None else one.buffer for one in sources])
-        table.bind_outputs(targets)
-        table.bind_temporary_resource(temporary)
-        table.bind_persistent_resource(self._persistent)
-        commands = device.create_command_list()
-        device.create_command_recorder().record_dispatch(commands, compiled, table)
-        commands.close()
-        device.queue.execute([commands])
+        places = [None if one is None else (one.buffer._memory, 0) for one in sources]
+        if watch is not None and watch.times:
+            targets = self._timed(watch, prepared, sources)
+        else:
+            targets = session_of(device).execute(device, prepared, places, "graph")
         for slot, output, target in zip(self.fills, self.outputs, targets, strict=False):
+            assert target is not None
             slots.put(slot, Tensor._packed(target, output.data_type, output.sizes))
+
+    def _timed(self, watch: Watch, prepared: Prepared, sources: Sequence[Tensor | None]) -> list[Buffer | None]:
+        """Run the graph with every kernel timed; return its outputs."""
+        device, executable = self.compiled.device, prepared.executable
+        pool = session_of(device).pool
+        taken = [None if one is None else pool.take(device, one.byte_size, "output") for one in prepared.outputs]
+        for buffer in taken if prepared.clears else ():
+            if buffer is not None:
+                buffer.write(bytes(buffer.size))
+        size = executable.temporary_size
+        scratch = pool.take(device, size, "temporary resource") if size else None
+        resources = Resources(
+            tuple(
+                None if one is None or desc is None else Range(one.buffer._memory, 0, desc.byte_size)
+                for one, desc in zip(sources, prepared.inputs, strict=True)
+            ),
+            tuple(
+                None if one is None or desc is None else Range(one._memory, 0, desc.byte_size)
+                for one, desc in zip(taken, prepared.outputs, strict=True)
+            ),
+            None if scratch is None else Range(scratch._memory, 0, size),
+            None if prepared.persistent is None else Range(prepared.persistent.memory, 0, executable.persistent_size),
+        )
+        start = time.perf_counter()
+        work = device._state.call(executable.bind, resources)
+        watch.ran(self, start, watching.timed(device, "all nodes", work))
+        return taken
 
 
 class Action(Protocol):
@@ -267,8 +350,19 @@ class Part:
         segment: what is computed first; None for nothing.
         action: what decides how it goes on; None at the end.
         outputs: the model's outputs, at the end.
+        placed: the nodes that were translated since the last part.
     """
 
     segment: Segment | None
     action: Action | None = None
     outputs: tuple[Output, ...] = ()
+    placed: tuple[Placed | tuple[str, Placing], ...] = ()
+
+    def placements(self) -> Iterator[Placement]:
+        """Return where its nodes were computed, those in bodies under the names of their loops."""
+        for one in self.placed:
+            if isinstance(one, Placed):
+                yield one.placement
+            else:
+                name, body = one
+                yield from (replace(inner, node=f"{name}/{inner.node}") for inner in body.placement)

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from dmlgpu.device.device import Device, as_device
 from dmlgpu.eager.tensor import Tensor
-from dmlgpu.errors import InvalidArgument, NotSupported, shown
+from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.frontends.onnx import support
 from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
+from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.segments import Fed, Weights
-from dmlgpu.frontends.onnx.translate import Placement
 
 Array = NDArray[Any]
 
@@ -42,26 +42,27 @@ class Session:
     Args:
         model: what ``model.read`` returned.
         device: where it runs.
-        strict: whether nodes that the host must decide about, control flow, are refused.
+        strict: whether nodes that the host must decide about are refused.
     """
 
     def __init__(self, model: Model, device: Device, strict: bool = False):
-        support.check(model)
-        self._model, self.device, self._strict = model, device, strict
+        support.check(model, strict)
+        self._model, self.device = model, device
         self._runner = Runner(
             device,
             model.versions,
             Weights(device),
             nodes=model.nodes,
             known=dict(model.weights),
-            inputs=[one.name for one in model.inputs],
+            inputs=[one.name for one in (*model.inputs, *model.variable)],
             outputs=model.outputs,
+            strict=strict,
         )
         self._bound: dict[str, Bound] = {}
 
     @property
     def inputs(self) -> tuple[Declared, ...]:
-        """What ``run`` is given, as the model declares it."""
+        """What ``run`` must be given, as the model declares it; initializers that are inputs, too, may be given."""
         return self._model.inputs
 
     @property
@@ -71,8 +72,13 @@ class Session:
 
     @property
     def placement(self) -> tuple[Placement, ...]:
-        """Where each node was computed in the shapes that were compiled last; empty before the first run."""
-        return self._runner.placement
+        """Where each node was computed in the last run; empty before the first.
+
+        Asked the first time for shapes, it goes through what the graph compiler does, which may take seconds.
+        """
+        ran = self._runner.placement
+        folded = (Placement(one.node, one.op_type, "none", why=one.why) for one in self._model.folded)
+        return (*folded, *ran) if ran else ()
 
     @property
     def bound(self) -> Mapping[str, Tensor]:
@@ -146,8 +152,6 @@ class Session:
             if name not in self.outputs:
                 raise InvalidArgument(f"{self._label}: outputs must be of {', '.join(self.outputs)}, got {shown(name)}")
         results = self._runner.run(self._fed(inputs))
-        if self._strict:
-            self._refuse_host()
         by_name = dict(zip(self.outputs, results, strict=True))
         for output, name in updates.items():
             self._bound[name] = Bound(self._on_device(name, by_name[output]), output)
@@ -157,24 +161,23 @@ class Session:
     def _label(self) -> str:
         return f"model {self._model.name!r}"
 
-    def _refuse_host(self) -> None:
-        for one in self.placement:
-            if one.where == "host" and "translated" not in one.why:
-                raise NotSupported(f"{self._label}: {one.op_type} {one.node!r} runs on the host: {one.why} (strict)")
-
     # ---- inputs -----------------------------------------------------------------------------------------------------
 
-    def _fed(self, inputs: Mapping[str, Any]) -> list[Fed]:
+    def _fed(self, inputs: Mapping[str, Any]) -> list[Fed | None]:
         if not isinstance(inputs, Mapping):
             raise InvalidArgument(f"{self._label}: inputs must be a mapping from names to arrays, got {shown(inputs)}")
-        names = [one.name for one in self.inputs]
+        declared = (*self.inputs, *self._model.variable)
+        names = [one.name for one in declared]
         for name in inputs:
             if name not in names:
                 raise InvalidArgument(f"{self._label}: inputs must be named {', '.join(names)}, got {shown(name)}")
         symbols: dict[str, tuple[int, str]] = {}
-        found = []
-        for one in self.inputs:
+        found: list[Fed | None] = []
+        for one in declared:
             bound = self._bound.get(one.name)
+            if one.name not in inputs and bound is None and one in self._model.variable:
+                found.append(None)
+                continue
             if one.name not in inputs and bound is None:
                 raise InvalidArgument(f"{self._label}: inputs must have {one.name!r}, got {shown(list(inputs))}")
             fed = self._taken(one, inputs[one.name] if bound is None or one.name in inputs else bound.tensor)
@@ -242,11 +245,13 @@ def load(source: Source, device: Device | str | None = None, *, strict: bool = F
         source: the path of a file, its bytes, or a model of the package ``onnx``. External data must be in files inside
             the folder of the path.
         device: where it runs: a device, the name of an adapter, or None for ``default_device()``.
-        strict: whether control flow, which the host decides about, is refused.
+        strict: whether nodes that the host must decide about are refused: control flow here, others, whose shapes
+            depend on elements, by the run that first meets them, before it computes anything.
 
     Raises:
         ModelError: the model is malformed.
-        NotSupported: it has operators or types that are not supported; the message names all such operators.
+        NotSupported: it has operators or types that are not supported; the message names all such operators. Or, with
+            ``strict``, it has control flow.
         AdapterNotFound: no adapter of the name.
     """
     return Session(read(source), as_device("load", device), strict)

@@ -10,7 +10,8 @@ from dmlgpu.errors import NotSupported
 from dmlgpu.frontends.onnx import expansion, registry
 from dmlgpu.frontends.onnx.model import Model, Versions
 
-_ON_HOST = ("Constant", "Shape", "Size", "If", "Loop", "Scan")
+_CONTROL = ("If", "Loop", "Scan")
+_ON_HOST = ("Constant", "Shape", "Size", *_CONTROL)
 _MOST_SHOWN = 40
 
 
@@ -32,12 +33,20 @@ def unsupported(nodes: Iterable[NodeProto], versions: Versions) -> dict[str, lis
     return found
 
 
-def check(model: Model) -> None:
+def check(model: Model, strict: bool = False) -> None:
     """Raise for what cannot be computed of a model.
 
+    Args:
+        model: what was read.
+        strict: whether control flow is refused.
+
     Raises:
-        NotSupported: operators without a translation; the message names all of them.
+        NotSupported: operators without a translation, or control flow; the message names all of them.
     """
+    decided = [one for one in model.nodes if one.op_type in _CONTROL and one.domain in ("", "ai.onnx")]
+    if strict and decided:
+        nodes = ", ".join(f"{one.op_type} {one.name or next(iter(one.output), '')!r}" for one in decided[:_MOST_SHOWN])
+        raise NotSupported(f"model {model.name!r}: the host decides about {nodes} (strict)")
     found = unsupported(model.nodes, model.versions)
     if found:
         listed = [f"{name} ({len(nodes)}, first {nodes[0]!r})" for name, nodes in sorted(found.items())]

@@ -21,6 +21,7 @@ from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.model import Versions
 from dmlgpu.frontends.onnx.names import last_uses
 from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.placement import Placed, Placement, Placing
 from dmlgpu.frontends.onnx.segments import Action, Decide, Fill, Go, Outcome, Output, Part, Read, Segment, Weights
 from dmlgpu.frontends.onnx.signatures import typed_outputs
 from dmlgpu.frontends.onnx.values import DecisionNeeded, FillNeeded, FinishNeeded, ReadNeeded, Recipe, Value
@@ -35,27 +36,10 @@ Steps: TypeAlias = Generator[Part, Outcome, None]
 _CONSTANT_BYTES = 256
 """Weights up to this size are constants of the graph, which passes may look into; larger ones are owned inputs."""
 
+_READ = "the host reads elements of its inputs, to decide about it"
+
 _MOST_EXPANSIONS = 64
 """How deep functions and bodies may be nested."""
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where a node was computed.
-
-    Attributes:
-        node: its name.
-        op_type: its operator.
-        where: ``"device"``, ``"host"`` or ``"none"``, where nothing is left to compute.
-        operators: DirectML's operators that the node became.
-        why: why it is not on the device.
-    """
-
-    node: str
-    op_type: str
-    where: str
-    operators: tuple[str, ...] = ()
-    why: str = ""
 
 
 @dataclass(eq=False)
@@ -103,6 +87,7 @@ class Translation:
         is_body: whether it is the body of a loop: outputs that are arithmetic on few integers, the condition among
             them, are computed by the host then, which waits for nothing.
         bodies: those that other walks of the graph have made, and where this one leaves its own.
+        strict: whether nodes that the host must decide about are refused.
     """
 
     device: Device
@@ -112,15 +97,22 @@ class Translation:
     runner: type[Runner]
     is_body: bool
     bodies: Cache[Hashable, tuple[Any, object]]
-    placement: list[Placement] = field(default_factory=list)
+    strict: bool = False
+    placed: list[Placed | tuple[str, Placing]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._next = self.first_slot
         self._scopes: list[Scope] = []
         self._reset()
 
+    def part(self, segment: Segment | None, action: Action | None = None, outputs: tuple[Output, ...] = ()) -> Part:
+        """Return a part with the nodes that were placed since the last one."""
+        placed, self.placed = tuple(self.placed), []
+        return Part(segment, action, outputs, placed)
+
     def _reset(self) -> None:
         """Begin a new segment."""
+        self._open: list[Placed] = []
         self.builder = Graph(self.device)
         self._feeds: list[int | None] = []
         self._owned: list[int | None] = []
@@ -139,7 +131,7 @@ class Translation:
         ends = [value for value in found if value is not None]
         recipes = [one.recipe if self.is_body and one.array is None else None for one in ends]
         segment = self.flush([one for one, recipe in zip(ends, recipes, strict=True) if recipe is None])
-        yield Part(
+        yield self.part(
             segment,
             outputs=tuple(
                 Output(name, one.shape, one.data_type, one.is_bool, one.slot, one.array, recipe)
@@ -197,17 +189,23 @@ class Translation:
                 self._place(node, found, before)
                 return found
             except ReadNeeded as needed:
+                self._refuse_reading(node)
+                self.placed.append(Placed(Placement(node.name, node.op_type, "read", why=_READ)))
                 yield from self.read(needed.value)
             except DecisionNeeded as needed:
+                self._refuse_reading(node)
+                self.placed.append(Placed(Placement(node.name, node.op_type, "read", why=_READ)))
                 decided.append((yield from self.decide(needed)))
             except FinishNeeded as needed:
+                self._refuse_reading(node)
+                self._note(node, before)
                 segment = self.flush([*self._live(), *needed.values])
                 finished.append(needed.values)
-                yield Part(segment, Go())
+                yield self.part(segment, Go())
             except FillNeeded as needed:
                 needed.value.slot = self.new_slot()
                 finished.append([needed.value])
-                yield Part(None, Fill(needed.value.slot, needed.make))
+                yield self.part(None, Fill(needed.value.slot, needed.make))
             except DmlError as error:
                 raise _with_node(error, node) from None
 
@@ -242,17 +240,36 @@ class Translation:
 
     def place(self, node: Node, why: str) -> None:
         """Note that the host computes a node, and why."""
-        self.placement.append(Placement(node.name, node.op_type, "host", (), why))
+        self.placed.append(Placed(Placement(node.name, node.op_type, "host", why=why)))
+
+    def place_body(self, node: Node, body: Placing) -> None:
+        """Note that the nodes of a body are computed by what runs it."""
+        self.placed.append((node.name, body))
+
+    def _note(self, node: Node, before: int) -> bool:
+        """Note what a node added to the graph under construction; return whether that is anything."""
+        numbers = range(before, len(self.builder.nodes))
+        descs = [self.builder.nodes[number].desc for number in numbers]
+        added = tuple(one.operator for one in descs if isinstance(one, OperatorDesc))
+        if added:
+            placed = Placed(Placement(node.name, node.op_type, "device", added), numbers)
+            self.placed.append(placed)
+            self._open.append(placed)
+        return bool(added)
 
     def _place(self, node: Node, found: Sequence[Value | None], before: int) -> None:
-        added = tuple(one.desc.operator for one in self.builder.nodes[before:] if isinstance(one.desc, OperatorDesc))
-        if added:
-            self.placement.append(Placement(node.name, node.op_type, "device", added))
-        elif all(one is None or one.array is not None for one in found):
-            why = "its inputs are known when the model is translated"
-            self.place(node, why)
+        if self._note(node, before):
+            return
+        if all(one is None or one.array is not None for one in found):
+            self.place(node, "its inputs are known when the model is translated")
         else:
-            self.placement.append(Placement(node.name, node.op_type, "none", (), "the same elements seen otherwise"))
+            why = "the same elements seen otherwise"
+            self.placed.append(Placed(Placement(node.name, node.op_type, "none", why=why)))
+
+    def _refuse_reading(self, node: Node) -> None:
+        """Raise where the host may not decide."""
+        if self.strict:
+            raise node.refusal("the host would read elements, to decide about it (strict)")
 
     # ---- values -----------------------------------------------------------------------------------------------------
 
@@ -288,14 +305,14 @@ class Translation:
     def read(self, value: Value) -> Generator[Part, Outcome, None]:
         """Compute a value's elements and know them from now on."""
         segment, (recipe,) = self._recipes([value])
-        found = yield Part(segment, Read(recipe))
+        found = yield self.part(segment, Read(recipe))
         assert isinstance(found, bytes)
         value.array = np.frombuffer(found, value.data_type.numpy).reshape(value.shape)
 
     def decide(self, needed: DecisionNeeded) -> Generator[Part, Outcome, Outcome]:
         """Compute elements of values, and return what a function makes of them."""
         segment, recipes = self._recipes(needed.values)
-        return (yield Part(segment, Decide(recipes, needed.function)))
+        return (yield self.part(segment, Decide(recipes, needed.function)))
 
     def _recipes(self, values: Sequence[Value]) -> tuple[Segment | None, list[Recipe]]:
         """Return how the host comes by elements; those that only the device computes come into slots before."""
@@ -307,7 +324,7 @@ class Translation:
     def stop(self, action: Action, values: Sequence[Value]) -> Generator[Part, Outcome, Outcome]:
         """Compute values into slots, let an action run, and return what it came to."""
         segment = self.flush([*self._live(), *values])
-        return (yield Part(segment, action))
+        return (yield self.part(segment, action))
 
     def _live(self) -> list[Value]:
         """Return the values that nodes to come read, of all scopes."""
@@ -337,6 +354,8 @@ class Translation:
         if outputs:
             slots, expressions = zip(*outputs.values(), strict=True)
             segment = Segment(self.builder, list(expressions), self._feeds, self._owned, list(slots), self.weights)
+            for placed in self._open:
+                placed.segment = segment
         self._reset()
         return segment
 

@@ -1,0 +1,212 @@
+"""``dmlgpu run MODEL.onnx``: outputs, checks, profiles and traces of a model in ONNX."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.cli import tables
+from dmlgpu.cli.adapter import choose_adapter
+from dmlgpu.device.device import Device
+from dmlgpu.errors import InvalidArgument, InvalidState
+from dmlgpu.files import whole_file
+
+if TYPE_CHECKING:
+    from dmlgpu.frontends.onnx.checking import Divergence
+    from dmlgpu.frontends.onnx.placement import Placement
+    from dmlgpu.frontends.onnx.segments import Segment
+    from dmlgpu.frontends.onnx.watching import Profile
+
+Array = NDArray[Any]
+
+_MOST_ROWS = 40
+
+
+@dataclass(frozen=True)
+class OnnxOptions:
+    """What is asked of a model in ONNX.
+
+    Attributes:
+        inputs: each ``name=file.npy``.
+        check: compare every node.
+        profile: print where the time of a run goes.
+        trace: the file for a trace in Chrome's format.
+        repeat: runs.
+    """
+
+    inputs: tuple[str, ...] = ()
+    check: bool = False
+    profile: bool = False
+    trace: Path | None = None
+    repeat: int = 1
+
+
+def frontend() -> Any:
+    """Return the package that reads ONNX.
+
+    Raises:
+        InvalidArgument: the package ``onnx`` is not installed.
+    """
+    try:
+        from dmlgpu.frontends import onnx  # noqa: PLC0415  an extra
+        from dmlgpu.frontends.onnx import checking, watching  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise InvalidArgument(f"models in ONNX need the extra `dmlgpu[onnx]`: {error}") from None
+    return onnx
+
+
+def run_onnx(model: Path, output_dir: Path | None, adapter: str | None, options: OnnxOptions) -> None:
+    """Run a model, print its outputs, and write them where a folder is given.
+
+    Raises:
+        InvalidState: ``check`` found a node that diverges.
+        DmlError: as ``frontends.onnx.load`` and ``Session.run``.
+    """
+    onnx = frontend()
+    arrays = dict(_read(one) for one in options.inputs)
+    device = Device(choose_adapter(adapter))
+    print(f"Running on '{device.adapter}'", flush=True)
+    session = onnx.load(model, device)
+    times = []
+    for _ in range(options.repeat):
+        start = time.perf_counter()
+        with onnx.watching.watched_by(_Progress()):
+            found = session.run(arrays)
+        times.append(time.perf_counter() - start)
+    _print_outputs(found, output_dir)
+    if options.repeat > 1:
+        later = sorted(times[1:])
+        print(
+            f"first run {times[0] * 1e3:.1f} ms, then {statistics.median(later) * 1e3:.2f} ms"
+            f" ({later[0] * 1e3:.2f} to {later[-1] * 1e3:.2f}, {len(later)} runs)"
+        )
+    if options.profile or options.trace is not None:
+        profile = onnx.watching.Profile()
+        with onnx.watching.watched_by(profile):
+            session.run(arrays)
+        if options.profile:
+            print_profile(profile, session.placement)
+        if options.trace is not None:
+            with whole_file(options.trace) as stream:
+                stream.write(json.dumps(profile.trace()).encode())
+            print(f"trace written to {options.trace}")
+    if options.check:
+        _check(onnx.checking.check(model, device, arrays), output_dir or Path())
+
+
+class _Progress:
+    """Says on a terminal that a graph is being compiled."""
+
+    times = False
+
+    def __init__(self) -> None:
+        self._status: AbstractContextManager[Any] = nullcontext()
+
+    def compiling(self, segment: Segment) -> None:
+        if sys.stderr.isatty():
+            from rich.console import Console  # noqa: PLC0415  only where somebody watches
+
+            self._status = Console(stderr=True).status(f"compiling {len(segment.graph.nodes)} nodes")
+            self._status.__enter__()
+
+    def compiled(self, segment: Segment, start: float, seconds: float) -> None:
+        self._status.__exit__(None, None, None)
+        self._status = nullcontext()
+        if sys.stderr.isatty():
+            program = segment.compiled.program
+            kernels = "" if program is None else f" to {len(program.kernels)} kernels"
+            print(f"compiled {len(segment.graph.nodes)} nodes{kernels} in {seconds:.1f} s", file=sys.stderr)
+
+    def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
+        pass
+
+
+def _print_outputs(found: Mapping[str, Array], output_dir: Path | None) -> None:
+    for name, array in found.items():
+        print(f"{name}: {array.dtype} {list(array.shape)}")
+        print(np.array2string(array, threshold=64))
+        if output_dir is not None:
+            _save(output_dir, name, array)
+
+
+def _save(folder: Path, name: str, array: Array) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name.replace('/', '_')}.npy"
+    with whole_file(path) as stream:
+        np.save(stream, array)
+    return path
+
+
+def print_profile(profile: Profile, placement: Sequence[Placement]) -> None:
+    """Print kernels by what they took, then nodes; a kernel of several nodes counts for each an equal share."""
+    total = sum(seconds for _, _, seconds in profile.kernels) or 1.0
+    nodes: dict[str, list[str]] = {}
+    for one in placement:
+        for label in one.kernels:
+            nodes.setdefault(label, []).append(f"{one.op_type} {one.node}")
+    by_kernel = profile.by_kernel()
+    rows = [
+        (f"{seconds * 1e3:.3f}", f"{100 * seconds / total:.1f}", str(count), label, ", ".join(nodes.get(label, ())[:4]))
+        for label, (count, seconds) in by_kernel.items()
+    ]
+    print(f"\n{len(profile.kernels)} kernels took {total * 1e3:.2f} ms, each timed by itself")
+    tables.table(("ms", "%", "times", "kernel", "nodes"), rows[:_MOST_ROWS], right=(0, 1, 2))
+    by_node: dict[str, float] = {}
+    by_operator: dict[str, float] = {}
+    by_module: dict[str, float] = {}
+    for label, (_, seconds) in by_kernel.items():
+        of = nodes.get(label, [])
+        for name in of:
+            by_node[name] = by_node.get(name, 0.0) + seconds / len(of)
+            operator, _, node = name.partition(" ")
+            by_operator[operator] = by_operator.get(operator, 0.0) + seconds / len(of)
+            module = node.rpartition("/")[0]
+            by_module[module] = by_module.get(module, 0.0) + seconds / len(of)
+    for heading, found in (("node", by_node), ("operator", by_operator), ("module", by_module)):
+        if not any(found):
+            continue  # no kernels, on numpy; no modules, which exporters write into names with slashes
+        print()
+        ordered = sorted(found.items(), key=lambda one: -one[1])[:_MOST_ROWS]
+        shares = [(f"{seconds * 1e3:.3f}", f"{100 * seconds / total:.1f}", name) for name, seconds in ordered]
+        tables.table(("ms", "%", heading), shares, right=(0, 1))
+
+
+def _check(check: Any, folder: Path) -> None:
+    """Print what a check found, and save the inputs of the first node that diverges."""
+    for name, why in check.against.items():
+        print(f"compared with {name}" if not why else f"{name} cannot run the model: {why}")
+    if not check.divergences:
+        print(f"{check.compared} outputs of nodes agree")
+        return
+    first: Divergence = check.divergences[0]
+    where = folder / "divergent"
+    saved = [_save(where, name, array) for name, array in first.inputs.items()]
+    for name, array in (("found", first.found), ("expected", np.asarray(first.expected))):
+        saved.append(_save(where, f"{first.output} {name}", array))
+    what = f"{first.op_type} {first.node!r}: output" if first.node else "the model, run as a whole: output"
+    print(f"written to {where}: {', '.join(one.name for one in saved)}")
+    raise InvalidState(
+        f"check: {what} {first.output!r} differs from the {first.against} by up to {first.error:.3g}; "
+        f"{len(check.divergences)} of {check.compared} outputs of nodes differ"
+    )
+
+
+def _read(text: str) -> tuple[str, Array]:
+    """Return name and array of ``name=file.npy``."""
+    name, _, path = text.partition("=")
+    if not name or not path:
+        raise InvalidArgument(f"run: --input must be name=file.npy, got {text!r}")
+    try:
+        return name, np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"run: --input {name}: {path} cannot be read: {error}") from None

@@ -1,0 +1,178 @@
+"""The suite of ONNX's backend tests: models with inputs and outputs that the package ``onnx`` brings.
+
+A case's name is the kind of model and its name: ``node-test_abs``. Quick takes every sixteenth model of a single node,
+standard all of them, full larger models too.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import AttributeProto, TypeProto, numpy_helper
+from onnx.backend.test.case.model import collect_testcases as collect_models
+from onnx.backend.test.case.node import collect_testcases
+from onnx.backend.test.loader import load_model_tests
+
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.device.device import Device
+from dmlgpu.errors import InvalidArgument, NotSupported
+from dmlgpu.frontends.onnx.backend import DmlBackend
+from dmlgpu.frontends.onnx.elements import DATA_TYPES, type_name
+from dmlgpu.frontends.onnx.model import all_nodes
+
+Array = NDArray[Any]
+
+KINDS = ("node", "simple", "light", "pytorch-operator", "pytorch-converted", "real")
+"""The kinds of models; data of ``real`` ones are on few machines."""
+
+_SAMPLE = 16
+_PROFILES = {"quick": ("node",), "standard": ("node",), "full": ("node", "simple", "light")}
+_CAST_ATTRIBUTES = ("to", "dtype", "output_dtype", "data_type", "stash_type")
+_BITS = {"int4", "uint4", "int2", "uint2"}
+
+
+class OnnxBackendSuite:
+    """ONNX's own tests; see the module."""
+
+    profiles = tuple(_PROFILES)
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        """The names of a profile's cases."""
+        found = tuple(f"{kind}-{name}" for kind in _PROFILES[profile] for name in sorted(models(kind)))
+        return found[::_SAMPLE] if profile == "quick" else found
+
+    def has(self, name: str) -> bool:
+        """Whether there is a case of this name."""
+        return find(name) is not None
+
+    def run(self, name: str, device: Device) -> Outcome:
+        """Run a model on its data and compare.
+
+        Raises:
+            InvalidArgument: no model of the name.
+            NotSupported: the model cannot be run.
+        """
+        case = find(name)
+        if case is None:
+            raise InvalidArgument(f"{name!r} names no model such as node-test_abs")
+        data = list(data_of(case))
+        if not data:
+            raise NotSupported(f"{name}: its data are not on this machine")
+        prepared = DmlBackend.prepare(model_of(case), dml_device=device)
+        elements = 0
+        for inputs, expected in data:
+            for found, wanted in zip(prepared.run(inputs), expected, strict=True):
+                why = difference(found, wanted, case.rtol, case.atol)
+                if why:
+                    return Outcome(name, Status.FAIL, message=why)
+                elements += np.size(found)
+        return Outcome(name, Status.PASS, elements=elements)
+
+
+@cache
+def models(kind: str) -> dict[str, Any]:
+    """Return the package's models of a kind by name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the suite's own arithmetic overflows
+        if kind == "node":
+            return {one.name: one for one in collect_testcases("")}
+        found = {one.name: one for one in load_model_tests(kind=kind)}
+        return found | {one.name: one for one in collect_models()} if kind == "simple" else found
+
+
+def find(name: str) -> Any:
+    """Return the model that a case is named after, None where there is none."""
+    kind = next((kind for kind in KINDS if name.startswith(f"{kind}-")), None)
+    return None if kind is None else models(kind).get(name.removeprefix(f"{kind}-"))
+
+
+def model_of(case: Any) -> onnx.ModelProto:
+    """Return a case's model."""
+    return case.model if case.model is not None else onnx.load(Path(case.model_dir) / "model.onnx")
+
+
+def data_of(case: Any) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Return inputs and outputs of every set of a case's data; none where they are not on this machine."""
+    if case.data_sets is not None:
+        yield from ((_arrays(inputs), _arrays(outputs)) for inputs, outputs in case.data_sets)
+        return
+    folder = Path(case.model_dir) if case.model_dir else None
+    if folder is None or not (folder / "model.onnx").exists():
+        return
+    for part in sorted(folder.glob("test_data_set_*")):
+        yield _from_files(part, "input"), _from_files(part, "output")
+
+
+def _from_files(folder: Path, which: str) -> list[Any]:
+    arrays = []
+    for file in sorted(folder.glob(f"{which}_*.pb"), key=lambda one: int(one.stem.split("_")[1])):
+        tensor = onnx.TensorProto()
+        tensor.ParseFromString(file.read_bytes())
+        arrays.append(numpy_helper.to_array(tensor))
+    return arrays
+
+
+def _arrays(given: Iterable[Any]) -> list[Any]:
+    return [numpy_helper.to_array(one) if isinstance(one, onnx.TensorProto) else one for one in given]
+
+
+def difference(found: Array, wanted: Any, rtol: float, atol: float) -> str:
+    """Return in what an output is wrong; nothing where it is right."""
+    wanted = np.asarray(wanted)
+    if wanted.dtype.name in _BITS:
+        wanted = wanted.astype(np.uint8 if wanted.dtype.name.startswith("u") else np.int8)
+    if found.dtype != wanted.dtype:
+        return f"type {found.dtype}, expected {wanted.dtype}"
+    if found.shape != wanted.shape:
+        return f"shape {found.shape}, expected {wanted.shape}"
+    try:
+        if wanted.dtype.kind in "biu":
+            np.testing.assert_array_equal(found, wanted)
+        else:
+            np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol)
+    except AssertionError as error:
+        return " ".join(str(error).split())[:400]
+    return ""
+
+
+def outside(model: onnx.ModelProto) -> str:
+    """Return why a model is no matter of DirectML's; nothing for one that is: a kind of values, a type, or a domain."""
+    infos = (*model.graph.input, *model.graph.output, *model.graph.value_info)
+    found = next((why for info in infos if (why := _outside_type(info.type))), "")
+    if found:
+        return found
+    nodes = list(all_nodes(model.graph))
+    for element in _elements(model, nodes):
+        if element and element not in DATA_TYPES:
+            return type_name(element)
+    domain = next((one.domain for one in nodes if one.domain not in ("", "ai.onnx")), "")
+    return f"domain {domain}" if domain else ""
+
+
+def _outside_type(given: TypeProto) -> str:
+    kind = given.WhichOneof("value")
+    if kind not in (None, "tensor_type"):
+        return str(kind).removesuffix("_type")
+    element = given.tensor_type.elem_type
+    return "" if element in DATA_TYPES or not element else type_name(element)
+
+
+def _elements(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> Iterator[int]:
+    """Return the types of constants, and those that casts name."""
+    yield from (one.data_type for one in model.graph.initializer)
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.TENSOR:
+                yield attribute.t.data_type
+            elif attribute.name in _CAST_ATTRIBUTES and attribute.type == AttributeProto.INT:
+                yield attribute.i
+            elif attribute.type in (AttributeProto.STRINGS,) and re.match("value_strings?$", attribute.name):
+                yield onnx.TensorProto.STRING

@@ -1,0 +1,111 @@
+"""What runs of a model spend their time on: segments compiled, and kernels timed, for whoever watches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from dmlgpu.frontends.onnx.segments import Segment
+
+
+class Watch(Protocol):
+    """What is told of segments while it watches; nothing is told twice."""
+
+    times: bool
+    """Whether kernels are timed, each by itself, which makes runs slower."""
+
+    def compiling(self, segment: Segment) -> None:
+        """A segment is about to be compiled."""
+
+    def compiled(self, segment: Segment, start: float, seconds: float) -> None:
+        """It was compiled and initialised, begun at a time of ``time.perf_counter``."""
+
+    def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
+        """It ran, begun at a time; its kernels in order, each with its seconds. Told where ``times`` is set."""
+
+
+_WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+
+
+def current() -> Watch | None:
+    """Return who watches in this thread."""
+    return _WATCH.get()
+
+
+@contextmanager
+def watched_by(watch: Watch) -> Iterator[None]:
+    """Have runs in this thread tell what they do."""
+    token = _WATCH.set(watch)
+    try:
+        yield
+    finally:
+        _WATCH.reset(token)
+
+
+def timed(device: Any, label: str, work: Sequence[Any]) -> list[tuple[str, float]]:
+    """Run an executor's work and return its kernels with their seconds; one for all where it cannot tell them apart."""
+    backend = device.backend
+    if hasattr(backend, "time"):
+        found = backend.time(work, parts=True)
+        if found.parts:
+            return [(one.label, seconds) for one, seconds in zip(work, found.parts, strict=True)]
+        return [(label, found.seconds)]
+    start = time.perf_counter()
+    backend.submit(work)
+    return [(label, time.perf_counter() - start)]
+
+
+@dataclass(eq=False)
+class Profile:
+    """Gathers what runs do while it watches.
+
+    Attributes:
+        spans: what the host waited for or did: name, start in seconds of ``time.perf_counter``, duration.
+        kernels: what the device did: label, start, duration; kernels of a segment one behind the other.
+    """
+
+    times: bool = True
+    spans: list[tuple[str, float, float]] = field(default_factory=list)
+    kernels: list[tuple[str, float, float]] = field(default_factory=list)
+
+    def compiling(self, segment: Segment) -> None:
+        """Take note of nothing: ``compiled`` tells how long it took."""
+
+    def compiled(self, segment: Segment, start: float, seconds: float) -> None:
+        """Keep a span."""
+        self.spans.append((f"compile {len(segment.graph.nodes)} nodes", start, seconds))
+
+    def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
+        """Keep a span, and the kernels."""
+        total = 0.0
+        for label, seconds in kernels:
+            self.kernels.append((label.removeprefix("graph "), start + total, seconds))
+            total += seconds
+        self.spans.append((f"run {len(kernels)} kernels", start, time.perf_counter() - start))
+
+    def by_kernel(self) -> dict[str, tuple[int, float]]:
+        """Return how often each kernel ran, and its seconds altogether, the most first."""
+        found: dict[str, tuple[int, float]] = {}
+        for label, _, seconds in self.kernels:
+            count, total = found.get(label, (0, 0.0))
+            found[label] = count + 1, total + seconds
+        return dict(sorted(found.items(), key=lambda one: -one[1][1]))
+
+    def trace(self) -> dict[str, Any]:
+        """Return everything in the format of Chrome's tracing: the host is thread 1, the device thread 2."""
+        rows = [(1, one) for one in self.spans] + [(2, one) for one in self.kernels]
+        begin = min((start for _, (_, start, _) in rows), default=0.0)
+        names = [
+            {"name": "thread_name", "ph": "M", "pid": 1, "tid": number, "args": {"name": name}}
+            for number, name in ((1, "host"), (2, "device"))
+        ]
+        events = [
+            {"name": name, "ph": "X", "pid": 1, "tid": thread, "ts": (start - begin) * 1e6, "dur": seconds * 1e6}
+            for thread, (name, start, seconds) in rows
+        ]
+        return {"traceEvents": [*names, *events], "displayTimeUnit": "ms"}

@@ -1,0 +1,110 @@
+"""``dmlgpu run MODEL.onnx`` and ``dmlgpu show MODEL.onnx``."""
+
+import json
+import re
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from dmlgpu.cli.run_onnx import print_profile
+from dmlgpu.frontends.onnx.operators import elementwise
+from dmlgpu.frontends.onnx.placement import Placement
+from dmlgpu.frontends.onnx.watching import Profile
+from tests.unit.cli_process import dmlgpu, run_here
+
+X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A model y = relu(x w), and where elements decide: the places of what is positive."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["product"], name="/head/linear/product"),
+        helper.make_node("Tanh", ["product"], ["y"], name="bounded"),
+        helper.make_node("NonZero", ["x"], ["places"], name="places"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "test",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 4])],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
+            helper.make_tensor_value_info("places", TensorProto.INT64, None),
+        ],
+        [numpy_helper.from_array(np.eye(4, 32, dtype=np.float32), "w")],
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
+    np.save(tmp_path / "x.npy", X)
+    return path
+
+
+def options(model, *more):
+    return "run", model, "--adapter", "numpy", "--input", f"x={model.parent / 'x.npy'}", *more
+
+
+def test_run_profiles_traces_and_repeats(model, tmp_path):
+    done = dmlgpu(*options(model, "-o", tmp_path / "out", "--repeat", "3", "--profile", "--trace", tmp_path / "t.json"))
+    assert (done.returncode, done.stderr) == (0, "")
+    np.testing.assert_allclose(np.load(tmp_path / "out" / "y.npy"), np.tanh(X @ np.eye(4, 32)), rtol=1e-5)
+    assert re.search(r"first run [\d.]+ ms, then [\d.]+ ms \([\d.]+ to [\d.]+, 2 runs\)", done.stdout)
+    assert re.search(r"ms +% +times +kernel +nodes", done.stdout)
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert {one["tid"] for one in events if one["ph"] == "X"} == {1, 2}
+    assert all(one["ts"] >= 0 and one["dur"] >= 0 for one in events if one["ph"] == "X")
+
+
+def test_a_profile_shares_kernels_among_nodes_operators_and_modules(capsys):
+    profile = Profile(kernels=[("product", 0.0, 0.003), ("rest", 0.003, 0.001), ("product", 0.004, 0.001)])
+    placement = [
+        Placement("/head/linear", "MatMul", "device", (), ("product",)),
+        Placement("/head/act", "Tanh", "device", (), ("product",)),
+        Placement("/tail/out", "Neg", "device", (), ("rest",)),
+    ]
+    print_profile(profile, placement)
+    out = capsys.readouterr().out
+    assert re.search(r"4\.000 +80\.0 +2 +product +MatMul /head/linear, Tanh /head/act", out)
+    assert re.search(r"2\.000 +40\.0 +MatMul /head/linear\n", out)
+    assert re.search(r"1\.000 +20\.0 +Neg\n", out)
+    assert re.search(r"ms +% +module\n4\.000 +80\.0 +/head\n1\.000 +20\.0 +/tail\n", out)
+
+
+def test_check_names_the_first_node_that_diverges(model, tmp_path, monkeypatch):
+    output = run_here(*options(model, "--check"))
+    assert "compared with reference" in output.stdout
+    assert "3 outputs of nodes agree" in output.stdout
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setitem(elementwise.UNARY, "Tanh", lambda x: x * 2)
+    output = run_here(*options(model, "--check", "-o", tmp_path / "out"))
+    assert "Tanh 'bounded': output 'y' differs from the onnxruntime" in output.stderr
+    np.testing.assert_allclose(np.load(tmp_path / "out" / "divergent" / "product.npy"), X @ np.eye(4, 32), rtol=1e-5)
+
+
+def test_options_of_other_models_are_refused(tmp_path):
+    path = tmp_path / "model.json"
+    path.write_text("{}")
+    assert "are for models in ONNX" in run_here("run", path, "--profile").stderr
+    assert "--shape is for models in ONNX" in run_here("show", "gemm", "--shape", "x=1").stderr
+
+
+def test_show_tells_what_runs_where(model):
+    text = run_here("show", model, "--adapter", "numpy", "--shape", "x=3x4").stdout
+    assert re.search(r"x +\[3, 4\]|inputs +x \[3, 4\]", text)
+    assert re.search(r"device +MatMul +/head/linear/product +dmlgpu\.reference\.matrix\.gemm", text)
+    assert "how it goes on is decided while it runs, from NonZero 'places' on" in text
+    assert "must have sizes ['rows', 4]" in run_here("show", model, "--adapter", "numpy", "--shape", "x=3x5").stderr
+
+
+def test_show_lists_what_is_not_supported(tmp_path):
+    graph = helper.make_graph(
+        [helper.make_node("Nothing", ["x"], ["y"], domain="odd", name="unknown")],
+        "test",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )
+    sets = [helper.make_opsetid("", 20), helper.make_opsetid("odd", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=sets, ir_version=10), tmp_path / "m.onnx")
+    found = json.loads(run_here("show", tmp_path / "m.onnx", "--adapter", "numpy", "--json").stdout)
+    assert found["unsupported"] == {"odd.Nothing": ["unknown"]}

@@ -1,0 +1,65 @@
+"""A sample of ONNX's backend tests on the adapter numpy, and what the suite calls a matter of DirectML's."""
+
+from __future__ import annotations
+
+import pytest
+from onnx import TensorProto, helper
+
+from dmlgpu import Device, InvalidArgument, NotSupported
+from dmlgpu.conformance.running.outcome import Status
+from dmlgpu.conformance.suites.onnx_backend import OnnxBackendSuite, find, model_of, outside
+from dmlgpu.conformance.suites.registry import suite_by_name
+
+SAMPLE = 50
+"""Every so many of the models of one node; `dmlgpu test --suite onnx` runs the rest."""
+
+UNSUPPORTED_SHARE = 0.4
+"""Most of the sample that may be refused: types that DirectML lacks alone are a sixth of it."""
+
+
+def test_a_sample_passes_or_is_refused_by_name() -> None:
+    suite, device = suite_by_name("onnx"), Device("numpy")
+    names = suite.names("standard")[::SAMPLE]
+    refused, failed = [], {}
+    for name in names:
+        try:
+            outcome = suite.run(name, device)
+        except NotSupported as error:
+            refused.append((name, str(error)))
+        else:
+            if outcome.status is not Status.PASS:
+                failed[name] = outcome.message
+    assert failed == {}
+    assert all(reason for _, reason in refused)
+    assert len(refused) < UNSUPPORTED_SHARE * len(names), refused
+
+
+def test_profiles_and_names() -> None:
+    suite = OnnxBackendSuite()
+    assert set(suite.names("quick")) < set(suite.names("standard"))
+    assert suite.has("node-test_abs")
+    assert not suite.has("node-test_nothing")
+    with pytest.raises(InvalidArgument, match="names no model"):
+        suite.run("abs", Device("numpy"))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("test_abs", ""),
+        ("test_add_uint8", ""),
+        ("test_cast_FLOAT_to_BFLOAT16", "bfloat16"),
+        ("test_strnormalizer_nostopwords_nochangecase", "string"),
+        ("test_sequence_insert_at_back", "sequence"),
+        ("test_ai_onnx_ml_binarizer", "domain ai.onnx.ml"),
+        ("test_cast_FLOAT16_to_FLOAT8E5M2", "float8e5m2"),
+    ],
+)
+def test_what_lies_outside(name: str, reason: str) -> None:
+    assert outside(model_of(find(f"node-{name}"))) == reason
+
+
+def test_outside_sees_types_of_casts_and_constants() -> None:
+    node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.COMPLEX64)
+    graph = helper.make_graph([node], "test", [], [])
+    assert outside(helper.make_model(graph)) == "complex64"

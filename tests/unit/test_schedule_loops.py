@@ -1,0 +1,50 @@
+"""Loops of kernels that drivers would unroll: their ends are opaque, so that drivers take milliseconds, not seconds."""
+
+import re
+
+import pytest
+
+from dmlgpu import Graph, TensorDesc, operators
+from dmlgpu.builder import functions
+from dmlgpu.enums import DataType
+from dmlgpu.schedule import schedule
+from dmlgpu.target import Profile, Target
+from dmlgpu.wgsl import render
+
+CPU = Target("any", Profile.CPU)
+KNOWN = r"for \(var \w+ = [^;]*; \w+ < \d+u;"
+"""A loop whose end is a number."""
+
+
+def product(graph):
+    return functions.gemm(graph.input((1, 1, 1, 24)), graph.input((1, 1, 24, 3)))
+
+
+def runs(graph):
+    repeated = TensorDesc(DataType.FLOAT32, (1, 1, 4000, 25), (4000, 4000, 1, 0))
+    return functions.element_wise_multiply(graph.input((1, 1, 4000, 25)), graph.input(repeated))
+
+
+def window_of_one_row(graph):
+    return functions.convolution(
+        graph.input((1, 8, 16, 16)),
+        graph.input((8, 1, 5, 5)),
+        start_padding=(2, 2),
+        end_padding=(2, 2),
+        group_count=8,
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "label"),
+    [(product, "gemm small"), (runs, "map_runs"), (window_of_one_row, "convolution depthwise x4")],
+)
+def test_no_driver_knows_where_a_loop_ends(build, label):
+    graph = Graph()
+    build(graph)
+    program = render(schedule(operators.lower(graph.nodes[-1].desc, CPU), CPU))
+    (kernel,) = program.kernels
+    assert label in kernel.label or f"schedules/{label}" in kernel.wgsl
+    assert "for (" in kernel.wgsl
+    assert re.findall(KNOWN, kernel.wgsl) == []
+    assert "params.zero" in kernel.wgsl
