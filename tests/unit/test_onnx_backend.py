@@ -13,6 +13,9 @@ from dmlgpu.conformance.suites.registry import suite_by_name
 SAMPLE = 50
 """Every so many of the models of one node; `dmlgpu test --suite onnx` runs the rest."""
 
+KNOWN = {"node-test_bernoulli_seed_expanded": "the expected numbers were drawn by NumPy"}
+"""Models of the sample that do not pass, and why."""
+
 UNSUPPORTED_SHARE = 0.4
 """Most of the sample that may be refused: types that DirectML lacks alone are a sixth of it."""
 
@@ -29,7 +32,7 @@ def test_a_sample_passes_or_is_refused_by_name() -> None:
         else:
             if outcome.status is not Status.PASS:
                 failed[name] = outcome.message
-    assert failed == {}
+    assert failed.keys() == KNOWN.keys(), failed
     assert all(reason for _, reason in refused)
     assert len(refused) < UNSUPPORTED_SHARE * len(names), refused
 

@@ -77,7 +77,7 @@ class OnnxBackendSuite:
         return Outcome(name, Status.PASS, elements=elements)
 
 
-@cache
+@cache  # bounded by the kinds
 def models(kind: str) -> dict[str, Any]:
     """Return the package's models of a kind by name."""
     with warnings.catch_warnings():

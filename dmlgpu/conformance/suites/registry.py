@@ -91,7 +91,7 @@ def suite_by_name(name: str) -> Suite:
 
 def _entries() -> dict[str, EntryPoint]:
     """All suites, by name."""
-    return {entry.name: entry for entry in (*entry_points(group=GROUP), *BUILT_IN, *MUTANTS)}
+    return {entry.name: entry for entry in (*entry_points(group=GROUP), *BUILT_IN, *MUTANTS, *EXTRAS)}
 
 
 def suite_option(name: str) -> list[str]:
