@@ -79,7 +79,7 @@ def _rich_facts(title: str, pairs: Sequence[tuple[str, str]]) -> None:
     console.print(title, style="bold")
     drawn = rich_table.grid(padding=(0, 2, 0, 2))
     drawn.add_column(style="cyan", no_wrap=True)
-    drawn.add_column()
+    drawn.add_column(overflow="fold")
     for row in pairs:
         drawn.add_row(*row)
     console.print(drawn)
