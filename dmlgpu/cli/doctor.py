@@ -36,8 +36,8 @@ def examine() -> tuple[dict[str, Any], tuple[Finding, ...]]:
     """Return the report, as JSON has it, and its findings, problems first.
 
     Keys of the report: format, versions, requirements, environment, loaders, manifests, cards, adapters, problems,
-    caches, findings. Where a package is missing that looking for adapters takes, there are no loaders, manifests, cards,
-    adapters and problems.
+    caches, findings. Where a package is missing that looking for adapters takes, there are no loaders, manifests,
+    cards, adapters and problems.
     """
     required = software.requirements()
     report: dict[str, Any] = {
@@ -110,6 +110,10 @@ def _print(report: dict[str, Any], found: tuple[Finding, ...]) -> None:
         pairs = [(str(number), f"{one.text}\n{one.remedy}") for number, one in _numbered(found, is_problem)]
         if pairs or is_problem:
             tables.facts(title if pairs else "nothing is to be mended", pairs)
+
+
+def _cache(one: dict[str, Any]) -> str:
+    return f"{one['name']}: {one['size']:,} bytes in {one['files']:,} files"
 
 
 def _numbered(found: tuple[Finding, ...], is_problem: bool) -> list[tuple[int, Finding]]:
