@@ -31,7 +31,9 @@ _EXTRAS = {
     "skimage": "demo",
 }
 
-_PLAIN = {(name, *option): (name, bool(option)) for name in ("devices", "doctor") for option in ((), ("--json",))}
+_PLAIN = {
+    (name, *option): (name, bool(option)) for name in ("devices", "doctor", "ops") for option in ((), ("--json",))
+}
 """Command lines in which there is nothing to parse: the verb, and whether it prints JSON."""
 
 
@@ -73,7 +75,7 @@ def _describe(error: Exception) -> str:
 def _run(arguments: Sequence[str]) -> int:
     """Run the verb; returns the exit code."""
     if tuple(arguments) in _PLAIN:
-        # Parsing takes a third of the time of listing adapters; and `doctor` must run where the parser is missing.
+        # Loading the parser takes as long as the rest of these; and `doctor` must run where it is missing.
         name, as_json = _PLAIN[tuple(arguments)]
         return FAILED if verb(name).show(as_json=as_json) is False else OK
     try:

@@ -56,6 +56,11 @@ def test_colours_on_a_terminal_but_not_with_no_color(what):
     assert not COLOR.search(on_terminal(what, NO_COLOR="1"))
 
 
+def test_plain_tables_where_rich_is_not_installed(monkeypatch):
+    monkeypatch.setitem(CODES, "alone", (f"import sys\nsys.modules['rich'] = None\n{TABLES}",))
+    assert on_terminal("alone").splitlines() == ["name  value", "a     1", "title", "  name  value", "heading"]
+
+
 @pytest.mark.parametrize("what", CODES)
 def test_plain_in_a_pipe_also_where_other_programs_are_asked_for_colours(what):
     done = subprocess.run(
