@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from dataclasses import dataclass
 
 from dmlgpu.cli.test import reproduce
-from dmlgpu.conformance.drivers.discovery import LocatedAdapter, all_drivers
+from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter, all_drivers, process_adapters
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.device.adapters import environment_choice, pick
@@ -64,7 +65,8 @@ class Examination:
 
 def examine() -> Examination:
     """Find the adapters of all drivers of the machine, and compute on each."""
-    found = all_drivers()
+    # Without wgpu no driver is reached, so none is asked.
+    found = all_drivers() if importlib.util.find_spec("wgpu") else Discovery(process_adapters())
     reached = sorted((one for one in found.adapters if _is_reached(one)), key=lambda one: one.number)
     wanted = environment_choice() or None
     default = pick(wanted, [one.info for one in reached]) if reached else None

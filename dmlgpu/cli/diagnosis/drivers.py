@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dmlgpu.cli.diagnosis.software import short
-from dmlgpu.conformance.drivers.manifests import machine_manifests
+from dmlgpu.conformance.drivers.manifests import MANIFEST_VARIABLES, machine_manifests
 
 _LOADERS = {"linux": ("libvulkan.so.1", "libEGL.so.1"), "win32": ("vulkan-1.dll", "d3d12.dll"), "darwin": ()}
 _CARDS = Path("/dev/dri")
@@ -63,8 +63,13 @@ def _loads(library: str) -> bool:
 
 
 def manifests() -> tuple[Manifest, ...]:
-    """Return the manifests of the machine's Vulkan drivers; on Linux, elsewhere none."""
-    return tuple(read_manifest(path) for path in machine_manifests())
+    """Return the manifests of the machine's Vulkan drivers, on Linux; everywhere those that variables name in vain."""
+    named = [(name, Path(text)) for name in MANIFEST_VARIABLES for text in os.environ.get(name, "").split(os.pathsep)]
+    missing = [(name, path) for name, path in named if path.parts and not path.exists()]
+    return (
+        *(Manifest(short(path), "", "", f"{name} names it, but it does not exist") for name, path in missing),
+        *(read_manifest(path) for path in machine_manifests()),
+    )
 
 
 def read_manifest(path: Path) -> Manifest:

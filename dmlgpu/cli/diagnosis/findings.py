@@ -71,7 +71,7 @@ def of_drivers(loaders: Sequence[Loader], manifests: Sequence[Manifest], cards: 
         yield Finding(True, "there is no manifest of a Vulkan driver", f"install {_VULKAN_DRIVERS}")
     for manifest in manifests:
         if manifest.problem:
-            remedy = "install its driver again, or remove the file"
+            remedy = "install its driver again, or remove the file and what names it"
             yield Finding(True, f"{manifest.path}: {manifest.problem}", remedy)
     for card in cards:
         if not card.usable:
