@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,45 +9,16 @@ from typing import Annotated
 import typer
 
 from dmlgpu import __version__
+from dmlgpu.cli import completion
 from dmlgpu.cli.main import verb
+from dmlgpu.cli.options import MAX_SECONDS, Adapter, Drivers, Json, finite
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     # Boxes and colours on a terminal, plain text in a pipe.
     rich_markup_mode="rich" if sys.stdout.isatty() else None,
 )
-
-MAX_SECONDS = 1e6
-"""The longest time to wait for something; that which the system's clocks take is hardly longer everywhere."""
-
-Adapter = Annotated[
-    str | None,
-    typer.Option(
-        "--adapter", "-a", envvar="DMLGPU_ADAPTER", metavar="NAME", help="Part of an adapter's name, or its number."
-    ),
-]
-Drivers = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--drivers",
-        "-d",
-        metavar="all|MANIFEST",
-        help="Take 'all' drivers of the machine, each in processes of its own; or a Vulkan driver's manifest, or a "
-        "folder with such; may be repeated.",
-    ),
-]
-
-
-def _finite(seconds: float) -> float:
-    """Refuse NaN, which is in no range but passes for one."""
-    if not math.isfinite(seconds):
-        raise typer.BadParameter(f"{seconds} is no number of seconds")
-    return seconds
-
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -66,7 +36,8 @@ def root(
 ) -> None:
     """DirectML's operators on every GPU that wgpu reaches.
 
-    Exit codes: 0 done; 1 it failed, or a result is wrong; 2 the command line or an input file is wrong.
+    Exit codes: 0 done; 1 it failed, or a result is wrong; 2 the command line or an input file is wrong; 130
+    interrupted. docs/cli has a page for each verb.
     """
 
 
@@ -94,11 +65,29 @@ def devices(
 
 
 @app.command()
+def doctor(as_json: Json = False) -> None:
+    """Examine this installation and machine, compute something on every adapter, and say what to install or mend.
+
+    What it prints is all that a bug report needs. Exit code 1: something is to be mended.
+
+    \b
+    Examples:
+      dmlgpu doctor
+      dmlgpu doctor --json > doctor.json
+    """
+    if not verb("doctor").show(as_json):
+        raise typer.Exit(1)
+
+
+@app.command()
 def ops(
     word: Annotated[
         str | None,
         typer.Argument(
-            metavar="WORD", help="One operator, such as gather_nd1, or what to look for.", show_default=False
+            metavar="WORD",
+            help="One operator, such as gather_nd1, or what to look for.",
+            show_default=False,
+            autocompletion=completion.operators,
         ),
     ] = None,
     implemented: Annotated[bool, typer.Option("--implemented", help="Only what dmlgpu implements.")] = False,
@@ -126,7 +115,12 @@ def show(
     *,
     what: Annotated[
         str,
-        typer.Argument(metavar="CASE|OPERATOR|MODEL", help="What to look into.", show_default=False),
+        typer.Argument(
+            metavar="CASE|OPERATOR|MODEL",
+            help="What to look into.",
+            show_default=False,
+            autocompletion=completion.operators,
+        ),
     ],
     adapter: Adapter = None,
     wgsl: Annotated[bool, typer.Option("--wgsl", help="Print the kernels' text, and nothing else.")] = False,
@@ -137,14 +131,24 @@ def show(
     full: Annotated[bool, typer.Option("--full", help="Of graphs, also print plan, schedule and program.")] = False,
     schedules: Annotated[
         str | None,
-        typer.Option("--schedules", metavar="cpu|gpu", help="The schedules for processors or GPUs, whatever it is."),
+        typer.Option(
+            "--schedules",
+            metavar="cpu|gpu",
+            help="The schedules for processors or GPUs, whatever it is.",
+            autocompletion=completion.schedules,
+        ),
     ] = None,
     precise: Annotated[
         bool, typer.Option("--precise", help="As on Device(precise=True): nothing trades digits for speed.")
     ] = False,
     without: Annotated[
         list[str] | None,
-        typer.Option("--without", metavar="PASS", help="Leave a pass of the graph compiler out; may be repeated."),
+        typer.Option(
+            "--without",
+            metavar="PASS",
+            help="Leave a pass of the graph compiler out; may be repeated.",
+            autocompletion=completion.passes,
+        ),
     ] = None,
     shapes: Annotated[
         list[str] | None,
@@ -245,8 +249,12 @@ def test(
             help="Only cases with this in their name, or matching * and ?, in any case. Repeated: one of them.",
         ),
     ] = None,
-    profile: Annotated[str, typer.Option("--profile", "-p", help="quick, standard or full.")] = "quick",
-    suite: Annotated[str, typer.Option("--suite", help="Which list of cases.")] = "dmlgpu",
+    profile: Annotated[
+        str, typer.Option("--profile", "-p", help="quick, standard or full.", autocompletion=completion.profiles)
+    ] = "quick",
+    suite: Annotated[
+        str, typer.Option("--suite", help="Which list of cases.", autocompletion=completion.suites)
+    ] = "dmlgpu",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write everything down as JSON Lines.")
     ] = None,
@@ -256,7 +264,7 @@ def test(
     workers: Annotated[int, typer.Option("--workers", "-n", min=1, max=64, help="Processes at once.")] = 1,
     time_limit: Annotated[
         float,
-        typer.Option("--time-limit", min=0.1, max=MAX_SECONDS, callback=_finite, help="Seconds for one case."),
+        typer.Option("--time-limit", min=0.1, max=MAX_SECONDS, callback=finite, help="Seconds for one case."),
     ] = 60.0,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each case, which must not differ.")] = 1,
     drivers: Drivers = None,
@@ -272,11 +280,12 @@ def test(
         typer.Option(
             min=0.0,
             max=MAX_SECONDS,
-            callback=_finite,
+            callback=finite,
             help="Seconds to wait for another worker when the last one with an adapter is lost.",
         ),
     ] = 60.0,
     only_list: Annotated[bool, typer.Option("--list", help="Print the cases' names instead of running them.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
 ) -> None:
     """Test whether adapters compute DirectML's operators right. Each case is compared with the NumPy reference.
 
@@ -305,8 +314,10 @@ def test(
         time_limit=time_limit,
         repeat=repeat,
     )
+    if as_json and not only_list:
+        raise typer.BadParameter("--json is for --list; what a run finds is written as JSON Lines by --output")
     if only_list:
-        verb("test").list_cases(request)
+        verb("test").list_cases(request, as_json)
         return
     if scheduler and pairwise:
         raise typer.BadParameter("--pairwise compares adapters of this machine, not those of a cluster")
@@ -338,6 +349,7 @@ def report(
 def compare(
     before: Annotated[Path, typer.Argument(help="What `dmlgpu test -o` wrote.", metavar="BEFORE.jsonl")],
     after: Annotated[Path, typer.Argument(help="The same, later or elsewhere.", metavar="AFTER.jsonl")],
+    as_json: Json = False,
 ) -> None:
     """Tell what changed between two runs of `dmlgpu test`, regressions first.
 
@@ -346,8 +358,9 @@ def compare(
     \b
     Examples:
       dmlgpu compare mesa-25.0.jsonl mesa-25.1.jsonl
+      dmlgpu compare before.jsonl after.jsonl --json | jq '.pairs[].changes[] | select(.kind == "regression").case'
     """
-    if not verb("compare").compare(before, after):
+    if not verb("compare").compare(before, after, as_json):
         raise typer.Exit(1)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dmlgpu.cli import tables
 from dmlgpu.conformance.report.changes import Change, Kind, changes, pairs
@@ -16,7 +18,7 @@ from dmlgpu.conformance.running.records import Run
 from dmlgpu.conformance.running.wording import bound_text, counted
 
 
-def compare(before: Path, after: Path) -> bool:
+def compare(before: Path, after: Path, as_json: bool = False) -> bool:
     """Print what changed, regressions first; what was cut off on standard error.
 
     Returns:
@@ -31,14 +33,39 @@ def compare(before: Path, after: Path) -> bool:
         print(f"dmlgpu: {problem}", file=sys.stderr)
     runs = files[0].runs
     found = [(old, new, changes(old, new)) for old, new in pairs(runs, files[1].runs)]
+    missing = [run for run in runs if not any(run is old for old, *_ in found)]
+    worse = any(change.kind in (Kind.REGRESSION, Kind.MISSING) for *_, changed in found for change in changed)
+    if as_json:
+        record = {"pairs": [_as_json(*one) for one in found], "missing": [_run_as_json(run) for run in missing]}
+        print(json.dumps(record | {"worse": worse or bool(missing)}, indent=2, ensure_ascii=False))
+        return not worse and not missing
     for old, new, changed in found:
         _print(old, new, changed)
-    missing = [run for run in runs if not any(run is old for old, *_ in found)]
     for run in missing:
         cases, be = counted(len(run.outcomes), "case"), "was" if len(run.outcomes) == 1 else "were"
         print(f"{run.adapter}\nmissing: {cases} of {run.facts['suite']} {be} not run")
-    worse = any(change.kind in (Kind.REGRESSION, Kind.MISSING) for *_, changed in found for change in changed)
     return not worse and not missing
+
+
+def _as_json(old: Run, new: Run, changed: Sequence[Change]) -> dict[str, Any]:
+    """What changed on one adapter, each change with both outcomes as a run's file has them."""
+    return {
+        "before": _run_as_json(old),
+        "after": _run_as_json(new),
+        "changes": [
+            {
+                "kind": change.kind,
+                "case": change.case,
+                "before": change.before and change.before.to_json(),
+                "after": change.after and change.after.to_json(),
+            }
+            for change in changed
+        ],
+    }
+
+
+def _run_as_json(run: Run) -> dict[str, Any]:
+    return {"adapter": run.adapter, "selection": selection_of(run), "cases": len(run.outcomes)}
 
 
 def _print(old: Run, new: Run, changed: Sequence[Change]) -> None:

@@ -51,13 +51,13 @@ def show(adapter: str | None = None, as_json: bool = False) -> None:
     default = choose_adapter(None, announce=False)
     shown = known if adapter is None else (choose_adapter(adapter),)
     if as_json:
-        print(json.dumps([_as_json(known.index(info), info, info == default) for info in shown], indent=2))
+        print(json.dumps([as_json_of(known.index(info), info, info == default) for info in shown], indent=2))
         return
     for number, info in enumerate(shown):
         if number:
             print()
         mark = " (default)" if info == default else ""
-        tables.facts(f"{known.index(info)}  {info.backend}: {info.name}{mark}", _facts(info))
+        tables.facts(f"{known.index(info)}  {info.backend}: {info.name}{mark}", facts_of(info))
 
 
 def show_drivers(drivers: Sequence[str], adapter: str | None = None, as_json: bool = False) -> None:
@@ -85,10 +85,11 @@ def show_drivers(drivers: Sequence[str], adapter: str | None = None, as_json: bo
             print()
         environment = "\n".join(f"{name}={value}" for name, value in one.environment)
         title = f"{known.index(one)}  {one.info.backend}: {one.info.name}"
-        tables.facts(title, [*_facts(one.info), ("environment", environment)])
+        tables.facts(title, [*facts_of(one.info), ("environment", environment)])
 
 
-def _facts(info: AdapterInfo) -> list[tuple[str, str]]:
+def facts_of(info: AdapterInfo) -> list[tuple[str, str]]:
+    """Return what people read of an adapter: what it is, its features, data types and the limits that matter."""
     support = data_type_support(info)
     types = [
         f"{way}: {', '.join(name for name, how in support.items() if how == way)}"
@@ -109,10 +110,17 @@ def _facts(info: AdapterInfo) -> list[tuple[str, str]]:
 
 def _located_as_json(index: int, adapter: LocatedAdapter) -> dict[str, Any]:
     located = {"label": adapter.label, "number": adapter.number, "environment": dict(adapter.environment)}
-    return {**_as_json(index, adapter.info), **located}
+    return {**as_json_of(index, adapter.info), **located}
 
 
-def _as_json(index: int, info: AdapterInfo, is_default: bool | None = None) -> dict[str, Any]:
+def as_json_of(index: int, info: AdapterInfo, is_default: bool | None = None) -> dict[str, Any]:
+    """Return an adapter as JSON has it.
+
+    Args:
+        index: its number among the adapters that are listed.
+        info: the adapter.
+        is_default: whether it is taken where no other is named; None leaves that out.
+    """
     return {
         "index": index,
         "name": info.name,

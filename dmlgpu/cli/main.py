@@ -11,8 +11,16 @@ from typing import Any
 from dmlgpu.cli import streams
 from dmlgpu.errors import AdapterNotFound, DmlError, InvalidArgument
 
-OK, FAILED, USAGE = 0, 1, 2
-"""Exit codes: done; could not be done, or a result is wrong; the command line or an input file is wrong."""
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+EXIT_CODES = {
+    OK: "done, and every result is as it should be",
+    FAILED: "it could not be done, or a result is wrong: a case of `test` is not as expected, `compare` finds "
+    "something worse, `demo` a dispatch that differs from NumPy, `doctor` something to mend; an extra is not installed",
+    USAGE: "the command line, an input file or an adapter's name is wrong, or a file cannot be read or written",
+    INTERRUPTED: "interrupted from the keyboard (Ctrl-C)",
+}
+"""What the exit codes of all verbs mean."""
 
 _EXTRAS = {
     "typer": "cli",
@@ -23,7 +31,10 @@ _EXTRAS = {
     "skimage": "demo",
 }
 
-_PLAIN_DEVICES = {("devices",): False, ("devices", "--json"): True}
+_PLAIN = {
+    (name, *option): (name, bool(option)) for name in ("devices", "doctor", "ops") for option in ((), ("--json",))
+}
+"""Command lines in which there is nothing to parse: the verb, and whether it prints JSON."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"dmlgpu: this needs {error.name}; install it with: pip install 'dmlgpu[{extra}]'", file=sys.stderr)
         return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _describe(error: Exception) -> str:
@@ -61,15 +74,14 @@ def _describe(error: Exception) -> str:
 
 def _run(arguments: Sequence[str]) -> int:
     """Run the verb; returns the exit code."""
-    as_json = _PLAIN_DEVICES.get(tuple(arguments))
-    if as_json is not None:
-        # Parsing the command line takes a third of the time of listing adapters; there is nothing to parse here.
-        verb("devices").show(as_json=as_json)
-    else:
-        try:
-            verb("app").app(args=arguments, prog_name="dmlgpu")
-        except SystemExit as ended:
-            return ended.code if isinstance(ended.code, int) else FAILED
+    if tuple(arguments) in _PLAIN:
+        # Loading the parser takes as long as the rest of these; and `doctor` must run where it is missing.
+        name, as_json = _PLAIN[tuple(arguments)]
+        return FAILED if verb(name).show(as_json=as_json) is False else OK
+    try:
+        verb("app").app(args=arguments, prog_name="dmlgpu")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else FAILED
     return OK
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dmlgpu import operators, reference, schema
+from dmlgpu import operators, schema
 from dmlgpu.cli import tables
 from dmlgpu.descs import by_name
 from dmlgpu.enums import DataType
@@ -111,6 +111,8 @@ def family(entry: OperatorSchema) -> str:
 
 def _reference(entry: OperatorSchema) -> str:
     """Return where the operator's NumPy function stands; empty where there is none."""
+    from dmlgpu import reference  # noqa: PLC0415 - the catalog does without
+
     function = reference.find(entry.name)
     return f"{function.__module__}.{function.__name__}" if function else ""
 

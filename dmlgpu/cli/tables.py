@@ -1,7 +1,8 @@
-"""Tables for people: drawn by rich on a terminal, aligned plain text in a pipe."""
+"""Tables for people: drawn by rich on a terminal, aligned plain text in a pipe, and where rich is not installed."""
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,8 +11,8 @@ Row = Sequence[str]
 
 
 def is_terminal() -> bool:
-    """Return whether standard output is watched by a person."""
-    return sys.stdout.isatty()
+    """Return whether standard output is watched by a person, and rich is there to draw for them."""
+    return sys.stdout.isatty() and importlib.util.find_spec("rich") is not None
 
 
 def table(columns: Row, rows: Iterable[Row], right: Sequence[int] = ()) -> None:
@@ -79,7 +80,7 @@ def _rich_facts(title: str, pairs: Sequence[tuple[str, str]]) -> None:
     console.print(title, style="bold")
     drawn = rich_table.grid(padding=(0, 2, 0, 2))
     drawn.add_column(style="cyan", no_wrap=True)
-    drawn.add_column()
+    drawn.add_column(overflow="fold")
     for row in pairs:
         drawn.add_row(*row)
     console.print(drawn)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections import Counter
@@ -22,13 +23,13 @@ from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.target import AdapterInfo
 
 
-def list_cases(request: Request) -> None:
-    """Print the names of the cases that would run.
+def list_cases(request: Request, as_json: bool = False) -> None:
+    """Print the names of the cases that would run, one a line or as a list in JSON.
 
     Raises:
         InvalidArgument: for an unknown suite or profile, or where nothing matches.
     """
-    print("\n".join(request.names))
+    print(json.dumps(request.names, indent=2) if as_json else "\n".join(request.names))
 
 
 def test(request: Request) -> bool:

@@ -7,13 +7,15 @@ import re
 import warnings
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dmlgpu.backend import Backend
 from dmlgpu.errors import AdapterNotFound, InvalidArgument, shown
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.kinds import as_index
 from dmlgpu.target import AdapterInfo, Target
+
+if TYPE_CHECKING:  # listing adapters need not load what programs are made of
+    from dmlgpu.backend import Backend
 
 ADAPTER_VARIABLE = "DMLGPU_ADAPTER"
 """Environment variable that names the adapter where a program does not."""
@@ -56,24 +58,36 @@ def choose(wanted: Choice = None, *, announce: bool = True) -> AdapterInfo:
     if isinstance(wanted, str) and wanted.strip().lower() == NUMPY_ADAPTER.name:
         return NUMPY_ADAPTER
     known = adapters()
-    if wanted is None:
-        info = min(known, key=lambda one: (one == NUMPY_ADAPTER, one.is_software, one.backend == "OpenGL"))
-        if info.is_software and announce:
-            _announce(info)
-        return info
     if isinstance(wanted, str) and _NUMBER.fullmatch(wanted.strip()):
         wanted = int(wanted)
-    if isinstance(wanted, str):
-        matches = tuple(info for info in known if wanted.strip().lower() in str(info).lower())
-    else:
-        index = as_index(wanted)
-        if index is None:
-            kind = "an AdapterInfo, an index, a part of an adapter's text or None"
-            raise InvalidArgument(f"Device: adapter must be {kind}, got {shown(wanted)}")
-        matches = known[index : index + 1] if index >= 0 else ()
-    if not matches:
-        raise AdapterNotFound(wanted, [str(info) for info in known], why_no_gpu())
-    return matches[0]
+    info = pick(wanted, known)
+    if info is None:
+        raise AdapterNotFound(wanted, [str(one) for one in known], why_no_gpu())
+    if wanted is None and info.is_software and announce:
+        _announce(info)
+    return info
+
+
+def pick(wanted: str | int | None, known: Sequence[AdapterInfo]) -> AdapterInfo | None:
+    """Return which of some adapters ``choose`` takes, None where nothing matches.
+
+    Args:
+        wanted: as of ``choose``.
+        known: the adapters, ``numpy`` among them.
+
+    Raises:
+        InvalidArgument: neither an index nor a text.
+    """
+    if wanted is None:
+        return min(known, key=lambda one: (one == NUMPY_ADAPTER, one.is_software, one.backend == "OpenGL"))
+    if isinstance(wanted, str) and not _NUMBER.fullmatch(wanted.strip()):
+        text = wanted.strip().lower()
+        return next((info for info in known if text in str(info).lower()), None)
+    index = int(wanted) if isinstance(wanted, str) else as_index(wanted)
+    if index is None:
+        kind = "an AdapterInfo, an index, a part of an adapter's text or None"
+        raise InvalidArgument(f"Device: adapter must be {kind}, got {shown(wanted)}")
+    return known[index] if 0 <= index < len(known) else None
 
 
 def environment_choice() -> str:

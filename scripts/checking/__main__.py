@@ -29,6 +29,7 @@ GENERATORS = {
     "generate_builder.py": "",
     "generate_ops.py": "",
     "generate_pages.py": "",
+    "generate_cli_pages.py": "dmlgpu/cli/",
     "conformance_counts.py": "dmlgpu/conformance/",
     "fit_math.py": "shaders/lib/math_",
 }

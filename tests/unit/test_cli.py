@@ -2,18 +2,21 @@
 
 import importlib
 import re
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
 import dmlgpu
 from dmlgpu.cli import app as cli_app
-from dmlgpu.cli.main import main
+from dmlgpu.cli.main import EXIT_CODES, FAILED, INTERRUPTED, OK, USAGE, main
 from dmlgpu.errors import DeviceRemoved, InvalidArgument, OperatorNotImplemented
 from tests.unit.cli_process import dmlgpu as command
 from tests.unit.cli_process import run_here
 
 VERBS = ("devices", "ops", "show", "run", "demo")
+HEAVY = {"wgpu", "numpy", "PIL", "skimage", "onnx", "distributed", "dmlgpu.operators", "dmlgpu.reference"}
 DECORATION = re.compile("[\x1b\u2500-\u259f]")
 
 
@@ -39,13 +42,24 @@ def test_help_of_a_verb_has_examples_and_is_plain_in_a_pipe(verb):
     assert not DECORATION.search(done.stdout)
 
 
-def test_verbs_load_only_what_they_need():
+@pytest.mark.parametrize(
+    ("arguments", "needed"),
+    [
+        (("--help",), set()),
+        (("--version",), set()),
+        (("test", "--help"), set()),
+        (("devices",), {"wgpu", "numpy"}),
+        (("ops",), {"numpy", "dmlgpu.operators"}),
+    ],
+)
+def test_verbs_load_only_what_they_need(arguments, needed):
     watch = "import atexit, sys; atexit.register(lambda: print(*sys.modules, sep='\\n', file=sys.stderr))"
-    loaded = command("devices", setup=watch).stderr.split()
-    assert "wgpu" in loaded
-    assert not {"typer", "rich", "PIL", "skimage", "dmlgpu.operators"} & set(loaded)
-    loaded = command("ops", setup=watch).stderr.split()
-    assert not {"wgpu", "PIL", "skimage"} & set(loaded)
+    loaded = set(command(*arguments, setup=watch).stderr.split())
+    assert loaded & HEAVY == needed
+    if arguments in (("devices",), ("ops",)):
+        assert not {"typer", "rich"} & loaded
+    if arguments == ("devices",):
+        assert not {"dmlgpu.plan", "dmlgpu.schema"} & loaded
 
 
 @pytest.mark.parametrize(
@@ -104,12 +118,55 @@ def test_debug_shows_the_traceback():
 
 @pytest.mark.parametrize(
     ("module", "extra", "arguments"),
-    [("typer", "cli", ("ops",)), ("PIL", "demo", ("demo",)), ("skimage", "demo", ("demo", "--adapter", "numpy"))],
+    [
+        ("typer", "cli", ("ops", "conv")),
+        ("PIL", "demo", ("demo",)),
+        ("skimage", "demo", ("demo", "--adapter", "numpy")),
+    ],
 )
 def test_a_missing_extra_says_how_to_install_it(module, extra, arguments, tmp_path):
     done = command(*arguments, setup=f"import sys; sys.modules['{module}'] = None", directory=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"dmlgpu: this needs {module}; install it with: pip install 'dmlgpu[{extra}]'\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--version",), OK),
+        (("ops", "gather_nd1"), OK),
+        (("show", "gather_nd1", "-a", "numpy", "--wgsl"), FAILED),
+        (("ops", "nonesuch"), USAGE),
+        (("compare", "nonesuch.jsonl", "nonesuch.jsonl"), USAGE),
+        (("test", "--json"), USAGE),
+    ],
+)
+def test_exit_codes(arguments, code):
+    assert run_here(*arguments).returncode == code
+
+
+@pytest.mark.parametrize("arguments", [("devices",), ("devices", "--adapter", "0")])
+def test_an_interrupt_is_an_exit_code_and_no_traceback(arguments, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib.import_module("dmlgpu.cli.devices"), "show", interrupt)
+    done = run_here(*arguments)
+    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "", "")
+
+
+def test_every_exit_code_has_a_meaning():
+    assert list(EXIT_CODES) == [0, 1, 2, 130]
+    assert (OK, FAILED, USAGE, INTERRUPTED) == (0, 1, 2, 130)
+    assert all(re.search(rf"\b{code}\s", cli_app.root.__doc__ or "") for code in EXIT_CODES)
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "dmlgpu", "ops", "nonesuch"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == USAGE
+    assert done.stderr.startswith("dmlgpu: DirectML has no operator 'nonesuch'")
 
 
 def test_adapter_from_the_environment_and_the_option_wins(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 from dataclasses import replace
@@ -60,6 +61,8 @@ def altered(installed, monkeypatch):
 def test_a_list(capsys):
     assert main(["test", "--suite", "operators", "--list", "-k", "argmin-example1"]) == 0
     assert capsys.readouterr().out == "argmin-example1\n"
+    assert main(["test", "--suite", "operators", "--list", "-k", "argmin-example1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == ["argmin-example1"]
 
 
 def test_a_passing_run(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
 
 import pytest
@@ -119,6 +120,29 @@ def test_the_command(tmp_path, capsys):
     assert main(["compare", after, before]) == 0
     assert main(["compare", before, before]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "2 cases: nothing changed"
+
+
+def test_the_command_in_json(tmp_path, capsys):
+    before = write(tmp_path / "before.jsonl", GOOD, replace(GOOD, case="b"))
+    after = write(tmp_path / "after.jsonl", BAD, replace(GOOD, case="b"))
+    assert main(["compare", before, after, "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    (pair,) = found["pairs"]
+    assert (found["worse"], found["missing"], pair["before"]["adapter"]) == (True, [], str(NUMPY_ADAPTER))
+    ((kind, case, old, new),) = [change.values() for change in pair["changes"]]
+    assert (kind, case, old["of_bound"], new["of_bound"]) == ("regression", "a", 0.5, 4.5)
+    assert main(["compare", after, before, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["worse"] is False
+
+
+def test_the_command_in_json_misses_adapters(tmp_path, capsys):
+    before = write(tmp_path / "before.jsonl", GOOD, names=("this", "that"))
+    after = write(tmp_path / "after.jsonl", GOOD, names=("that",))
+    assert main(["compare", before, after, "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [run["adapter"] for run in found["missing"]] == [str(replace(NUMPY_ADAPTER, name="this"))]
+    assert [pair["changes"] for pair in found["pairs"]] == [[]]
+    assert found["worse"] is True
 
 
 def test_the_command_misses_adapters(tmp_path, capsys):

@@ -86,6 +86,16 @@ def test_devices(python):
     assert refused.stderr.startswith(f"dmlgpu: no adapter matches 'llvmpipe': {WHY}; available adapters:\n  0: NumPy")
 
 
+def test_doctor(python):
+    finished = python(START, "doctor", "--json")
+    assert (finished.returncode, finished.stderr) == (1, "")
+    report = json.loads(finished.stdout)
+    found = [one["text"] for one in report["findings"] if one["is_problem"]]
+    assert any(text.startswith("wgpu is not installed; dmlgpu needs wgpu") for text in found)
+    assert "there is no GPU adapter, so everything runs on the NumPy reference, slowly" in found
+    assert [(one["name"], one["default"], one["works"]) for one in report["adapters"]] == [("numpy", True, True)]
+
+
 def test_run(python):
     model = ROOT / "tests" / "data" / "dxdispatch" / "gather.json"
     finished = python(START, "run", str(model), "-a", "numpy")

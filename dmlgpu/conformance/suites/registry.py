@@ -94,6 +94,11 @@ def _entries() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in (*entry_points(group=GROUP), *BUILT_IN, *MUTANTS, *EXTRAS)}
 
 
+def suite_names() -> tuple[str, ...]:
+    """The names of all suites, those of other packages included, in alphabetical order."""
+    return tuple(sorted(_entries()))
+
+
 def suite_option(name: str) -> list[str]:
     """What names a suite on the command line: nothing for the default, which holds the operators' cases too."""
     return [] if name in (DEFAULT, "operators") else ["--suite", name]

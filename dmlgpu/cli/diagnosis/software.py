@@ -1,0 +1,162 @@
+"""Which software there is: versions, dependencies and extras, environment variables, caches on disk."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+import dmlgpu
+
+EXTRAS = ("cli", "onnx", "demo", "cluster")
+"""Those of users; the others are for work on dmlgpu itself."""
+
+DEPENDENCIES = ("wgpu", "numpy", "jinja2")
+"""What the library needs, for where dmlgpu runs without having been installed."""
+
+_VARIABLES = (
+    *("DMLGPU_", "WGPU_", "VK_", "MESA_", "LIBGL_", "GALLIUM_", "LP_", "RADV_", "ANV_", "INTEL_", "NVK_", "ZINK_"),
+    *("__EGL_", "__GLX_", "EGL_", "DRI_PRIME", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "LD_PRELOAD"),
+    *("PYTHONPATH", "DISPLAY", "WAYLAND_DISPLAY", "XDG_DATA_DIRS", "XDG_CONFIG_DIRS"),
+)
+"""How the names of the variables begin that decide which adapters there are and how they compute."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
+_MOST_FILES = 100_000
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A package that dmlgpu or one of its extras asks for.
+
+    Attributes:
+        extra: its name; empty for what the library itself needs.
+        package: the package's name.
+        wanted: the versions that will do, ``>=0.32,<0.33``; empty for any.
+        installed: the version that is there, None where there is none.
+        fits: whether it will do; where that cannot be told, whether it is there.
+    """
+
+    extra: str
+    package: str
+    wanted: str
+    installed: str | None
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A folder in which a driver keeps compiled kernels.
+
+    Attributes:
+        name: whose it is.
+        path: the folder.
+        files, size: how many files it holds, at most 100,000 of them counted, and their bytes.
+    """
+
+    name: str
+    path: str
+    files: int
+    size: int
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of dmlgpu, Python and what the library needs, and the computer's kind."""
+    found = {name: installed(name) or "not installed" for name in DEPENDENCIES}
+    return {
+        "dmlgpu": dmlgpu.__version__,
+        "python": f"{platform.python_version()} ({platform.python_implementation()})",
+        **found,
+        "os": platform.platform(),
+        "processor": f"{platform.processor() or platform.machine()}, {os.cpu_count()} logical",
+        "dmlgpu_at": short(Path(dmlgpu.__file__).parent),
+        "python_at": short(Path(sys.executable)),
+    }
+
+
+def installed(package: str) -> str | None:
+    """Return the version of a package that is there, None where there is none."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def requirements() -> tuple[Requirement, ...]:
+    """Return what dmlgpu and its extras ask for; of a dmlgpu that is not installed only what the library needs."""
+    try:
+        texts = requires("dmlgpu") or list(DEPENDENCIES)
+    except PackageNotFoundError:
+        texts = list(DEPENDENCIES)
+    return tuple(_requirements(texts))
+
+
+def _requirements(texts: Iterable[str]) -> Iterator[Requirement]:
+    """The requirements of some lines of a package's metadata, without extras that ask for other extras of dmlgpu."""
+    for text in texts:
+        asked, _, marker = text.partition(";")
+        name = _NAME.match(asked.strip())
+        extra = _EXTRA.search(marker)
+        if name is None or (extra and extra[1] not in EXTRAS) or name[0] == "dmlgpu":
+            continue
+        wanted, there = asked.strip()[name.end() :].strip(" ()"), installed(name[0])
+        yield Requirement(extra[1] if extra else "", name[0], wanted, there, there is not None and _fits(there, wanted))
+
+
+def _fits(there: str, wanted: str) -> bool:
+    """Return whether a version is among those wanted; True where ``packaging``, which knows, is not installed."""
+    try:
+        from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError:
+        return True
+    return SpecifierSet(wanted).contains(there, prereleases=True)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment variables that matter, by name."""
+    return {name: short(value) for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)}
+
+
+def caches() -> tuple[Cache, ...]:
+    """Return the folders that exist of those in which drivers keep compiled kernels."""
+    home, kept = Path.home(), Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    places: dict[str, list[str | Path]] = {
+        "Mesa": [os.environ.get("MESA_SHADER_CACHE_DIR") or kept],
+        "NVIDIA": [os.environ.get("__GL_SHADER_DISK_CACHE_PATH") or kept / "nvidia", home / ".nv"],
+        "AMD": [kept / "AMD"],
+        "Direct3D": [home / "AppData" / "Local" / "D3DSCache"],
+    }
+    inside = {"Mesa": ("mesa_shader_cache", "mesa_shader_cache_db", "mesa_shader_cache_sf")}
+    found = []
+    for name, folders in places.items():
+        for folder in (Path(root, part) for root in folders for part in inside.get(name, (".",))):
+            if folder.is_dir():
+                sizes = list(_sizes(folder))
+                found.append(Cache(name, short(folder), len(sizes), sum(sizes)))
+    return tuple(found)
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    """The bytes of the files below a folder, as far as they may be looked at."""
+    left = _MOST_FILES
+    for root, _, names in os.walk(folder):
+        for name in names[:left]:
+            try:
+                yield os.stat(os.path.join(root, name)).st_size
+            except OSError:  # it has gone meanwhile
+                continue
+        left -= len(names)
+        if left <= 0:
+            return
+
+
+def short(path: str | Path) -> str:
+    """Return a text in which ``~`` stands for the home folder, so that a report does not tell the user's name."""
+    text, home = str(path), str(Path.home())
+    return text if home in ("/", "") else re.sub(rf"{re.escape(home)}(?=$|[/\\:])", "~", text)

@@ -1,0 +1,281 @@
+"""``dmlgpu doctor``: what it finds on machines that are well and that are not, as text and as JSON."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dmlgpu.cli import doctor
+from dmlgpu.cli.diagnosis import adapters, drivers, findings, software
+from dmlgpu.cli.diagnosis.adapters import CASES, SUITE, Examination, Examined
+from dmlgpu.cli.diagnosis.drivers import Card, Loader, Manifest, read_manifest
+from dmlgpu.cli.diagnosis.software import Requirement
+from dmlgpu.cli.main import main
+from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.suites.registry import suite_by_name
+from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.target import AdapterInfo
+from tests.unit.cli_process import dmlgpu as command
+
+CARD = AdapterInfo("Example GPU", "Vulkan", "discrete", "Example", "Example 1.2", ("shader-f16",), {})
+SOFTWARE = AdapterInfo("llvmpipe (LLVM 15)", "Vulkan", "cpu", "llvmpipe", "Mesa 22.3.6")
+GOOD = Outcome("argmin-example1", Status.PASS, seconds=0.25)
+CRASHED = Outcome("argmin-example1", Status.CRASH, message="killed by signal 11 (SIGSEGV)")
+
+
+def examined(info, outcome=GOOD, *, reached=True, default=False, environment=()):
+    again = () if outcome.status.is_good else ("dmlgpu test --adapter 0 -k argmin-example1",)
+    located = LocatedAdapter(info, 0, environment, f"{info.name} {info.backend}")
+    return Examined(located, reached, default, (outcome,), again)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Sets what there is; a machine that is well where nothing is said."""
+
+    def have(*found, problems=(), unmatched="", loaders=(), manifests=None, cards=(), requirements=()):
+        known = found or (examined(CARD, default=True), examined(NUMPY_ADAPTER))
+        monkeypatch.setattr(adapters, "examine", lambda: Examination(tuple(known), tuple(problems), unmatched))
+        monkeypatch.setattr(drivers, "loaders", lambda: tuple(loaders))
+        default = (Manifest("/x/card.json", "libcard.so", "1.3"),)
+        monkeypatch.setattr(drivers, "manifests", lambda: default if manifests is None else manifests)
+        monkeypatch.setattr(drivers, "cards", lambda: tuple(cards))
+        monkeypatch.setattr(software, "requirements", lambda: tuple(requirements))
+        monkeypatch.setattr(software, "caches", lambda: (software.Cache("Mesa", "~/.cache/x", 2, 4096),))
+
+    monkeypatch.setattr(findings.sys, "platform", "linux")
+    have()
+    return have
+
+
+def report(capsys):
+    """Exit code, and what the JSON says is a problem and is a note, each with its remedy."""
+    code = main(["doctor", "--json"])
+    found = json.loads(capsys.readouterr().out)["findings"]
+    problems, notes = ([(one["text"], one["remedy"]) for one in found if one["is_problem"] == kind] for kind in (1, 0))
+    return code, problems, notes
+
+
+def test_a_machine_that_is_well(machine, capsys):
+    assert main(["doctor"]) == 0
+    text = capsys.readouterr().out
+    assert "adapter Example GPU Vulkan (default)\n  is          Vulkan: Example GPU (Example 1.2)\n" in text
+    assert "  computes    argmin-example1: pass (0.25 s)\n" in text
+    assert "  manifests  /x/card.json: libcard.so, Vulkan 1.3\n" in text
+    assert "  ~/.cache/x  Mesa: 4,096 bytes in 2 files\n" in text
+    assert text.endswith("nothing is to be mended\n")
+    assert report(capsys) == (0, [], [])
+
+
+def test_the_json_holds_what_a_bug_report_needs(machine, capsys):
+    main(["doctor", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert {"dmlgpu", "python", "wgpu", "numpy", "os", "processor"} <= found["versions"].keys()
+    card = found["adapters"][0]
+    assert (card["name"], card["default"], card["works"], card["features"]) == (
+        "Example GPU",
+        True,
+        True,
+        ["shader-f16"],
+    )
+    assert [(one["case"], one["status"]) for one in card["computations"]] == [("argmin-example1", "pass")]
+    keys = {"format", "versions", "requirements", "environment", "caches", "loaders", "manifests", "cards"}
+    assert found.keys() == keys | {"adapters", "problems", "findings"}
+
+
+def test_an_adapter_that_crashes(machine, capsys):
+    machine(examined(CARD, CRASHED, default=True), examined(NUMPY_ADAPTER))
+    code, [(text, remedy)], notes = report(capsys)
+    assert (code, notes) == (1, [])
+    assert text == (
+        "Example GPU Vulkan does not compute argmin-example1 as it should: crash: killed by signal 11 (SIGSEGV)"
+    )
+    assert remedy.startswith("see it again by dmlgpu test --adapter 0 -k argmin-example1; docs/driver-failures.md")
+    main(["doctor"])
+    assert f"to be mended\n  1  {text}\n     {remedy}\n" in capsys.readouterr().out
+
+
+def test_no_gpu_adapter(machine, capsys):
+    machine(examined(NUMPY_ADAPTER), loaders=[Loader("libvulkan.so.1", False)], manifests=())
+    code, problems, _ = report(capsys)
+    assert code == 1
+    assert [text for text, _ in problems] == [
+        "libvulkan.so.1 cannot be loaded",
+        "there is no manifest of a Vulkan driver",
+        "there is no GPU adapter, so everything runs on the NumPy reference, slowly",
+    ]
+    assert [word in remedy for word, (_, remedy) in zip(("libvulkan1", *["mesa-vulkan"] * 2), problems, strict=True)]
+
+
+def test_a_gpu_adapter_that_only_another_driver_brings(machine, capsys):
+    environment = (("VK_DRIVER_FILES", "/x/card.json"),)
+    machine(examined(CARD, reached=False, environment=environment), examined(NUMPY_ADAPTER))
+    _, problems, _ = report(capsys)
+    text = "no GPU adapter is reached, but another driver has Vulkan: Example GPU (Example 1.2)"
+    assert problems == [(text, "VK_DRIVER_FILES=/x/card.json")]
+
+
+def test_old_software_is_a_note(machine, capsys):
+    machine(examined(SOFTWARE, default=True), examined(NUMPY_ADAPTER))
+    code, problems, notes = report(capsys)
+    assert (code, problems) == (0, [])
+    assert [text for text, _ in notes] == [
+        "all GPU adapters are software, which is right but slow",
+        "llvmpipe (LLVM 15) Vulkan is of Mesa 22, which silently cuts long loops short; dmlgpu works round that",
+    ]
+    machine(examined(replace(SOFTWARE, driver="Mesa 25.0.7"), default=True), examined(CARD))
+    assert report(capsys) == (0, [], [])
+
+
+def test_what_keeps_adapters_away(machine, capsys):
+    machine(
+        problems=["/x/old.json: the adapters could not be listed: killed by signal 6 (SIGABRT)"],
+        unmatched="radeon",
+        manifests=(Manifest("/x/broken.json", "/x/gone.so", "1.3", "its library does not exist"),),
+        cards=[Card("/dev/dri/renderD128", False), Card("/dev/dri/renderD129", True)],
+    )
+    code, problems, _ = report(capsys)
+    assert code == 1
+    assert [text for text, _ in problems] == [
+        "/x/broken.json: its library does not exist",
+        "/dev/dri/renderD128 may not be read and written by this user",
+        "/x/old.json: the adapters could not be listed: killed by signal 6 (SIGABRT)",
+        "DMLGPU_ADAPTER is 'radeon', which is no adapter's name or number here",
+    ]
+
+
+def test_packages(machine, capsys):
+    machine(
+        requirements=[
+            Requirement("", "wgpu", ">=0.32,<0.33", "0.30.0", False),
+            Requirement("", "numpy", ">=2.0", "2.1", True),
+            Requirement("onnx", "onnx", ">=1.19", None, False),
+            Requirement("cli", "rich", ">=13", "12.0", False),
+        ]
+    )
+    code, problems, notes = report(capsys)
+    assert code == 1
+    assert problems == [
+        ("wgpu 0.30.0; dmlgpu needs wgpu>=0.32,<0.33", "pip install 'wgpu>=0.32,<0.33'"),
+        ("rich 12.0; the extra cli needs rich>=13", "pip install 'dmlgpu[cli]'"),
+    ]
+    assert notes == [("the extra onnx is not complete: onnx", "pip install 'dmlgpu[onnx]', if you need it")]
+
+
+def test_requirements_of_the_metadata(monkeypatch):
+    lines = [
+        "numpy>=2.0",
+        "wgpu<0.1",
+        "typer>=0.16; extra == 'cli'",
+        'nonesuch-package>=1; extra == "onnx"',
+        "dmlgpu[cli]; extra == 'demo'",
+        "ruff>=0.6; extra == 'test'",
+    ]
+    monkeypatch.setattr(software, "requires", lambda name: lines)
+    monkeypatch.setattr(software, "installed", {"numpy": "2.4", "wgpu": "0.32.0", "typer": "0.20"}.get)
+    assert software.requirements() == (
+        Requirement("", "numpy", ">=2.0", "2.4", True),
+        Requirement("", "wgpu", "<0.1", "0.32.0", False),
+        Requirement("cli", "typer", ">=0.16", "0.20", True),
+        Requirement("onnx", "nonesuch-package", ">=1", None, False),
+    )
+
+
+def test_variables_that_matter_and_no_others(monkeypatch):
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/jane"))
+    for name in software.environment():
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("VK_DRIVER_FILES", "/home/jane/x.json:/home/janet/y.json")
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    assert software.environment() == {"VK_DRIVER_FILES": "~/x.json:/home/janet/y.json"}
+
+
+def test_caches(monkeypatch, tmp_path):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for name in ("XDG_CACHE_HOME", "__GL_SHADER_DISK_CACHE_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MESA_SHADER_CACHE_DIR", str(tmp_path / "mesa"))
+    folder = tmp_path / "mesa" / "mesa_shader_cache" / "0a"
+    folder.mkdir(parents=True)
+    (folder / "kernel").write_bytes(b"x" * 100)
+    (folder.parent / "index").write_bytes(b"x" * 10)
+    assert software.caches() == (software.Cache("Mesa", "~/mesa/mesa_shader_cache", 2, 110),)
+
+
+@pytest.mark.parametrize(
+    ("text", "library", "problem"),
+    [
+        ('{"ICD": {"library_path": "libcard.so", "api_version": "1.3"}}', "libcard.so", ""),
+        ('{"ICD": {"library_path": "./card.so", "api_version": "1.3"}}', "./card.so", ""),
+        ('{"ICD": {"library_path": "./gone.so"}}', "./gone.so", "its library does not exist"),
+        ('{"ICD": 1}', "", "it cannot be read: TypeError"),
+        ("{", "", "it cannot be read: JSONDecodeError"),
+    ],
+)
+def test_manifests(text, library, problem, tmp_path):
+    (tmp_path / "card.so").touch()
+    path = tmp_path / "card.json"
+    path.write_text(text)
+    found = read_manifest(path)
+    assert found.library == library
+    assert found.problem.startswith(problem) and bool(found.problem) == bool(problem)
+
+
+def test_a_variable_that_names_no_manifest(monkeypatch, tmp_path):
+    (tmp_path / "card.json").write_text('{"ICD": {"library_path": "libcard.so"}}')
+    monkeypatch.setattr(drivers, "machine_manifests", lambda: (tmp_path / "card.json",))
+    monkeypatch.setenv("VK_ADD_DRIVER_FILES", f"/nonesuch/x.json{os.pathsep}{tmp_path}")
+    for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
+        monkeypatch.delenv(name, raising=False)
+    missing, card = drivers.manifests()
+    assert missing == Manifest("/nonesuch/x.json", "", "", "VK_ADD_DRIVER_FILES names it, but it does not exist")
+    assert (card.library, card.problem) == ("libcard.so", "")
+
+
+def test_the_computations_exist():
+    suite = suite_by_name(SUITE)
+    assert all(suite.has(name) for name in CASES)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "default", "unmatched"), [("", "Example GPU", ""), ("numpy", "numpy", ""), ("radeon", None, "radeon")]
+)
+def test_the_default_is_the_one_that_a_device_would_take(monkeypatch, wanted, default, unmatched):
+    elsewhere = LocatedAdapter(replace(CARD, name="Other GPU"), 0, (("VK_DRIVER_FILES", "/x/other.json"),))
+    known = (LocatedAdapter(NUMPY_ADAPTER, 1), elsewhere, LocatedAdapter(CARD, 0))
+    monkeypatch.setattr(adapters, "all_drivers", lambda: Discovery(known, ("a problem",)))
+    monkeypatch.setattr(adapters, "run_cases", lambda job, names, workers: iter([GOOD]))
+    monkeypatch.setenv("DMLGPU_ADAPTER", wanted)
+    monkeypatch.delenv("VK_DRIVER_FILES", raising=False)
+    found = adapters.examine()
+    assert [one.is_reached for one in found.adapters] == [True, False, True]
+    assert [one.located.info.name for one in found.adapters if one.is_default] == ([default] if default else [])
+    assert (found.problems, found.unmatched) == (("a problem",), unmatched)
+
+
+def test_numpy_computes_right(monkeypatch):
+    monkeypatch.setattr(adapters, "all_drivers", lambda: Discovery((LocatedAdapter(NUMPY_ADAPTER, 0, ()),)))
+    monkeypatch.setattr(adapters, "run_cases", _in_this_process)
+    (only,) = adapters.examine().adapters
+    assert only.works
+    assert [outcome.case for outcome in only.outcomes] == list(CASES)
+
+
+def _in_this_process(job, names, workers):
+    from dmlgpu.device.device import Device
+
+    return [suite_by_name(job.suite).run(name, Device(job.adapter_text.partition(":")[0])) for name in names]
+
+
+@pytest.mark.parametrize("missing", ["numpy", "packaging"])
+def test_it_runs_without_a_package_and_without_the_extra(missing):
+    hidden = f"import sys; sys.modules.update(dict.fromkeys(('{missing}', 'typer', 'rich')))"
+    done = command("doctor", "--json", setup=hidden)
+    assert (done.returncode, done.stderr) == (1, "")
+    found = json.loads(done.stdout)
+    assert f"adapters cannot be listed without {missing}" in [one["text"] for one in found["findings"]]
+    assert "adapters" not in found
+    assert found["format"] == doctor.FORMAT
