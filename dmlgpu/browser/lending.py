@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import threading
@@ -75,7 +74,6 @@ def own_server(many: bool = False) -> Server:
         if not _servers:
             server = Server(many=many)
             _servers.append(server)
-            atexit.register(server.close)
             os.environ[VARIABLE] = server.borrowing
             print(introduction(server), file=sys.stderr, flush=True)
         return _servers[0]

@@ -102,7 +102,7 @@ def wait_for_pages(borrowing: str, count: int, timeout: float | None) -> list[Ad
 
 
 class Link:
-    """A page, borrowed until ``close``. Thread-safe.
+    """A session on a page until ``close``. Thread-safe. A page has a device of its own for each session.
 
     Args:
         borrowing: the address of the server for executors.
@@ -121,7 +121,7 @@ class Link:
         self._pending: dict[int, Future[tuple[list[Any], memoryview]]] = {}
         self._lost: str | None = None
         self._closing = contextlib.ExitStack()
-        address = f"ws{borrowing.removeprefix('http')}/page/{number}"
+        address = f"ws{borrowing.removeprefix('http')}/page/{number}/{self._session}"
         try:
             self._connection = self._closing.enter_context(
                 connect(address, proxy=None, compression=None, max_size=frames.MAX_FRAME_BYTES)
@@ -197,8 +197,6 @@ class Link:
         try:
             for message in self._connection:
                 header, data = frames.decode(message)
-                if header.get("session") != self._session:
-                    continue  # for the executor that had the page before
                 if "lost" in header:
                     reason = f"the browser's device is lost: {plain(header['lost'], 300)}"
                     break

@@ -60,7 +60,7 @@ class Page:
         hidden: whether its tab is in the background, where browsers may pause it.
         connection: its WebSocket; None while it is away.
         left: when it went, on the monotonic clock.
-        borrower: the executor's WebSocket that it works for.
+        borrowers: the WebSockets of the executors that it works for, by their sessions.
     """
 
     number: int
@@ -69,9 +69,8 @@ class Page:
     facts: Mapping[str, Any]
     hidden: bool = False
     connection: websockets.ServerConnection | None = None
-    borrower: websockets.ServerConnection | None = None
+    borrowers: dict[str, websockets.ServerConnection] = field(default_factory=dict)
     left: float = 0.0
-    borrowed: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def away(self) -> float | None:
@@ -208,13 +207,13 @@ class Server:
 
     def _named(self, name: str) -> Page | None:
         pages = self.pages
-        found = re.fullmatch(r"page/([0-9]{1,3})", name)
+        found = re.fullmatch(r"page/([0-9]{1,3})(?:/[0-9a-f]{16})?", name)
         return pages[int(found[1]) - 1] if found and 1 <= int(found[1]) <= len(pages) else None
 
     # ---- connections ------------------------------------------------------------------------------------------------
 
     def _lend(self, connection: websockets.ServerConnection) -> None:
-        """Take a page in, and hand its frames to whoever has borrowed it until it goes."""
+        """Take a page in, and hand its frames to those who have borrowed it until it goes."""
         try:
             page = self._admit(connection)
         except (InvalidArgument, TimeoutError) as error:
@@ -228,9 +227,9 @@ class Server:
             pass
         finally:
             with self._lock:
-                page.connection, page.left, borrower = None, time.monotonic(), page.borrower
+                page.connection, page.left, borrowers = None, time.monotonic(), list(page.borrowers.values())
             connection.close(1008, "")
-            if borrower is not None:
+            for borrower in borrowers:
                 borrower.close(_LOST, "the page is closed, or its connection is lost")
             self._changed(page)
 
@@ -273,31 +272,37 @@ class Server:
         if "hidden" in header:
             page.hidden = header["hidden"] is True
             self._changed(page)
-        elif page.borrower is not None:
+            return
+        session = header.get("session")
+        borrower = page.borrowers.get(session) if isinstance(session, str) else None
+        if borrower is not None:
             with contextlib.suppress(ConnectionClosed):
-                page.borrower.send(message)  # type: ignore[arg-type]
+                borrower.send(message)  # type: ignore[arg-type]
 
     def _borrow(self, connection: websockets.ServerConnection) -> None:
-        """Hand an executor's frames to a page until one of them goes. Executors wait for one another."""
+        """Hand an executor's frames to a page until one of them goes."""
         assert connection.request is not None
-        page = self._named(_below(connection.request.path, self._own_token) or "")
+        name = _below(connection.request.path, self._own_token) or ""
+        page, session = self._named(name), name.rpartition("/")[2]
         if page is None:
             return
-        with page.borrowed:
+        with self._lock:
+            lent = page.connection
+            if lent is not None:
+                page.borrowers[session] = connection
+        if lent is None:
+            connection.close(_LOST, "the page is closed, or its connection is lost")
+            return
+        try:
+            for message in connection:
+                lent.send(message)
+        except ConnectionClosed:
+            pass
+        finally:
             with self._lock:
-                lent, page.borrower = page.connection, connection
-            if lent is None:
-                connection.close(_LOST, "the page is closed, or its connection is lost")
-                return
-            try:
-                for message in connection:
-                    lent.send(message)
-            except ConnectionClosed:
-                pass
-            finally:
-                page.borrower = None
-                with contextlib.suppress(ConnectionClosed):
-                    lent.send(frames.encode({"close": True}))
+                page.borrowers.pop(session, None)
+            with contextlib.suppress(ConnectionClosed):
+                lent.send(frames.encode({"close": True, "session": session}))
 
 
 def reachable_host(host: str) -> str:

@@ -108,15 +108,34 @@ def test_two_pages_at_once(page, facts, monkeypatch):
                 device.remove()
 
 
-def test_cases_run_from_the_command_line(browser, tmp_path):
-    info, page = browser
+def test_cases_run_from_the_command_line(page, facts, tmp_path):
+    """The command starts a server, tells the address, waits, and merges the page with a local adapter."""
     output = tmp_path / "run.jsonl"
-    command = [*COMMAND, "test", "--adapter", "browser", "-k", "gather_elements-example*", "-o", output]
-    done = subprocess.run(command, env=os.environ, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    records = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
-    assert records[0]["adapter"]["name"] == info.name
-    assert os.environ[VARIABLE] not in output.read_text(encoding="utf-8")
-    passed = [record for record in records if record.get("status") == "pass"]
+    cases = ("-k", "gather_elements-example*", "--adapter", "numpy")
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    process = subprocess.Popen(
+        [*COMMAND, "test", "--browser", *cases, "-o", output],
+        env={**environment, "PYTHONUTF8": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    try:
+        told = iter(process.stderr.readline, "")
+        address = next(line.strip() for line in told if line.startswith("  http"))
+        with opened(page, address) as lending:
+            printed, problems = process.communicate(timeout=120)
+            verdict = lending.inner_text("#verdict")
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, printed + problems
+    text = output.read_text(encoding="utf-8")
+    records = [json.loads(line) for line in text.splitlines()]
+    adapters = [record["adapter"]["backend"] for record in records if "adapter" in record]
+    passed = [record["case"] for record in records if record.get("status") == "pass"]
+    assert adapters == ["NumPy", "Browser"]
     assert passed
-    assert page.inner_text("#verdict") == f"{len(passed)} cases: {len(passed)} pass"
+    assert verdict == f"{len(passed) // 2} cases: {len(passed) // 2} pass"
+    assert "Browser: " in printed
+    assert address.split("/")[3] not in text + printed  # the token

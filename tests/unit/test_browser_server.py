@@ -287,15 +287,19 @@ def test_a_page_that_closes_removes_the_device(server, monkeypatch):
     again.close()
 
 
-def test_answers_for_another_executor_are_dropped(server):
-    page = ScriptedPage(server)
+def test_a_page_works_for_several_executors(server):
+    def answer(commands, data):
+        return {"results": [each[0] for each in commands], "problems": []}, []
+
+    page = ScriptedPage(server, answer=answer)
     ready(server)
-    first = Link(server.borrowing, 1, "first")
+    first, second = Link(server.borrowing, 1, "first"), Link(server.borrowing, 1, "second")
+    numbers = first.send([["a"]]), second.send([["b"]])
+    assert second.call(numbers[1], LIMIT)[0] == ["b"]
+    assert first.call(numbers[0], LIMIT)[0] == ["a"]
     first.close()
-    second = Link(server.borrowing, 1, "second")
-    number = second.send([])
-    page.connection.send(frames.encode({"session": first._session, "id": number, "results": ["stale"], "problems": []}))
-    assert second.call(number, LIMIT)[0] == []
+    page.connection.send(frames.encode({"session": first._session, "id": 3, "results": ["stale"], "problems": []}))
+    assert second.call(second.send([["c"]]), LIMIT)[0] == ["c"]
     second.close()
     page.close()
 

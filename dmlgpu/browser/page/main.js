@@ -28,8 +28,7 @@ function showProgress({now, done, count, verdict}) {
 class Lending {
     constructor(facts) {
         this.facts = facts;
-        this.executor = null;
-        this.session = null;
+        this.executors = new Map();
     }
 
     connect() {
@@ -57,8 +56,12 @@ class Lending {
     }
 
     reset() {
-        this.executor?.close();
-        this.executor = null;
+        for (const session of [...this.executors.keys()]) this.end(session);
+    }
+
+    end(session) {
+        this.executors.get(session)?.close();
+        this.executors.delete(session);
     }
 
     // Returns when the frame's commands are given to the device; its answer is sent when they are done.
@@ -69,18 +72,18 @@ class Lending {
         const send = (answer, blobs) => {
             if (socket.readyState === WebSocket.OPEN) socket.send(encode({session, id, ...answer}, blobs));
         };
-        if (header.open || header.close) {
-            this.reset();
-            if (header.close) return;
+        if (header.close) {
+            this.end(session);
+        } else if (header.open) {
             const lost = reason => socket.send(encode({session, lost: reason}));
             try {
-                this.executor = await Executor.open(lost);
+                this.executors.set(session, await Executor.open(lost));
                 send({results: [], problems: []});
             } catch (error) {
                 send({results: [], problems: [['page', String(error)]]});
             }
-        } else if (this.executor) {
-            this.executor.run(commands, bytes).then(
+        } else {
+            this.executors.get(session)?.run(commands, bytes).then(
                 ({results, blobs, problems}) => send({results, problems}, blobs),
                 error => send({results: [], problems: [['page', String(error)]]}),
             );
