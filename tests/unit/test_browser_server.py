@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
+import json
 import queue
 import threading
 from urllib.parse import urlsplit
@@ -18,6 +20,8 @@ from dmlgpu.browser import frames, lending
 from dmlgpu.browser.backend import BrowserBackend
 from dmlgpu.browser.link import Link, listed, wait_for_pages
 from dmlgpu.browser.server import Server
+from dmlgpu.conformance.running import worker
+from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.device.adapters import adapters, choose
 from dmlgpu.errors import AdapterNotFound, DeviceRemoved, DmlError, InvalidArgument, OutOfMemory, TimedOut
 from tests.unit.test_browser_frames import FACTS
@@ -328,3 +332,13 @@ def test_what_to_open_is_told_with_a_code(server):
     assert server.borrowing not in text
     lines = [line for line in text.splitlines() if "█" in line]
     assert len({len(line) for line in lines}) == 1
+
+
+def test_a_child_whose_page_is_away_says_so():
+    """One answer, to the first case; the next child looks for the page again."""
+    answers = io.StringIO()
+    requests = io.StringIO("argmin-example1\nargmax-example1\n")
+    worker.Server(None, answers).refuse(requests, DeviceRemoved("the page is closed"))
+    outcome = Outcome.from_json(json.loads(answers.getvalue()))
+    assert (outcome.case, outcome.status) == ("argmin-example1", Status.DEVICE_LOST)
+    assert outcome.message == "the page is closed"
