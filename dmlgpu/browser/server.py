@@ -93,8 +93,8 @@ class Server:
         borrowing: of the executors' side, with its token.
 
     Raises:
-        OSError: when it cannot listen there, or a file cannot be read.
-        InvalidArgument: a key without a certificate.
+        OSError: when it cannot listen there.
+        InvalidArgument: a key without a certificate, or files that cannot be used.
     """
 
     def __init__(
@@ -116,7 +116,13 @@ class Server:
         context = None
         if certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate, key)
+            try:
+                context.load_cert_chain(certificate, key)
+            except OSError as error:  # which names no file; what is no PEM is one, too
+                files = f"{certificate}{f' with key {key}' if key else ''}"
+                raise InvalidArgument(
+                    f"serve: certificate {files} cannot be used: {error.strerror or error}"
+                ) from error
         self._scheme = "https" if context else "http"
         options: dict[str, Any] = {"compression": None, "max_size": frames.MAX_FRAME_BYTES, "server_header": None}
         self._servers = [

@@ -15,8 +15,8 @@ def serve(
     """Serve pages until the process is interrupted, and print which come and go.
 
     Raises:
-        InvalidArgument: a key without its certificate.
-        OSError: when it cannot listen there, or a file cannot be read.
+        InvalidArgument: a key without its certificate, or files that cannot be used.
+        OSError: when it cannot listen there.
     """
     with Server(host, port, many=many, certificate=certificate, key=key, changed=_tell) as server:
         print(introduction(server))

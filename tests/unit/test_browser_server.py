@@ -24,6 +24,7 @@ from dmlgpu.conformance.running import worker
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.device.adapters import adapters, choose
 from dmlgpu.errors import AdapterNotFound, DeviceRemoved, DmlError, InvalidArgument, OutOfMemory, TimedOut
+from tests.unit.cli_process import run_here
 from tests.unit.test_browser_frames import FACTS
 
 LIMIT = 30
@@ -342,3 +343,16 @@ def test_a_child_whose_page_is_away_says_so():
     outcome = Outcome.from_json(json.loads(answers.getvalue()))
     assert (outcome.case, outcome.status) == ("argmin-example1", Status.DEVICE_LOST)
     assert outcome.message == "the page is closed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("serve", "--key", "key.pem"), "a key needs its certificate"),
+        (("serve", "--cert", "nonesuch.pem"), "certificate nonesuch.pem cannot be used: No such file or directory"),
+    ],
+)
+def test_serving_with_wrong_files(arguments, message):
+    done = run_here(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
