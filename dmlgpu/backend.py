@@ -1,4 +1,5 @@
-"""What the device layer asks of an executor. Two exist: ``dmlgpu.gpu`` on wgpu and ``dmlgpu.host`` on NumPy.
+"""What the device layer asks of an executor. Three exist: ``dmlgpu.gpu`` on wgpu,
+``dmlgpu.browser`` in a browser's page and ``dmlgpu.host`` on NumPy.
 
 The device layer checks every precondition before it calls an executor; an executor may trust its arguments.
 """

@@ -23,7 +23,7 @@ class AdapterInfo:
 
     Attributes:
         name: what a person would call it: ``llvmpipe (LLVM 15.0.6, 256 bits)``, ``numpy``.
-        backend: ``Vulkan``, ``Metal``, ``D3D12``, ``OpenGL`` or ``NumPy``.
+        backend: ``Vulkan``, ``Metal``, ``D3D12``, ``OpenGL``, ``Browser`` or ``NumPy``.
         kind: ``cpu``, ``integrated``, ``discrete`` or ``unknown``.
         driver: driver and version text.
         features: compute features that dmlgpu uses where they exist.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dmlgpu.cli.adapter import choose_adapter
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter, all_drivers, of_drivers, process_adapters
-from dmlgpu.device.adapters import adapters, environment_choice, why_no_gpu
+from dmlgpu.device.adapters import adapters, environment_choice, wait_for_pages, why_no_gpu
 from dmlgpu.errors import AdapterNotFound, InvalidArgument, NotSupported
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.target import AdapterInfo
@@ -31,13 +31,27 @@ def choose_adapters(wanted: Sequence[str], drivers: Sequence[str] = ()) -> tuple
     """
     if drivers:
         known = adapters_of(drivers)
-        chosen = [found for one in wanted for found in matching(one, known)] if wanted else known
-        return tuple(dict.fromkeys(chosen))
-    known = process_adapters()
+        found = [one for text in wanted for one in matching(text, known)] if wanted else known
+        return tuple(dict.fromkeys(found))
     if list(wanted) == [ALL]:
-        return known
+        return process_adapters()
     with _pointing_to_drivers():
-        return tuple(known[adapters().index(_choose(one))] for one in wanted or (None,))
+        chosen = [_choose(one) for one in wanted or (None,)]  # before listing: one may be a page that is waited for
+    known, infos = process_adapters(), adapters()
+    return tuple(known[infos.index(info)] for info in chosen)
+
+
+def with_pages(chosen: Sequence[LocatedAdapter], count: int, asked: bool) -> tuple[LocatedAdapter, ...]:
+    """Wait for pages of browsers, and return adapters with theirs; without the reference, unless that is asked for.
+
+    Raises:
+        AdapterNotFound: when what browsers need is not installed.
+        DmlError: when the server of pages does not answer.
+    """
+    infos = wait_for_pages(count)
+    known = process_adapters()
+    local = [one for one in chosen if asked or one.info != NUMPY_ADAPTER]
+    return tuple(dict.fromkeys([*local, *(one for one in known if one.info in infos)]))
 
 
 @contextlib.contextmanager

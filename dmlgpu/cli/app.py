@@ -284,6 +284,12 @@ def test(
             help="Seconds to wait for another worker when the last one with an adapter is lost.",
         ),
     ] = 60.0,
+    browser: Annotated[
+        bool, typer.Option("--browser", help="Also test a browser's GPU: wait for the page to be opened.")
+    ] = False,
+    pages: Annotated[
+        int, typer.Option("--pages", min=1, max=64, metavar="N", help="With --browser: wait for so many pages.")
+    ] = 1,
     only_list: Annotated[bool, typer.Option("--list", help="Print the cases' names instead of running them.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
 ) -> None:
@@ -300,6 +306,7 @@ def test(
       dmlgpu test -k gather_nd1 --profile full
       dmlgpu test -k softmax -k gemm
       dmlgpu test -k gather_nd1-float32-uint32-2x3-packed-s0 --adapter 0
+      dmlgpu test --browser -o results.jsonl
       dmlgpu test --scheduler tcp://10.0.0.1:8786 --profile full -o cluster.jsonl
     """
     request = verb("request").Request(
@@ -313,6 +320,7 @@ def test(
         workers=workers,
         time_limit=time_limit,
         repeat=repeat,
+        pages=pages if browser else 0,
     )
     if as_json and not only_list:
         raise typer.BadParameter("--json is for --list; what a run finds is written as JSON Lines by --output")
@@ -321,12 +329,40 @@ def test(
         return
     if scheduler and pairwise:
         raise typer.BadParameter("--pairwise compares adapters of this machine, not those of a cluster")
+    if browser and (scheduler or pairwise):
+        raise typer.BadParameter("--browser goes neither with --pairwise nor with --scheduler")
     if scheduler:
         passed = verb("cluster").test(request, scheduler, patience)
     else:
         passed = verb("pairwise").compare_adapters(request) if pairwise else verb("test").test(request)
     if not passed:
         raise typer.Exit(1)
+
+
+@app.command()
+def serve(
+    *,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="Where pages are served: 0.0.0.0 lets other machines in.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="There; 0 takes a free one.")] = 0,
+    many: Annotated[bool, typer.Option("--many", help="Take several pages at a time.")] = False,
+    certificate: Annotated[
+        Path | None, typer.Option("--cert", metavar="FILE.pem", help="Serve by TLS, with this certificate.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option("--key", metavar="FILE.pem", help="The certificate's key.")] = None,
+) -> None:
+    """Serve the page that lends a browser's GPU, until it is interrupted.
+
+    Other commands find it by the environment variable DMLGPU_BROWSER, whose value is printed, and take the page's
+    adapter by --adapter browser. Without a server, they start one themselves, on the loopback address.
+
+    \b
+    Examples:
+      dmlgpu serve
+      dmlgpu serve --host 0.0.0.0 --cert cert.pem --key key.pem --many
+    """
+    verb("serve").serve(host, port, many=many, certificate=certificate, key=key)
 
 
 @app.command()

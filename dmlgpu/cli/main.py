@@ -27,6 +27,8 @@ _EXTRAS = {
     "rich": "cli",
     "packaging": "cli",
     "distributed": "cluster",
+    "websockets": "browser",
+    "segno": "browser",
     "PIL": "demo",
     "skimage": "demo",
 }

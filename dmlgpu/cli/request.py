@@ -30,6 +30,7 @@ class Request:
         workers: processes at once.
         time_limit: seconds for one case.
         repeat: how often each case is run.
+        pages: how many pages of browsers are waited for, to be tested too.
     """
 
     adapters: tuple[str, ...] = ()
@@ -42,6 +43,7 @@ class Request:
     workers: int = 1
     time_limit: float = 60.0
     repeat: int = 1
+    pages: int = 0
 
     @cached_property
     def cases(self) -> Suite:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dmlgpu.cli import tables
-from dmlgpu.cli.adapters import choose_adapters, refuse_reference_alone
+from dmlgpu.cli.adapters import choose_adapters, refuse_reference_alone, with_pages
 from dmlgpu.cli.failures import FailurePrinter
 from dmlgpu.cli.progress import Progress
 from dmlgpu.cli.request import Request
@@ -19,6 +19,7 @@ from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.conformance.running.records import facts, write_run
 from dmlgpu.conformance.suites.registry import suite_option
+from dmlgpu.device.adapters import BROWSER, show_in_page
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.target import AdapterInfo
 
@@ -45,6 +46,8 @@ def test(request: Request) -> bool:
     """
     names, expected = request.names, request.expected
     adapters = choose_adapters(request.adapters, request.drivers)
+    if request.pages:
+        adapters = with_pages(adapters, request.pages, bool(request.adapters))
     refuse_reference_alone((adapter.info for adapter in adapters), request.adapters)
     counted: dict[LocatedAdapter, Counter[Status]] = {}
     with request.opened() as file:
@@ -70,19 +73,28 @@ def _with_expected(
 def _report(outcomes: Iterable[Outcome], adapter: LocatedAdapter, job: Job, count: int, where: str) -> Counter[Status]:
     """Print what is wrong as it comes, and how far the run is."""
     counts: Counter[Status] = Counter()
+    of_page = adapter.info.backend.lower() == BROWSER
     printer, progress = FailurePrinter(where), Progress(sys.stderr, count, where)
     for outcome in outcomes:
         counts[outcome.status] += 1
         if not outcome.status.is_good:
             printer.tell(outcome, reproduce(outcome, job.suite, adapter))
-        progress.show(counts.total(), sum(number for status, number in counts.items() if not status.is_good))
+        wrong = sum(number for status, number in counts.items() if not status.is_good)
+        progress.show(counts.total(), wrong)
+        if of_page:
+            show_in_page(adapter.info, now=outcome.case, done=counts.total(), count=count)
     printer.finish()
+    if of_page:
+        verdict = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
+        show_in_page(adapter.info, now="nothing", verdict=f"{count} cases: {verdict}")
     return counts
 
 
 def reproduce(outcome: Outcome, suite: str, adapter: LocatedAdapter) -> str:
-    """The command that runs one case again; the reference is asked for by its name, as it must be."""
-    number = NUMPY_ADAPTER.name if adapter.info == NUMPY_ADAPTER else str(adapter.number)
+    """The command that runs one case again; the reference is asked for by its name, as it must be, and a page
+    by what waits for one."""
+    names = {NUMPY_ADAPTER.backend: NUMPY_ADAPTER.name, "Browser": BROWSER}
+    number = names.get(adapter.info.backend, str(adapter.number))
     command = ["dmlgpu", "test", *suite_option(suite), "--adapter", number, "-k", outcome.case]
     return in_environment(shlex.join(command), dict(adapter.environment))
 

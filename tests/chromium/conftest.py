@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from dmlgpu.browser.link import wait_for_pages
+from dmlgpu.browser.server import Server
+from dmlgpu.target import AdapterInfo
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = (
@@ -67,3 +72,23 @@ def facts(page: Any) -> dict[str, Any]:
     if found is None:
         pytest.skip("the browser offers no WebGPU adapter")
     return found
+
+
+@contextlib.contextmanager
+def opened(page: Any, address: str) -> Iterator[Any]:
+    """Another page of the same browser, in which an address is open; nothing of it is routed."""
+    found = page.context.browser.new_page()
+    faults: list[str] = []
+    found.on("pageerror", lambda error: faults.append(str(error)))
+    found.goto(address)
+    yield found
+    found.close()
+    assert faults == []
+
+
+@pytest.fixture(scope="module")
+def lent(page: Any, facts: dict[str, Any]) -> Iterator[tuple[Server, AdapterInfo, Any]]:
+    """A server, the adapter of a page that is open there, and the page."""
+    with Server() as server, opened(page, server.address) as lending:
+        (info,) = wait_for_pages(server.borrowing, 1, 60)
+        yield server, info, lending

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 
 import pytest
 
+from dmlgpu.browser.backend import BrowserBackend
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.device.device import Device
 from dmlgpu.errors import NotSupported
-from tests.chromium.browser_backend import BrowserBackend
 from tests.quick_programs import PROFILES
 
 pytestmark = pytest.mark.xdist_group("chromium")  # it is started once
@@ -29,8 +30,11 @@ def sample(names: Iterable[str]) -> list[str]:
 
 
 @pytest.fixture(scope="module", params=PROFILES)
-def device(page, facts, request):
-    device = Device.from_backend(BrowserBackend(page, facts, request.param))
+def device(lent, request):
+    server, info, _ = lent
+    backend = BrowserBackend(info, server.borrowing, 1)
+    backend.target = dataclasses.replace(backend.target, profile=request.param)
+    device = Device.from_backend(backend)
     yield device
     device.remove()
 

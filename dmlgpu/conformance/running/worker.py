@@ -24,7 +24,7 @@ from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_
 from dmlgpu.conformance.running.outcome import KERNELS, Outcome, Status
 from dmlgpu.conformance.running.runner import digest
 from dmlgpu.conformance.suites.registry import suite_by_name
-from dmlgpu.device.adapters import choose
+from dmlgpu.device.adapters import BROWSER, choose, open_watched_page
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DeviceRemoved, DmlError, NotSupported
 from dmlgpu.files import whole_file, write_array
@@ -102,6 +102,11 @@ class Server:
                 return
         device.remove()
 
+    def refuse(self, requests: TextIO, error: DeviceRemoved) -> None:
+        """Answer the first request by what keeps the device from being opened."""
+        name = requests.readline().strip()
+        self._answer(Outcome(name, Status.DEVICE_LOST, message=str(error)).to_json())
+
     def _answer(self, record: Mapping[str, Any]) -> None:
         print(json.dumps(record), file=self._responses, flush=True)
 
@@ -111,6 +116,8 @@ def open_device(number: int, tell_kernels: Callable[[tuple[str, ...]], None]) ->
     info = choose(number)
     if info == NUMPY_ADAPTER:
         return Device(info)
+    if info.backend.lower() == BROWSER:
+        return Device.from_backend(open_watched_page(info, tell_kernels))
     from dmlgpu.conformance.running.watched_backend import WatchedBackend  # noqa: PLC0415 - numpy does without wgpu
 
     return Device.from_backend(WatchedBackend(info, tell_kernels))
@@ -124,7 +131,11 @@ def main() -> int:
         suite = suite_by_name(name)
         runner = OutputWriter(as_output_suite(suite, name), Path(writing[0]), int(writing[1])) if writing else suite
         server = Server(runner, responses)
-        device = open_device(int(adapter), server.tell_kernels)
+        try:
+            device = open_device(int(adapter), server.tell_kernels)
+        except DeviceRemoved as error:  # a browser's page is away; it may come back for the next child
+            server.refuse(sys.stdin, error)
+            return 0
         if text and str(device.adapter) != text:
             print(f"adapter {adapter} is {device.adapter} here, not {text}", file=sys.stderr)
             return 1

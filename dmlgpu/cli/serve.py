@@ -1,0 +1,34 @@
+"""``dmlgpu serve``: the page that lends a browser's GPU."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from dmlgpu.browser.lending import VARIABLE, introduction
+from dmlgpu.browser.server import Page, Server
+
+
+def serve(
+    host: str, port: int, *, many: bool = False, certificate: Path | None = None, key: Path | None = None
+) -> None:
+    """Serve pages until the process is interrupted, and print which come and go.
+
+    Raises:
+        InvalidArgument: a key without its certificate, or files that cannot be used.
+        OSError: when it cannot listen there.
+    """
+    with Server(host, port, many=many, certificate=certificate, key=key, changed=_tell) as server:
+        print(introduction(server))
+        if certificate is None and not server.address.startswith("http://localhost:"):
+            print("Browsers offer WebGPU to secure addresses only: other machines need --cert and --key.\n")
+        print(f"For other commands on this machine:\n\n  export {VARIABLE}={server.borrowing}\n", flush=True)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            print()
+
+
+def _tell(page: Page) -> None:
+    state = "gone" if page.connection is None else "there, its tab hidden" if page.hidden else "there"
+    print(f"page {page.number} is {state}: {page.info}", flush=True)

@@ -1,0 +1,141 @@
+"""The page lends Chromium's GPU: as an adapter, to commands in other processes, with faults, and when it goes away."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import dmlgpu
+from dmlgpu import Device, TensorDesc, descs
+from dmlgpu.browser import frames
+from dmlgpu.browser.backend import BrowserBackend
+from dmlgpu.browser.lending import VARIABLE
+from dmlgpu.browser.link import wait_for_pages
+from dmlgpu.browser.server import Server
+from dmlgpu.compiler import compile_operator
+from dmlgpu.enums import DataType
+from dmlgpu.errors import DeviceRemoved, ShaderError
+from dmlgpu.program import Kernel, Program
+from tests.chromium.conftest import opened
+
+pytestmark = pytest.mark.xdist_group("chromium")  # it is started once
+
+VECTOR = TensorDesc(DataType.FLOAT32, (1000,))
+COMMAND = (sys.executable, "-c", "import sys; from dmlgpu.cli.main import main; sys.exit(main())")
+ADD = descs.ElementWiseAdd(a_tensor=VECTOR, b_tensor=VECTOR, output_tensor=VECTOR)
+
+
+@pytest.fixture
+def browser(lent, monkeypatch):
+    """Where ``browser`` names the page that is open."""
+    server, info, page = lent
+    monkeypatch.setenv(VARIABLE, server.borrowing)
+    return info, page
+
+
+def test_a_page_is_an_adapter(browser):
+    info, _ = browser
+    device = Device("browser")
+    assert device.adapter == info
+    assert str(info).startswith("Browser: ")
+    assert "Chrome" in info.driver
+    assert info.kind == "cpu"
+    a, b = np.arange(1000, dtype=np.float32), np.full(1000, 0.5, np.float32)
+    (total,) = dmlgpu.evaluate(ADD, [a, b], device=device)
+    assert np.array_equal(total, a + b)
+    device.remove()
+
+
+def test_long_buffers_go_there_and_back(browser, monkeypatch):
+    monkeypatch.setattr(frames, "CHUNK_BYTES", 1 << 20)
+    device = Device("browser")
+    data = np.random.default_rng(1).integers(0, 256, (2 << 20) + 12).astype(np.uint8)
+    buffer = device.create_buffer(data.size)
+    buffer.write(data)
+    assert np.array_equal(buffer.read(), data)
+    device.remove()
+
+
+def test_tints_errors_show_the_lines_around(lent):
+    server, info, _ = lent
+    backend = BrowserBackend(info, server.borrowing, 1)
+    program = compile_operator(ADD, backend.target)
+    (kernel,) = program.kernels
+    wrong = kernel.wgsl + "\nfn wrong() -> u32 {\n    return nonesuch;\n}\n"
+    faulty = Kernel("wrong", wrong, kernel.slots, kernel.grid)
+    with pytest.raises(ShaderError, match="kernel 'wrong' does not compile on Browser: ") as refused:
+        backend.prepare(Program("ADD", (faulty,), immediates=False))
+    assert "nonesuch" in str(refused.value).splitlines()[0]
+    (line,) = [line for line in str(refused.value).splitlines() if line.startswith(">")]
+    assert line.endswith("|     return nonesuch;")
+    backend.prepare(program)  # the page goes on
+    backend.close()
+
+
+def test_a_page_that_goes_away_comes_back(page, facts, monkeypatch):
+    with Server() as server:
+        monkeypatch.setenv(VARIABLE, server.borrowing)
+        with opened(page, server.address):
+            wait_for_pages(server.borrowing, 1, 60)
+            device = Device("browser")
+            buffer = device.create_buffer(64)
+            assert not buffer.read().any()
+        with pytest.raises(DeviceRemoved, match="the page is closed"):
+            buffer.read()
+        with opened(page, server.address):
+            wait_for_pages(server.borrowing, 1, 60)
+            again = Device("browser")
+            assert not again.create_buffer(64).read().any()
+            again.remove()
+
+
+def test_two_pages_at_once(page, facts, monkeypatch):
+    with Server(many=True) as server:
+        monkeypatch.setenv(VARIABLE, server.borrowing)
+        with opened(page, server.address), opened(page, server.address):
+            devices = [Device(info) for info in wait_for_pages(server.borrowing, 2, 60)]
+            buffers = [device.create_buffer(16) for device in devices]
+            for number, buffer in enumerate(buffers):
+                buffer.write(np.full(4, number, np.float32))
+            for number, buffer in enumerate(buffers):
+                assert np.array_equal(buffer.read().view(np.float32), np.full(4, number))
+            for device in devices:
+                device.remove()
+
+
+def test_cases_run_from_the_command_line(page, facts, tmp_path):
+    """The command starts a server, tells the address, waits, and merges the page with a local adapter."""
+    output = tmp_path / "run.jsonl"
+    cases = ("-k", "gather_elements-example*", "--adapter", "numpy")
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    process = subprocess.Popen(
+        [*COMMAND, "test", "--browser", *cases, "-o", output],
+        env={**environment, "PYTHONUTF8": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    try:
+        told = iter(process.stderr.readline, "")
+        address = next(line.strip() for line in told if line.startswith("  http"))
+        with opened(page, address) as lending:
+            printed, problems = process.communicate(timeout=120)
+            verdict = lending.inner_text("#verdict")
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, printed + problems
+    text = output.read_text(encoding="utf-8")
+    records = [json.loads(line) for line in text.splitlines()]
+    adapters = [record["adapter"]["backend"] for record in records if "adapter" in record]
+    passed = [record["case"] for record in records if record.get("status") == "pass"]
+    assert adapters == ["NumPy", "Browser"]
+    assert passed
+    assert verdict == f"{len(passed) // 2} cases: {len(passed) // 2} pass"
+    assert "Browser: " in printed
+    assert address.split("/")[3] not in text + printed  # the token

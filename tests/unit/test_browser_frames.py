@@ -1,0 +1,139 @@
+"""Frames between executor and page, and what a page says about itself."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from dmlgpu.browser import frames
+from dmlgpu.browser.facts import adapter_info, plain, target_of
+from dmlgpu.browser.pipelines import compile_error
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.program import Kernel
+from dmlgpu.target import Profile
+
+LIMITS = {
+    "maxStorageBuffersPerShaderStage": 10,
+    "maxStorageBufferBindingSize": 1 << 27,
+    "maxBufferSize": 1 << 28,
+    "minStorageBufferOffsetAlignment": 256,
+    "maxComputeInvocationsPerWorkgroup": 256,
+    "maxComputeWorkgroupStorageSize": 16384,
+    "maxComputeWorkgroupsPerDimension": 65535,
+}
+SAFARI = "Mozilla/5.0 (Macintosh) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.0 Safari/605.1.15"
+FACTS = {
+    "vendor": "apple",
+    "architecture": "metal-3",
+    "device": "",
+    "description": "Apple M2",
+    "browser": SAFARI,
+    "fallback": False,
+    "features": ["shader-f16", "texture-compression-bc"],
+    "limits": LIMITS,
+}
+
+
+def test_a_frame_comes_back():
+    header, data = frames.decode(frames.encode({"id": 7, "text": "ä"}, [b"abc", memoryview(b"d")]))
+    assert header == {"id": 7, "text": "ä"}
+    assert bytes(data) == b"abcd"
+
+
+def test_the_layout_of_a_frame():
+    assert frames.encode({"id": 1}, [b"\xff"]) == b'\x08\x00\x00\x00{"id":1}\xff'
+
+
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        ("text", "expected bytes, got str"),
+        (b"", "got 0"),
+        (b"\x01\0", "got 2"),
+        (b"\x09\0\0\0{}", "a header of 9 bytes does not fit into 6 bytes"),
+        (b"\xff\xff\xff\xff{}", "does not fit"),
+        (b"\x02\0\0\0[]", "must be an object, got list"),
+        (b"\x02\0\0\0{x", "no JSON"),
+        (b"\x02\0\0\0\xff\xfe", "no JSON"),
+        (struct.pack("<I", 200_000) + b"[" * 200_000, "no JSON"),
+    ],
+)
+def test_what_is_no_frame(frame, why):
+    with pytest.raises(InvalidArgument, match=why):
+        frames.decode(frame)
+
+
+def test_an_adapter_is_named_after_what_the_page_says():
+    info = adapter_info(FACTS, 1)
+    assert str(info) == "Browser: Apple M2 (Safari 26.0)"
+    assert (info.kind, info.features) == ("integrated", ("shader-f16",))
+    assert info.limits["max-storage-buffers-per-shader-stage"] == 10
+    assert str(adapter_info(FACTS, 2)) == "Browser: Apple M2 (Safari 26.0, page 2)"
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind", "profile"),
+    [
+        ({"fallback": True}, "cpu", Profile.CPU),
+        ({"vendor": "google", "architecture": "swiftshader"}, "cpu", Profile.CPU),
+        ({"vendor": "qualcomm"}, "integrated", Profile.INTEGRATED),
+        ({"vendor": "nvidia"}, "unknown", Profile.DISCRETE),
+    ],
+)
+def test_the_kind_decides_the_schedules(changed, kind, profile):
+    info = adapter_info({**FACTS, **changed}, 1)
+    assert (info.kind, target_of(info).profile) == (kind, profile)
+
+
+def test_limits_and_features_become_the_targets():
+    target = target_of(adapter_info(FACTS, 1), precise=True, disabled_features=["shader-f16"])
+    assert target.max_binding_size == 1 << 27
+    assert target.max_workgroup_storage == 16384
+    assert target.precise
+    assert not target.has("shader-f16")
+    assert not target.has("immediates")
+
+
+def test_names_hold_no_signs_that_mean_something_elsewhere():
+    info = adapter_info({**FACTS, "description": "<script>\x1b[2Ja`|b\n" + "x" * 500, "browser": "<b>"}, 1)
+    assert info.name == ("script 2Ja b " + "x" * 500)[:80]
+    assert info.driver == "unknown browser"
+    assert plain(5) == ""
+
+
+@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("value", [None, "256", True, 1.5, -1, 0, 10**30])
+def test_limits_beyond_reason_are_refused(name, value):
+    with pytest.raises(InvalidArgument, match=name):
+        adapter_info({**FACTS, "limits": {**LIMITS, name: value}}, 1)
+
+
+@pytest.mark.parametrize("facts", [None, [], "x", {}, {"limits": []}])
+def test_facts_of_another_shape_are_refused(facts):
+    with pytest.raises(InvalidArgument, match="page: "):
+        adapter_info(facts, 1)
+
+
+def test_an_alignment_is_a_power_of_two():
+    with pytest.raises(InvalidArgument, match="power of two"):
+        adapter_info({**FACTS, "limits": {**LIMITS, "minStorageBufferOffsetAlignment": 48}}, 1)
+
+
+TEXT = "// head\n// ---- shaders/maps/add.wgsl\nfn f() {\n    let x = y;\n}\n"
+
+
+def test_errors_of_compilers_show_the_lines_around():
+    kernel = Kernel("add x4", TEXT, (), (1, 1, 1))
+    message = compile_error("ADD", kernel, "Browser: M2", [4, "unresolved value 'y'\x1b[31m"])
+    head, *lines = message.splitlines()
+    assert head.startswith("ADD: kernel 'add x4' does not compile on Browser: M2: unresolved value 'y'?[31m")
+    assert head.endswith("(in shaders/maps/add.wgsl)")
+    assert "> 4 |     let x = y;" in lines
+
+
+@pytest.mark.parametrize("refusal", [None, [], "x", [0, "bad"], [99, "bad"], ["1", "bad"], [1, {}]])
+def test_errors_of_compilers_may_have_any_shape(refusal):
+    assert "ADD: kernel 'k' does not compile on P:" in compile_error(
+        "ADD", Kernel("k", TEXT, (), (1, 1, 1)), "P", refusal
+    )
