@@ -74,6 +74,7 @@ class Model:
         inputs: those that a run is given.
         outputs: names.
         weights: the initialisers.
+        declared_outputs: what the model says of its outputs.
     """
 
     name: str
@@ -82,14 +83,17 @@ class Model:
     inputs: tuple[Declared, ...]
     outputs: tuple[str, ...]
     weights: Mapping[str, Value]
+    declared_outputs: tuple[Declared, ...] = ()
 
 
-def read(source: Source) -> Model:
+def read(source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Mapping[str, int] | None = None) -> Model:
     """Read a model.
 
     Args:
         source: a path, the bytes of a file, or a model of the package ``onnx``. External data are looked for in the
             folder of the path, nowhere else.
+        sizes: of dimensions of inputs that have names in the place of numbers, by name.
+        denoted: of dimensions of inputs without numbers, by denotation (``DATA_BATCH``).
 
     Raises:
         ModelError: it is malformed; the message says where.
@@ -104,6 +108,11 @@ def read(source: Source) -> Model:
         raise NotSupported(f"model {name!r}: operator sets from {OLDEST} on are taken, got {version}")
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
+    if sizes or denoted:
+        fixed = ModelProto()
+        fixed.CopyFrom(proto)
+        proto = fixed
+        _fix_dimensions(proto.graph, sizes or {}, denoted or {})
     graph = proto.graph
     weights = {
         one.name: Value.of_tensor(one, f"initializer {abridged(one.name)!r}", folder) for one in graph.initializer
@@ -111,10 +120,20 @@ def read(source: Source) -> Model:
     if graph.sparse_initializer:
         raise NotSupported(f"model {name!r}: sparse initializers are not supported")
     inputs = tuple(declared(one) for one in graph.input if one.name not in weights)
-    for one in graph.output:
-        declared(one)
-    outputs = tuple(one.name for one in graph.output)
-    return Model(name, tuple(graph.node), versions, inputs, outputs, weights)
+    outputs = tuple(declared(one) for one in graph.output)
+    names = tuple(one.name for one in outputs)
+    return Model(name, tuple(graph.node), versions, inputs, names, weights, outputs)
+
+
+def _fix_dimensions(graph: GraphProto, sizes: Mapping[str, int], denoted: Mapping[str, int]) -> None:
+    """Put sizes in the place of dimensions of inputs and outputs that have names or denotations."""
+    for one in (*graph.input, *graph.output):
+        for dimension in one.type.tensor_type.shape.dim if one.type.WhichOneof("value") == "tensor_type" else ():
+            if dimension.HasField("dim_value"):
+                continue
+            size = sizes.get(dimension.dim_param, denoted.get(dimension.denotation))
+            if size is not None:
+                dimension.dim_value = size
 
 
 def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:

@@ -1,0 +1,74 @@
+"""What a compute shader in WGSL declares: its bindings by name, its entry points, its overrides."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+LONGEST = 1 << 20
+"""Characters of a shader that are taken."""
+
+_COMMENT = re.compile(r"//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/")
+_RESOURCE = re.compile(r"((?:@\w+\s*(?:\([^()]*\)\s*)?)+)var\s*(?:<([^<>]*)>)?\s*(\w+)\s*:")
+_NUMBER = re.compile(r"@(group|binding)\s*\(\s*(\d{1,9})[iu]?\s*,?\s*\)")
+_ENTRY = re.compile(r"@compute\b[^{};]*?\bfn\s+(\w+)")
+_OVERRIDE = re.compile(r"\boverride\s+(\w+)")
+_KINDS = {
+    ("uniform", ""): "uniform",
+    ("storage", ""): "read-only-storage",
+    ("storage", "read"): "read-only-storage",
+    ("storage", "read_write"): "storage",
+}
+
+
+@dataclass(frozen=True)
+class ShaderBinding:
+    """A resource that a shader declares.
+
+    Attributes:
+        name: the variable's.
+        number: its ``@binding``, in group 0.
+        kind: WebGPU's word: ``uniform``, ``storage`` (which the shader may write) or ``read-only-storage``.
+    """
+
+    name: str
+    number: int
+    kind: str
+
+
+def without_comments(text: str) -> str:
+    """Return a shader with spaces in the place of comments; those that are nested end at the first ``*/``."""
+    return _COMMENT.sub(" ", text)
+
+
+def bindings(text: str) -> tuple[ShaderBinding, ...]:
+    """Return the resources that a shader without comments declares.
+
+    Raises:
+        ValueError: one is no buffer of group 0, or two have one number or name.
+    """
+    found: dict[int, ShaderBinding] = {}
+    for attributes, space, name in _RESOURCE.findall(text):
+        numbers = {key: int(number) for key, number in _NUMBER.findall(attributes)}
+        if set(numbers) != {"group", "binding"}:
+            raise ValueError(f"the variable {name!r} must have @group and @binding with numbers")
+        if numbers["group"]:
+            raise ValueError(f"the variable {name!r} must be in @group(0), got @group({numbers['group']})")
+        words = [word.strip() for word in space.split(",")] + [""]
+        kind = _KINDS.get((words[0], words[1]))
+        if kind is None:
+            raise ValueError(f"the variable {name!r} must be a buffer, var<storage> or var<uniform>, got var<{space}>")
+        taken = found.setdefault(numbers["binding"], ShaderBinding(name, numbers["binding"], kind))
+        if taken.name != name:
+            raise ValueError(f"the variables {taken.name!r} and {name!r} have one binding, {taken.number}")
+    return tuple(found.values())
+
+
+def entry_points(text: str) -> tuple[str, ...]:
+    """Return the names of the compute shaders in a text without comments."""
+    return tuple(_ENTRY.findall(text))
+
+
+def overrides(text: str) -> tuple[str, ...]:
+    """Return the names of the constants that a pipeline may set."""
+    return tuple(_OVERRIDE.findall(text))
