@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dmlgpu.cli.adapter import choose_adapter
+from dmlgpu.cli.dispatching import DispatchOptions
 from dmlgpu.device.device import Device
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.files import whole_file
@@ -21,6 +22,7 @@ def run(
     *,
     allow_paths: bool = False,
     inputs: Sequence[str] = (),
+    dispatching: DispatchOptions | None = None,
 ) -> None:
     """Run a model and print what happens: for DxDispatch's in its words, for ONNX the outputs.
 
@@ -30,16 +32,28 @@ def run(
         AdapterNotFound: no adapter matches.
         DmlError: the device refuses the model.
     """
-    if model.suffix.lower() == ".onnx":
+    options = dispatching or DispatchOptions()
+    if model.suffix.lower() == ".onnx" and (inputs or options == DispatchOptions()):
         _run_onnx(model, output_dir, adapter, inputs)
         return
     if inputs:
         raise InvalidArgument(f"run: --input is for models in ONNX, got {model.name}")
-    loaded = dxdispatch.load(model, allow_paths=allow_paths)
+    loaded = dxdispatch.load(model, allow_paths=allow_paths, onnx=options.onnx)
     device = Device(choose_adapter(adapter))
     print(f"Running on '{device.adapter}'", flush=True)
+
+    def tell(event: dxdispatch.Event) -> None:
+        text = dxdispatch.report(event, options.verbosity)
+        if text is not None:
+            print(text.rstrip(), flush=True)
+
     dxdispatch.execute(
-        loaded, device, output_directory=output_dir, on_event=lambda event: print(str(event).rstrip(), flush=True)
+        loaded,
+        device,
+        output_directory=output_dir,
+        on_event=tell,
+        timing=options.timing,
+        print_onnx_bindings=options.print_bindings,
     )
 
 
