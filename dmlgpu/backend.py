@@ -172,20 +172,19 @@ class Backend(Protocol):
 
 
 class Timed(Protocol):
-    """How long work took.
-
-    Attributes:
-        seconds: on the device, or on the host where ``source`` is not ``gpu``.
-        source: ``gpu`` where the device's timestamps were taken.
-        host_seconds: for the host to record, submit and wait.
-    """
+    """How long work took."""
 
     @property
-    def seconds(self) -> float: ...
+    def seconds(self) -> float:
+        """Time on the device, or on the host where ``source`` is not ``gpu``."""
+
     @property
-    def source(self) -> str: ...
+    def source(self) -> str:
+        """Where the time comes from: ``gpu`` for the device's timestamps."""
+
     @property
-    def host_seconds(self) -> float: ...
+    def host_seconds(self) -> float:
+        """Time in which the host recorded, submitted and waited."""
 
 
 class CustomShader(Protocol):

@@ -279,8 +279,10 @@ def _spelled(value: Any, one: FieldSchema, path: str) -> Any:
         return bool(value)
     if not one.type.startswith("DML_"):
         return value
+    is_data_type = one.type == "DML_TENSOR_DATA_TYPE"
+    members = DataType if is_data_type else getattr(enums, class_name(one.type.removeprefix("DML_")))
     try:
-        return getattr(enums, class_name(one.type.removeprefix("DML_")))(value).name
+        return members(value).name
     except (ValueError, TypeError):
         raise ModelError(path, f"must be a value of {one.type}, got {value}") from None
 

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 LONGEST = 1 << 20
 """Characters of a shader that are taken."""
 
-_COMMENT = re.compile(r"//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/")
-_RESOURCE = re.compile(r"((?:@\w+\s*(?:\([^()]*\)\s*)?)+)var\s*(?:<([^<>]*)>)?\s*(\w+)\s*:")
-_NUMBER = re.compile(r"@(group|binding)\s*\(\s*(\d{1,9})[iu]?\s*,?\s*\)")
-_ENTRY = re.compile(r"@compute\b[^{};]*?\bfn\s+(\w+)")
-_OVERRIDE = re.compile(r"\boverride\s+(\w+)")
+# Possessive quantifiers, and texts cut into statements: each character is looked at a few times, whatever the text.
+_COMMENT = re.compile(r"//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?+")
+_STATEMENT = re.compile(r"[;{}]")
+_RESOURCE = re.compile(r"\s*+((?:@\w++\s*+(?:\([^()]*+\)\s*+)?+)++)var\s*+(?:<([^<>]*+)>)?+\s*+(\w++)\s*+:")
+_NUMBER = re.compile(r"@(group|binding)\s*+\(\s*+(\d{1,9})[iu]?\s*+,?\s*+\)")
+_FUNCTION = re.compile(r"\bfn\s++(\w++)")
+_COMPUTE = re.compile(r"@\s*+compute\b")
+_OVERRIDE = re.compile(r"\boverride\s++(\w++)")
 _KINDS = {
     ("uniform", ""): "uniform",
     ("storage", ""): "read-only-storage",
@@ -48,7 +51,8 @@ def bindings(text: str) -> tuple[ShaderBinding, ...]:
         ValueError: one is no buffer of group 0, or two have one number or name.
     """
     found: dict[int, ShaderBinding] = {}
-    for attributes, space, name in _RESOURCE.findall(text):
+    declared = (_RESOURCE.match(statement) for statement in _STATEMENT.split(text))
+    for attributes, space, name in (match.groups("") for match in declared if match is not None):
         numbers = {key: int(number) for key, number in _NUMBER.findall(attributes)}
         if set(numbers) != {"group", "binding"}:
             raise ValueError(f"the variable {name!r} must have @group and @binding with numbers")
@@ -66,7 +70,8 @@ def bindings(text: str) -> tuple[ShaderBinding, ...]:
 
 def entry_points(text: str) -> tuple[str, ...]:
     """Return the names of the compute shaders in a text without comments."""
-    return tuple(_ENTRY.findall(text))
+    headers = (statement for statement in _STATEMENT.split(text) if _COMPUTE.search(statement))
+    return tuple(match[1] for header in headers if (match := _FUNCTION.search(header)) is not None)
 
 
 def overrides(text: str) -> tuple[str, ...]:
