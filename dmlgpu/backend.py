@@ -6,7 +6,7 @@ The device layer checks every precondition before it calls an executor; an execu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -172,9 +172,61 @@ class Backend(Protocol):
         """Release the adapter."""
 
 
+class Timed(Protocol):
+    """How long work took."""
+
+    @property
+    def seconds(self) -> float:
+        """Time on the device, or on the host where ``source`` is not ``gpu``."""
+
+    @property
+    def source(self) -> str:
+        """Where the time comes from: ``gpu`` for the device's timestamps."""
+
+    @property
+    def host_seconds(self) -> float:
+        """Time in which the host recorded, submitted and waited."""
+
+
+class CustomShader(Protocol):
+    """A shader that was made ready to run."""
+
+    def bind(self, ranges: Mapping[int, Range[Any]], groups: tuple[int, int, int]) -> Sequence[Dispatch]:
+        """Return the work of one dispatch.
+
+        Args:
+            ranges: what each binding is bound to, by number.
+            groups: workgroups along x, y and z.
+
+        Raises:
+            BindingError: a range that begins where the adapter allows none.
+            NotSupported: more workgroups or larger bindings than the adapter allows.
+        """
+
+
 @runtime_checkable
 class ShaderBackend(Backend, Protocol):
     """An executor that runs rendered programs."""
 
     def prepare(self, program: Program) -> Executable:
         """Make a program ready to run."""
+
+    def compile_shader(
+        self, wgsl: str, entry_point: str, constants: Mapping[str, float], kinds: Mapping[int, str], label: str
+    ) -> CustomShader:
+        """Make a compute shader that somebody else wrote ready to run.
+
+        Args:
+            wgsl: its text.
+            entry_point: the function to run.
+            constants: values of ``override`` declarations, by name.
+            kinds: WebGPU's type of each binding of group 0: ``uniform``, ``storage`` or ``read-only-storage``.
+            label: its name in messages.
+
+        Raises:
+            ShaderError: when it does not compile.
+            DeviceRemoved: when the device is gone.
+        """
+
+    def time(self, work: Sequence[Dispatch], parts: bool = False) -> Timed:
+        """Run work once, wait for it, and say how long it took."""

@@ -219,6 +219,7 @@ class World:
             "CommandList.copy_buffer": {"destination": self.target, **copy},
             "CommandRecorder.record_dispatch": recorded,
             "Queue.execute": {"command_lists": [closed]},
+            "Queue.measure": {"command_lists": [closed]},
             "Queue.signal": {"fence": objects["Fence"], "value": 1},
             "Fence.wait": {"value": 0},
             "BufferBinding": {"buffer": self.source},

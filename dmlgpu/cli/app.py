@@ -10,6 +10,7 @@ import typer
 
 from dmlgpu import __version__
 from dmlgpu.cli import completion
+from dmlgpu.cli import dispatch_options as options
 from dmlgpu.cli.main import verb
 from dmlgpu.cli.options import MAX_SECONDS, Adapter, Drivers, Json, finite
 
@@ -187,6 +188,12 @@ def show(
     )
 
 
+def _show_adapters(wanted: bool) -> None:
+    if wanted:
+        verb("devices").show(None, False)
+        raise typer.Exit
+
+
 @app.command()
 def run(
     *,
@@ -215,21 +222,51 @@ def run(
         bool,
         typer.Option("--allow-paths", help="Let the model read and write files anywhere; only for models you trust."),
     ] = False,
+    dispatch_iterations: options.Iterations = 1,
+    dispatch_repeat: options.Repeat = 1,
+    milliseconds_to_run: options.MillisecondsToRun = None,
+    dispatch_interval: options.Interval = 0,
+    warmup_samples: options.Warmup = 1,
+    timing_verbosity: options.Verbosity = 0,
+    name_overrides: options.NameOverrides = None,
+    denotation_overrides: options.DenotationOverrides = None,
+    binding_shapes: options.Shapes = None,
+    print_onnx_bindings: options.PrintBindings = False,
+    show_adapters: Annotated[
+        bool,
+        typer.Option(
+            "--show-adapters",
+            "--show_adapters",
+            "-s",
+            callback=_show_adapters,
+            is_eager=True,
+            help="List the adapters.",
+        ),
+    ] = False,
 ) -> None:
     """Run a model: DxDispatch's initialises, dispatches, prints, writes files; an ONNX model prints its outputs.
 
     A DxDispatch model reads files of its own folder and writes into the output directory, unless --allow-paths is
-    given.
+    given. Options of timing and of free dimensions are DxDispatch's; with one of them, and without --input, an ONNX
+    model runs as DxDispatch runs it: on inputs of zeros, for its times.
 
     \b
     Examples:
       dmlgpu run model.json
+      dmlgpu run model.json --dispatch_iterations 100 -v 1
+      dmlgpu run model.onnx -f batch:8 -t 2000
       dmlgpu run model.json --output-dir results --adapter numpy
       dmlgpu run model.onnx --input x=picture.npy --output-dir results
       dmlgpu run model.onnx --input x=picture.npy --profile --repeat 20
     """
-    options = {"inputs": tuple(inputs or ()), "check": check, "profile": profile, "trace": trace, "repeat": repeat}
-    verb("run").run(model, output_dir, adapter, allow_paths=allow_paths, **options)
+    dispatching = verb("dispatching")
+    timing = dispatching.TimingOptions(
+        dispatch_iterations, dispatch_repeat, milliseconds_to_run, dispatch_interval, warmup_samples
+    )
+    overrides = dispatching.onnx_options(name_overrides, denotation_overrides, binding_shapes)
+    chosen = dispatching.DispatchOptions(timing, timing_verbosity, overrides, print_onnx_bindings)
+    onnx = {"inputs": tuple(inputs or ()), "check": check, "profile": profile, "trace": trace, "repeat": repeat}
+    verb("run").run(model, output_dir, adapter, allow_paths=allow_paths, dispatching=chosen, **onnx)
 
 
 @app.command()

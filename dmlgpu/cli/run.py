@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlgpu.cli.adapter import choose_adapter
+from dmlgpu.cli.dispatching import DispatchOptions
 from dmlgpu.cli.run_onnx import OnnxOptions, run_onnx
 from dmlgpu.device.device import Device
 from dmlgpu.errors import InvalidArgument
@@ -18,6 +19,7 @@ def run(
     adapter: str | None,
     *,
     allow_paths: bool = False,
+    dispatching: DispatchOptions | None = None,
     **options: Any,
 ) -> None:
     """Run a model and print what happens: for DxDispatch's in its words, for ONNX the outputs.
@@ -27,6 +29,8 @@ def run(
         output_dir: where files are written.
         adapter: part of an adapter's name, or its number; None chooses.
         allow_paths: whether a DxDispatch model may read and write files anywhere.
+        dispatching: how often and how long it runs, in DxDispatch's way; None for once. A model in ONNX runs in that
+            way where anything of it is asked for.
         options: what is asked of a model in ONNX beyond that: the attributes of ``OnnxOptions``.
 
     Raises:
@@ -35,17 +39,29 @@ def run(
         AdapterNotFound: no adapter matches.
         DmlError: the device refuses the model.
     """
-    onnx = OnnxOptions(**options)
-    if model.suffix.lower() == ".onnx":
+    onnx, dispatch = OnnxOptions(**options), dispatching or DispatchOptions()
+    if onnx != OnnxOptions() and (model.suffix.lower() != ".onnx" or dispatch != DispatchOptions()):
+        wrong = model.name if model.suffix.lower() != ".onnx" else "options of DxDispatch's beside them"
+        raise InvalidArgument(
+            f"run: --input, --check, --profile, --trace and --repeat are for models in ONNX, got {wrong}"
+        )
+    if model.suffix.lower() == ".onnx" and dispatch == DispatchOptions():
         run_onnx(model, output_dir, adapter, onnx)
         return
-    if onnx != OnnxOptions():
-        raise InvalidArgument(
-            f"run: --input, --check, --profile, --trace and --repeat are for models in ONNX, got {model.name}"
-        )
-    loaded = dxdispatch.load(model, allow_paths=allow_paths)
+    loaded = dxdispatch.load(model, allow_paths=allow_paths, onnx=dispatch.onnx)
     device = Device(choose_adapter(adapter))
     print(f"Running on '{device.adapter}'", flush=True)
+
+    def tell(event: dxdispatch.Event) -> None:
+        text = dxdispatch.report(event, dispatch.verbosity)
+        if text is not None:
+            print(text.rstrip(), flush=True)
+
     dxdispatch.execute(
-        loaded, device, output_directory=output_dir, on_event=lambda event: print(str(event).rstrip(), flush=True)
+        loaded,
+        device,
+        output_directory=output_dir,
+        on_event=tell,
+        timing=dispatch.timing,
+        print_onnx_bindings=dispatch.print_bindings,
     )

@@ -22,6 +22,7 @@ from dmlgpu.conformance.suites.programs import ProgramSuite
 from dmlgpu.enums import DataType, ExecutionFlags
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.frontends import dxdispatch
+from dmlgpu.frontends.dxdispatch.model import GraphDispatchable, OperatorDispatchable
 from dmlgpu.graph.description import GraphDesc
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.schema import catalog, operator
@@ -119,10 +120,16 @@ def _of_case(what: str) -> tuple[Subject, ...]:
 def _of_model(path: Path) -> tuple[Subject, ...]:
     model = dxdispatch.load(path)
     half = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION
-    return tuple(
-        Subject(f"{path}: {one.name}, {one.desc.operator}", one.desc, bool(one.flags & half))
-        for one in model.dispatchables.values()
-    )
+    subjects = []
+    for one in model.dispatchables.values():
+        match one:
+            case OperatorDispatchable():
+                subjects.append(Subject(f"{path}: {one.name}, {one.desc.operator}", one.desc, bool(one.flags & half)))
+            case GraphDispatchable():
+                subjects.append(Subject(f"{path}: {one.name}, graph", one.graph, bool(one.flags & half)))
+    if not subjects and model.dispatchables:
+        raise InvalidArgument(f"{path} has no operators and no graphs; show takes {TAKEN}")
+    return tuple(subjects)
 
 
 def _of_python(path: Path, name: str | None) -> Iterator[Subject]:

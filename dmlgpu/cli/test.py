@@ -93,8 +93,8 @@ def _report(outcomes: Iterable[Outcome], adapter: LocatedAdapter, job: Job, coun
 def reproduce(outcome: Outcome, suite: str, adapter: LocatedAdapter) -> str:
     """The command that runs one case again; the reference is asked for by its name, as it must be, and a page
     by what waits for one."""
-    names = {NUMPY_ADAPTER.backend: NUMPY_ADAPTER.name, "Browser": BROWSER}
-    number = names.get(adapter.info.backend, str(adapter.number))
+    is_page = adapter.info.backend.lower() == BROWSER
+    number = "numpy" if adapter.info == NUMPY_ADAPTER else BROWSER if is_page else str(adapter.number)
     command = ["dmlgpu", "test", *suite_option(suite), "--adapter", number, "-k", outcome.case]
     return in_environment(shlex.join(command), dict(adapter.environment))
 

@@ -76,6 +76,11 @@ class Buffer(DeviceChild):
         return self._size
 
     @property
+    def memory(self) -> Any:
+        """The executor's own buffer, for work that is made with ``Device.backend`` itself."""
+        return self._memory
+
+    @property
     def released(self) -> bool:
         """Whether the memory was given back."""
         return self._released

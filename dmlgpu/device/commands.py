@@ -7,13 +7,14 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dmlgpu import kinds
 from dmlgpu.backend import WORD_BYTES, Dispatch, Range
 from dmlgpu.device.buffer import Buffer, check_range
 from dmlgpu.device.child import DeviceChild, as_tuple, expect_child
+from dmlgpu.device.measuring import Duration, measure
 from dmlgpu.device.operator import CompiledOperator, Dispatchable, OperatorInitializer
 from dmlgpu.device.recording import Batch, Bindings, Recorded
 from dmlgpu.device.table import BindingTable
@@ -224,6 +225,18 @@ class Queue(DeviceChild):
             InvalidArgument: another device's list.
             BindingError: volatile bindings are incomplete.
         """
+        self._run(command_lists, self._state.backend.submit)
+
+    def measure(self, command_lists: Sequence[CommandList]) -> Duration:
+        """Execute as ``execute`` does, wait until it is done, and return how long it took. Other threads wait, too.
+
+        Raises: as ``execute``.
+        """
+        durations: list[Duration] = []
+        self._run(command_lists, lambda *work: durations.append(measure(self._state.backend, *work)))
+        return durations[0] if durations else Duration(0.0, None)
+
+    def _run(self, command_lists: Sequence[CommandList], submit: Callable[..., int | None]) -> None:
         state = self._state
         with state.lock:
             state.check()
@@ -244,7 +257,8 @@ class Queue(DeviceChild):
                 if batch.work:
                     work.append(batch.work)
             if work:
-                state.last_serial = state.call_unlocked(state.backend.submit, *work)
+                serial = state.call_unlocked(submit, *work)
+                state.last_serial = state.last_serial if serial is None else serial
             for compiled, persistent in pending.items():
                 compiled._is_initialized, compiled._persistent = True, persistent
             for command_list in command_lists:

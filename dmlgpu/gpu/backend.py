@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from dmlgpu.gpu.context import Context
 from dmlgpu.gpu.executable import Binder, GpuExecutable
 from dmlgpu.gpu.pipelines import Pipelines
 from dmlgpu.gpu.queue import CopyWork, Queue, Recording, Work
+from dmlgpu.gpu.shader import GpuShader
 from dmlgpu.gpu.timestamps import Timestamps, Timing
 from dmlgpu.gpu.transfers import StagedReading, Transfers
 from dmlgpu.graph.compiler import compile_network
@@ -167,6 +168,21 @@ class GpuBackend:
         if executable.new and self.info.backend == "Vulkan":
             executable.translated_by(self._queue, self._warm_up(program, executable.new))
         return executable
+
+    def compile_shader(
+        self, wgsl: str, entry_point: str, constants: Mapping[str, float], kinds: Mapping[int, str], label: str
+    ) -> GpuShader:
+        """Make a compute shader that somebody else wrote ready to run (see ``ShaderBackend.compile_shader``)."""
+        self._context.check()
+        return GpuShader(
+            self._context,
+            self._allocator,
+            wgsl=wgsl,
+            entry_point=entry_point,
+            constants=constants,
+            kinds=kinds,
+            label=label,
+        )
 
     def _warm_up(self, program: Program, kernels: Sequence[Kernel]) -> int:
         """Have the driver translate new pipelines now: some do so at the first dispatch, and an empty one will do.

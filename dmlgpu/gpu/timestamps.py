@@ -28,11 +28,13 @@ class Timing:
         seconds: from the start of the first piece of work to the end of the last.
         source: ``gpu`` for timestamps of the device, ``wall clock`` for the host's time of submitting and waiting.
         parts: seconds of each piece of work by itself, where asked for and measured by the device; else empty.
+        host_seconds: the host's time of recording, submitting and waiting.
     """
 
     seconds: float
     source: str
     parts: tuple[float, ...] = ()
+    host_seconds: float = 0.0
 
 
 class Timestamps:
@@ -52,15 +54,16 @@ class Timestamps:
         Raises: as ``Queue.submit``.
         """
         self._queue.wait(self._queue.flush())
-        if self._has_queries and work and len(work) <= _MOST_PARTS:
+        if self._has_queries and work and (not parts or len(work) <= _MOST_PARTS):
             ticks, wall = self._by_queries([Recording([item]) for item in work] if parts else [Recording(work)])
             timing = self._evaluate(ticks, wall, parts)
             if timing is not None:
                 return timing
-            return Timing(wall, "wall clock")
+            return Timing(wall, "wall clock", host_seconds=wall)
         start = time.perf_counter()
         self._queue.wait(self._queue.submit(work))
-        return Timing(time.perf_counter() - start, "wall clock")
+        wall = time.perf_counter() - start
+        return Timing(wall, "wall clock", host_seconds=wall)
 
     def _by_queries(self, groups: Sequence[Recording]) -> tuple[Any, float]:
         """Return the ticks at the start and the end of each group, and the wall-clock seconds of all."""
@@ -74,6 +77,7 @@ class Timestamps:
                 usage = wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
                 resolved = context.device.create_buffer(label="timestamps", size=result.size, usage=usage)
                 queries = context.device.create_query_set(type="timestamp", count=count)
+                start = time.perf_counter()
                 encoder = context.device.create_command_encoder()
                 for number, group in enumerate(groups):
                     _stamp(encoder, queries, 2 * number)
@@ -82,7 +86,6 @@ class Timestamps:
                 encoder.resolve_query_set(queries, 0, count, resolved, 0)
                 encoder.copy_buffer_to_buffer(resolved, 0, result.wgpu, 0, result.size)
                 commands = encoder.finish()
-                start = time.perf_counter()
                 serial = self._queue.send(commands)
             self._queue.wait(serial)
             wall = time.perf_counter() - start
@@ -97,7 +100,7 @@ class Timestamps:
         period = native.timestamp_period(self._context.queue) * 1e-9
         if (spans < 0).any() or not 0 < total * period <= 2 * wall:
             return None
-        return Timing(total * period, "gpu", tuple((spans * period).tolist()) if parts else ())
+        return Timing(total * period, "gpu", tuple((spans * period).tolist()) if parts else (), wall)
 
 
 def _stamp(encoder: wgpu.GPUCommandEncoder, queries: Any, index: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu.errors import BindingError, ModelError
+from dmlgpu.errors import BindingError, ModelError, ShaderError
 from dmlgpu.frontends import dxdispatch
 from dmlgpu.target import AdapterInfo
 
@@ -68,3 +68,30 @@ def test_a_refused_model_leaves_the_device_usable(device: dmlgpu.Device) -> None
     with pytest.raises(ModelError, match=r"^\$\.dispatchables\.copy\.OutputTensor\.Sizes: "):
         dxdispatch.run(model, device)
     test_gather(device)
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_a_shader_with_bindings_by_name_constants_and_thread_groups(device: dmlgpu.Device) -> None:
+    model = dxdispatch.load(EXAMPLES / "shader.json")
+    result = dxdispatch.execute(model, device, timing=dxdispatch.TimingOptions(iterations=2, repeat=2))
+    assert result.resources["sum"].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5, -1]
+
+
+def test_a_shader_that_does_not_compile_says_where(device: dmlgpu.Device, tmp_path: Path) -> None:
+    (tmp_path / "a.wgsl").write_text("@compute @workgroup_size(1) fn main() { let x: u32 = 1.5; }")
+    model = {
+        "resources": {},
+        "dispatchables": {"s": {"type": "wgsl", "sourcePath": str(tmp_path / "a.wgsl")}},
+        "commands": [],
+    }
+    with pytest.raises(ShaderError, match=r"(?s)^shader 's' does not compile on .*let x: u32 = 1.5"):
+        dxdispatch.run(dxdispatch.load(model, allow_paths=True), device)
+
+
+def test_graphs_and_onnx_models(device: dmlgpu.Device) -> None:
+    assert dxdispatch.run(EXAMPLES / "graph.json", device)["output"].tolist() == [10, -40, 90, -160]
+    result = dxdispatch.run(EXAMPLES / "onnx.json", device)
+    assert result["sum"].tolist() == [11, 22, 33, 44, 55, 66]
+    assert result["row"].tolist() == [[1, 2, 3]]

@@ -54,7 +54,7 @@ def test_values_of_options():
     assert offered("show", "--without", "") == list(PASSES)
     assert offered("show", "--schedules", "g") == ["gpu"]
     found = offered("test", "--suite", "o")
-    assert found == ["operator_accuracy", "operators"]
+    assert found == ["onnx", "operator_accuracy", "operators"]
     assert all(suite_by_name(name).profiles for name in found)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,10 +55,41 @@ def test_prints_times_and_writes(model, tmp_path):
     lines = done.stdout.splitlines()
     file = tmp_path / "out" / "reversed.npy"
     assert re.fullmatch(r"Running on 'NumPy: numpy \(.*\)'", lines[0])
-    assert re.fullmatch(r"Initialize 'reverse': [\d.]+ ms", lines[1])
-    assert re.fullmatch(r"Dispatch 'reverse': [\d.]+ ms \(CPU\)", lines[2])
-    assert lines[3:] == ["Resource 'output': 4, 3, 2, 1", f"Resource 'output' written to '{file}'"]
+    assert re.fullmatch(r"Dispatch 'reverse': 1 iterations, [\d.]+ ms median \(CPU\)", lines[1])
+    assert lines[2:] == ["Resource 'output': 4, 3, 2, 1", f"Resource 'output' written to '{file}'"]
     np.testing.assert_array_equal(np.load(file), np.float32([4, 3, 2, 1]))
+
+
+def test_dxdispatchs_options_by_both_spellings(model):
+    done = run_here(
+        "run", model(), "--adapter", "numpy", "--dispatch_iterations", "3", "--warmup-samples", "2", "-v", "2"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [re.sub(r"[\d.]+ ms", "T", line) for line in done.stdout.splitlines()[1:8]]
+    assert lines == [
+        "Initialize 'reverse': T",
+        "Dispatch 'reverse': 3 iterations",
+        "CPU Timings (Cold) : 2 samples, T average, T min, T median, T max",
+        "CPU Timings (Hot)  : 1 samples, T average, T min, T median, T max",
+        "The timings of each iteration:",
+        "iteration 0: T (CPU)",
+        "iteration 1: T (CPU)",
+    ]
+
+
+def test_an_onnx_model_with_an_option_runs_on_zeros():
+    file = Path(__file__).parents[2] / "examples" / "add.onnx"
+    done = run_here("run", file, "--adapter", "numpy", "-f", "columns:3", "-b", "x:2,3", "-p")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "  Shape     = [2,3]" in done.stdout.splitlines()
+    assert "Dispatch 'add.onnx': 1 iterations, " in done.stdout
+
+
+@pytest.mark.parametrize("given", ["columns", ":3", "columns:0", "columns:1.5", "columns:4294967296"])
+def test_an_override_of_another_form_is_2(given):
+    done = run_here("run", "x.onnx", "-f", given)
+    assert done.returncode == 2
+    assert "--onnx_free_dim_name_override must be a name, a colon and sizes" in done.stderr
 
 
 def test_a_missing_file_is_2():

@@ -61,7 +61,7 @@ def test_events_read_like_dxdispatch(device: dmlgpu.Device) -> None:
     ((name, milliseconds),) = result.dispatch_milliseconds
     assert name == "pick" and milliseconds > 0
     assert str(Initialized("pick", 1.25)) == "Initialize 'pick': 1.2500 ms"
-    assert str(Dispatched("pick", 0.5)) == "Dispatch 'pick': 0.5000 ms (CPU)"
+    assert str(Dispatched("pick", (9.0, 0.5))) == "Dispatch 'pick': 2 iterations, 0.5000 ms median (CPU)"
 
 
 def test_several_dispatches_offsets_and_files(device: dmlgpu.Device, tmp_path: Path) -> None:

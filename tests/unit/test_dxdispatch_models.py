@@ -114,18 +114,18 @@ BOUND = "$.commands[0].bindings"
         (lambda model: model.update(resources=[]), "$.resources: must be an object, got an array of 0"),
         (
             lambda model: model["dispatchables"].update(shade={"type": "HLSL", "sourcePath": "a.hlsl"}),
-            "$.dispatchables.shade.type: "
-            "dispatchables of type 'HLSL' (HLSL shaders) are not offered, only DirectML operators",
+            "$.dispatchables.shade.type: HLSL is not offered: port the shader to WGSL (StructuredBuffer becomes "
+            "var<storage, read>, RWStructuredBuffer var<storage, read_write>, cbuffer var<uniform>, numthreads "
+            "@workgroup_size, -D an override), and give it as type 'wgsl' with 'sourcePath', 'entryPoint' and "
+            "'constants'; the commands stay as they are",
         ),
         (
             lambda model: model["dispatchables"].update(net={"type": "onnx", "sourcePath": "a.onnx"}),
-            "$.dispatchables.net.type: "
-            "dispatchables of type 'onnx' (ONNX models) are not offered, only DirectML operators",
+            "$.dispatchables.net.sourcePath: there is no file 'a.onnx'",
         ),
         (
             lambda model: model["dispatchables"].update(g={"type": "dmlSerializedGraph", "sourcePath": "a.bin"}),
-            "$.dispatchables.g.type: dispatchables of type 'dmlSerializedGraph' (serialised DirectML graphs) are not "
-            "offered, only DirectML operators",
+            "$.dispatchables.g.sourcePath: there is no file 'a.bin'",
         ),
         (
             lambda model: model["dispatchables"]["subtract"].update(type="DML_OPERATOR_ELEMENTWISE_SUBTRACT"),
@@ -178,8 +178,9 @@ BOUND = "$.commands[0].bindings"
             "$.commands[2].targetPath: must lie below the output directory, got 'a/../../b.npy'",
         ),
         (
-            lambda model: model["commands"][2].update(targetPath="b.PNG"),
-            "$.commands[2].targetPath: images are not offered; write a .npy file",
+            lambda model: model["commands"][2].update(targetPath="b.PNG", dimensions=[1, 1, 3]),
+            "$.commands[2].targetPath: a picture must have dimensions [1, channels, height, width] with 1, 3 or 4 "
+            "channels, got [1, 1, 3]",
         ),
         (
             lambda model: model["commands"][2].update(targetPath=""),

@@ -21,6 +21,7 @@ from dmlgpu.enums import (
 from dmlgpu.errors import ModelError
 from dmlgpu.frontends import dxdispatch
 from dmlgpu.operator_desc import ScaleBias, Size2D
+from dmlgpu.schema import operator as schema_of
 from dmlgpu.tensor import TensorDesc
 from tests.unit.dxdispatch_models import broken, complaint, load_operator, subtraction, tensor, values
 
@@ -214,7 +215,7 @@ def test_every_enumeration_of_every_operator_can_be_parsed() -> None:
         "DML_TENSOR_DATA_TYPE": "INT32",
     }
     for cls in descs.all_descs():
-        schema = dxdispatch.loading.operator(cls.operator)
+        schema = schema_of(cls.operator)
         fields = {}
         for field in schema.fields:
             value = plain.get(field.type)

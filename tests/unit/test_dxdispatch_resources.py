@@ -138,9 +138,10 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (7, "", "must be an object, got 7"),
         ({}, ".initialValues", "a resource needs the key 'initialValues'"),
         (
-            {"initialValues": "deferred"},
-            ".initialValues",
-            "deferred resources are for ONNX dispatchables, which are not offered",
+            {"initialValues": "deferred", "sizeInBytes": 8},
+            ".sizeInBytes",
+            "a deferred resource has no key 'sizeInBytes'; known keys are 'type', 'initialValues' or"
+            " 'initialValuesDataType'",
         ),
         ({"initialValues": None}, ".initialValues", "must be an array or an object, got null"),
         (
@@ -193,7 +194,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             values(1, resampleSize=[1, 3, 8, 8]),
             ".resampleSize",
-            "images are not offered; give the pixels as a .npy file",
+            "is for resources whose initial values are a picture",
         ),
         (values(1, type="texture"), ".type", "resources of type 'texture' are not offered, only 'buffer'"),
         (
@@ -247,7 +248,8 @@ def test_missing_files_are_file_not_found_errors_too() -> None:
         ("a.npy", np.zeros(2), "INT8", "{file!r} holds FLOAT64, but initialValuesDataType is INT8"),
         ("a.npy", np.zeros(2, complex), None, "{file!r}: NumPy type complex128 has no DirectML data type"),
         ("a.npy", np.array(["x"], object), None, "{file!r} is not a .npy file of numbers: "),
-        ("a.png", b"", "FLOAT32", "images are not offered; give the pixels of 'a.png' as a .npy file"),
+        ("a.png", b"", "FLOAT32", "'a.png' is no PNG or JPEG picture: "),
+        ("a.png", b"", "INT8", "pictures become FLOAT32 or FLOAT16: initialValuesDataType must say so, got INT8"),
     ],
 )
 def test_bad_files(here: Path, name: str, content: Any, data_type: str | None, reason: str) -> None:

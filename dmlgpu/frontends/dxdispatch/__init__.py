@@ -1,7 +1,7 @@
 """DxDispatch's JSON models of DirectML operators: load, run, see what they print and write.
 
-The format is documented in DxDispatch's guide (github.com/microsoft/DirectML, DxDispatch/doc/Guide.md). Operator
-dispatchables are offered; HLSL, ONNX and serialised graphs, deferred resources and images are refused by name.
+The format is documented in DxDispatch's guide (github.com/microsoft/DirectML, DxDispatch/doc/Guide.md). Shaders are
+WGSL in the place of HLSL; docs/dxdispatch.md says what else differs.
 """
 
 from __future__ import annotations
@@ -16,8 +16,19 @@ from dmlgpu.device.device import Device
 from dmlgpu.frontends.dxdispatch.execution import execute
 from dmlgpu.frontends.dxdispatch.loading import load
 from dmlgpu.frontends.dxdispatch.model import Model
+from dmlgpu.frontends.dxdispatch.onnx_models import OnnxOptions
 from dmlgpu.frontends.dxdispatch.paths import MissingFile
-from dmlgpu.frontends.dxdispatch.result import Dispatched, Event, Initialized, Printed, Result, Written
+from dmlgpu.frontends.dxdispatch.result import (
+    Dispatched,
+    Event,
+    Initialized,
+    OnnxBound,
+    Printed,
+    Result,
+    Written,
+    report,
+)
+from dmlgpu.frontends.dxdispatch.timing import TimingOptions
 
 __all__ = [
     "Dispatched",
@@ -25,11 +36,15 @@ __all__ = [
     "Initialized",
     "MissingFile",
     "Model",
+    "OnnxBound",
+    "OnnxOptions",
     "Printed",
     "Result",
+    "TimingOptions",
     "Written",
     "execute",
     "load",
+    "report",
     "run",
 ]
 
@@ -44,7 +59,7 @@ def run(
     """Run a model and return what it prints and writes.
 
     Args:
-        model: the path of a JSON file, what such a file holds as a Python mapping, or a loaded model.
+        model: the path of a JSON or ONNX file, what a JSON file holds as a Python mapping, or a loaded model.
         device: where to run; None opens the default adapter.
         output_directory: where files are written; None means the current directory.
         allow_paths: whether a model that is not loaded yet may read and write any regular file; see ``load``.

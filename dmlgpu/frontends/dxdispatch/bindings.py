@@ -14,7 +14,7 @@ from dmlgpu.tensor import TensorDesc
 
 T = TypeVar("T")
 
-# DirectML operators ignore all but the name and the elements; the rest is for other kinds of dispatchable.
+# Operators and shaders ignore all but the name and the elements; the shape is for ONNX models.
 _KEYS = (
     "name",
     "elementOffset",
@@ -108,11 +108,10 @@ def _range(source: Node, name: str, tensor: TensorDesc, resources: Mapping[str, 
     if isinstance(source.value, str):
         resource, offset, size = lookup(source, resources, "resource"), 0, tensor.byte_size
     else:
-        source.allow(_KEYS, "a binding")
-        _check_ignored(source)
-        resource = lookup(source.require("name", "a binding"), resources, "resource")
-        offset, given = _element_range(source, resource)
+        resource, offset, given = element_range(source, resources)
         size = given or tensor.byte_size
+    if resource.deferred:
+        raise source.error(f"the deferred resource {quoted(resource.name)} can only be an output of an ONNX model")
     if offset + size > resource.allocated_size:
         raise source.error(
             f"{name} needs {size} bytes from byte {offset} on, "
@@ -123,11 +122,17 @@ def _range(source: Node, name: str, tensor: TensorDesc, resources: Mapping[str, 
     return BoundTensor(resource.name, offset, size, tensor)
 
 
-def _element_range(source: Node, resource: Resource) -> tuple[int, int]:
-    """Return offset and size in bytes of the elements that a binding asks for; size 0 leaves it to the tensor.
+def element_range(source: Node, resources: Mapping[str, Resource]) -> tuple[Resource, int, int]:
+    """Return the resource of a binding's object, and offset and size in bytes of the elements that it asks for.
 
-    Sizes are rounded up to 4 bytes, as those of tensors and resources are.
+    Size 0 leaves it to the tensor or shader. Sizes are rounded up to 4 bytes, as those of tensors and resources are.
+
+    Raises:
+        ModelError: naming the path of the offending key.
     """
+    source.allow(_KEYS, "a binding")
+    _check_ignored(source)
+    resource = lookup(source.require("name", "a binding"), resources, "resource")
     first = optional(source.get("elementOffset"), _uint64, 0)
     count = optional(source.get("elementCount"), _uint64, 0)
     size_node = source.get("elementSizeInBytes") or source.get("elementStride")
@@ -139,7 +144,7 @@ def _element_range(source: Node, resource: Resource) -> tuple[int, int]:
         )
     if first * bits % 8:
         raise source.error(f"elementOffset must be at a whole byte, got {first} elements of {bits} bits")
-    return first * bits // 8, -(-count * bits // 32) * 4
+    return resource, first * bits // 8, -(-count * bits // 32) * 4
 
 
 def _uint64(node: Node) -> int:

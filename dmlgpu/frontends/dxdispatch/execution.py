@@ -14,19 +14,28 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.device.binding import BufferArrayBinding, BufferBinding
 from dmlgpu.device.buffer import Buffer
-from dmlgpu.device.commands import CommandList
 from dmlgpu.device.device import Device, default_device
-from dmlgpu.device.operator import CompiledOperator
-from dmlgpu.device.table import BindingTable
-from dmlgpu.errors import BindingError, DmlError, InvalidDescription, OutOfMemory
+from dmlgpu.errors import BindingError, DmlError, InvalidDescription, ModelError, OutOfMemory
 from dmlgpu.frontends.dxdispatch import output
-from dmlgpu.frontends.dxdispatch.model import Bindings, BoundTensor, Dispatch, Dispatchable, Model, Print, WriteFile
+from dmlgpu.frontends.dxdispatch.model import (
+    Bindings,
+    BoundTensor,
+    Dispatch,
+    Dispatchable,
+    Model,
+    OperatorDispatchable,
+    Print,
+    TableDispatch,
+    TableDispatchable,
+    WriteFile,
+)
 from dmlgpu.frontends.dxdispatch.node import Node, quoted
 from dmlgpu.frontends.dxdispatch.operators import located
 from dmlgpu.frontends.dxdispatch.resources import Resource
-from dmlgpu.frontends.dxdispatch.result import Dispatched, Event, Initialized, Printed, Result, Written
+from dmlgpu.frontends.dxdispatch.result import Event, Initialized, Printed, Result, Written
+from dmlgpu.frontends.dxdispatch.runners import Runner, make_runner
+from dmlgpu.frontends.dxdispatch.timing import TimingOptions, timed
 from dmlgpu.tensor import TensorDesc
 
 
@@ -36,6 +45,8 @@ def execute(
     *,
     output_directory: str | os.PathLike[str] | None = None,
     on_event: Callable[[Event], object] | None = None,
+    timing: TimingOptions | None = None,
+    print_onnx_bindings: bool = False,
 ) -> Result:
     """Run a model: upload its resources, initialise its dispatchables, then do its commands one after another.
 
@@ -44,6 +55,8 @@ def execute(
         device: where to run; None opens the default adapter.
         output_directory: where files are written; None means the current directory.
         on_event: called with each event as it happens, so that what came before an error is seen.
+        timing: how often dispatches run, for statistics; None for once.
+        print_onnx_bindings: whether events tell what the tensors of ONNX models are bound to.
 
     Raises:
         ModelError: an operator description that the device refuses, or a file that cannot be written or that the
@@ -53,20 +66,32 @@ def execute(
         OutOfMemory: resources that the device cannot hold.
     """
     device = default_device() if device is None else device
-    with _Execution(model, device, Path(output_directory or ""), on_event) as execution:
+    folder, timing = Path(output_directory or ""), TimingOptions() if timing is None else timing
+    with _Execution(
+        model, device, folder, on_event=on_event, timing=timing, print_onnx_bindings=print_onnx_bindings
+    ) as execution:
         return execution.run()
 
 
 class _Execution:
     """One run of a model, with the device objects that it needs."""
 
-    def __init__(self, model: Model, device: Device, folder: Path, on_event: Callable[[Event], object] | None):
+    def __init__(
+        self,
+        model: Model,
+        device: Device,
+        folder: Path,
+        *,
+        on_event: Callable[[Event], object] | None,
+        timing: TimingOptions,
+        print_onnx_bindings: bool,
+    ):
         self.model, self.device, self.folder, self.on_event = model, device, folder, on_event
-        self.recorder = device.create_command_recorder()
-        self.fence, self.submissions = device.create_fence(), 0
+        self.timing, self.print_onnx_bindings = timing, print_onnx_bindings
         self.buffers: dict[str, Buffer] = {}
         self.own_buffers: list[Buffer] = []
-        self.tables: dict[str, tuple[CompiledOperator, BindingTable]] = {}
+        self.runners: dict[str, Runner] = {}
+        self.deferred: dict[str, NDArray[Any]] = {}
         self.shapes: dict[str, TensorDesc] = {}
         self.stated: dict[str, tuple[int, ...]] = {}
         self.events: list[Event] = []
@@ -88,17 +113,18 @@ class _Execution:
                 self.model.access.target(command.target, self.folder, command.path)
         self._expect_shapes()
         for resource in self.model.resources.values():
-            self._upload(resource)
+            if not resource.deferred:
+                self._upload(resource)
         for dispatchable in self.model.dispatchables.values():
             self._initialize(dispatchable)
         for command in self.model.commands:
             match command:
-                case Dispatch():
-                    self._dispatch(command)
                 case Print():
                     self._print(command)
                 case WriteFile():
                     self._write(command)
+                case _:
+                    self._dispatch(command)
         return Result(self.arrays, tuple(self.events))
 
     def _emit(self, event: Event) -> None:
@@ -122,67 +148,29 @@ class _Execution:
 
     def _initialize(self, dispatchable: Dispatchable) -> None:
         start = time.perf_counter()
-        with _located(dispatchable.path, dispatchable.fields):
-            operator = self.device.create_operator(dispatchable.desc)
-            compiled = self.device.compile_operator(operator, dispatchable.flags)
-            compiled.name = dispatchable.name
-            initializer = self.device.create_operator_initializer([compiled])
-            table = self.device.create_binding_table(initializer)
-            if any(dispatchable.initial_inputs):
-                table.bind_inputs([BufferArrayBinding(self._bindings(dispatchable.initial_inputs))])
-            persistent = self._scratch(compiled.binding_properties.persistent_resource_size)
-            if persistent is not None:
-                table.bind_outputs([persistent])
-            self._bind_temporary(table, initializer.binding_properties.temporary_resource_size)
-            self._submit(lambda commands: self.recorder.record_dispatch(commands, initializer, table))
-            table.reset(compiled)
-            if persistent is not None:
-                table.bind_persistent_resource(persistent)
-            self._bind_temporary(table, compiled.binding_properties.temporary_resource_size)
-        self.tables[dispatchable.name] = compiled, table
-        self._emit(Initialized(dispatchable.name, _milliseconds_since(start)))
+        fields = dispatchable.fields if isinstance(dispatchable, OperatorDispatchable) else None
+        with _located(dispatchable.path, fields):
+            self.runners[dispatchable.name] = make_runner(self.device, dispatchable, self.buffers, self.own_buffers)
+        self._emit(Initialized(dispatchable.name, (time.perf_counter() - start) * 1e3))
 
     def _dispatch(self, command: Dispatch) -> None:
-        compiled, table = self.tables[command.dispatchable]
-        start = time.perf_counter()
+        runner = self.runners[command.dispatchable]
         with _located(command.path):
-            table.bind_inputs(self._bindings(command.inputs))
-            table.bind_outputs(self._bindings(command.outputs))
-            self._submit(lambda commands: self.recorder.record_dispatch(commands, compiled, table))
-        self._emit(Dispatched(command.dispatchable, _milliseconds_since(start)))
-        self._note_shapes(command.outputs)
-
-    def _submit(self, record: Callable[[CommandList], object]) -> None:
-        commands = self.device.create_command_list()
-        record(commands)
-        commands.close()
-        self.device.queue.execute([commands])
-        self.submissions += 1
-        self.device.queue.signal(self.fence, self.submissions)
-        self.fence.wait(self.submissions)
-
-    def _bindings(self, ranges: Bindings) -> list[BufferBinding | None]:
-        return [
-            None if bound is None else BufferBinding(self.buffers[bound.buffer], bound.offset, bound.size)
-            for bound in ranges
-        ]
-
-    def _scratch(self, size: int) -> Buffer | None:
-        if size == 0:
-            return None
-        self.own_buffers.append(self.device.create_buffer(size))
-        return self.own_buffers[-1]
-
-    def _bind_temporary(self, table: BindingTable, size: int) -> None:
-        if (buffer := self._scratch(size)) is not None:
-            table.bind_temporary_resource(buffer)
+            told = runner.bind(command, self.timing.repeat)
+            for event in told if self.print_onnx_bindings else ():
+                self._emit(event)
+            dispatched = timed(command.dispatchable, runner.run, self.timing)
+            self.deferred = dict(runner.finish())
+        self._emit(dispatched)
+        if isinstance(command, TableDispatch):
+            self._note_shapes(command.outputs)
 
     # -- what comes out ---------------------------------------------------------------------------------------------
 
     def _expect_shapes(self) -> None:
         """Note the tensors as which resources are first used, for those shown before anything is written to them."""
-        used = [dispatchable.initial_inputs for dispatchable in self.model.dispatchables.values()]
-        used += [command.inputs + command.outputs for command in self.model.commands if isinstance(command, Dispatch)]
+        used = [one.initial_inputs for one in self.model.dispatchables.values() if isinstance(one, TableDispatchable)]
+        used += [one.inputs + one.outputs for one in self.model.commands if isinstance(one, TableDispatch)]
         for bindings in reversed(used):
             self._note_shapes(bindings)
         for name, resource in self.model.resources.items():
@@ -197,24 +185,35 @@ class _Execution:
     def _is_whole(self, bound: BoundTensor) -> bool:
         return bound.offset == 0 and output.covers(bound.tensor, self.model.resources[bound.buffer])
 
-    def _array(self, name: str, dimensions: tuple[int, ...] | None) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        raw = self.buffers[name].read()
-        array = output.shaped(self.model.resources[name], raw, dimensions, self.shapes.get(name))
+    def _array(
+        self, name: str, dimensions: tuple[int, ...] | None, path: str
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint8]]:
+        """Return a resource with its sizes, flat, and its bytes."""
+        resource = self.model.resources[name]
+        if resource.deferred:
+            if name not in self.deferred:
+                raise ModelError(path, f"the deferred resource {quoted(name)} was not an output of the last dispatch")
+            array = self.deferred[name]
+            flat = np.ascontiguousarray(array.view(np.uint8) if array.dtype == bool else array).reshape(-1)
+            raw = flat.view(np.uint8)
+        else:
+            raw = self.buffers[name].read()
+            flat = output.elements(resource, raw)
+            array = output.shaped(resource, raw, dimensions, self.shapes.get(name))
         self.arrays[name] = array
-        return array, raw
+        return array, flat, raw
 
     def _print(self, command: Print) -> None:
-        _, raw = self._array(command.resource, self.stated.get(command.resource))
-        flat = output.elements(self.model.resources[command.resource], raw)
+        _, flat, _ = self._array(command.resource, self.stated.get(command.resource), command.path)
         self._emit(Printed(command.resource, output.to_text(flat, command.verbose), command.verbose))
 
     def _write(self, command: WriteFile) -> None:
         if command.dimensions is not None:
             self.stated[command.resource] = command.dimensions
-        array, raw = self._array(command.resource, command.dimensions)
-        file = self.folder / command.target
+        array, _, raw = self._array(command.resource, command.dimensions, command.path)
+        resource, file = self.model.resources[command.resource], self.folder / command.target
         resolved = self.model.access.target(command.target, self.folder, command.path)
-        output.write(resolved, array, raw[: self.model.resources[command.resource].size], command.path)
+        output.write(resolved, array, raw if resource.deferred else raw[: resource.size], command.path)
         self._emit(Written(command.resource, file))
 
 
@@ -230,7 +229,3 @@ def _located(path: str, fields: Node | None = None) -> Iterator[None]:
     except DmlError as error:
         error.add_note(f"in {path}")
         raise
-
-
-def _milliseconds_since(start: float) -> float:
-    return (time.perf_counter() - start) * 1e3

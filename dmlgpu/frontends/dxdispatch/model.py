@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dmlgpu.backend import Range
 from dmlgpu.enums import ExecutionFlags
 from dmlgpu.frontends.dxdispatch.node import Node
 from dmlgpu.frontends.dxdispatch.paths import Access
 from dmlgpu.frontends.dxdispatch.resources import Resource
+from dmlgpu.frontends.dxdispatch.wgsl import ShaderBinding
+from dmlgpu.graph.description import GraphDesc
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc
 
@@ -40,38 +43,139 @@ class BindPoint:
 
 
 @dataclass(frozen=True)
-class Dispatchable:
-    """An operator of the model.
+class TableDispatchable:
+    """What DirectML's binding tables bind: an operator or a graph.
 
     Attributes:
         name: the model's name for it.
-        desc: its description.
-        inputs: bind points in the order of the operator's fields.
+        path: where it stands in the model.
+        inputs: bind points in the order of the operator's fields, or of the graph's inputs.
         outputs: likewise.
         flags: how to compile it.
         initial_inputs: what is bound at initialisation: the tensors with OWNED_BY_DML.
-        path: where it stands in the model.
-        fields: the JSON object that holds the description's fields, for messages.
     """
 
     name: str
-    desc: OperatorDesc
+    path: str
     inputs: tuple[BindPoint, ...]
     outputs: tuple[BindPoint, ...]
     flags: ExecutionFlags
     initial_inputs: Bindings
-    path: str
-    fields: Node
 
 
 @dataclass(frozen=True)
-class Dispatch:
-    """The command that runs a dispatchable once."""
+class OperatorDispatchable(TableDispatchable):
+    """An operator of the model.
+
+    Attributes:
+        desc: its description.
+        fields: the JSON object that holds the description's fields, for messages.
+        as_graph: whether it is compiled as a graph of one node (DmlCompileGraph).
+    """
+
+    desc: OperatorDesc
+    fields: Node
+    as_graph: bool
+
+
+@dataclass(frozen=True)
+class GraphDispatchable(TableDispatchable):
+    """A graph that DirectML's execution provider serialised; its weights are constants of the graph."""
+
+    graph: GraphDesc
+
+
+@dataclass(frozen=True)
+class OnnxDispatchable:
+    """An ONNX model.
+
+    Attributes:
+        name, path: as for ``TableDispatchable``.
+        model: as ``dmlgpu.frontends.onnx.model.read`` returned it.
+        shapes: shapes of tensors that whoever runs the model gave; they win over those of bindings.
+    """
+
+    name: str
+    path: str
+    model: Any
+    shapes: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class ShaderDispatchable:
+    """A compute shader in WGSL.
+
+    Attributes:
+        name, path: as for ``TableDispatchable``.
+        wgsl: its text.
+        entry_point: the function to run.
+        constants: values of its ``override`` declarations.
+        bindings: its resources, by which a model binds.
+    """
+
+    name: str
+    path: str
+    wgsl: str
+    entry_point: str
+    constants: Mapping[str, float]
+    bindings: tuple[ShaderBinding, ...]
+
+
+Dispatchable = OperatorDispatchable | GraphDispatchable | OnnxDispatchable | ShaderDispatchable
+
+
+@dataclass(frozen=True)
+class BoundArray:
+    """What a model binds to a tensor of an ONNX model.
+
+    Attributes:
+        resource: name of the resource, or None where only the shape is given.
+        shape: the tensor's, or None for what the ONNX model says.
+        path: where it stands in the model.
+    """
+
+    resource: str | None
+    shape: tuple[int, ...] | None
+    path: str
+
+
+@dataclass(frozen=True)
+class TableDispatch:
+    """The command that runs an operator or a graph."""
 
     dispatchable: str
     inputs: Bindings
     outputs: Bindings
     path: str
+
+
+@dataclass(frozen=True)
+class OnnxDispatch:
+    """The command that runs an ONNX model; tensors that ``tensors`` lacks are bound implicitly."""
+
+    dispatchable: str
+    tensors: Mapping[str, BoundArray]
+    path: str
+
+
+@dataclass(frozen=True)
+class ShaderDispatch:
+    """The command that runs a shader.
+
+    Attributes:
+        dispatchable: its name.
+        ranges: what each binding is bound to, by number.
+        groups: workgroups along x, y and z (``threadGroupCount``).
+        path: where the command stands in the model.
+    """
+
+    dispatchable: str
+    ranges: Mapping[int, Range[str]]
+    groups: tuple[int, int, int]
+    path: str
+
+
+Dispatch = TableDispatch | OnnxDispatch | ShaderDispatch
 
 
 @dataclass(frozen=True)
@@ -100,7 +204,7 @@ class WriteFile:
     path: str
 
 
-Command = Dispatch | Print | WriteFile
+Command = TableDispatch | OnnxDispatch | ShaderDispatch | Print | WriteFile
 
 
 @dataclass(frozen=True)

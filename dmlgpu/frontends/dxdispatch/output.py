@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from dmlgpu.enums import DataType
 from dmlgpu.errors import ModelError
 from dmlgpu.files import whole_file, write_array, write_bytes
+from dmlgpu.frontends.dxdispatch.images import IMAGE_SUFFIXES, image_bytes
 from dmlgpu.frontends.dxdispatch.node import quoted
 from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.tensor import TensorDesc
@@ -36,7 +38,7 @@ def shaped(
         tensor: what it was last bound to; its sizes and strides apply where it ``covers`` the resource.
     """
     if dimensions is not None:
-        return elements(resource, raw).reshape(dimensions)
+        return elements(resource, raw)[: math.prod(dimensions)].reshape(dimensions)
     if tensor is not None and covers(tensor, resource):
         array = tensor.decode(raw)
         return (
@@ -74,15 +76,19 @@ def to_text(array: NDArray[Any], verbose: bool) -> str:
 
 
 def write(file: Path, array: NDArray[Any], raw: NDArray[np.uint8], path: str) -> None:
-    """Write a resource: an array to a ``.npy`` file, the plain bytes to any other.
+    """Write a resource: an array to a ``.npy`` file or a picture, the plain bytes to any other.
 
     Raises:
         ModelError: when the file cannot be written; ``path`` is the model's path in the message.
     """
+    suffix = file.suffix.lower()
+    picture = np.frombuffer(image_bytes(array, suffix, path), np.uint8) if suffix in IMAGE_SUFFIXES else None
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(file) as stream:
-            if file.suffix.lower() == ".npy":
+            if picture is not None:
+                write_bytes(stream, picture)
+            elif file.suffix.lower() == ".npy":
                 write_array(stream, array)
             else:
                 write_bytes(stream, raw)

@@ -14,16 +14,21 @@ from numpy.typing import NDArray
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument, OutOfMemory, abridged
+from dmlgpu.frontends.dxdispatch.images import IMAGE_SUFFIXES, parse_resample, read_image
 from dmlgpu.frontends.dxdispatch.node import UINT32_MAX, UINT64_MAX, Node, quoted
 from dmlgpu.frontends.dxdispatch.paths import Access
 from dmlgpu.frontends.dxdispatch.values import optional, parse_array, parse_data_type, parse_scalar
 from dmlgpu.memory import host_budget
 
-IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg"})
-"""File names that DxDispatch takes for images, which dmlgpu does not read or write."""
-
-_KEYS = ("type", "initialValues", "initialValuesDataType", "initialValuesOffsetInBytes", "sizeInBytes")
-_IMAGE_KEYS = ("resampleSize", "resampleMode")
+_KEYS = (
+    "type",
+    "initialValues",
+    "initialValuesDataType",
+    "initialValuesOffsetInBytes",
+    "sizeInBytes",
+    "resampleSize",
+    "resampleMode",
+)
 _FORMS = {
     "value": ("valueCount", "value"),
     "valueStart": ("valueCount", "valueStart", "valueDelta"),
@@ -76,12 +81,14 @@ class Resource:
         values: what it holds at the start.
         offset: byte at which the initial values begin.
         size: its size in bytes: ``sizeInBytes``, else the end of the initial values.
+        deferred: whether it has no memory of its own: it becomes the output of an ONNX model that it is bound to.
     """
 
     name: str
     values: InitialValues
     offset: int
     size: int
+    deferred: bool = False
 
     @property
     def data_type(self) -> DataType:
@@ -134,14 +141,16 @@ def parse_resource(name: str, node: Node, access: Access) -> Resource:
         ModelError: naming the path of the offending key.
         MissingFile: when a source file does not exist.
     """
-    for key in _IMAGE_KEYS:
-        if (member := node.get(key)) is not None:
-            raise member.error("images are not offered; give the pixels as a .npy file")
     node.allow(_KEYS, "a resource")
     kind = node.get("type")
     if kind is not None and kind.string().lower() != "buffer":
         raise kind.error(f"resources of type {quoted(kind.string())} are not offered, only 'buffer'")
+    if node.require("initialValues", "a resource").value == "deferred":
+        return _deferred(name, node)
     values = _initial_values(node, access)
+    resampled = node.get("resampleSize") or node.get("resampleMode")
+    if resampled is not None and values.sizes is None:
+        raise resampled.error("is for resources whose initial values are a picture")
     if values.count == 0:
         raise node.require("initialValues", "a resource").error("must hold at least one value")
     offset = optional(node.get("initialValuesOffsetInBytes"), lambda at: at.integer(0, UINT64_MAX), 0)
@@ -156,13 +165,18 @@ def parse_resource(name: str, node: Node, access: Access) -> Resource:
     return Resource(name, values, offset, size)
 
 
+def _deferred(name: str, node: Node) -> Resource:
+    node.allow(("type", "initialValues", "initialValuesDataType"), "a deferred resource")
+    data_type = optional(node.get("initialValuesDataType"), parse_data_type, DataType.UNKNOWN)
+    nothing = np.empty(0, np.uint8 if data_type is DataType.UNKNOWN else data_type.numpy)
+    return Resource(name, InitialValues(data_type, 0, lambda: nothing), 0, 0, deferred=True)
+
+
 def _initial_values(node: Node, access: Access) -> InitialValues:
     data_type = optional(node.get("initialValuesDataType"), parse_data_type, DataType.UNKNOWN)
     source = node.require("initialValues", "a resource")
     if isinstance(source.value, list | tuple):
         return _from_list(source) if data_type is DataType.UNKNOWN else _from_array(source, data_type)
-    if source.value == "deferred":
-        raise source.error("deferred resources are for ONNX dispatchables, which are not offered")
     if not isinstance(source.value, Mapping):
         raise source.expected("an array or an object")
     form = next((key for key in _FORMS if source.get(key) is not None), None)
@@ -170,7 +184,8 @@ def _initial_values(node: Node, access: Access) -> InitialValues:
         raise source.error("must have one of the keys 'value', 'valueStart' and 'sourcePath'")
     source.allow(_FORMS[form], f"an initialiser with {form!r}")
     if form == "sourcePath":
-        return _from_file(source.require(form, "it"), data_type, access)
+        resample = parse_resample(node.get("resampleSize"), node.get("resampleMode"))
+        return _from_file(source.require(form, "it"), data_type, access, resample)
     if data_type is DataType.UNKNOWN:
         raise node.require("initialValuesDataType", f"a resource initialised by {form!r}").error(
             f"must be a data type other than UNKNOWN for a resource initialised by {form!r}"
@@ -234,11 +249,14 @@ def _element(source: Node, key: str, data_type: DataType) -> Any:
 # -- files ----------------------------------------------------------------------------------------------------------
 
 
-def _from_file(source: Node, data_type: DataType, access: Access) -> InitialValues:
+def _from_file(source: Node, data_type: DataType, access: Access, resample: tuple[int, ...] | None) -> InitialValues:
     path = access.source(source)
     suffix = path.suffix.lower()
     if suffix in IMAGE_SUFFIXES:
-        raise source.error(f"images are not offered; give the pixels of {quoted(path.name)} as a .npy file")
+        sizes, make = read_image(source, path, data_type, resample)
+        return InitialValues(data_type, math.prod(sizes), make, sizes)
+    if resample is not None:
+        raise source.error(f"resampleSize is for pictures, got the file {quoted(path.name)}")
     try:
         _check_room(source, path)
         return _from_npy(source, path, data_type) if suffix == ".npy" else _from_raw(source, path, data_type)

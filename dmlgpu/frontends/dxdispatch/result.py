@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,103 @@ class Initialized:
 
 
 @dataclass(frozen=True)
-class Dispatched:
-    """A dispatch was recorded, submitted and waited for; time on the host."""
+class OnnxBound:
+    """A tensor of an ONNX model was bound.
 
-    dispatchable: str
-    milliseconds: float
+    Attributes:
+        name: the tensor's.
+        is_input: whether it is an input of the model.
+        resource: ``explicit`` for a resource of the model, ``implicit`` for one made for the dispatch, ``deferred``
+            for an output whose memory comes with the result.
+        data_type: ONNX's name, ``FLOAT``.
+        shape: -1 for sizes that are not known yet; None where nothing is.
+    """
+
+    name: str
+    is_input: bool
+    resource: str
+    data_type: str
+    shape: tuple[int, ...] | None
 
     def __str__(self) -> str:
-        return f"Dispatch '{self.dispatchable}': {self.milliseconds:.4f} ms (CPU)"
+        shape = "unknown" if self.shape is None else f"[{','.join(map(str, self.shape))}]"
+        return (
+            f"{'Input' if self.is_input else 'Output'} Tensor '{self.name}':\n  Resource  = {self.resource} (DirectX)\n"
+            f"  Data Type = {self.data_type}\n  Shape     = {shape}\n"
+        )
+
+
+@dataclass(frozen=True)
+class Dispatched:
+    """A dispatch command was done: recorded, submitted and waited for, once or several times.
+
+    Attributes:
+        dispatchable: its name.
+        cpu: milliseconds on the host of each iteration, by the number of repetitions in it.
+        gpu: milliseconds between the device's timestamps likewise; empty where there are none.
+        warmup: how many samples at the start count as cold, one hot sample left at least.
+    """
+
+    dispatchable: str
+    cpu: tuple[float, ...]
+    gpu: tuple[float, ...] = ()
+    warmup: int = 1
+
+    def __str__(self) -> str:
+        text = f"Dispatch '{self.dispatchable}': {len(self.cpu)} iterations"
+        text += f", {statistics_of(self.hot(self.cpu)).median:.4f} ms median (CPU)"
+        return text + (f", {statistics_of(self.hot(self.gpu)).median:.6f} ms median (GPU)" if self.gpu else "")
+
+    @property
+    def milliseconds(self) -> float:
+        """The median of the hot samples on the host."""
+        return statistics_of(self.hot(self.cpu)).median
+
+    def cold(self, samples: tuple[float, ...]) -> tuple[float, ...]:
+        """Return the samples at the start that are not representative, because caches are empty."""
+        return samples[: max(min(len(samples) - 1, self.warmup), 0)]
+
+    def hot(self, samples: tuple[float, ...]) -> tuple[float, ...]:
+        """Return the samples after those."""
+        return samples[len(self.cold(samples)) :]
+
+    def details(self, *, each: bool) -> str:
+        """Return statistics of cold and hot samples in a line each; with ``each`` the samples, too."""
+        lines = [f"Dispatch '{self.dispatchable}': {len(self.cpu)} iterations"]
+        for heat, part in (("Cold", self.cold), ("Hot", self.hot)):
+            for unit, samples in (("CPU", part(self.cpu)), ("GPU", part(self.gpu))):
+                if samples:
+                    lines.append(f"{unit} Timings {f'({heat})':6} : {statistics_of(samples)}")
+        if each:
+            lines.append("The timings of each iteration:")
+            for number, host in enumerate(self.cpu):
+                device = f", {self.gpu[number]:.4f} ms (GPU)" if self.gpu else ""
+                lines.append(f"iteration {number}: {host:.4f} ms (CPU){device}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What samples of one kind have in common, in milliseconds; the median is the upper one of an even number."""
+
+    count: int
+    average: float
+    minimum: float
+    median: float
+    maximum: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.count} samples, {self.average:.4f} ms average, {self.minimum:.4f} ms min, "
+            f"{self.median:.4f} ms median, {self.maximum:.4f} ms max"
+        )
+
+
+def statistics_of(samples: Sequence[float]) -> Statistics:
+    """Return the statistics of samples, of which there is at least one."""
+    ordered = sorted(samples)
+    count = len(ordered)
+    return Statistics(count, sum(ordered) / count, ordered[0], ordered[count // 2], ordered[-1])
 
 
 @dataclass(frozen=True)
@@ -55,7 +144,21 @@ class Written:
         return f"Resource '{self.resource}' written to '{self.file}'"
 
 
-Event = Initialized | Dispatched | Printed | Written
+Event = Initialized | OnnxBound | Dispatched | Printed | Written
+
+
+def report(event: Event, verbosity: int = 0) -> str | None:
+    """Return what DxDispatch prints of an event, or None where it prints nothing.
+
+    Args:
+        event: what happened.
+        verbosity: 0 shows the median of hot samples; 1 initialisation, cold and hot samples; 2 each sample, too.
+    """
+    if isinstance(event, Initialized) and verbosity < 1:
+        return None
+    if isinstance(event, Dispatched) and verbosity > 0:
+        return event.details(each=verbosity > 1)
+    return str(event)
 
 
 @dataclass(frozen=True)
@@ -87,5 +190,5 @@ class Result:
 
     @property
     def dispatch_milliseconds(self) -> tuple[tuple[str, float], ...]:
-        """Dispatchable and time of each dispatch, in order."""
+        """Dispatchable and median time on the host of each dispatch command, in order."""
         return tuple((event.dispatchable, event.milliseconds) for event in self.events if isinstance(event, Dispatched))

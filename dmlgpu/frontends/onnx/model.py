@@ -81,6 +81,7 @@ class Model:
         variable: those among ``weights`` that a run may replace.
         weights: the initialisers, and other constants.
         folded: nodes of the main graph that are in ``weights``.
+        declared_outputs: what the model says of its outputs.
     """
 
     name: str
@@ -91,14 +92,17 @@ class Model:
     weights: Mapping[str, Value]
     variable: tuple[Declared, ...] = ()
     folded: tuple[Folded, ...] = ()
+    declared_outputs: tuple[Declared, ...] = ()
 
 
-def read(source: Source) -> Model:
+def read(source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Mapping[str, int] | None = None) -> Model:
     """Read a model.
 
     Args:
         source: a path, the bytes of a file, or a model of the package ``onnx``. External data are looked for in the
             folder of the path, nowhere else.
+        sizes: of dimensions of inputs that have names in the place of numbers, by name.
+        denoted: of dimensions of inputs without numbers, by denotation (``DATA_BATCH``).
 
     Raises:
         ModelError: it is malformed; the message says where.
@@ -113,6 +117,11 @@ def read(source: Source) -> Model:
         raise NotSupported(f"model {name!r}: operator sets from {OLDEST} on are taken, got {version}")
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
+    if sizes or denoted:
+        fixed = ModelProto()
+        fixed.CopyFrom(proto)
+        proto = fixed
+        _fix_dimensions(proto.graph, sizes or {}, denoted or {})
     graph = proto.graph
     weights = {
         one.name: Value.of_tensor(one, f"initializer {abridged(one.name)!r}", folder) for one in graph.initializer
@@ -120,15 +129,15 @@ def read(source: Source) -> Model:
     if graph.sparse_initializer:
         raise NotSupported(f"model {name!r}: sparse initializers are not supported")
     inputs = tuple(declared(one) for one in graph.input if one.name not in weights)
-    for one in graph.output:
-        declared(one)
-    outputs = tuple(one.name for one in graph.output)
+    declared_outputs = tuple(declared(one) for one in graph.output)
+    outputs = tuple(one.name for one in declared_outputs)
     # Before this version of the format, all initializers are among the inputs.
     listed = graph.input if proto.ir_version >= _OVERRIDES_SINCE else ()
     variable = tuple(declared(one) for one in listed if one.name in weights)
     nodes, weights, constants = without_constants(graph.node, weights)
     nodes, weights, normalised = with_normalised_filters(nodes, weights, outputs, [one.name for one in variable])
-    return Model(name, tuple(nodes), versions, inputs, outputs, weights, variable, (*constants, *normalised))
+    folded = (*constants, *normalised)
+    return Model(name, tuple(nodes), versions, inputs, outputs, weights, variable, folded, declared_outputs)
 
 
 def parsed(source: Source) -> ModelProto:
@@ -145,6 +154,17 @@ def parsed(source: Source) -> ModelProto:
             whole = numpy_helper.from_array(array.astype(helper.tensor_dtype_to_np_dtype(one.data_type)), one.name)
             one.CopyFrom(whole)
     return proto
+
+
+def _fix_dimensions(graph: GraphProto, sizes: Mapping[str, int], denoted: Mapping[str, int]) -> None:
+    """Put sizes in the place of dimensions of inputs and outputs that have names or denotations."""
+    for one in (*graph.input, *graph.output):
+        for dimension in one.type.tensor_type.shape.dim if one.type.WhichOneof("value") == "tensor_type" else ():
+            if dimension.HasField("dim_value"):
+                continue
+            size = sizes.get(dimension.dim_param, denoted.get(dimension.denotation))
+            if size is not None:
+                dimension.dim_value = size
 
 
 def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:

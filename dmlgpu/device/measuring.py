@@ -1,0 +1,36 @@
+"""How long submitted work takes, on the host and on the device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from dmlgpu.backend import Backend, Dispatch, ShaderBackend
+
+
+@dataclass(frozen=True)
+class Duration:
+    """How long work took.
+
+    Attributes:
+        host: seconds to record, submit and wait.
+        device: seconds between the device's timestamps before and after it; None where it has none.
+    """
+
+    host: float
+    device: float | None
+
+
+def measure(backend: Backend, *work: Sequence[Dispatch]) -> Duration:
+    """Run work in order as one submission, wait for it, and say how long it took.
+
+    Raises: as ``Backend.submit``.
+    """
+    if isinstance(backend, ShaderBackend):
+        timing = backend.time(tuple(chain.from_iterable(work)))
+        return Duration(timing.host_seconds, timing.seconds if timing.source == "gpu" else None)
+    start = time.perf_counter()
+    backend.wait(backend.submit(*work))
+    return Duration(time.perf_counter() - start, None)

@@ -1,0 +1,137 @@
+"""ONNX models in a model: free dimensions, bindings by name, those that are implicit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dmlgpu.errors import ModelError, NotSupported
+from dmlgpu.frontends.dxdispatch.bindings import element_range, lookup
+from dmlgpu.frontends.dxdispatch.model import BoundArray, OnnxDispatch, OnnxDispatchable
+from dmlgpu.frontends.dxdispatch.node import UINT32_MAX, Node, listing, nearest, quoted
+from dmlgpu.frontends.dxdispatch.paths import Access
+from dmlgpu.frontends.dxdispatch.resources import Resource
+from dmlgpu.frontends.dxdispatch.values import optional
+from dmlgpu.tensor import MAX_DIMENSIONS
+
+if TYPE_CHECKING:
+    from dmlgpu.frontends.onnx.model import Model as Graph
+
+_KEYS = (
+    "type",
+    "sourcePath",
+    "freeDimensionNameOverrides",
+    "freeDimensionDenotationOverrides",
+    "sessionOptionsConfigEntries",
+    "graphOptimizationLevel",
+    "loggingLevel",
+)
+
+
+@dataclass(frozen=True)
+class OnnxOptions:
+    """What whoever runs a model says of its ONNX dispatchables; it wins over the model.
+
+    Attributes:
+        name_overrides: sizes of dimensions by name (``--onnx_free_dim_name_override``).
+        denotation_overrides: sizes of dimensions by denotation (``--onnx_free_dim_denotation_override``).
+        shapes: of inputs and outputs, by the tensor's name (``--binding_shape``).
+    """
+
+    name_overrides: Mapping[str, int] = field(default_factory=dict)
+    denotation_overrides: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def parse_onnx(name: str, node: Node, access: Access, options: OnnxOptions) -> OnnxDispatchable:
+    """Return a dispatchable of type ``onnx``. ONNX Runtime's own options are checked for their kind, and ignored.
+
+    Raises:
+        ModelError: a key or the ONNX model is not as it must be, or the package ``onnx`` is missing.
+        MissingFile: there is no such file.
+    """
+    node.allow(_KEYS, "an ONNX dispatchable")
+    sizes = _sizes(node.get("freeDimensionNameOverrides")) | dict(options.name_overrides)
+    denoted = _sizes(node.get("freeDimensionDenotationOverrides")) | dict(options.denotation_overrides)
+    for _, member in (node.get("sessionOptionsConfigEntries") or Node({})).items():
+        member.string()
+    for key in ("graphOptimizationLevel", "loggingLevel"):
+        optional(node.get(key), Node.integer)
+    source = node.require("sourcePath", "an ONNX dispatchable")
+    return OnnxDispatchable(name, node.path, _read(access.source(source), source, sizes, denoted), options.shapes)
+
+
+def of_file(source: Path, options: OnnxOptions) -> OnnxDispatchable:
+    """Return the dispatchable that an ONNX file by itself stands for.
+
+    Raises: as ``parse_onnx``.
+    """
+    node = Node(str(source), str(source))
+    model = _read(source, node, options.name_overrides, options.denotation_overrides)
+    return OnnxDispatchable(source.name, str(source), model, options.shapes)
+
+
+def _sizes(node: Node | None) -> dict[str, int]:
+    return {name: member.integer(1, UINT32_MAX) for name, member in node.items()} if node is not None else {}
+
+
+def _read(path: Path, source: Node, sizes: Mapping[str, int], denoted: Mapping[str, int]) -> Graph:
+    try:
+        from dmlgpu.frontends.onnx.model import read  # noqa: PLC0415  an extra
+    except ImportError as error:
+        raise source.error(f"dispatchables of type 'onnx' need the extra `dmlgpu[onnx]`: {error}") from None
+    try:
+        return read(path, sizes=sizes, denoted=denoted)
+    except ModelError as error:
+        raise source.error(str(error)) from error
+    except NotSupported as error:
+        error.add_note(f"in {source.path}")
+        raise
+
+
+def parse_onnx_dispatch(node: Node, onnx: OnnxDispatchable, resources: Mapping[str, Resource]) -> OnnxDispatch:
+    """Return the command that runs an ONNX model; bindings may be missing, all of them too.
+
+    Raises:
+        ModelError: a binding to no tensor of the model, or not as it must be.
+    """
+    given = node.get("bindings") or Node({}, node.path)
+    inputs = [one.name for one in onnx.model.inputs]
+    names = [*inputs, *onnx.model.outputs]
+    tensors = {}
+    for name, member in given.items():
+        if name not in names:
+            suggestion = nearest(name, names) or f"; known are {listing(names)}"
+            raise member.error(f"the ONNX model has no such input or output: {quoted(name)}{suggestion}")
+        tensors[name] = _bound(member, resources, is_input=name in inputs)
+    return OnnxDispatch(onnx.name, tensors, node.path)
+
+
+def _bound(member: Node, resources: Mapping[str, Resource], *, is_input: bool) -> BoundArray:
+    if isinstance(member.value, list | tuple):
+        if len(member.value) != 1:
+            raise member.error(f"tensors of ONNX models take one resource, got {len(member.value)}")
+        (member,) = member.elements()
+    shape = None
+    if isinstance(member.value, str):
+        resource = lookup(member, resources, "resource")
+    else:
+        shape = optional(member.get("shape"), _shape)
+        if member.get("name") is None:
+            member.allow(("shape",), "a binding of an ONNX model's tensor without a resource")
+            return BoundArray(None, shape, member.path)
+        resource, offset, _ = element_range(member, resources)
+        if offset:
+            raise member.error("elementOffset must be 0, as ONNX models take resources from their start")
+    if resource.deferred and is_input:
+        raise member.error(f"the deferred resource {quoted(resource.name)} can only be an output of an ONNX model")
+    return BoundArray(resource.name, shape, member.path)
+
+
+def _shape(node: Node) -> tuple[int, ...] | None:
+    sizes = node.integers()
+    if len(sizes) > MAX_DIMENSIONS:
+        raise node.expected(f"at most {MAX_DIMENSIONS} sizes")
+    return sizes or None

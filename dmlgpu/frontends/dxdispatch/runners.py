@@ -1,0 +1,328 @@
+"""Dispatchables on a device: made ready once, bound per command, run as often as the command asks."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.backend import Dispatch as Work
+from dmlgpu.backend import Range, ShaderBackend
+from dmlgpu.device.binding import BufferArrayBinding, BufferBinding
+from dmlgpu.device.buffer import Buffer
+from dmlgpu.device.commands import CommandList
+from dmlgpu.device.device import Device
+from dmlgpu.device.measuring import Duration, measure
+from dmlgpu.device.operator import CompiledOperator, Dispatchable
+from dmlgpu.enums import DataType
+from dmlgpu.errors import ModelError, NotSupported, OutOfMemory
+from dmlgpu.frontends.dxdispatch.model import (
+    Bindings,
+    BoundArray,
+    GraphDispatchable,
+    OnnxDispatch,
+    OnnxDispatchable,
+    OperatorDispatchable,
+    ShaderDispatch,
+    ShaderDispatchable,
+    TableDispatch,
+    TableDispatchable,
+)
+from dmlgpu.frontends.dxdispatch.node import quoted
+from dmlgpu.frontends.dxdispatch.result import OnnxBound
+from dmlgpu.graph.description import GraphDesc, InputEdge, OperatorNode, OutputEdge
+from dmlgpu.memory import host_budget
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.tensor import TensorDesc
+
+Buffers = Mapping[str, Buffer]
+
+
+class Runner(Protocol):
+    """A dispatchable that was made ready."""
+
+    def bind(self, command: Any, repeat: int) -> Sequence[OnnxBound]:
+        """Bind what a command binds, for so many dispatches per run; returns what there is to tell."""
+
+    def run(self) -> Duration:
+        """Dispatch what was bound last, wait, and say how long it took."""
+
+    def finish(self) -> Mapping[str, NDArray[Any]]:
+        """Put results into their resources; returns those of deferred ones."""
+
+
+def graph_of(desc: OperatorDesc, name: str) -> GraphDesc:
+    """Return a graph of one operator, whose inputs have the operator's numbers; absent outputs are left out."""
+    inputs = [number for number, slot in enumerate(desc.inputs) if slot.tensor is not None]
+    outputs = [number for number, slot in enumerate(desc.outputs) if slot.tensor is not None]
+    return GraphDesc(
+        len(desc.inputs),
+        len(outputs),
+        (OperatorNode(desc, name),),
+        tuple(InputEdge(number, 0, number) for number in inputs),
+        (),
+        tuple(OutputEdge(0, number, place) for place, number in enumerate(outputs)),
+    )
+
+
+class TableRunner:
+    """An operator or a graph, compiled and initialised, with the binding table of its dispatches.
+
+    Attributes:
+        own: buffers that it needs beside the resources, for whoever made it to release.
+    """
+
+    def __init__(self, device: Device, dispatchable: TableDispatchable, buffers: Buffers, own: list[Buffer]):
+        self._device, self._buffers, self._own = device, buffers, own
+        self._recorder = device.create_command_recorder()
+        self._compiled, self._as_graph = self._compile(dispatchable)
+        compiled = self._compiled
+        initializer = device.create_operator_initializer([compiled])
+        table = device.create_binding_table(initializer)
+        if any(dispatchable.initial_inputs):
+            table.bind_inputs([BufferArrayBinding(self._bindings(dispatchable.initial_inputs))])
+        persistent = self._scratch(compiled.binding_properties.persistent_resource_size)
+        if persistent is not None:
+            table.bind_outputs([persistent])
+        self._bind_temporary(table, initializer.binding_properties.temporary_resource_size)
+        device.queue.measure([self._recorded(initializer, table, 1)])
+        table.reset(compiled)
+        if persistent is not None:
+            table.bind_persistent_resource(persistent)
+        self._bind_temporary(table, compiled.binding_properties.temporary_resource_size)
+        self._table = table
+        self._commands: CommandList | None = None
+
+    def _compile(self, dispatchable: TableDispatchable) -> tuple[CompiledOperator, bool]:
+        device, as_graph = self._device, False
+        match dispatchable:
+            case GraphDispatchable():
+                compiled = device.compile_graph(dispatchable.graph, dispatchable.flags)
+            case OperatorDispatchable(as_graph=as_graph):
+                operator = device.create_operator(dispatchable.desc)
+                compiled = (
+                    device.compile_graph(graph_of(dispatchable.desc, dispatchable.name), dispatchable.flags)
+                    if as_graph
+                    else device.compile_operator(operator, dispatchable.flags)
+                )
+        compiled.name = dispatchable.name
+        return compiled, as_graph
+
+    def bind(self, command: TableDispatch, repeat: int) -> Sequence[OnnxBound]:
+        """Bind the tensors of a command."""
+        self._table.bind_inputs(self._bindings(command.inputs))
+        outputs = self._bindings(command.outputs)
+        self._table.bind_outputs([one for one in outputs if one is not None] if self._as_graph else outputs)
+        self._commands = self._recorded(self._compiled, self._table, repeat)
+        return ()
+
+    def run(self) -> Duration:
+        """Run what was recorded."""
+        return self._device.queue.measure([self._commands] if self._commands else [])
+
+    def finish(self) -> Mapping[str, NDArray[Any]]:
+        """Return nothing: results are where they belong."""
+        return {}
+
+    def _recorded(self, dispatchable: Dispatchable, table: Any, repeat: int) -> CommandList:
+        commands = self._device.create_command_list()
+        for _ in range(repeat):
+            self._recorder.record_dispatch(commands, dispatchable, table)
+        commands.close()
+        return commands
+
+    def _bindings(self, ranges: Bindings) -> list[BufferBinding | None]:
+        return [
+            None if bound is None else BufferBinding(self._buffers[bound.buffer], bound.offset, bound.size)
+            for bound in ranges
+        ]
+
+    def _scratch(self, size: int) -> Buffer | None:
+        if size == 0:
+            return None
+        self._own.append(self._device.create_buffer(size))
+        return self._own[-1]
+
+    def _bind_temporary(self, table: Any, size: int) -> None:
+        if (buffer := self._scratch(size)) is not None:
+            table.bind_temporary_resource(buffer)
+
+
+class ShaderRunner:
+    """A compute shader, compiled.
+
+    Raises:
+        NotSupported: the adapter runs no shaders.
+        ShaderError: it does not compile.
+    """
+
+    def __init__(self, device: Device, dispatchable: ShaderDispatchable, buffers: Buffers):
+        backend = device.backend
+        if not isinstance(backend, ShaderBackend):
+            raise NotSupported(f"shader {quoted(dispatchable.name)}: {device.adapter} runs no shaders")
+        self._backend, self._buffers = backend, buffers
+        kinds = {one.number: one.kind for one in dispatchable.bindings}
+        self._shader = backend.compile_shader(
+            dispatchable.wgsl, dispatchable.entry_point, dispatchable.constants, kinds, f"shader {dispatchable.name!r}"
+        )
+        self._work: Sequence[Work] = ()
+
+    def bind(self, command: ShaderDispatch, repeat: int) -> Sequence[OnnxBound]:
+        """Bind the resources of a command."""
+        ranges = {
+            number: Range(self._buffers[bound.buffer].memory, bound.offset, bound.size)
+            for number, bound in command.ranges.items()
+        }
+        self._work = tuple(self._shader.bind(ranges, command.groups)) * repeat
+        return ()
+
+    def run(self) -> Duration:
+        """Run what was bound."""
+        return measure(self._backend, self._work)
+
+    def finish(self) -> Mapping[str, NDArray[Any]]:
+        """Return nothing: results are where they belong."""
+        return {}
+
+
+class OnnxRunner:
+    """An ONNX model on a device; tensors that no resource is bound to are implicit, and inputs then hold zeros."""
+
+    def __init__(self, device: Device, dispatchable: OnnxDispatchable, buffers: Buffers):
+        from dmlgpu.frontends.onnx.session import Session  # noqa: PLC0415  an extra
+
+        self._device, self._dispatchable, self._buffers = device, dispatchable, buffers
+        # Two dimensions of one name may have different sizes, as in ONNX Runtime.
+        open_inputs = tuple(
+            replace(one, shape=one.shape and tuple(size if isinstance(size, int) else None for size in one.shape))
+            for one in dispatchable.model.inputs
+        )
+        self._session = Session(replace(dispatchable.model, inputs=open_inputs), device)
+        self._inputs: dict[str, Any] = {}
+        self._outputs: dict[str, BoundArray] = {}
+        self._results: Mapping[str, Any] = {}
+        self._repeat = 1
+
+    def bind(self, command: OnnxDispatch, repeat: int) -> Sequence[OnnxBound]:
+        """Take the inputs from their resources, and note where outputs go."""
+        from dmlgpu.eager.tensor import Tensor  # noqa: PLC0415  only what runs ONNX needs it
+
+        self._repeat, told = repeat, []
+        self._inputs = {}
+        for one in self._session.inputs:
+            bound = command.tensors.get(one.name)
+            shape = self._shape(one.name, bound, one.shape, free=1)
+            if shape is None:
+                raise ModelError(command.path, f"input {quoted(one.name)} needs a shape, as the ONNX model gives none")
+            array = self._input(one.name, bound, shape, one.data_type)
+            if one.is_bool:
+                array = array != 0
+            self._inputs[one.name] = Tensor(array, device=self._device) if one.data_type.bits >= 8 else array
+            told.append(OnnxBound(one.name, True, _resource_kind(bound), _onnx_type(one), shape))
+        names = self._session.outputs
+        self._outputs = {name: command.tensors[name] for name in names if name in command.tensors}
+        return (*told, *(self._told(name, command.tensors.get(name)) for name in names))
+
+    def _shape(
+        self, name: str, bound: BoundArray | None, declared: Sequence[int | str | None] | None, free: int
+    ) -> tuple[int, ...] | None:
+        """Return a tensor's shape: of the command line, of the binding, or the model's, ``free`` where it is open."""
+        given = self._dispatchable.shapes.get(name) or (bound.shape if bound is not None else None)
+        if given is not None or declared is None:
+            return given
+        return tuple(size if isinstance(size, int) else free for size in declared)
+
+    def _input(self, name: str, bound: BoundArray | None, shape: tuple[int, ...], data_type: DataType) -> NDArray[Any]:
+        size = -(-math.prod(shape) * data_type.bits // 8)
+        budget = host_budget()
+        if budget is not None and 2 * size > budget:
+            raise OutOfMemory(f"input {quoted(name)}: {size:,} bytes are more than may be used of the host's memory")
+        if bound is None or bound.resource is None:
+            return np.zeros(shape, data_type.numpy)
+        raw = self._buffers[bound.resource].read()
+        if size > raw.size:
+            raise ModelError(
+                bound.path,
+                f"input {quoted(name)} of shape {list(shape)} needs {size} bytes, the resource has {raw.size}",
+            )
+        return TensorDesc(data_type, (math.prod(shape),)).decode(raw).reshape(shape) if size else np.zeros(shape)
+
+    def _told(self, name: str, bound: BoundArray | None) -> OnnxBound:
+        declared = next((one for one in self._dispatchable.model.declared_outputs if one.name == name), None)
+        shape = self._shape(name, bound, None if declared is None else declared.shape, free=-1)
+        kind = "deferred" if shape is None or -1 in shape else _resource_kind(bound)
+        return OnnxBound(name, False, kind, "UNDEFINED" if declared is None else _onnx_type(declared), shape)
+
+    def run(self) -> Duration:
+        """Run the model; results stay on the device."""
+        start = time.perf_counter()
+        for _ in range(self._repeat):
+            self._results = self._session.run_tensors(self._inputs)
+        fence = self._device.create_fence()
+        self._device.queue.signal(fence, 1)
+        fence.wait(1)
+        return Duration(time.perf_counter() - start, None)
+
+    def finish(self) -> Mapping[str, NDArray[Any]]:
+        """Write outputs to the resources that they are bound to; returns those of deferred ones."""
+        deferred = {}
+        for name, bound in self._outputs.items():
+            held = self._results[name]
+            array = np.asarray(held.numpy() if hasattr(held, "numpy") else held)
+            wanted = self._dispatchable.shapes.get(name) or bound.shape
+            if wanted is not None and array.shape != wanted:
+                raise ModelError(
+                    bound.path, f"output {quoted(name)} has shape {list(array.shape)}, the binding says {list(wanted)}"
+                )
+            if bound.resource is None:
+                continue
+            if bound.resource not in self._buffers:
+                deferred[bound.resource] = array
+                continue
+            self._store(name, np.ascontiguousarray(array).reshape(-1).view(np.uint8), bound)
+        return deferred
+
+    def _store(self, name: str, raw: NDArray[np.uint8], bound: BoundArray) -> None:
+        buffer = self._buffers[bound.resource or ""]
+        if raw.size > buffer.size:
+            raise ModelError(
+                bound.path, f"output {quoted(name)} has {raw.size} bytes, the resource has room for {buffer.size}"
+            )
+        whole = buffer.read()
+        whole[: raw.size] = raw
+        buffer.write(whole)
+
+
+def _resource_kind(bound: BoundArray | None) -> str:
+    return "implicit" if bound is None or bound.resource is None else "explicit"
+
+
+def _onnx_type(declared: Any) -> str:
+    if declared.is_bool:
+        return "BOOL"
+    return {"FLOAT32": "FLOAT", "FLOAT64": "DOUBLE"}.get(declared.data_type.name, declared.data_type.name)
+
+
+def make_runner(device: Device, dispatchable: Any, buffers: Buffers, own: list[Buffer]) -> Runner:
+    """Return a dispatchable made ready.
+
+    Args:
+        device: where it runs.
+        dispatchable: one of the model's.
+        buffers: the resources' memory; deferred ones have none.
+        own: takes further buffers that it needs.
+
+    Raises:
+        NotSupported, InvalidDescription, InvalidGraph, ShaderError, OutOfMemory: the device refuses it.
+    """
+    makers: dict[type, Callable[[], Runner]] = {
+        ShaderDispatchable: lambda: ShaderRunner(device, dispatchable, buffers),
+        OnnxDispatchable: lambda: OnnxRunner(device, dispatchable, buffers),
+    }
+    maker = makers.get(type(dispatchable))
+    return maker() if maker is not None else TableRunner(device, dispatchable, buffers, own)

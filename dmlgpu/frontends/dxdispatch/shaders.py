@@ -1,0 +1,144 @@
+"""Compute shaders in a model: WGSL where DxDispatch has HLSL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from dmlgpu.backend import Range
+from dmlgpu.errors import ModelError
+from dmlgpu.frontends.dxdispatch import wgsl
+from dmlgpu.frontends.dxdispatch.bindings import element_range, lookup
+from dmlgpu.frontends.dxdispatch.model import ShaderDispatch, ShaderDispatchable
+from dmlgpu.frontends.dxdispatch.node import Node, child_path, listing, nearest, quoted
+from dmlgpu.frontends.dxdispatch.paths import Access
+from dmlgpu.frontends.dxdispatch.resources import Resource
+from dmlgpu.frontends.dxdispatch.values import optional, parse_float
+
+PORTING = (
+    "HLSL is not offered: port the shader to WGSL (StructuredBuffer becomes var<storage, read>, RWStructuredBuffer "
+    "var<storage, read_write>, cbuffer var<uniform>, numthreads @workgroup_size, -D an override), and give it as type "
+    "'wgsl' with 'sourcePath', 'entryPoint' and 'constants'; the commands stay as they are"
+)
+"""How to bring a model with HLSL over, in one sentence."""
+
+_KEYS = ("type", "sourcePath", "entryPoint", "constants")
+
+T = TypeVar("T")
+
+
+def parse_shader(name: str, node: Node, access: Access) -> ShaderDispatchable:
+    """Return a dispatchable of type ``wgsl``.
+
+    Raises:
+        ModelError: a key, the file or a declaration in it is not as it must be.
+        MissingFile: there is no such file.
+    """
+    node.allow(_KEYS, "a WGSL dispatchable")
+    source = node.require("sourcePath", "a WGSL dispatchable")
+    path = access.source(source)
+    if path.stat().st_size > wgsl.LONGEST:
+        raise source.error(f"a shader must have at most {wgsl.LONGEST:,} bytes, {quoted(path.name)} has more")
+    try:
+        text = path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise source.error(f"cannot read {quoted(path.name)} as UTF-8 text: {error}") from error
+    plain = wgsl.without_comments(text)
+    try:
+        bindings = wgsl.bindings(plain)
+    except ValueError as error:
+        raise ModelError(source.path, f"{path.name}: {error}") from error
+    return ShaderDispatchable(
+        name,
+        node.path,
+        text,
+        _entry_point(node, source, wgsl.entry_points(plain)),
+        _constants(node.get("constants"), wgsl.overrides(plain)),
+        bindings,
+    )
+
+
+def _entry_point(node: Node, source: Node, known: Sequence[str]) -> str:
+    """Return the function to run: the one that is named, or the only one."""
+    given = node.get("entryPoint")
+    if given is None and len(known) == 1:
+        return known[0]
+    if given is None:
+        raise source.error(f"entryPoint must say which @compute function to run, as the shader has {listing(known)}")
+    if given.string() not in known:
+        raise given.error(f"the shader has no @compute function {quoted(given.string())}, it has {listing(known)}")
+    return given.string()
+
+
+def _constants(node: Node | None, known: Sequence[str]) -> dict[str, float]:
+    values = {}
+    for name, member in node.items() if node is not None else ():
+        if name not in known:
+            suggestion = nearest(name, known) or f", it has {listing(known)}"
+            raise member.error(f"the shader has no override {quoted(name)}{suggestion}")
+        values[name] = float(member.value) if isinstance(member.value, bool) else parse_float(member)
+    return values
+
+
+def parse_shader_dispatch(node: Node, shader: ShaderDispatchable, resources: Mapping[str, Resource]) -> ShaderDispatch:
+    """Return the command that runs a shader.
+
+    Raises:
+        ModelError: a binding is missing, unknown, outside its resource, or written and read at once.
+    """
+    given = node.require("bindings", "a dispatch command")
+    names = [one.name for one in shader.bindings]
+    for name, member in given.items():
+        if name not in names:
+            suggestion = nearest(name, names) or f"; known are {listing(names)}"
+            raise member.error(f"the shader has no such variable to bind here: {quoted(name)}{suggestion}")
+    ranges: dict[int, Range[str]] = {}
+    writers: dict[str, str] = {}
+    for one in shader.bindings:
+        source = given.get(one.name)
+        if source is None:
+            raise ModelError(child_path(given.path, one.name), f"{one.name} needs a resource, but none is bound")
+        ranges[one.number] = _range(source, resources, whole=one.kind == "uniform")
+        if one.kind == "storage":
+            writers[ranges[one.number].buffer] = one.name
+    for one in shader.bindings:
+        other = writers.get(ranges[one.number].buffer, one.name)
+        if other != one.name and one.kind != "uniform":
+            raise ModelError(
+                child_path(given.path, one.name),
+                f"must be another resource than that of {other}, which the shader may write",
+            )
+    return ShaderDispatch(shader.name, ranges, thread_groups(node.get("threadGroupCount")), node.path)
+
+
+def _range(member: Node, resources: Mapping[str, Resource], *, whole: bool) -> Range[str]:
+    """Return the bytes that a binding gives: what the resource's initial values take, or all of it."""
+    if isinstance(member.value, list | tuple):
+        if len(member.value) != 1:
+            raise member.error(f"must be one resource, got {len(member.value)}")
+        (member,) = member.elements()
+    if isinstance(member.value, str):
+        resource, offset, size = lookup(member, resources, "resource"), 0, 0
+    else:
+        resource, offset, size = element_range(member, resources)
+    if resource.deferred:
+        raise member.error(f"the deferred resource {quoted(resource.name)} can only be an output of an ONNX model")
+    end = resource.allocated_size if whole else -(-resource.extent // 4) * 4
+    size = size or max(end - offset, 0)
+    if not 0 < size <= resource.allocated_size - offset:
+        raise member.error(
+            f"must lie within the {resource.allocated_size} bytes of resource {quoted(resource.name)}, "
+            f"got {size} bytes from byte {offset} on"
+        )
+    if offset % 4:
+        raise member.error(f"must begin at a multiple of 4 bytes, got byte {offset}")
+    return Range(resource.name, offset, size)
+
+
+def thread_groups(node: Node | None) -> tuple[int, int, int]:
+    """Return ``threadGroupCount``: three integers from 1 on, [1, 1, 1] where it is absent."""
+    groups = (1, 1, 1) if node is None else optional(node, lambda at: at.integers(1))
+    if len(groups) != 3 and node is not None:
+        raise node.expected("three integers")
+    x, y, z = groups
+    return x, y, z

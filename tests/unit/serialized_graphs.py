@@ -1,0 +1,109 @@
+"""Serialised DirectML graphs made up for tests, with the package flatbuffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flatbuffers
+import numpy as np
+
+Part = Callable[[flatbuffers.Builder], int]
+"""Writes something into a builder and returns where it lies."""
+
+
+def table(*fields: tuple[str, Any] | None) -> Part:
+    """A table of fields in order: ``("part", Part)`` by reference, ``("u8"|"u64", number)``, ``("struct", bytes)``."""
+
+    def write(builder: flatbuffers.Builder) -> int:
+        places = [one[1](builder) if one is not None and one[0] == "part" else None for one in fields]
+        builder.StartObject(len(fields))
+        for number, (one, place) in enumerate(zip(fields, places, strict=True)):
+            if one is None:
+                continue
+            if one[0] == "part":
+                builder.PrependUOffsetTRelativeSlot(number, place, 0)
+            elif one[0] == "u8":
+                builder.PrependUint8Slot(number, one[1], 0)
+            else:
+                builder.PrependUint64Slot(number, one[1], 0)
+        return builder.EndObject()
+
+    return write
+
+
+def struct(*numbers: Any, dtype: type) -> Part:
+    """Numbers that follow each other."""
+
+    def write(builder: flatbuffers.Builder) -> int:
+        raw = np.array(numbers, dtype).tobytes()
+        builder.Prep(8, len(raw))
+        for byte in reversed(raw):
+            builder.PrependByte(byte)
+        return builder.Offset()
+
+    return write
+
+
+def text(value: str) -> Part:
+    return lambda builder: builder.CreateString(value)
+
+
+def numbers(values: Sequence[int], dtype: type = np.uint32) -> Part:
+    return lambda builder: builder.CreateNumpyVector(np.array(values, dtype))
+
+
+def parts(given: Sequence[Part]) -> Part:
+    def write(builder: flatbuffers.Builder) -> int:
+        places = [one(builder) for one in given]
+        builder.StartVector(4, len(places), 4)
+        for place in reversed(places):
+            builder.PrependUOffsetTRelative(place)
+        return builder.EndVector()
+
+    return write
+
+
+def tensor(*sizes: int, strides: Sequence[int] | None = None, data_type: str = "DML_TENSOR_DATA_TYPE_FLOAT32") -> Part:
+    last = np.prod(sizes) if strides is None else 1 + np.dot(np.subtract(sizes, 1), strides)
+    return table(
+        ("part", text(data_type)),
+        ("part", numbers(sizes)),
+        None if strides is None else ("part", numbers(strides)),
+        ("u64", 4 * int(last)),
+    )
+
+
+def attribute(name: str, kind: int = 0, value: Part | None = None) -> Part:
+    """An attribute of a kind of the format's union; 0 is none."""
+    return table(("part", text(name)), ("u8", kind), None if value is None else ("part", value))
+
+
+def operator(
+    kind: str, inputs: dict[str, Part], outputs: dict[str, Part], attributes: Sequence[Part] = (), name: str = "node"
+) -> Part:
+    """An operator node: tensors by the names of their edges, in order; a name that begins with ``-`` is absent."""
+    lists = [[tensor for edge, tensor in given.items() if edge[0] != "-"] for given in (inputs, outputs)]
+    desc = table(
+        ("part", text(kind)), ("part", parts(lists[0])), ("part", parts(lists[1])), ("part", parts(attributes))
+    )
+    return _node(1, desc, name, *([edge if edge[0] != "-" else "" for edge in given] for given in (inputs, outputs)))
+
+
+def constant(edge: str, data: bytes | str) -> Part:
+    """A constant node: its bytes, or the name of a file of weights."""
+    held = text(data) if isinstance(data, str) else numbers(list(data), np.uint8)
+    return _node(2, table(("u8", 1 if isinstance(data, str) else 2), ("part", table(("part", held)))), edge, [], [edge])
+
+
+def _node(kind: int, desc: Part, name: str, inputs: list[str], outputs: list[str]) -> Part:
+    edges = [("part", parts([text(one) for one in given])) for given in (inputs, outputs)]
+    return table(("u8", kind), ("part", desc), ("part", text(name)), *edges)
+
+
+def graph(nodes: Sequence[Part], inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
+    """A file."""
+    builder = flatbuffers.Builder(1024)
+    names = [("part", parts([text(one) for one in given])) for given in (inputs, outputs)]
+    builder.Finish(table(("part", parts(nodes)), *names)(builder))
+    return bytes(builder.Output())
