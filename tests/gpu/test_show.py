@@ -91,4 +91,4 @@ def test_the_demo_knows_what_ran(adapter: AdapterInfo) -> None:
     bench.run(descs.ElementWiseAdd1(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor), array, array)
     device.remove()
     (observation,) = bench.observations
-    assert observation.shaders == ("elementwise/element_wise_add", "schedules/map")
+    assert observation.kernels == ("element_wise_add1 map x4",)
