@@ -60,10 +60,9 @@ def test_prints_times_and_writes(model, tmp_path):
     np.testing.assert_array_equal(np.load(file), np.float32([4, 3, 2, 1]))
 
 
-def test_dxdispatchs_options_by_both_spellings(model):
-    done = run_here(
-        "run", model(), "--adapter", "numpy", "--dispatch_iterations", "3", "--warmup-samples", "2", "-v", "2"
-    )
+def test_dxdispatchs_options_by_both_spellings(model, tmp_path):
+    options = ("--dispatch_iterations", "3", "--warmup-samples", "2", "-v", "2")
+    done = run_here("run", model(), "--output-dir", tmp_path, "--adapter", "numpy", *options)
     assert (done.returncode, done.stderr) == (0, "")
     lines = [re.sub(r"[\d.]+ ms", "T", line) for line in done.stdout.splitlines()[1:8]]
     assert lines == [
