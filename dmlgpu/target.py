@@ -111,9 +111,15 @@ class Target:
         """Return whether schedules that trade digits for speed are left out."""
         return self.precise or self.deterministic
 
-    def for_operators(self, half_precision: bool) -> Target:
-        """Return what operators are compiled for, by whether they allow native 16-bit arithmetic."""
-        return self if half_precision and not self.keeps_digits else self.exact
+    def for_operators(self, half_precision: bool, preserve_padding: bool = False) -> Target:
+        """Return what operators are compiled for.
+
+        Args:
+            half_precision: whether they allow native 16-bit arithmetic.
+            preserve_padding: whether what lies beside the elements of outputs stays as it is.
+        """
+        target = self if half_precision and not self.keeps_digits else self.exact
+        return replace(target, preserves_padding=True) if preserve_padding else target
 
     @functools.cached_property
     def exact(self) -> Target:

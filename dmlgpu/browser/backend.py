@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import itertools
 import threading
 import time
@@ -122,10 +121,7 @@ class BrowserBackend(Backend):
         return self.prepare(self._program(desc, half_precision, preserve_padding))
 
     def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
-        target = self.target.for_operators(half_precision)
-        if preserve_padding:
-            target = dataclasses.replace(target, preserves_padding=True)
-        return compiler.compile_operator(desc, target)
+        return compiler.compile_operator(desc, self.target.for_operators(half_precision, preserve_padding))
 
     def compile_graph(
         self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()

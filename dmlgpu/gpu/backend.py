@@ -138,10 +138,7 @@ class GpuBackend:
         return self.prepare(self._program(desc, half_precision, preserve_padding))
 
     def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
-        target = self.target.for_operators(half_precision)
-        if preserve_padding:
-            target = dataclasses.replace(target, preserves_padding=True)
-        return compiler.compile_operator(desc, target)
+        return compiler.compile_operator(desc, self.target.for_operators(half_precision, preserve_padding))
 
     def compile_graph(
         self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()

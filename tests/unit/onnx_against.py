@@ -1,4 +1,4 @@
-"""Models of one node, run on the adapter numpy and by onnxruntime's CPU provider."""
+"""Small models, run on the adapter numpy and by onnxruntime's CPU provider or ONNX's reference."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime  # type: ignore[import-untyped]
 from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from dmlgpu.frontends.onnx import load
 
@@ -67,3 +68,28 @@ def check_node(op_type: str, inputs: list[Any], outputs: list[str], *, tolerance
         np.testing.assert_allclose(
             one.astype(np.float32), other.astype(np.float32), rtol=tolerance, atol=tolerance, err_msg=name
         )
+
+
+def check_reference(
+    op_type: str, inputs: list[Any], outputs: list[str], *, tolerance: float = 1e-5, **rest: Any
+) -> None:
+    """Compare all outputs of a node with those of ONNX's reference."""
+    model, feeds = model_of_node(op_type, inputs, outputs, **rest)
+    found = load(model, "numpy").run(feeds)
+    for one, wanted in zip(found.values(), ReferenceEvaluator(model).run(None, feeds), strict=True):
+        assert one.dtype == wanted.dtype
+        np.testing.assert_allclose(one, wanted, rtol=tolerance, atol=tolerance)
+
+
+def model_of(
+    nodes: list[Any], inputs: dict[str, Any], outputs: dict[str, int], weights: dict[str, Any] | None = None
+) -> onnx.ModelProto:
+    """A model of nodes; inputs by name with type and shape, outputs by name with type."""
+    graph = helper.make_graph(
+        nodes,
+        "test",
+        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()],
+        [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()],
+        [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)

@@ -6,24 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import NotSupported
 from dmlgpu.frontends.onnx import load
-from tests.unit.onnx_against import check_node, model_of_node, normal
+from tests.unit.onnx_against import check_node, check_reference, model_of_node, normal
 
 F = np.float32
-
-
-def check_reference(
-    op_type: str, inputs: list[Any], outputs: list[str], *, tolerance: float = 1e-5, **rest: Any
-) -> None:
-    """Compare all outputs of a node with those of ONNX's reference."""
-    model, feeds = model_of_node(op_type, inputs, outputs, **rest)
-    found = load(model, "numpy").run(feeds)
-    for one, wanted in zip(found.values(), ReferenceEvaluator(model).run(None, feeds), strict=True):
-        assert one.dtype == wanted.dtype
-        np.testing.assert_allclose(one, wanted, rtol=tolerance, atol=tolerance)
 
 
 def resize(x: np.ndarray, *, scales: Any = None, sizes: Any = None, roi: Any = None, **rest: Any) -> list[Any]:

@@ -8,27 +8,14 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import InvalidArgument, ModelError, NotSupported, Tensor
 from dmlgpu.frontends.onnx import load
+from tests.unit.onnx_against import model_of
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
-
-
-def model_of(
-    nodes: list[Any], inputs: dict[str, Any], outputs: dict[str, int], weights: dict[str, Any] | None = None
-) -> onnx.ModelProto:
-    """A model of nodes; inputs by name with type and shape, outputs by name with type."""
-    graph = helper.make_graph(
-        nodes,
-        "test",
-        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()],
-        [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()],
-        [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
 
 
 def check(model: onnx.ModelProto, feeds: dict[str, Any]) -> Any:

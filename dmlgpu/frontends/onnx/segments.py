@@ -19,7 +19,7 @@ from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.device import Device
 from dmlgpu.device.operator import CompiledOperator
 from dmlgpu.eager.pool import Kept
-from dmlgpu.eager.session import Prepared, session_of
+from dmlgpu.eager.session import KEEPING, Prepared, session_of
 from dmlgpu.eager.tensor import Tensor
 from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx import watching
@@ -34,10 +34,6 @@ from dmlgpu.tensor import TensorDesc
 Array = NDArray[Any]
 Held: TypeAlias = "Tensor | Array"
 Outcome: TypeAlias = Hashable
-
-
-_CLEARED = ("MULTIHEAD_ATTENTION1", "NONZERO_COORDINATES")
-"""Operators that leave elements of their outputs as they are, which must be zeros then."""
 
 
 @dataclass(eq=False)
@@ -183,7 +179,7 @@ class Segment:
                 tuple(port.desc for port in compiled.inputs),
                 tuple(port.desc for port in compiled.outputs),
                 self._initialized(compiled),
-                any(isinstance(one, OperatorDesc) and one.operator in _CLEARED for one in origins),
+                any(isinstance(one, OperatorDesc) and one.operator in KEEPING for one in origins),
             )
         return self._prepared
 
