@@ -21,10 +21,14 @@ from dmlgpu.plan import Body, Constants, Element, Lookup, Source, constants
 NEAREST = "resampling/nearest"
 LINEAR = "resampling/linear"
 ANTIALIASED = "resampling/antialiased"
+ANTIALIASED_SUM = "resampling/antialiased_sum"
 GRADIENT = "resampling/gradient"
 
 LONGEST_LISTED = 1 << 18
 """Elements of an axis whose coordinates are looked at one by one; those of longer ones are estimated."""
+
+FEW_TAPS = 8
+"""Elements under a triangle up to which a body adds them up itself."""
 
 MOST_PAIRS = 1 << 30
 """Elements along an axis times those that each looks at; more only where that is but a few for each element."""
@@ -148,7 +152,8 @@ def _follows(rank: int, axes: Sequence[Axis]) -> tuple[int | None, ...]:
 
 
 def antialiased(source: Source, axis: Axis) -> Body:
-    """Return what each of the elements under a triangle adds along one axis: {output sizes.., taps}.
+    """Return what each of the elements under a triangle adds along one axis: {output sizes.., taps}; their sum where
+    they are few.
 
     The triangle is as wide as an output element, at least as two elements of the input. Its weights are normalised;
     those of positions beyond an edge go to the edge's element, as without antialiasing.
@@ -156,14 +161,20 @@ def antialiased(source: Source, axis: Axis) -> Body:
     scale = np.float32(axis.scale)
     reach, slope = np.maximum(np.float32(1) / scale, np.float32(1)), np.minimum(scale, np.float32(1))
     lowest, highest = -reach, np.float32(axis.size - 1) + reach
+    taps = _most_under(axis, reach, lowest, highest)
     values = constants(
         axes=(axis,),
+        taps=taps,
         reach_bits=bits_of_float(reach),
         slope_bits=bits_of_float(slope),
         lowest_bits=bits_of_float(lowest),
         highest_bits=bits_of_float(highest),
     )
-    return _tapped(ANTIALIASED, source, axis, (axis.count, _most_under(axis, reach, lowest, highest)), values)
+    if taps > FEW_TAPS:
+        return _tapped(ANTIALIASED, source, axis, (axis.count, taps), values)
+    sizes, follows = _resized(source.sizes, [axis]), (_follows(len(source.sizes), [axis]),)
+    inputs = (("input", source),)
+    return Element(ANTIALIASED_SUM, DataType.FLOAT32, sizes, inputs, values, follows=follows, portable=True)
 
 
 def _most_under(axis: Axis, reach: np.float32, lowest: np.float32, highest: np.float32) -> int:
@@ -171,7 +182,7 @@ def _most_under(axis: Axis, reach: np.float32, lowest: np.float32, highest: np.f
     if axis.count > LONGEST_LISTED:
         return min(axis.size, math.ceil(2 * float(reach) * (1 + COORDINATE_ERROR)) + 3)
     x, edge = np.clip(axis.coordinates(), lowest, highest), np.float32(axis.size - 1)
-    first, last = np.clip(np.floor(x - reach), 0, edge), np.clip(np.ceil(x + reach), 0, edge)
+    first, last = np.clip(np.ceil(x - reach), 0, edge), np.clip(np.floor(x + reach), 0, edge)
     return int((last - first).max()) + 1
 
 

@@ -42,6 +42,10 @@ LEAD = 2
 # ---- sizes
 
 
+GIVEN = "what input, filter, strides, dilations and padding give"
+"""Where the sizes of an output come from."""
+
+
 class _Forward(Lowering):
     """What all share: {N, C, spatial..} and {outputs, C / groups, window..}; the output has as many positions as the
     padded input has room for windows. Positions whose windows see nothing but padding are allowed."""
@@ -70,10 +74,15 @@ class _Forward(Lowering):
         cls.check_channels(desc)
         cls.check_room(desc)
         expected = cls.output_sizes(desc)["output_tensor"]
-        check_sizes(desc, "output_tensor", expected, "what input, filter, strides, dilations and padding give")
+        cls.check_output(desc, expected)
         if getattr(desc, "bias_tensor", None) is not None:
             ones = (1,) * (len(expected) - LEAD)
             check_sizes(desc, "bias_tensor", (1, expected[1], *ones), "one element per channel of output_tensor")
+
+    @classmethod
+    def check_output(cls, desc: Any, expected: Sizes) -> None:
+        """Raise InvalidDescription unless the output has the expected sizes."""
+        check_sizes(desc, "output_tensor", expected, GIVEN)
 
     @classmethod
     def check_channels(cls, desc: Any) -> None:
@@ -144,8 +153,10 @@ class Convolution(_Forward):
 
     BACKWARD is the transpose of FORWARD in the same mode (with CROSS_CORRELATION ONNX's ConvTranspose): its filter has
     sizes {channels of the input, outputs / groups, window..}, and the elements that ``output_padding`` adds are
-    computed like all others, so that they need not be zeros where there is ``end_padding``. FORWARD takes no output
-    padding, since the page does not say what it would mean.
+    computed like all others, so that they need not be zeros where there is ``end_padding``. Its output may be larger by
+    less than a stride than the formula says, as if that were output padding: a convolution of all these sizes forward
+    has the input's. (The page has no formula; a sample of Microsoft's for PyDirectML has such an output.) FORWARD takes
+    no output padding, since the page does not say what it would mean.
 
     Windows of 3 x 3 in steps of 1 may go through Winograd's filtering: an infinity or NaN in the input then reaches all
     outputs of its tile of 4 x 4.
@@ -168,6 +179,19 @@ class Convolution(_Forward):
         ends = zip(covered, desc.start_padding, desc.end_padding, desc.output_padding, strict=True)
         sizes = (size - start - end + more for size, start, end, more in ends)
         return {"output_tensor": (batch, outputs * desc.group_count, *sizes)}
+
+    @classmethod
+    def check_output(cls, desc: descs.Convolution, expected: Sizes) -> None:
+        """For BACKWARD any of the sizes that a convolution forward would bring to the input's."""
+        if desc.direction is ConvolutionDirection.FORWARD:
+            super().check_output(desc, expected)
+            return
+        sizes = desc.output_tensor.sizes
+        slack = (1, 1, *desc.strides)
+        if not all(least <= size < least + more for size, least, more in zip(sizes, expected, slack, strict=True)):
+            most = [least + more - 1 for least, more in zip(expected, slack, strict=True)]
+            wanted = f"must be {list(expected)}" + (f", at most {most}" if most != list(expected) else "")
+            raise invalid(desc, "output_tensor.sizes", f"{wanted} ({GIVEN}), got {list(sizes)}")
 
     @classmethod
     def check_channels(cls, desc: descs.Convolution) -> None:

@@ -13,10 +13,27 @@ from dmlgpu.kernels.windows import covering, taken, within
 from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, output_tensor
 from dmlgpu.operators.pooling import FLOAT32, LEAD, SUM, UINT32, Pooling, Undilated, reduced, temporary
-from dmlgpu.plan import Element, Map, Plan, Reduce, Reduction, Scatter, Step, Tensor, View, apply, constants, element
+from dmlgpu.plan import (
+    Element,
+    Map,
+    Plan,
+    Pool,
+    Reduce,
+    Reduction,
+    Scatter,
+    Step,
+    Tensor,
+    View,
+    apply,
+    constants,
+    element,
+)
 from dmlgpu.plan.windows import Sizes, Windows, positions_of, sizes_of
-from dmlgpu.target import Target
-from dmlgpu.tensor import packed_strides
+from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import WORD_BITS, packed_strides
+
+MOST_ACROSS = 32
+"""Elements of a window along its last dimension up to which a kernel may go through them one by one."""
 
 
 def _chosen(source: Tensor, windows: Windows) -> tuple[Tensor, Reduce]:
@@ -40,6 +57,12 @@ def _chosen(source: Tensor, windows: Windows) -> tuple[Tensor, Reduce]:
     return replace(chosen, view=View.INDEX), reduced(reduction, rank, chosen, len(windows))
 
 
+def _at_once(output: Tensor, windows: Windows, target: Target) -> bool:
+    taps, limit = math.prod(sizes_of(windows)), target.loop_limit
+    is_short = windows[-1].size <= MOST_ACROSS and (limit is None or taps < limit)
+    return target.profile is Profile.CPU and output.data_type.bits <= WORD_BITS and is_short
+
+
 def _choosing(windows: Windows) -> dict[str, Any]:
     return {"lead": LEAD, "axes": windows, "count": math.prod(sizes_of(windows))}
 
@@ -52,7 +75,14 @@ class MaxPooling2(Pooling):
     """
 
     desc = descs.MaxPooling2
-    shaders = ("pooling/max_pooling2", "pooling/max_pooling2_indices", "pooling/rank", "window/taken", "window/within")
+    shaders = (
+        "pooling/max_pooling2",
+        "pooling/max_pooling2_indices",
+        "pooling/max_tile",
+        "pooling/rank",
+        "window/taken",
+        "window/within",
+    )
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:
@@ -68,8 +98,11 @@ class MaxPooling2(Pooling):
 
     @classmethod
     def lower(cls, desc: descs.MaxPooling2, target: Target) -> Plan:
-        """Places first; a map takes the elements there, another numbers them."""
+        """Places first; a map takes the elements there, another numbers them. On CPU adapters, whose kernels can choose
+        elements of many positions at once, the elements alone, if nobody asks for their numbers."""
         windows, output = cls.windows(desc), output_tensor(desc)
+        if desc.output_indices_tensor is None and _at_once(output, windows, target):
+            return Plan(desc.operator, (Pool("", input_tensor(desc, "input_tensor"), windows, output),))
         places, finding = _chosen(input_tensor(desc, "input_tensor"), windows)
         inputs = {"input": input_tensor(desc, "input_tensor", View.RAW), "places": places}
         values = constants(**_choosing(windows))

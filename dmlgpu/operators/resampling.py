@@ -13,6 +13,7 @@ from dmlgpu import descs
 from dmlgpu.enums import AxisDirection, DataType, InterpolationMode
 from dmlgpu.kernels.resampling import (
     ANTIALIASED,
+    ANTIALIASED_SUM,
     GRADIENT,
     LINEAR,
     NEAREST,
@@ -179,7 +180,7 @@ class Resample3(Lowering):
     """
 
     desc = descs.Resample3
-    shaders = (NEAREST, LINEAR, ANTIALIASED, ROUNDED)
+    shaders = (NEAREST, LINEAR, ANTIALIASED, ANTIALIASED_SUM, ROUNDED)
 
     @classmethod
     def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:

@@ -48,6 +48,7 @@ class _Stable(_AlongAxes):
     """
 
     stages: ClassVar[tuple[Stage, ...]]
+    at_once: ClassVar[Stage | None] = None
 
     @classmethod
     def lower(cls, desc: Any, target: Target) -> Plan:
@@ -62,7 +63,7 @@ class _Stable(_AlongAxes):
         def body(data_type: DataType, sources: Mapping[str, Source]) -> Body:
             return apply(cls.shaders[0], data_type, source.sizes, portable=True, values=(), **sources)
 
-        return rows(cls.stages, body, source, axes, output)
+        return rows(cls.stages, body, source, axes, output, at_once=cls.at_once)
 
 
 _MAXIMUM = Stage("maximum", "softmax/maximum", 1)
@@ -72,8 +73,15 @@ class ActivationSoftmax1(_Stable):
     """e^(x - maximum) over its sum along the axes, in float32."""
 
     desc = descs.ActivationSoftmax1
-    shaders = ("softmax/activation_softmax1", "softmax/maximum", "softmax/exponential", "softmax/total")
+    shaders = (
+        "softmax/activation_softmax1",
+        "softmax/maximum",
+        "softmax/exponential",
+        "softmax/total",
+        "softmax/weights",
+    )
     stages = (_MAXIMUM, Stage("total", "softmax/total", 2, "softmax/exponential"))
+    at_once = Stage("weights", "softmax/weights", 3, parts=("maximum", "total"))
 
 
 class ActivationLogSoftmax1(_Stable):

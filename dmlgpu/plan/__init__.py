@@ -18,7 +18,7 @@ from dmlgpu.plan.sources import (
 )
 from dmlgpu.plan.steps.base import MOST_KERNELS, Map, Plan, Repeat, Step
 from dmlgpu.plan.steps.ordering import Scatter, Sort, record_lanes
-from dmlgpu.plan.steps.products import Attend, Contract, Convolution, Convolve, Product, Recurrence, Space
+from dmlgpu.plan.steps.products import Attend, Contract, Convolution, Convolve, Pool, Product, Recurrence, Space
 from dmlgpu.plan.steps.reductions import (
     Compact,
     Reduce,
@@ -53,6 +53,7 @@ __all__ = [
     "Lookup",
     "Map",
     "Plan",
+    "Pool",
     "Product",
     "Recurrence",
     "Reduce",

@@ -22,7 +22,7 @@ from dmlgpu.plan.parts import read, written
 from dmlgpu.plan.sources import AffineView, Body, Held, Source, Virtual
 from dmlgpu.plan.steps.base import Map, Plan, Repeat, Step
 from dmlgpu.plan.steps.ordering import Scatter, Sort
-from dmlgpu.plan.steps.products import Attend, Contract, Convolve, Product, Recurrence
+from dmlgpu.plan.steps.products import Attend, Contract, Convolve, Pool, Product, Recurrence
 from dmlgpu.plan.steps.reductions import Compact, Reduce, Rows, Scan
 from dmlgpu.plan.tensors import Sizes, Tensor
 
@@ -166,6 +166,12 @@ def _convolve(step: Convolve) -> list[str]:
         f"product = sum over {over}{how} of {source} * {filters}",
         *_of_sum(step.epilogue, step.output),
     ]
+
+
+@equations.register
+def _pool(step: Pool) -> list[str]:
+    window = _by(tuple(axis.size for axis in step.windows))
+    return [f"{step.output.binding} = largest of windows of {window} of {step.input.binding}"]
 
 
 def _of_sum(epilogue: Body, output: Tensor) -> list[str]:

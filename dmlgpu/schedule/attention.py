@@ -3,6 +3,7 @@
 A workgroup takes a tile of rows and goes through the keys block by block. Its invocations share the scores of a block,
 agree on the largest one of each row so far, leave the weights in workgroup memory, and then share the columns of the
 weighted sum; what was summed before is scaled down to the new top. Two barriers a block are few enough for any adapter.
+For few rows, on a processor, they share heads instead of keys, and put the scores together in workgroup memory.
 
 Queries and keys are read as in a matrix product, values in units of four along the head. Operands that do not lie so
 are laid out anew in a temporary tensor if they are read often enough. Where rows are few, or keys are more than the
@@ -60,7 +61,26 @@ def _tile_on_cpu(attention: Attend, units: int) -> AttentionTile:
     rows = min(16, _power_of_two(attention.rows))
     across = 4 if attention.rows > rows else 8
     key_units = min(4, _power_of_two(-(-attention.keys // (UNIT * across))))
-    return AttentionTile(rows, key_units, min(-(-units // across), 4), across, 8 // across)
+    tile = AttentionTile(rows, key_units, min(-(-units // across), 4), across, 8 // across)
+    return _with_dots(attention, tile)
+
+
+MOST_DOTS = 8
+"""Units of a head that an invocation holds of each row."""
+
+MOST_PRODUCTS = 256
+"""Keys of a block times rows, up to which parts of their products fit into workgroup memory."""
+
+
+def _with_dots(attention: Attend, tile: AttentionTile) -> AttentionTile:
+    """Return the tile with invocations that share heads, where rows are so few that keys are read where they lie:
+    neighbours read what lies side by side then, and not one element each of many rows."""
+    head = attention.query.sizes[-1]
+    in_units = packs_source(attention.query, 4, UNIT) and packs_source(attention.key, 3, UNIT)
+    dots = head // (UNIT * tile.across)
+    if attention.rows > min(tile.rows, UNIT) or not in_units or head % (UNIT * tile.across) or dots > MOST_DOTS:
+        return tile
+    return replace(tile, key_units=min(tile.key_units, MOST_PRODUCTS // (UNIT * tile.across * tile.rows)), dots=dots)
 
 
 def _tile_on_gpu(attention: Attend, units: int) -> AttentionTile:
@@ -86,7 +106,8 @@ def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
     parts = max(1, min(wanted, blocks // FEWEST_BLOCKS))
     share = -(-blocks // parts)
     if target.loop_limit is not None:
-        iterations = 1 + head + tile.block + 2 * UNIT * tile.key_units + tile.across
+        scores = tile.block + UNIT * tile.key_units * (1 + tile.across) if tile.dots else head
+        iterations = 1 + scores + tile.block + 2 * UNIT * tile.key_units + tile.across
         share = min(share, max(1, (target.loop_limit // 2) // iterations))
     return share * tile.block
 
@@ -128,8 +149,11 @@ class _Planner:
         attention, tile = self.attention, self.tile
         row_tiles, column_tiles = tile.groups(attention.rows, -(-attention.output.sizes[-1] // UNIT))
         blocks = -(-attention.keys // tile.block)
-        query = self._operand(attention.query, "queries", tile.rows % UNIT == 0, blocks * column_tiles)
-        key = self._operand(attention.key, "keys", True, row_tiles * column_tiles)
+        if tile.dots:
+            query, key = (_along(source) for source in (attention.query, attention.key))
+        else:
+            query = self._operand(attention.query, "queries", tile.rows % UNIT == 0, blocks * column_tiles)
+            key = self._operand(attention.key, "keys", True, row_tiles * column_tiles)
         value = self._value(row_tiles)
         epilogue, output = pack_output(epilogue, output)
         units = value.sizes[-1]
@@ -193,6 +217,12 @@ class _Planner:
             body = apply(CONVERT, FLOAT32, room.sizes, portable=True, input=source)
         copied = schedule_step(Map(f"lay out {what}", body, room), self.target)
         self.before += copied.because(f"workgroups read {what} again and again, faster from float32 units of four")
+
+
+def _along(source: Source) -> Operand:
+    """Return queries or keys where they lie, in units of four along the head."""
+    last = len(source.sizes) - 1
+    return Operand(pack_source(source, last, UNIT), Form.ALONG, source.sizes[:2], source.sizes[2:last], True)
 
 
 def _merged(partials: Tensor, output: Tensor) -> Body:

@@ -65,7 +65,28 @@ def choose(convolution: Convolution, target: Target) -> Choice:
     return Choice(name, f"{name!r} is asked for")
 
 
+def alternatives(convolution: Convolution, target: Target) -> tuple[str, ...]:
+    """Return the names of the schedules that fit, the built-in choice first. Products have choices of their own."""
+    first = _built_in(convolution, target).name
+    names = (first, IMPLICIT_GEMM, DEPTHWISE, *WINOGRAD)
+    return tuple(dict.fromkeys(name for name in names if fits(convolution, target, name)))
+
+
 def _suited(convolution: Convolution, target: Target) -> Choice:
+    """Return what tuning found fastest, if it fits, or else the built-in choice."""
+    image, filters = ("x".join(map(str, source.sizes)) for source in (convolution.input, convolution.filter))
+    windows = ", ".join(
+        f"{axis.positions} in steps of {axis.stride} by {axis.dilation}" for axis in convolution.windows
+    )
+    question = f"convolution {image} with {filters}: {windows}"
+    answer = target.tuned.answer(question, lambda: alternatives(convolution, target))
+    if answer and answer in alternatives(convolution, target):
+        return Choice(answer, "dmlgpu tune found it fastest on this adapter")
+    return _built_in(convolution, target)
+
+
+def _built_in(convolution: Convolution, target: Target) -> Choice:
+    """Return the choice that does not depend on tuning."""
     if fits(convolution, target, DEPTHWISE):
         return Choice(DEPTHWISE, "one input channel per group: there is nothing to sum but the window")
     tile = WINOGRAD[FASTER_WINOGRAD]

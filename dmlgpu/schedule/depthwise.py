@@ -10,28 +10,17 @@ from __future__ import annotations
 
 import math
 
-from dmlgpu.kernels.packing import UNIT
 from dmlgpu.plan import Body, Convolution, Tensor, constants, element
-from dmlgpu.plan.windows import Axis
-from dmlgpu.schedule.patches import Patch, packed_patch
+from dmlgpu.schedule.patches import MOST_ACROSS, Patch, packed_patch, tile_columns, tile_rows
 from dmlgpu.schedule.steps import Steps
 from dmlgpu.schedule.tiles import tiles
-from dmlgpu.target import Profile, Target
+from dmlgpu.target import Target
 
 DEPTHWISE = "convolution/depthwise"
 
 CHANNEL = 2
 SPATIAL = 3
 """The channel's dimension, and the first spatial one, of input, filter and output."""
-
-MOST_ACROSS = 32
-"""Places of a window along the last dimension up to which they are written out one by one."""
-
-MOST_PRODUCTS = 320
-"""Multiplications up to which those of a tile are written out one by one."""
-
-MOST_ROWS, MOST_ROWS_ON_GPU = 4, 2
-"""Rows of a tile: fewer where many invocations hide how long memory takes."""
 
 
 def depthwise_fits(convolution: Convolution, target: Target) -> bool:
@@ -50,8 +39,8 @@ def depthwise_steps(convolution: Convolution, epilogue: Body, output: Tensor, ta
         output: where the result goes.
         target: the adapter.
     """
-    columns = _columns(convolution.windows[-1].positions, target)
-    rows = _rows(convolution, columns, target)
+    columns = tile_columns(convolution.windows[-1].positions, target)
+    rows = tile_rows(convolution.windows, columns, target)
     source, across = packed_patch(convolution.input, convolution.windows[-1], columns)
     down = Patch(convolution.windows[-2], rows) if rows else None
     looped = convolution.windows[: -2 if rows else -1]
@@ -68,28 +57,3 @@ def depthwise_steps(convolution: Convolution, epilogue: Body, output: Tensor, ta
     ones = (1,) * (SPATIAL + len(looped))
     tile = (*ones, rows, columns) if rows else (*ones, columns)
     return tiles("depthwise", body, tile, epilogue, output, target=target)
-
-
-def _columns(positions: int, target: Target) -> int:
-    """Return the columns of a tile: one unit, or two on a CPU adapter if no tile is then less than half full."""
-    two = target.profile is Profile.CPU and positions % (2 * UNIT) in (0, *range(UNIT + 1, 2 * UNIT))
-    return 2 * UNIT if two else min(UNIT, positions)
-
-
-def _rows(convolution: Convolution, columns: int, target: Target) -> int:
-    """Return the rows of a tile; 0 where the last dimension but one is looped over, or missing.
-
-    A single row shares nothing with others: on a CPU adapter, whose compiler takes seconds for a window that is written
-    out, a loop does the same.
-    """
-    if len(convolution.windows) < 2:
-        return 0
-    *_, down, across = convolution.windows
-    on_cpu = target.profile is Profile.CPU
-    most = min(MOST_ROWS if on_cpu else MOST_ROWS_ON_GPU, down.positions)
-    several = range(most, 1 if on_cpu else 0, -1)
-    return next((rows for rows in several if _products(down, across, rows, columns) <= MOST_PRODUCTS), 0)
-
-
-def _products(down: Axis, across: Axis, rows: int, columns: int) -> int:
-    return rows * columns * down.size * across.size

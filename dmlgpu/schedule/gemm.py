@@ -39,7 +39,7 @@ from dmlgpu.plan import (
     constants,
     element,
 )
-from dmlgpu.schedule.gemm_choice import Choice, Shape, choose
+from dmlgpu.schedule.gemm_choice import Choice, Shape, broadcasts, choose
 from dmlgpu.schedule.launch import Launch, fold, loop_launch
 from dmlgpu.schedule.operands import pack_output, packed, packs, packs_along
 from dmlgpu.schedule.scheduling import schedule_step
@@ -200,6 +200,7 @@ class _Planner:
             parts,
             share,
             chunk,
+            broadcasts(choice.tile, target) and product.accumulator.bits == DataType.FLOAT32.bits,
             reason=f"{choice.reason}; {_tile_text(choice)}",
         )
         return Steps((kernel,))

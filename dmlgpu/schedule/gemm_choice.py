@@ -14,8 +14,9 @@ take more iterations than the driver allows. ``Target.schedule`` names one of th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.kernels.packing import UNIT
@@ -77,6 +78,12 @@ class Choice:
         """As in ``NAMES``."""
         return self.schedule + (SPLIT if self.parts > 1 else "")
 
+    @property
+    def text(self) -> str:
+        """All of it, as tuned choices are written down."""
+        parts = f" in {self.parts} parts" if self.parts > 1 else ""
+        return f"{self.schedule} {self.tile.rows}x{self.tile.units}{parts}"
+
 
 LITTLE_WORK, LITTLE_WORK_ON_CPU = 1 << 16, 1 << 13
 """Multiplications up to which the schedule that compiles fastest is good enough."""
@@ -102,6 +109,17 @@ def choose(shape: Shape, target: Target, name: str = "") -> Choice:
         InvalidArgument: for a name that is not in ``NAMES``.
     """
     name = name or target.schedule
+    if not name:
+        question = f"product {shape.batch}x{shape.rows}x{shape.columns}x{shape.inner}{' along' * shape.along}"
+        answer = target.tuned.answer(question, lambda: tuple(alternatives(shape, target)))
+        tuned = alternatives(shape, target).get(answer) if answer else None
+        if tuned is not None:
+            return replace(tuned, reason="dmlgpu tune found it fastest on this adapter")
+    return _built_in(shape, target, name)
+
+
+def _built_in(shape: Shape, target: Target, name: str = "") -> Choice:
+    """Return the choice that does not depend on tuning."""
     if name and name not in NAMES:
         raise InvalidArgument(f"matrix products have no schedule {name!r}; there are {', '.join(NAMES)}")
     if name:
@@ -118,6 +136,41 @@ def choose(shape: Shape, target: Target, name: str = "") -> Choice:
     elif wanted > 1:
         reason += f"; {shape.outputs:,} outputs leave the adapter idle unless {wanted} invocations share their sums"
     return Choice(schedule, tile, max(needed, wanted), reason)
+
+
+TOO_SLOW = 2.0
+"""Times the best tile's cost from which on a tile is no alternative."""
+
+MOST_SMALL = 1 << 18
+"""Multiplications up to which the schedule ``small`` is one."""
+
+
+def alternatives(shape: Shape, target: Target) -> dict[str, Choice]:
+    """Return the choices that may be fastest, by their texts, the built-in one first.
+
+    On processors workgroup memory is no faster than other memory, so that nothing is gained from it.
+    """
+    chosen = _built_in(shape, target)
+    found = {chosen.text: chosen}
+    tiles = [
+        *((ProductSchedule.SMALL, ProductTile()) for _ in range(shape.work <= MOST_SMALL)),
+        *((ProductSchedule.REGISTER, tile) for tile in _promising(shape, target)),
+        *((ProductSchedule.SHARED, tile) for tile in _shared_tiles(target) if target.profile is not Profile.CPU),
+    ]
+    for schedule, tile in tiles:
+        least = -(-shape.inner // longest(target))
+        useful = max(least, _useful_parts(shape, schedule, tile, target))
+        for parts in sorted({least, useful, min(2 * useful, max(least, _most_parts(shape)))}):
+            one = Choice(schedule, tile, parts)
+            found.setdefault(one.text, one)
+    return found
+
+
+def _promising(shape: Shape, target: Target) -> list[ProductTile]:
+    """Return the tiles in registers that promise to be among the fastest."""
+    kind = _registers(target)
+    costs = {tile: kind.cost(tile, shape, target) for tile in kind.tiles(shape, target)}
+    return [tile for tile, cost in costs.items() if cost <= TOO_SLOW * min(costs.values())]
 
 
 def longest(target: Target) -> int:
@@ -162,6 +215,10 @@ def _single(shape: Shape, target: Target) -> ProductTile:
     return ProductTile()
 
 
+Costs: TypeAlias = Mapping[tuple[int, int], float]
+"""What a multiplication costs in tiles of so many rows and units of columns, in terms of one tile."""
+
+
 @dataclass(frozen=True)
 class _Registers:
     """What tiles in registers may be like on a kind of adapter.
@@ -169,13 +226,21 @@ class _Registers:
     Attributes:
         invocations: of a workgroup.
         groups: workgroups that keep the adapter busy.
-        costs: what a multiplication costs in tiles of so many rows and units, measured on lavapipe for 512 x 512 x 512,
-            in terms of one tile.
+        costs: of a multiplication, where each invocation reads all it needs.
+        shared_costs: the same where invocations hand each other the rows.
     """
 
     invocations: int
     groups: int
-    costs: Mapping[tuple[int, int], float]
+    costs: Costs
+    shared_costs: Costs = field(default_factory=dict)
+
+    def tiles(self, shape: Shape, target: Target) -> Iterator[ProductTile]:
+        """Yield the tiles that there is a cost for."""
+        for rows, units in {**self.costs, **self.shared_costs}:
+            tile = self.tile(rows, units, shape)
+            if (rows, units) in self._costs(tile, target):
+                yield tile
 
     def tile(self, rows: int, units: int, shape: Shape) -> ProductTile:
         """Invocations lie side by side as far as there are columns: then all read the same rows at once."""
@@ -184,41 +249,76 @@ class _Registers:
             rows, units, across, min(self.invocations // across, _power_of_two(-(-shape.rows // rows), 64))
         )
 
-    def cost(self, tile: ProductTile, shape: Shape) -> float:
+    def cost(self, tile: ProductTile, shape: Shape, target: Target) -> float:
         """Return the time for a product, empty parts of tiles and idle processors included."""
         across, down = tile.groups(shape.rows, shape.columns)
         idle = max(1.0, self.groups / (across * down * shape.batch * _most_parts(shape)))
-        return tile.covered(shape.rows, shape.columns) * idle * self.costs[tile.rows, tile.units]
+        return tile.covered(shape.rows, shape.columns) * idle * self._costs(tile, target)[tile.rows, tile.units]
+
+    def _costs(self, tile: ProductTile, target: Target) -> Costs:
+        return self.shared_costs if broadcasts(tile, target) else self.costs
 
 
-_COSTS = {
-    (8, 4): 1.0,
-    (8, 2): 1.35,
-    (8, 1): 1.7,
-    (4, 4): 1.6,
-    (4, 2): 1.7,
-    (4, 1): 2.1,
-    (2, 4): 2.4,
-    (2, 2): 2.6,
-    (2, 1): 3.0,
-    (1, 4): 3.8,
-    (1, 2): 4.9,
-    (1, 1): 5.0,
-}
-_ON_CPU = _Registers(8, 16, _COSTS)
-_ON_CPU_AT_LENGTH = replace(_ON_CPU, costs={(16, 4): 0.82, (16, 2): 0.93, **_COSTS})
-_ON_GPU = _Registers(64, 256, {size: cost for size, cost in _COSTS.items() if size[1] <= 2})
+FEWEST_LANES = 4
+"""Invocations that every subgroup has at least, as WebGPU guarantees."""
 
-MUCH_WORK = 1 << 26
-"""Multiplications from which on it pays to compile the largest tiles."""
+
+def broadcasts(tile: ProductTile, target: Target) -> bool:
+    """Return whether the invocations of a workgroup, all in the same rows, hand these to each other.
+
+    Processors that run them in step otherwise load the same numbers once for each.
+    """
+    units = tile.rows // UNIT
+    in_step = target.profile is Profile.CPU and target.has("subgroup")
+    return in_step and tile.depth == 0 and tile.down == 1 and tile.across >= FEWEST_LANES and 1 < units <= FEWEST_LANES
+
+
+_ON_CPU = _Registers(
+    invocations=8,
+    groups=8,
+    costs={
+        (8, 4): 1.0,
+        (8, 2): 0.94,
+        (8, 1): 1.2,
+        (4, 4): 1.2,
+        (4, 2): 1.27,
+        (4, 1): 1.55,
+        (2, 4): 1.78,
+        (2, 2): 2.0,
+        (2, 1): 2.5,
+        (1, 4): 3.3,
+        (1, 2): 3.4,
+        (1, 1): 4.1,
+    },
+    shared_costs={(16, 2): 0.47, (16, 1): 0.56, (8, 4): 0.75, (8, 2): 0.69, (8, 1): 0.89},
+)
+"""Measured on lavapipe for 512 x 512 x 512."""
+
+
+def _loads(rows: int, units: int) -> float:
+    """Return the cost of a multiplication in a tile by the numbers that it loads, each as dear as eight products."""
+    return 1 + 8 * (rows + units * UNIT) / (rows * units * UNIT)
+
+
+_ON_GPU = _Registers(64, 256, {(rows, units): _loads(rows, units) for rows in (8, 4, 2, 1) for units in (2, 1)})
+
+
+def _registers(target: Target) -> _Registers:
+    return _ON_CPU if target.profile is Profile.CPU else _ON_GPU
 
 
 def _in_registers(shape: Shape, target: Target) -> ProductTile:
     """Return the tile that promises to be fastest."""
-    on_cpu = _ON_CPU if shape.work < MUCH_WORK else _ON_CPU_AT_LENGTH
-    kind = on_cpu if target.profile is Profile.CPU else _ON_GPU
-    tiles = (kind.tile(rows, units, shape) for rows, units in kind.costs)
-    return min(tiles, key=lambda tile: kind.cost(tile, shape))
+    kind = _registers(target)
+    return min(kind.tiles(shape, target), key=lambda tile: kind.cost(tile, shape, target))
+
+
+def expected_cost(shape: Shape, target: Target) -> float:
+    """Return how long a product promises to take, to compare products of one size and schedule."""
+    choice = _built_in(shape, target)
+    if choice.schedule is ProductSchedule.REGISTER:
+        return _registers(target).cost(choice.tile, shape, target)
+    return choice.tile.covered(shape.rows, shape.columns)
 
 
 MANY_GROUPS = 256
@@ -227,11 +327,20 @@ MANY_GROUPS = 256
 
 def _in_workgroup_memory(shape: Shape, target: Target) -> ProductTile:
     """Eight by eight outputs per invocation where enough workgroups are left, else four by four."""
+    small, *larger = _shared_tiles(target)
+    for large in larger:
+        across, down = large.groups(shape.rows, shape.columns)
+        if across * down * shape.batch >= MANY_GROUPS:
+            return large
+    return small
+
+
+def _shared_tiles(target: Target) -> list[ProductTile]:
+    """Return the tiles whose slabs workgroup memory has room for; the smaller one goes everywhere."""
     side = 16 if target.max_workgroup_invocations >= 256 else 8
-    large, small = ProductTile(8, 2, side, side, 16), ProductTile(4, 1, side, side, 16)
-    across, down = large.groups(shape.rows, shape.columns)
+    small, large = ProductTile(4, 1, side, side, 16), ProductTile(8, 2, side, side, 16)
     fits = 4 * UNIT * large.depth * side * (large.units + large.rows // UNIT) <= target.max_workgroup_storage
-    return large if fits and across * down * shape.batch >= MANY_GROUPS else small
+    return [small, large] if fits else [small]
 
 
 _TILES = {

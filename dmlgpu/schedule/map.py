@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dmlgpu.kernels.collapse import collapse
-from dmlgpu.kernels.packing import pack
-from dmlgpu.kernels.sources import computed, fold_views
-from dmlgpu.plan import Map, Tensor, View
+from dmlgpu.kernels.packing import UNIT, pack, running_dimension
+from dmlgpu.kernels.sources import computed, fold_views, is_identity
+from dmlgpu.plan import Body, Map, Tensor, View
 from dmlgpu.schedule.blocks import find_blocks
 from dmlgpu.schedule.launch import loop_launch, map_launch
 from dmlgpu.schedule.ranges import near_copy
@@ -16,8 +16,9 @@ from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import ScheduledMap, Steps
 from dmlgpu.schedule.transpose import find_transpose
 from dmlgpu.schedule.upsample import find_upsample
-from dmlgpu.schedule.walk import choose_walk
-from dmlgpu.target import Target
+from dmlgpu.schedule.walk import Walk, choose_walk
+from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import WORD_BITS
 
 
 @schedule_step.register
@@ -43,7 +44,24 @@ def _map(step: Map, target: Target) -> Steps:
     walk = choose_walk(output, step.keeps_neighbours)
     launch = (loop_launch if step.costly else map_launch)(walk.items(output), target)
     reason = "; ".join(filter(None, (_why_units(output), walk.reason)))
-    return Steps((ScheduledMap(step.label, launch, output, body, walk, step.costly, reason=reason),))
+    run = _run_of_words(body, output, walk, target)
+    return Steps((ScheduledMap(step.label, launch, output, body, walk, step.costly, run, reason=reason),))
+
+
+SHORTEST_RUN = 8
+"""Words of a run below which too many lie at its ends."""
+
+
+def _run_of_words(body: Body, output: Tensor, walk: Walk, target: Target) -> int | None:
+    """Return the dimension along which a copy of bytes that is walked by words finds whole words; None where it finds
+    few, for halves of words, where that gains nothing, and on GPUs."""
+    run, is_bytes = running_dimension(output), WORD_BITS // output.unit_bits == UNIT
+    if target.profile is not Profile.CPU or not walk.by_words or not is_bytes or run is None or not is_identity(body):
+        return None
+    source = body.children[0]
+    if not isinstance(source, Tensor) or source.strides[run] != 1 or source.unit_bits != output.unit_bits:
+        return None
+    return run if output.sizes[run] >= SHORTEST_RUN * UNIT else None
 
 
 def _why_units(output: Tensor) -> str:

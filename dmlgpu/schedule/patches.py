@@ -11,7 +11,17 @@ from dataclasses import dataclass
 
 from dmlgpu.kernels.packing import UNIT, pack_source, packs_source
 from dmlgpu.plan import Source
-from dmlgpu.plan.windows import Axis
+from dmlgpu.plan.windows import Axis, Windows
+from dmlgpu.target import Profile, Target
+
+MOST_ACROSS = 32
+"""Places of a window along the last dimension up to which they are written out one by one."""
+
+MOST_PLACES = 320
+"""Places, of all windows of a tile together, up to which they are written out one by one."""
+
+MOST_ROWS, MOST_ROWS_ON_GPU = 4, 2
+"""Rows of a tile: fewer where many invocations hide how long memory takes."""
 
 
 @dataclass(frozen=True)
@@ -80,3 +90,24 @@ def packed_patch(source: Source, axis: Axis, tile: int) -> tuple[Source, Patch]:
     if not packs:
         return source, Patch(axis, tile)
     return pack_source(source, last, UNIT), Patch(axis, tile, UNIT)
+
+
+def tile_columns(positions: int, target: Target) -> int:
+    """Return the columns of a tile: one unit, or two on a CPU adapter if no tile is then less than half full."""
+    two = target.profile is Profile.CPU and positions % (2 * UNIT) in (0, *range(UNIT + 1, 2 * UNIT))
+    return 2 * UNIT if two else min(UNIT, positions)
+
+
+def tile_rows(windows: Windows, columns: int, target: Target) -> int:
+    """Return the rows of a tile; 0 where the last dimension but one is looped over, or missing.
+
+    A single row shares nothing with others: on a CPU adapter, whose compiler takes seconds for a window that is written
+    out, a loop does the same.
+    """
+    if len(windows) < 2:
+        return 0
+    *_, down, across = windows
+    on_cpu = target.profile is Profile.CPU
+    most = min(MOST_ROWS if on_cpu else MOST_ROWS_ON_GPU, down.positions)
+    several = range(most, 1 if on_cpu else 0, -1)
+    return next((rows for rows in several if rows * columns * down.size * across.size <= MOST_PLACES), 0)

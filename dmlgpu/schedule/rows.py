@@ -19,11 +19,14 @@ from dmlgpu.schedule.reduce import canonical_reduce, choose_parts, choose_schedu
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import ReduceSchedule, ScheduledRows, Steps
 from dmlgpu.schedule.walk import choose_walk
-from dmlgpu.target import Target
+from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import WORD_BITS
 
 MOST_HELD = 32
 """Numbers of a row that one invocation keeps in registers."""
+
+AT_ONCE = 16
+"""Numbers that an invocation merges at once where a stage takes several."""
 
 
 @schedule_step.register
@@ -66,9 +69,11 @@ def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
         return None
     schedule = choose_schedule(count, units, target)
     walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, axes)))
-    across, held = dimension is not None and dimension < axes[0], 0
+    across, held, group, stages = dimension is not None and dimension < axes[0], 0, 0, rows.stages
     if schedule is ReduceSchedule.SERIAL:
         launch = loop_launch(walk.count, target)
+        if rows.at_once is not None and target.profile is Profile.CPU:
+            group, stages = min(AT_ONCE // output.lanes, units), (rows.at_once,)
     else:
         launch = row_launch(walk.count, units, target)
         held = -(-units // launch.workgroup)
@@ -79,7 +84,7 @@ def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
         schedule.value,
         launch,
         output,
-        rows.stages,
+        stages,
         source,
         axes,
         body,
@@ -87,6 +92,7 @@ def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
         walk,
         across,
         held,
+        group,
         reason=reason + ("; it keeps them in registers" if held else ""),
     )
 

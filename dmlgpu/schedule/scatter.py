@@ -8,7 +8,7 @@ from dataclasses import replace
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
 from dmlgpu.plan import Element, Map, Scatter, Tensor
-from dmlgpu.schedule.launch import item_launch
+from dmlgpu.schedule.launch import map_launch
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import ScatterSchedule, ScheduledScatter, Steps
 from dmlgpu.target import Target
@@ -33,9 +33,18 @@ def _scatter(step: Scatter, target: Target) -> Steps:
 
 
 def _kernel(step: Scatter, label: str, schedule: ScatterSchedule, target: Target) -> Steps:
-    launch = item_launch(math.prod(step.source.sizes), target)
-    kernel = ScheduledScatter(label, launch, step.output, step.file, step.source, step.inputs, schedule, step.constants)
-    return Steps((kernel,))
+    launch = map_launch(math.prod(step.source.sizes), target)
+    what, run = (step.output, step.file, step.source, step.inputs), _run(step, launch.each)
+    return Steps((ScheduledScatter(label, launch, *what, schedule, step.constants, run),))
+
+
+def _run(step: Scatter, each: int) -> tuple[int, int] | None:
+    """Return the dimensions of source and output along which so many neighbours lie always, if one place says where all
+    of them go."""
+    sizes = step.source.sizes
+    inner = max((dimension for dimension in range(len(sizes)) if sizes[dimension] > 1), default=0)
+    followed = step.follows[inner]
+    return None if each == 1 or followed is None or sizes[inner] % each else (inner, followed)
 
 
 def _packed(step: Scatter) -> Scatter:

@@ -29,7 +29,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import UNIT
 from dmlgpu.plan import Body, Contract, Convolution, Product, Sizes, Space, Tensor, constants, element
 from dmlgpu.plan.windows import Axis
-from dmlgpu.schedule.gemm_choice import Shape, choose
+from dmlgpu.schedule.gemm_choice import Shape, expected_cost
 from dmlgpu.schedule.patches import Patch, packed_patch
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Steps
@@ -231,11 +231,10 @@ def _patches(convolution: Convolution, sides: _Sides, patches: Tensor, target: T
 def _product(sides: _Sides, filters: Tensor, patches: Tensor, target: Target) -> tuple[Contract, Tensor]:
     """Return the products, and their results by outputs and tiles.
 
-    Rows are the outputs and columns the tiles, or the other way round where the tiles of the product then cover less
-    beyond its edges.
+    Rows are the outputs and columns the tiles, or the other way round where that promises to be faster.
     """
     outputs, count = sides.rows, sides.columns
-    turned = _covered(sides, count, outputs, target) < _covered(sides, outputs, count, target)
+    turned = _cost(sides, count, outputs, target) < _cost(sides, outputs, count, target)
     rows, columns = (count, outputs) if turned else (outputs, count)
     a, b = (patches, filters) if turned else (filters, patches)
     space = Space(sides.results[:2], (rows,), (columns,), (sides.channels,))
@@ -244,10 +243,9 @@ def _product(sides: _Sides, filters: Tensor, patches: Tensor, target: Target) ->
     return product, _turned(results) if turned else results
 
 
-def _covered(sides: _Sides, rows: int, columns: int, target: Target) -> int:
-    """Return the outputs that the tiles of one product cover, those beyond its edges included."""
-    shape = Shape(sides.patch**2 * sides.groups, rows, columns, sides.channels)
-    return choose(shape, target).tile.covered(rows, columns)
+def _cost(sides: _Sides, rows: int, columns: int, target: Target) -> float:
+    """Return how long the products promise to take with so many rows and columns."""
+    return expected_cost(Shape(sides.patch**2 * sides.groups, rows, columns, sides.channels), target)
 
 
 def _turned(matrices: Tensor) -> Tensor:

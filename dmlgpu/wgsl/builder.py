@@ -11,7 +11,9 @@ from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
 from dmlgpu.plan import AffineView, Apply, Binding, Body, Held, Lookup, Source, Tensor, View, Virtual
 from dmlgpu.target import Target
+from dmlgpu.tensor import WORD_BITS
 from dmlgpu.wgsl import templates
+from dmlgpu.wgsl.blocks import Variable, in_doubles, stored_as
 from dmlgpu.wgsl.expressions import Value
 from dmlgpu.wgsl.linker import link, prefix
 from dmlgpu.wgsl.types import LANE_NAMES, Access, Scalar, access, block_of, decode, edge, encode, scalar_of, vector
@@ -108,6 +110,12 @@ class Builder:
             return templates.render("access/index", index_type=index_type, **values)
         return templates.render("access/load", decoded=decode(a), **values)
 
+    def words(self, name: str, tensor: Tensor) -> str:
+        """Return ``<name>_word``, for an input of units below a word whose accessor is there already."""
+        return templates.render(
+            "access/words", name=name, slot=self._slot(tensor, "u32"), count=WORD_BITS // tensor.unit_bits
+        )
+
     def store(self, tensor: Tensor, portable: bool = False, atomic: bool = False) -> tuple[str, dict[str, Any]]:
         """Return the accessor of the output, and the template values that schedules need of it."""
         a = access(tensor, self.target, portable)
@@ -132,9 +140,10 @@ class Builder:
 
     def finish(self, text: str) -> str:
         """Return the whole shader: head, library, virtual tensors, and the given text."""
-        blocks, immediates = [buffer.block for buffer in self.buffers], self.target.has("immediates")
-        head = templates.render("access/head", buffers=blocks, immediates=immediates)
-        linked = link(head + "".join(self._functions) + text)
+        variables = [Variable(f"buffer{number}", buffer.block) for number, buffer in enumerate(self.buffers)]
+        blocks = [stored_as(variable.block, self.target) for variable in variables]
+        head = templates.render("access/head", buffers=blocks, immediates=self.target.has("immediates"))
+        linked = link(head + in_doubles("".join(self._functions) + text, variables, self.target))
         return f"enable f16;\n{linked}" if _HALVES.search(linked) else linked
 
     def source(self, name: str, source: Source, raw: bool, portable: bool) -> str:

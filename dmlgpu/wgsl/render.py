@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -9,9 +10,9 @@ from typing import TypeAlias
 from dmlgpu.errors import NotSupported
 from dmlgpu.plan import MOST_KERNELS, Allocation, Binding, Role
 from dmlgpu.plan.parts import signature
-from dmlgpu.program import Kernel, Program, Slot
+from dmlgpu.program import Copy, Kernel, Program, Slot
 from dmlgpu.schedule.memory import Arena, Use, lay_out, lay_out_persistent, least_size
-from dmlgpu.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
+from dmlgpu.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledMap, ScheduledRepeat
 from dmlgpu.target import Target
 from dmlgpu.wgsl.builder import Builder
 from dmlgpu.wgsl.steps import render_step
@@ -54,6 +55,7 @@ class _Kernel:
 
     Attributes:
         sizes: bytes of each binding.
+        copy: all that it does, where that is a copy.
     """
 
     label: str
@@ -61,6 +63,7 @@ class _Kernel:
     grid: tuple[int, int, int]
     bindings: tuple[Binding, ...]
     sizes: tuple[int, ...]
+    copy: Copy | None
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class _Turns:
                     _slot(binding, size, turn * self.advances.get(binding, 0), arenas)
                     for binding, size in zip(kernel.bindings, kernel.sizes, strict=True)
                 )
-                yield Kernel(kernel.label, kernel.wgsl, slots, kernel.grid)
+                yield Kernel(kernel.label, kernel.wgsl, slots, kernel.grid, copy=kernel.copy)
 
 
 def _uses(steps: Sequence[_Turns], role: Role) -> Iterator[Use]:
@@ -103,7 +106,18 @@ def _turns(operator: str, step: AnyScheduled, texts: _Texts) -> _Turns:
 
 def _kernel(operator: str, step: Scheduled, texts: _Texts) -> _Kernel:
     label = f"{operator.lower()} {step.label}" + (f" x{step.lanes}" if step.lanes > 1 else "")
-    return _Kernel(label, *texts.of(step))
+    text, grid, bindings, sizes = texts.of(step)
+    return _Kernel(label, text, grid, bindings, sizes, _copy(step, bindings))
+
+
+def _copy(step: Scheduled, bindings: Sequence[Binding]) -> Copy | None:
+    """Return what a step copies, where it does nothing else than copy whole words that lie side by side."""
+    source = step.copied if isinstance(step, ScheduledMap) else None
+    if source is None:
+        return None
+    output, unit = step.output, step.output.unit_bits // 8
+    places = bindings.index(source.binding), source.offset * unit, bindings.index(output.binding), output.offset * unit
+    return Copy(*places, math.prod(output.sizes) * unit)
 
 
 class _Texts:

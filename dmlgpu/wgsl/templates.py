@@ -13,6 +13,8 @@ from typing import Any
 
 import jinja2
 
+from dmlgpu.kept_programs import without_files
+
 SUFFIX = ".wgsl"
 
 
@@ -47,7 +49,8 @@ def replaced(file: str, text: str) -> Iterator[None]:
     """While it lasts, a shader file has another text: a mutant, for tests of tests."""
     _replaced[file] = text
     try:
-        yield
+        with without_files():
+            yield
     finally:
         del _replaced[file]
 

@@ -1,6 +1,9 @@
 // How a slot reads its blocks in a variable of wider ones that it shares.
 fn load_{{ function }}(at: u32) -> {{ block }} {
-    # if words == 1
+    # if doubled and words == 1
+    let double = {{ shared }}[at / {{ parts }}u]{{ "[at / 2u % 2u]" if parts == 4 }};
+    return u32((double >> (32u * (at % 2u))) & 4294967295lu);
+    # elif doubled or words == 1
     return {{ shared }}[at / {{ parts }}u][at % {{ parts }}u];
     # else
     let both = {{ shared }}[at / 2u];

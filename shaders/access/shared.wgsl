@@ -1,14 +1,24 @@
 // How a slot reads and writes its blocks in a variable of words that it shares with slots of other blocks.
+{% macro word(number) %}{{ "atomicLoad(&" if atomic }}{{ shared }}[at * {{ words }}u + {{ number }}u]{{ ")" if atomic }}{% endmacro %}
 fn load_{{ function }}(at: u32) -> {{ block }} {
-    return {{ block }}({% for word in range(words) %}{{ ", " if word }}{{ "atomicLoad(&" if atomic }}{{ shared }}[at * {{ words }}u + {{ word }}u]{{ ")" if atomic }}{% endfor %});
+    # if "u64" in block
+    return {{ block }}({% for low in range(0, words, 2) %}{{ ", " if low }}(u64({{ word(low + 1) }}) << 32u) | u64({{ word(low) }}){% endfor %});
+    # else
+    return {{ block }}({% for number in range(words) %}{{ ", " if number }}{{ word(number) }}{% endfor %});
+    # endif
 }
 fn store_{{ function }}(at: u32, block: {{ block }}) {
-    # for word in range(words)
-    # set value = "block" ~ ("." ~ "xyzw"[word] if words > 1 else "")
-    # if atomic
-    atomicStore(&{{ shared }}[at * {{ words }}u + {{ word }}u], {{ value }});
+    # for number in range(words)
+    # if "u64" in block
+    # set double = "block" ~ ("." ~ "xy"[number // 2] if words == 4 else "")
+    # set value = "u32(%s >> 32u)" % double if number % 2 else "u32(%s & 4294967295lu)" % double
     # else
-    {{ shared }}[at * {{ words }}u + {{ word }}u] = {{ value }};
+    # set value = "block" ~ ("." ~ "xyzw"[number] if words > 1 else "")
+    # endif
+    # if atomic
+    atomicStore(&{{ shared }}[at * {{ words }}u + {{ number }}u], {{ value }});
+    # else
+    {{ shared }}[at * {{ words }}u + {{ number }}u] = {{ value }};
     # endif
     # endfor
 }

@@ -1,15 +1,19 @@
 // Ranks: unsigned numbers that compare as the values do, with NaN after everything in both directions.
 
-fn ascending_f32(x: f32) -> u32 {
+// The bits as a number in two's complement, of which both zeros are 0, and the infinities 0x7f800000 and its opposite.
+fn signed_order_f32(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) { return 0xffffffffu; }
-    if ((bits & 0x7fffffffu) == 0u) { return 0x80000000u; } // both zeros are one
-    return select(bits | 0x80000000u, ~bits, (bits >> 31u) == 1u);
+    let sign = bitcast<u32>(bitcast<i32>(bits) >> 31u);
+    return (bits ^ (sign >> 1u)) - sign;
+}
+
+// The first infinity is 0, the other one 0xff000000. NaN of either sign lies beyond it, modulo 2^32.
+fn ascending_f32(x: f32) -> u32 {
+    return min(signed_order_f32(x) + 0x7f800000u, 0xff000001u);
 }
 
 fn descending_f32(x: f32) -> u32 {
-    let rank = ascending_f32(x);
-    return select(~rank, rank, rank == 0xffffffffu);
+    return min(0x7f800000u - signed_order_f32(x), 0xff000001u);
 }
 
 fn ascending_u32(x: u32) -> u32 {

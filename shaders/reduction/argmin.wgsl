@@ -5,7 +5,7 @@ fn lift(value: input_s, index: u32) -> acc_t {
     return vec2<u32>({{ order }}_{{ input.kind }}(value), index);
 }
 fn merge(a: acc_t, b: acc_t) -> acc_t {
-    let earlier = b.x < a.x || (b.x == a.x && b.y {{ ">" if decreasing else "<" }} a.y);
+    let earlier = (b.x < a.x) | ((b.x == a.x) & (b.y {{ ">" if decreasing else "<" }} a.y));
     return select(a, b, earlier);
 }
 fn finish(acc: acc_t) -> output_s {

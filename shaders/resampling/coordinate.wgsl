@@ -2,7 +2,7 @@
 // f32, by all adapters alike.
 # for axis in axes
 fn coordinate{{ loop.index0 }}(number: u32) -> f32 {
-    let moved = u32_to_f32(number) - bitcast<f32>({{ axis.output_offset_bits }}u);
+    let moved = {{ "f32" if axis.count <= 2 ** 24 else "u32_to_f32" }}(number) - bitcast<f32>({{ axis.output_offset_bits }}u);
     # if axis.inverse_bits
     let scaled = moved * bitcast<f32>({{ axis.inverse_bits }}u); // a power of two: exact
     # else

@@ -6,7 +6,7 @@ fn element(at: output_at) -> output_t {
     # for axis in axes
     let x{{ loop.index0 }} = clamp(coordinate{{ loop.index0 }}(at[{{ axis.dimension }}]), 0.0, {{ axis.size - 1 }}.0);
     let low{{ loop.index0 }} = min(u32(x{{ loop.index0 }}), {{ axis.size - 1 }}u);
-    let share{{ loop.index0 }} = x{{ loop.index0 }} - u32_to_f32(low{{ loop.index0 }});
+    let share{{ loop.index0 }} = x{{ loop.index0 }} - {{ "f32" if axis.size <= 2 ** 24 else "u32_to_f32" }}(low{{ loop.index0 }});
     # endfor
     var source = at;
     var weight: f32;

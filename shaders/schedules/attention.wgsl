@@ -8,6 +8,9 @@ alias rows_t = {{ rows_t }};
 const LOWEST = -3.4028234e38f;
 var<workgroup> tops: array<rows_t, {{ tile.workgroup * vectors }}>;
 var<workgroup> weights: array<rows_t, {{ tile.down * tile.block * vectors }}>;
+# if tile.dots
+var<workgroup> products: array<rows_t, {{ tile.down * tile.block * tile.across }}>;
+# endif
 # if causal
 var<workgroup> most_visible: u32;
 # endif
@@ -33,9 +36,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let column = column_tile * {{ tile.across * tile.units }}u + lane;
     let first_top = line * {{ tile.across * vectors }}u;
     let first_weight = line * {{ tile.block * vectors }}u;
+    # if tile.dots
+{{ attention.hold_queries() }}
+    # else
     # for vector in range(vectors)
     let query_starts{{ vector }} = query_starts(batch, row / {{ width }}u + {{ vector }}u);
     # endfor
+    # endif
     # for row in range(tile.rows)
     # if causal
     let visible{{ row }} = visible_load(visible_place(batch, min(row + {{ row }}u, {{ rows - 1 }}u)));
@@ -56,10 +63,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let last = min(first + {{ share }}u, {{ keys }}u);
     # endif
     for (var start = first; start < last; start += {{ tile.block }}u) {
-{{ attention.scores() }}
+        let count = min(last - start, {{ tile.block }}u) + params.zero;
+{{ attention.dots() if tile.dots else attention.scores() }}
 {{ attention.new_tops() }}
 {{ attention.weigh() }}
-        let count = min(last - start, {{ tile.block }}u) + params.zero;
 {{ attention.sum_values() }}
     }
 {{ attention.masses() }}

@@ -31,6 +31,36 @@
             # endfor
         );
 {% endmacro %}
+{% macro hold_queries() %}
+    # for row in range(tile.rows)
+    let query{{ row }} = query_start(batch, min(row + {{ row }}u, {{ rows - 1 }}u));
+    # for dot in range(tile.dots)
+    let q{{ row }}_{{ dot }} = query_step(query{{ row }}, (lane + {{ dot * tile.across }}u) * 4u);
+    # endfor
+    # endfor
+{% endmacro %}
+{% macro dots() %}
+        for (var index = 0u; index < count; index++) {
+            let key = key_start(batch, start + index);
+            # for dot in range(tile.dots)
+            let k{{ dot }} = key_step(key, (lane + {{ dot * tile.across }}u) * 4u);
+            # endfor
+            # for row in range(tile.rows)
+            let p{{ row }} = {% for dot in range(tile.dots) %}q{{ row }}_{{ dot }} * k{{ dot }}{{ " + " if not loop.last }}{% endfor %};
+            # endfor
+            products[line * {{ tile.block * tile.across }}u + index * {{ tile.across }}u + lane] =
+                rows_t({% for row in range(width) %}(p{{ row }}.x + p{{ row }}.y) + (p{{ row }}.z + p{{ row }}.w){{ ", " if not loop.last }}{% endfor %});
+        }
+        workgroupBarrier();
+        var scores = array<rows_t, {{ tile.key_units * 4 }}>();
+        for (var own = 0u; own < {{ tile.key_units * 4 }}u + params.zero; own++) {
+            let index = (lane + (own / 4u) * {{ tile.across }}u) * 4u + own % 4u;
+            let first_product = line * {{ tile.block * tile.across }}u + index * {{ tile.across }}u;
+            var sum = rows_t();
+            for (var other = 0u; other < {{ tile.across }}u + params.zero; other++) { sum += products[first_product + other]; }
+            scores[own] = sum;
+        }
+{% endmacro %}
 {% macro each_key() %}
         for (var own = 0u; own < {{ tile.key_units * 4 }}u + params.zero; own++) {
             let index = (lane + (own / 4u) * {{ tile.across }}u) * 4u + own % 4u;

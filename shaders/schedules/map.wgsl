@@ -34,11 +34,4 @@ fn handle(number: u32) {
     if (locate(number, &at)) { buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(element(at)); }
 }
 {% endif %}
-@compute @workgroup_size({{ launch.workgroup }})
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    let first = (id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u) * {{ launch.each }}u;
-    # for place in range(launch.each)
-    if (first + {{ place }}u >= {{ launch.total }}u) { return; }
-    handle(first + {{ place }}u);
-    # endfor
-}
+{% include "schedules/map_main" %}

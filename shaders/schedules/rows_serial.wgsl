@@ -10,6 +10,11 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if (number >= {{ launch.total }}u) { return; }
     var at: output_at;
     if (!locate(number, &at)) { return; }
+    # if group
+    # for stage in stages
+{{ row.at_once(stage) }}
+    # endfor
+    # else
     let first = input_load(at);
     # for stage in stages
     # if units <= tile
@@ -56,6 +61,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 {{ row.finished(stage, "", stage.name ~ "_acc0") }}
     # endif
     # endfor
+    # endif
     # for name in fixed
     let {{ name }} = {{ name }}_load(at);
     # endfor

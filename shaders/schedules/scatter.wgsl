@@ -1,6 +1,6 @@
-// SCATTER: one invocation per update, in row-major order of the updates; `place` says where it belongs.
+// SCATTER: a few updates per invocation, in row-major order of the updates; `place` says where each belongs.
 {% include "schedules/scatter_store" %}
 {% include "schedules/scatter_main" %}
-fn handle(number: u32, at: source_at, target_at: output_at) {
-    store(target_at, source_load(at));
+fn handle(number: u32, target_at: output_at, bits: source_t) {
+    store(target_at, bits);
 }

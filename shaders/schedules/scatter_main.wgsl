@@ -1,14 +1,44 @@
-// The walk over the updates.
-@compute @workgroup_size({{ launch.workgroup }})
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
-    if (number >= {{ launch.total }}u) { return; }
+// The walk over the updates: {{ launch.each }} neighbours of an invocation.
+fn locate(number: u32) -> source_at {
     var rest = number;
     var at: source_at;
     # for dimension in range(source.rank)|reverse
     at[{{ dimension }}] = rest % {{ source.sizes[dimension] }}u;
     rest = rest / {{ source.sizes[dimension] }}u;
     # endfor
+    return at;
+}
+@compute @workgroup_size({{ launch.workgroup }})
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let number = (id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u){% if launch.each > 1 %} * {{ launch.each }}u{% endif %};
+    if (number >= {{ launch.total }}u) { return; }
+    # if run
+    var at = locate(number);
     var target_at: output_at;
-    if (place(at, &target_at)) { handle(number, at, target_at); }
+    if (!place(at, &target_at)) { return; }
+    handle(number, target_at, source_load(at));
+    # for step in range(1, launch.each)
+    at[{{ run[0] }}] += 1u;
+    target_at[{{ run[1] }}] += 1u;
+    handle(number + {{ step }}u, target_at, source_load(at));
+    # endfor
+    # else
+    {% set inner = source.rank - 1 %}
+    # for step in range(launch.each)
+    # if step and source.sizes[inner] % launch.each == 0
+    var at{{ step }} = at0;
+    at{{ step }}[{{ inner }}] += {{ step }}u;
+    # else
+    let at{{ step }} = locate(number + {{ step }}u);
+    # endif
+    var target{{ step }}: output_at;
+    let found{{ step }} = {% if launch.total % launch.each and step %}number + {{ step }}u < {{ launch.total }}u && {% endif %}place(at{{ step }}, &target{{ step }});
+    # endfor
+    # for step in range(launch.each)
+    let bits{{ step }} = source_load(at{{ step }});
+    # endfor
+    # for step in range(launch.each)
+    if (found{{ step }}) { handle(number + {{ step }}u, target{{ step }}, bits{{ step }}); }
+    # endfor
+    # endif
 }

@@ -93,6 +93,22 @@ class Convolution:
 
 
 @dataclass(frozen=True)
+class Pool(Step):
+    """Moves the largest element that each position of a window sees, bit by bit, and the first of equal ones; padding
+    is never chosen, nor is NaN where there is a number.
+
+    Attributes:
+        input: {batch, channels, spatial..}, elements of at most 32 bits.
+        windows: one axis per spatial dimension; every position sees an element of the input.
+        output: {batch, channels, positions..}, of the input's type.
+    """
+
+    input: Tensor
+    windows: Windows
+    output: Tensor
+
+
+@dataclass(frozen=True)
 class Convolve(Step):
     """Sums windows of an input against filters, and computes the output from the sums:
 

@@ -96,6 +96,9 @@ class Rows(Step):
         body: computes an element, an element-wise tree over the source, other tensors and ``Held`` results of the
             stages, which are repeated along the axes.
         output: of the source's sizes.
+        at_once: gives the results of all stages, for an invocation that takes a row alone and so reads it once less
+            often. Its shader has ``run_t``, ``open``, ``finish`` and, for each ``count`` in ``counts``,
+            ``absorb<count>``, which takes so many numbers. None: it takes the stages in turn.
     """
 
     stages: tuple[Stage, ...]
@@ -103,6 +106,7 @@ class Rows(Step):
     axes: tuple[int, ...]
     body: Body
     output: Tensor
+    at_once: Stage | None = None
 
 
 @dataclass(frozen=True)

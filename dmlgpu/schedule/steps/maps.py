@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmlgpu.plan import Body, Tensor
+from dmlgpu.kernels.sources import is_identity
+from dmlgpu.plan import Body, Tensor, View
 from dmlgpu.schedule.steps.base import Scheduled
 from dmlgpu.schedule.walk import Walk
+from dmlgpu.tensor import WORD_BITS, packed_strides
 
 
 @dataclass(frozen=True)
@@ -17,11 +19,33 @@ class ScheduledMap(Scheduled):
         body: packed as the output is.
         walk: the order of the units.
         costly: as for ``plan.Map``.
+        run: of a copy of bytes, walked by words: the dimension along which those of a word lie side by side in both
+            tensors.
     """
 
     body: Body
     walk: Walk
     costly: bool = False
+    run: int | None = None
+
+    @property
+    def copied(self) -> Tensor | None:
+        """The tensor whose units, side by side in memory, become the output's, where that is all and they are whole
+        words; else None."""
+        if not is_identity(self.body) or self.output.unit_bits % WORD_BITS:
+            return None
+        source = self.body.inputs[0][1]
+        if not isinstance(source, Tensor) or source.binding == self.output.binding:
+            return None
+        output, raw = self.output, source.view is View.RAW and self.output.view is View.RAW
+        alike = (source.data_type, source.sizes, source.lanes) == (output.data_type, output.sizes, output.lanes)
+        return source if raw and alike and _is_dense(source) and _is_dense(output) else None
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Return whether units lie in memory in their own order and without gaps."""
+    packed = packed_strides(tensor.sizes)
+    return all(tensor.sizes[d] == 1 or tensor.strides[d] == packed[d] for d in range(tensor.rank))
 
 
 @dataclass(frozen=True)

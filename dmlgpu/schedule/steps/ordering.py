@@ -99,6 +99,10 @@ class ScheduledScatter(Scheduled):
     """Every unit of the source at the place that the shader computes (see ``plan.Scatter``).
 
     For MARK the output is a packed UINT32 tensor; STORE_MARKED reads it as the input ``marks``.
+
+    Attributes:
+        run: the dimensions of source and output along which all units of an invocation lie, so that one place is looked
+            up for all of them; None where each is looked up.
     """
 
     file: str
@@ -106,6 +110,7 @@ class ScheduledScatter(Scheduled):
     inputs: tuple[tuple[str, Tensor], ...]
     schedule: ScatterSchedule
     constants: Constants = ()
+    run: tuple[int, int] | None = None
 
     @property
     def lanes(self) -> int:

@@ -104,6 +104,7 @@ class ScheduledContract(Scheduled):
         parts: into how many the sums are split, along the first inner dimension.
         share: steps along the first inner dimension of each part.
         chunk: steps along the first inner dimension after which a sum is added to a total; 0 for never.
+        broadcast: whether each unit of the rows is read by few invocations, which hand it to their subgroup (REGISTER).
     """
 
     space: Space
@@ -116,6 +117,7 @@ class ScheduledContract(Scheduled):
     parts: int
     share: int
     chunk: int
+    broadcast: bool = False
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,8 @@ class AttentionTile:
         rows, key_units: scores of one invocation in a block, the keys in units of four.
         units: units of four columns of the output, of one invocation.
         across, down: invocations of a workgroup along keys (and columns), and along rows.
+        dots: units of four of queries and keys that an invocation multiplies for each key of a block, where those of a
+            row share heads instead of keys; else 0.
     """
 
     rows: int
@@ -175,6 +179,7 @@ class AttentionTile:
     units: int
     across: int
     down: int
+    dots: int = 0
 
     @property
     def workgroup(self) -> int:

@@ -64,7 +64,7 @@ class ScheduledRows(Scheduled):
     """Rows reduced in stages, and each of their elements computed, all in one kernel.
 
     Attributes:
-        stages: the reductions, in order.
+        stages: the reductions, in order; one alone where that takes its numbers ``group`` units at a time.
         source: what is reduced; a row lies along ``axes``, its last dimensions.
         body: computes an element.
         output: its units are whole words.
@@ -72,6 +72,7 @@ class ScheduledRows(Scheduled):
         walk: over the rows.
         across: the lanes of a unit belong to neighbouring rows, not to one (SERIAL only).
         held: units of a row that each invocation of a workgroup keeps in registers; 0 where they are read again.
+        group: units that an invocation merges at once; 0: one after the other.
     """
 
     stages: tuple[Stage, ...]
@@ -82,6 +83,7 @@ class ScheduledRows(Scheduled):
     walk: Walk
     across: bool = False
     held: int = 0
+    group: int = 0
 
     @property
     def units(self) -> int:

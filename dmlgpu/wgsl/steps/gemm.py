@@ -49,6 +49,7 @@ def _contract(step: ScheduledContract, builder: Builder) -> str:
         "parts": step.parts,
         "share": step.share,
         "chunk": step.chunk,
+        "broadcast": step.broadcast,
         "steps": _steps(step),
         "depth": tile.depth,
         "width": width,

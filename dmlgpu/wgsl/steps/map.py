@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dmlgpu.plan import Tensor
 from dmlgpu.schedule.runs import fixed_leaves
 from dmlgpu.schedule.steps import ScheduledBlocks, ScheduledMap, ScheduledRuns, ScheduledTranspose
 from dmlgpu.wgsl import templates
@@ -14,7 +15,13 @@ from dmlgpu.wgsl.types import raw_lane, raw_unit
 def _map(step: ScheduledMap, builder: Builder) -> str:
     store, values = builder.store(step.output, step.body.portable, atomic=step.walk.exchange)
     values |= {"walk": step.walk, "launch": step.launch, "costly": step.costly}
-    return store + builder.body(step.body) + templates.render("schedules/map", **values)
+    text = store + builder.body(step.body)
+    if step.run is None:
+        return text + templates.render("schedules/map", **values)
+    (source,) = step.body.children
+    assert isinstance(source, Tensor)
+    values |= {"run": step.run, "size": step.output.sizes[step.run]}
+    return text + builder.words("input", source) + templates.render("schedules/map_words", **values)
 
 
 @render_step.register

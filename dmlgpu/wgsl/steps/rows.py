@@ -39,8 +39,9 @@ def _rows(step: ScheduledRows, builder: Builder) -> str:
     text += builder.source("input", step.source, raw=False, portable=True)
     text += "".join(builder.load(name, leaf, portable=True) for name, leaf in fixed)
     stored_as_float = output.data_type.is_float
+    counts = _counts(step)
     text += "".join(
-        _stage_monoid(stage, builder.target, in_turn=is_serial, stored_as_float=stored_as_float)
+        _stage_monoid(stage, builder.target, counts, in_turn=is_serial and not counts, stored_as_float=stored_as_float)
         for stage in step.stages
     )
     results = stage_results(step.stages, output.sizes, step.axes)
@@ -61,6 +62,8 @@ def _rows(step: ScheduledRows, builder: Builder) -> str:
         "names": list(results),
         "result_type": "output_t" if stored_as_float else vector(Scalar.F32, output.lanes),
         "tile": TILE,
+        "group": step.group,
+        "counts": counts,
         "fixed": [name for name, _ in fixed],
     }
     return text + templates.render(f"schedules/rows_{step.schedule}", **values)
@@ -82,7 +85,16 @@ def _lanes(count: int, across: bool) -> list[_Lane]:
     return [_Lane(lane, f".{LANE_NAMES[lane]}", str(lane) if across else "") for lane in range(count)]
 
 
-def _stage_monoid(stage: Stage, target: Target, *, in_turn: bool, stored_as_float: bool) -> str:
+def _counts(step: ScheduledRows) -> tuple[int, ...]:
+    """Return how many numbers a stage takes at once: of a group of units, and of a unit where some are left over."""
+    of_unit = 1 if step.across else step.output.lanes
+    rest = (of_unit,) if step.group > 1 and step.units % step.group else ()
+    return (step.group * of_unit, *rest) if step.group else ()
+
+
+def _stage_monoid(
+    stage: Stage, target: Target, counts: tuple[int, ...], *, in_turn: bool, stored_as_float: bool
+) -> str:
     """Return a stage's functions under its name; those of a run too, where an invocation takes numbers in turn.
 
     Their results are float32, whatever the rows are stored as.
@@ -90,7 +102,7 @@ def _stage_monoid(stage: Stage, target: Target, *, in_turn: bool, stored_as_floa
     operands = monoid_operands(Scalar.F32, DataType.FLOAT32, target)
     result = Result(DataType.FLOAT32, Scalar.F32, True, (), target)
     files = (stage.file, stage.run) if in_turn else (stage.file,)
-    given = {"output": result, **operands, **dict(stage.constants)}
+    given = {"output": result, "counts": counts, **operands, **dict(stage.constants)}
     text = "" if stored_as_float else f"alias output_s = {Scalar.F32.wgsl};\n"
     text += "".join(templates.render(file, **given) for file in files)
     return prefix(text, f"{stage.name}_")

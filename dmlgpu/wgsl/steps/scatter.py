@@ -21,4 +21,5 @@ def _scatter(step: ScheduledScatter, builder: Builder) -> str:
     text = store + builder.load("source", step.source)
     text += "".join(builder.load(name, tensor) for name, tensor in step.inputs)
     text += templates.render(step.file, output=step.output, **dict(step.constants))
-    return text + templates.render(_FILES[step.schedule], source=step.source, launch=step.launch, **values)
+    values |= {"source": step.source, "launch": step.launch, "run": step.run}
+    return text + templates.render(_FILES[step.schedule], **values)

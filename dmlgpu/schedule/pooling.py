@@ -1,0 +1,60 @@
+"""Maximum pooling: an invocation chooses for a tile of positions, from rows that it reads once, in units of four."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dmlgpu.enums import DataType
+from dmlgpu.plan import Pool, Tensor, constants, element
+from dmlgpu.schedule.patches import Patch, packed_patch, tile_columns, tile_rows
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import Steps
+from dmlgpu.schedule.tiles import tiles, unchanged
+from dmlgpu.target import Target
+
+SPATIAL = 2
+"""The first spatial dimension of input and output."""
+
+_UNSIGNED = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32}
+
+
+@schedule_step.register
+def _pool(step: Pool, target: Target) -> Steps:
+    """Return a single kernel, to which elements are unsigned numbers of their bits."""
+    windows, output = step.windows, _bits(step.output)
+    columns = tile_columns(windows[-1].positions, target)
+    rows = tile_rows(windows, columns, target)
+    source, across = packed_patch(_bits(step.input), windows[-1], columns)
+    looped = windows[: -2 if rows else -1]
+    rank, last = _ranking(step.input.data_type)
+    values = constants(
+        looped=looped,
+        inside=tuple(f"inside{number}" for number in range(len(looped))),
+        down=Patch(windows[-2], rows) if rows else None,
+        across=across,
+        spatial=SPATIAL,
+        rank=rank,
+        last=last,
+    )
+    body = element("pooling/max_tile", DataType.UINT32, output.sizes, portable=True, values=values, input=source)
+    ones = (1,) * (SPATIAL + len(looped))
+    tile = (*ones, rows, columns) if rows else (*ones, columns)
+    epilogue = unchanged(output.data_type, output.sizes)
+    made = tiles("largest", body, tile, epilogue, output, target=target)
+    return made.because(f"an invocation chooses for {max(rows, 1)} x {columns} positions, from what it reads only once")
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return replace(tensor, data_type=_UNSIGNED[tensor.data_type.bits])
+
+
+def _ranking(data_type: DataType) -> tuple[str, int]:
+    """Return the expression of a rank, smallest for the largest number, from ``bits``; and the bits of the number that
+    ranks last, whose rank is that of padding."""
+    bits = data_type.bits
+    if data_type.is_float:
+        value = "bitcast<f32>(bits)" if bits == 32 else "f32_of_half(bits)"
+        return f"descending_f32({value})", 0
+    if not data_type.is_signed:
+        return "descending_u32(bits)", 0
+    return f"descending_i32(extractBits(bitcast<i32>(bits), 0u, {bits}u))", 1 << (bits - 1)

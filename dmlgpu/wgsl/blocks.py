@@ -1,0 +1,107 @@
+"""Blocks that storage variables are arrays of, and kernels that see a variable in other blocks than its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dmlgpu.target import Profile, Target
+from dmlgpu.wgsl import templates
+
+WORDS: Final = {"u32": 1, "atomic<u32>": 1, "vec2<u32>": 2, "u64": 2, "vec4<u32>": 4, "vec2<u64>": 4}
+"""The 32-bit words of each block that others can be put together from."""
+
+DOUBLE: Final = {"vec2<u32>": "u64", "vec4<u32>": "vec2<u64>"}
+"""Blocks of words as 64-bit numbers."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A storage variable: its name, and the type that it is an array of."""
+
+    name: str
+    block: str
+
+    @property
+    def function(self) -> str:
+        """What follows ``load_`` and ``store_`` in the names of the functions that give and take its blocks."""
+        return f"{self.name}_{self.block.partition('<')[0]}"
+
+
+def stored_as(block: str, target: Target) -> str:
+    """Return what a variable of these blocks is declared as.
+
+    CPU adapters read and write a vector's components one by one for every invocation: they move half as many where two
+    words are one 64-bit number.
+    """
+    takes_doubles = target.profile is Profile.CPU and target.has("shader-int64")
+    return DOUBLE.get(block, block) if takes_doubles else block
+
+
+def through_functions(text: str, variable: Variable) -> str:
+    """Return the text with ``name[at]`` as a call of ``load_name``, and ``name[at] = block;`` as one of ``store_name``.
+
+    From the last access to the first, so that accesses within an access are done before it.
+    """
+    for found in reversed(list(re.finditer(rf"\b{variable.name}\[", text))):
+        end = _closing(text, found.end())
+        at, rest = text[found.end() : end], text[end + 1 :]
+        if stored := re.match(r" = ([^;]*);", rest):
+            call = f"store_{variable.function}({at}, {stored[1]});"
+            rest = rest[stored.end() :]
+        else:
+            call = f"load_{variable.function}({at})"
+        text = text[: found.start()] + call + rest
+    return text
+
+
+def is_stored(text: str, variable: Variable) -> bool:
+    """Return whether a kernel writes through a variable."""
+    accesses = re.finditer(rf"\b{variable.name}\[", text)
+    return any(text.startswith(" = ", _closing(text, access.end()) + 1) for access in accesses)
+
+
+def accessors(variable: Variable, shared: Variable) -> str:
+    """Return the functions that load and store a variable's blocks in one with wider or narrower blocks."""
+    return templates.render(
+        f"access/{'part' if WORDS[shared.block] > WORDS[variable.block] else 'shared'}",
+        function=variable.function,
+        block=variable.block,
+        words=WORDS[variable.block],
+        parts=WORDS[shared.block] // WORDS[variable.block],
+        shared=shared.name,
+        doubled=shared.block in DOUBLE.values(),
+        atomic=shared.block == "atomic<u32>",
+    )
+
+
+def in_doubles(text: str, variables: Sequence[Variable], target: Target) -> str:
+    """Return a kernel's text, with the declarations left to the caller, for variables declared ``stored_as``."""
+    functions = ""
+    for variable in variables:
+        if stored_as(variable.block, target) == variable.block:
+            continue
+        stores = is_stored(text, variable)
+        text = through_functions(text, variable)
+        function = variable.function
+        functions += templates.render(
+            "access/doubles",
+            function=function,
+            block=variable.block,
+            shared=variable.name,
+            loads=f"load_{function}(" in text,
+            stores=stores,
+        )
+    return text + functions
+
+
+def _closing(text: str, start: int) -> int:
+    """Return the position of the bracket that closes one opened before ``start``."""
+    depth = 1
+    for position in range(start, len(text)):
+        depth += {"[": 1, "]": -1}.get(text[position], 0)
+        if not depth:
+            return position
+    raise ValueError("a bracket is never closed")

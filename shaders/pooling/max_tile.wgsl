@@ -1,0 +1,77 @@
+// MAX_POOLING2, for a tile of positions, on the bits of the elements: output = the bits that rank first in the window, the first of
+// equal ranks. NaN ranks before padding, so a window of nothing else gives its first; integers have no rank to spare for padding,
+// but the only one that shares it is known. Places before the input wrap around to large numbers, as in depth-wise convolution.
+{% set row_at = spatial + looped|length %}
+{% set column_at = row_at + 1 if down else row_at %}
+{% set rows = down.tile if down else 1 %}
+{% macro read(inside) %}
+    # for unit in across.units
+    var seen{{ loop.index0 }} = input_t();
+    var rank{{ loop.index0 }} = input_t(0xffffffffu);
+    # endfor
+    # if inside
+    if ({{ inside|join(" && ") }}) {
+    # endif
+    # for unit in across.units
+    source[{{ column_at }}] = first_column + {{ unit % 2 ** 32 }}u;
+    # set checked = across.is_checked(unit)
+    {% if checked %}if (source[{{ column_at }}] < {{ across.axis.spatial // across.lanes }}u) { {% endif %}seen{{ loop.index0 }} = input_load(source); rank{{ loop.index0 }} = ranks(seen{{ loop.index0 }});{% if checked %} }{% endif %}
+
+    # endfor
+    # if inside
+    }
+    # endif
+{% endmacro %}
+{% macro choose(row) %}
+    # for column in range(across.tile)
+    # for place in range(across.axis.size)
+    # set seen = across.name(across.element(column, place))
+    # set rank = "rank" ~ seen[4:]
+    largest{{ row }}_{{ column }} = select(largest{{ row }}_{{ column }}, {{ seen }}, {{ rank }} < best{{ row }}_{{ column }});
+    best{{ row }}_{{ column }} = min(best{{ row }}_{{ column }}, {{ rank }});
+    # endfor
+    # endfor
+{% endmacro %}
+fn rank(bits: u32) -> u32 {
+    return {{ rank }};
+}
+fn ranks(bits: input_t) -> input_t {
+    return {% if input.lanes == 1 %}rank(bits){% else %}input_t({% for lane in "xyzw"[:input.lanes] %}{{ ", " if not loop.first }}rank(bits.{{ lane }}){% endfor %}){% endif %};
+}
+fn tile(at: output_at) -> array<tile_s, {{ rows * across.tile }}> {
+    var source: input_at;
+    source[0] = at[0];
+    source[1] = at[1];
+    let first_column = at[{{ column_at }}] * {{ across.axis.stride }}u / {{ across.lanes }}u;
+    # for row in range(rows)
+    # for column in range(across.tile)
+    var best{{ row }}_{{ column }} = 0xffffffffu;
+    var largest{{ row }}_{{ column }} = {{ last }}u;
+    # endfor
+    # endfor
+    # for axis in looped
+    # set number, here = loop.index0, spatial + loop.index0
+    for (var place{{ number }} = 0u; place{{ number }} < {{ axis.size }}u + params.zero; place{{ number }}++) {
+    source[{{ here }}] = at[{{ here }}] * {{ axis.stride }}u + place{{ number }} * {{ axis.dilation }}u - {{ axis.start % 2 ** 32 }}u;
+    let {{ inside[number] }} = source[{{ here }}] < {{ axis.spatial }}u;
+    # endfor
+    # if down
+    # for element in down.seen
+    {
+    source[{{ row_at }}] = at[{{ row_at }}] * {{ down.axis.stride }}u + {{ (element - down.axis.start) % 2 ** 32 }}u;
+    # set checks = ["source[" ~ row_at ~ "] < " ~ down.axis.spatial ~ "u"] if down.is_checked(element - down.axis.start) else []
+{{ read(inside|list + checks) }}
+    # for row, place in down.uses(element)
+{{ choose(row) }}
+    # endfor
+    }
+    # endfor
+    # else
+{{ read(inside) }}
+{{ choose(0) }}
+    # endif
+    # for axis in looped
+    }
+    # endfor
+    return array<tile_s, {{ rows * across.tile }}>({% for row in range(rows) %}{% for column in range(across.tile) %}largest{{ row }}_{{ column }}{% if not loop.last %}, {% endif %}{% endfor %}{% if not loop.last %}, {% endif %}{% endfor %});
+}

@@ -1,0 +1,24 @@
+// The maximum of a row, roughly, and the sum of e^(x - maximum), in one go. The sum is scaled where the maximum grows: each time
+// that costs a rounding error. So it grows only in steps of more than 1, each of which makes the errors before it e times smaller,
+// and may in the end lie below the largest number by up to 1, which costs the differences from it nothing.
+{% include "reduction/exact_sum" %}
+alias run_t = vec3<f32>; // maximum, sum, its error
+fn open() -> run_t {
+    return vec3<f32>(bitcast<f32>(0xff7fffffu), 0.0, 0.0); // the lowest number, of which differences are no NaN
+}
+{% macro tree(function, names) %}{% if names|length == 1 %}{{ names[0] }}{% else %}{{ function }}({{ tree(function, names[:names|length // 2]) }}, {{ tree(function, names[names|length // 2:]) }}){% endif %}{% endmacro %}
+# for count in counts
+fn absorb{{ count }}(run: run_t, numbers: array<f32, {{ count }}>) -> run_t {
+    let largest = {% set names = [] %}{% for number in range(count) %}{% set _ = names.append("numbers[%d]" % number) %}{% endfor %}{{ tree("max", names) }};
+    let maximum = select(run.x, largest, largest > run.x + 1.0);
+    # for number in range(count)
+    let weight{{ number }} = vec2<f32>(exp_bounded(numbers[{{ number }}] - maximum), 0.0);
+    # endfor
+    let weights = {% set names = [] %}{% for number in range(count) %}{% set _ = names.append("weight%d" % number) %}{% endfor %}{{ tree("merge", names) }};
+    return vec3<f32>(maximum, merge(run.yz * exp_bounded(run.x - maximum), weights));
+}
+# endfor
+// Opaque, so that no compiler makes 0 of infinity - infinity in a row of one element.
+fn finish(run: run_t) -> vec2<f32> {
+    return vec2<f32>(opaque(run.x), run.y + run.z);
+}
