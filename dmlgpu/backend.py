@@ -6,9 +6,10 @@ The device layer checks every precondition before it calls an executor; an execu
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +81,33 @@ class Executable(Protocol):
 
     def bind_initialization(self, resources: Resources) -> Sequence[Dispatch]:
         """Return the work that fills ``resources.persistent`` from the owned ones of ``resources.inputs``."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A measured time.
+
+    Attributes:
+        seconds: from the start of the first piece of work to the end of the last.
+        source: ``gpu`` for timestamps of the device, ``wall clock`` for the host's time of submitting and waiting.
+        parts: seconds of each piece of work by itself, where asked for and measured by the device; else empty.
+        host_seconds: the host's time of recording, submitting and waiting.
+    """
+
+    seconds: float
+    source: str
+    parts: tuple[float, ...] = ()
+    host_seconds: float = 0.0
+
+    @classmethod
+    def of_timestamps(cls, stamps: Sequence[tuple[float, float]], host_seconds: float, parts: bool) -> Self:
+        """Return the time between timestamps in seconds, before and after each piece of work; the host's where they
+        cannot be right: some drivers' are 0, or run backwards."""
+        spans = tuple(end - start for start, end in stamps)
+        total = stamps[-1][1] - stamps[0][0]
+        if min(spans) < 0 or not 0 < total <= 2 * host_seconds:
+            return cls(host_seconds, "wall clock", host_seconds=host_seconds)
+        return cls(total, "gpu", spans if parts else (), host_seconds)
 
 
 class Reading(Protocol):
@@ -168,24 +196,22 @@ class Backend(Protocol):
     def wait(self, serial: int, timeout: float | None = None) -> bool:
         """Wait for a submission; return False when ``timeout`` seconds pass first."""
 
+    def time(self, work: Sequence[Dispatch], parts: bool = False) -> Timing:
+        """Run work once, wait for it, and say how long it took.
+
+        Args:
+            work: pieces of work, in order.
+            parts: time each piece too, where the device can.
+
+        Raises: as ``submit``.
+        """
+        start = time.perf_counter()
+        self.wait(self.submit(work))
+        seconds = time.perf_counter() - start
+        return Timing(seconds, "wall clock", host_seconds=seconds)
+
     def close(self) -> None:
         """Release the adapter."""
-
-
-class Timed(Protocol):
-    """How long work took."""
-
-    @property
-    def seconds(self) -> float:
-        """Time on the device, or on the host where ``source`` is not ``gpu``."""
-
-    @property
-    def source(self) -> str:
-        """Where the time comes from: ``gpu`` for the device's timestamps."""
-
-    @property
-    def host_seconds(self) -> float:
-        """Time in which the host recorded, submitted and waited."""
 
 
 class CustomShader(Protocol):
@@ -227,6 +253,3 @@ class ShaderBackend(Backend, Protocol):
             ShaderError: when it does not compile.
             DeviceRemoved: when the device is gone.
         """
-
-    def time(self, work: Sequence[Dispatch], parts: bool = False) -> Timed:
-        """Run work once, wait for it, and say how long it took."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from dmlgpu import operators
-from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
+from dmlgpu.kept_programs import memory_of, programs
 from dmlgpu.kernels.padding import preserve_padding
 from dmlgpu.kernels.sources import identity
 from dmlgpu.operator_desc import OperatorDesc
@@ -24,12 +22,6 @@ from dmlgpu.timings import Timings
 from dmlgpu.wgsl.render import render
 from dmlgpu.wgsl.sharing import share_known
 
-programs: Final[Cache[tuple[OperatorDesc, Target], Program]] = Cache(CacheLimits(entries=1024, size=16 << 20))
-"""The programs asked for last, by description and target. They are text, which devices of the same kind share."""
-
-_PROGRAM_BYTES = 12 << 10
-"""What a program and its description take beside the text."""
-
 
 def compile_operator(desc: OperatorDesc, target: Target) -> Program:
     """Return the program of a checked description; one object while ``programs`` keeps it.
@@ -38,7 +30,7 @@ def compile_operator(desc: OperatorDesc, target: Target) -> Program:
         OperatorNotImplemented: when dmlgpu does not implement the operator yet.
         NotSupported: when the adapter lacks a feature or a limit that it needs.
     """
-    return programs.get_or_make((desc, target), lambda: _program(desc, target), _size)
+    return programs.get_or_make((desc, target), lambda: stages(desc, target).program, memory_of)
 
 
 @dataclass(frozen=True)
@@ -54,10 +46,6 @@ class Stages:
     plan: Plan
     schedule: Schedule
     program: Program
-
-
-def _program(desc: OperatorDesc, target: Target) -> Program:
-    return stages(desc, target).program
 
 
 def stages(desc: OperatorDesc, target: Target) -> Stages:
@@ -81,12 +69,6 @@ def stages(desc: OperatorDesc, target: Target) -> Stages:
     program = share_known(keep_owned(program, [slot.tensor for slot in desc.inputs], target))
     timings = Timings(planned - start, time.perf_counter() - planned)
     return Stages(plan, chosen, replace(program, timings=timings))
-
-
-def _size(program: Program) -> int:
-    """Return the estimated bytes of a program."""
-    kernels = (*program.kernels, *program.initialization)
-    return _PROGRAM_BYTES + sum(sys.getsizeof(kernel.wgsl) for kernel in kernels)
 
 
 def keep_owned(executed: Program, inputs: Sequence[TensorDesc | None], target: Target) -> Program:

@@ -45,6 +45,23 @@ class Slot:
 
 
 @dataclass(frozen=True)
+class Copy:
+    """Bytes that a kernel moves as they are, so that a copy from buffer to buffer does the same.
+
+    Attributes:
+        source, destination: the slots, by number.
+        source_offset, destination_offset: bytes from the start of each, multiples of 4.
+        size: bytes, a multiple of 4.
+    """
+
+    source: int
+    source_offset: int
+    destination: int
+    destination_offset: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One rendered compute shader.
 
@@ -55,6 +72,7 @@ class Kernel:
     Attributes:
         bindings: which slots share a binding, since their ranges meet: known for slots of one resource; ``aliasing``
             finds at each dispatch which ones else do.
+        copy: all that it does, where that is a copy; executors may copy instead.
     """
 
     label: str
@@ -62,6 +80,7 @@ class Kernel:
     slots: tuple[Slot, ...]
     grid: tuple[int, int, int]
     bindings: Bindings = ()
+    copy: Copy | None = None
 
     @property
     def workgroup(self) -> int:

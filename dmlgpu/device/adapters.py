@@ -147,10 +147,10 @@ def target_of(info: AdapterInfo, half_precision: bool = False, precise: bool = F
     return target.for_operators(half_precision)
 
 
-def open_watched_page(info: AdapterInfo, tell: Callable[[tuple[str, ...]], None]) -> Backend:
+def open_watched_page(info: AdapterInfo, tell: Callable[[tuple[str, ...]], None], *, precise: bool = False) -> Backend:
     """Make the executor of a browser's page; the function is told the kernels of each program before they are compiled.
     Raises as ``open_executor``."""
-    page: Backend = _browser().open_page(info, tell=tell)
+    page: Backend = _browser().open_page(info, tell=tell, precise=precise)
     return page
 
 

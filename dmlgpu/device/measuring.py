@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from dmlgpu.backend import Backend, Dispatch, ShaderBackend
+from dmlgpu.backend import Backend, Dispatch
 
 
 @dataclass(frozen=True)
@@ -28,9 +27,5 @@ def measure(backend: Backend, *work: Sequence[Dispatch]) -> Duration:
 
     Raises: as ``Backend.submit``.
     """
-    if isinstance(backend, ShaderBackend):
-        timing = backend.time(tuple(chain.from_iterable(work)))
-        return Duration(timing.host_seconds, timing.seconds if timing.source == "gpu" else None)
-    start = time.perf_counter()
-    backend.wait(backend.submit(*work))
-    return Duration(time.perf_counter() - start, None)
+    timing = backend.time(tuple(chain.from_iterable(work)))
+    return Duration(timing.host_seconds, timing.seconds if timing.source == "gpu" else None)

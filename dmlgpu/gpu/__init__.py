@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dmlgpu.gpu import declarations as declarations  # makes wgpu-py start quickly
+from dmlgpu.gpu import c_types as c_types  # makes wgpu-py start quickly
 from dmlgpu.gpu.adapter import adapters, target_of
 
 if TYPE_CHECKING:

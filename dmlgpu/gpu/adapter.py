@@ -12,6 +12,8 @@ import wgpu
 from dmlgpu.errors import AdapterNotFound
 from dmlgpu.gpu import forks
 from dmlgpu.target import PARAMETER_BYTES, AdapterInfo, Profile, Target
+from dmlgpu.tuned import Tuned
+from dmlgpu.tuned_files import tuned_for
 
 FEATURES = (
     "immediates",
@@ -94,6 +96,7 @@ def target_of(
     deterministic: bool = False,
     precise: bool = False,
     disabled_features: Collection[str] = (),
+    tuned: Tuned | None = None,
 ) -> Target:
     """Return what lowering may know about an adapter.
 
@@ -102,6 +105,7 @@ def target_of(
         deterministic: whether results must not depend on the order in which invocations run.
         precise: whether schedules that trade digits for speed are left out.
         disabled_features: features to do without although they are there.
+        tuned: choices that were found fastest; None takes those that are kept for the adapter.
     """
     usable = set(info.features if features is None else features) - set(disabled_features)
     if info.limits["max-immediate-size"] < PARAMETER_BYTES:
@@ -113,6 +117,7 @@ def target_of(
         deterministic=deterministic,
         precise=precise,
         loop_limit=loop_limit(info),
+        tuned=tuned_for(info) if tuned is None else tuned,
         max_storage_buffers=info.limits["max-storage-buffers-per-shader-stage"],
         max_workgroups_per_dimension=info.limits["max-compute-workgroups-per-dimension"],
         max_workgroup_invocations=info.limits["max-compute-invocations-per-workgroup"],

@@ -10,8 +10,8 @@ import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from dmlgpu import compiler
-from dmlgpu.backend import Range, Resources
+from dmlgpu import programs
+from dmlgpu.backend import Range, Resources, Timing
 from dmlgpu.cache import Cache
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.gpu import forks
@@ -21,9 +21,8 @@ from dmlgpu.gpu.executable import Binder, GpuExecutable
 from dmlgpu.gpu.pipelines import Pipelines
 from dmlgpu.gpu.queue import CopyWork, Queue, Recording, Work
 from dmlgpu.gpu.shader import GpuShader
-from dmlgpu.gpu.timestamps import Timestamps, Timing
+from dmlgpu.gpu.timestamps import Timestamps
 from dmlgpu.gpu.transfers import StagedReading, Transfers
-from dmlgpu.graph.compiler import compile_network
 from dmlgpu.graph.network import Network
 from dmlgpu.plan import Role
 from dmlgpu.program import MAX_SLOTS, Kernel, Program, Slot
@@ -138,7 +137,7 @@ class GpuBackend:
         return self.prepare(self._program(desc, half_precision, preserve_padding))
 
     def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
-        return compiler.compile_operator(desc, self.target.for_operators(half_precision, preserve_padding))
+        return programs.of_operator(desc, self.target.for_operators(half_precision, preserve_padding))
 
     def compile_graph(
         self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
@@ -150,7 +149,7 @@ class GpuBackend:
             NotSupported, ShaderError, DeviceRemoved: as ``prepare``.
         """
         target = self.target.for_operators(half_precision)
-        return self.prepare(compile_network(network, target, disabled).program)
+        return self.prepare(programs.of_network(network, target, disabled))
 
     def prepare(self, program: Program) -> GpuExecutable:
         """Make a rendered program ready to run.
@@ -259,7 +258,7 @@ class GpuBackend:
         return self._queue.wait(serial, timeout)
 
     def time(self, work: Sequence[Work], parts: bool = False) -> Timing:
-        """Run work once, wait for it, and say how long it took on the device (see ``timestamps.Timing``)."""
+        """Run work once, wait for it, and say how long it took on the device."""
         return self._timestamps.time(work, parts)
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import time
 import weakref
 from collections.abc import Sequence
@@ -20,13 +21,18 @@ from dmlgpu.gpu import native, releases
 from dmlgpu.gpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.gpu.context import Context
 from dmlgpu.gpu.pipelines import Pipelines
-from dmlgpu.gpu.queue import KernelWork, Queue
+from dmlgpu.gpu.queue import CopyWork, KernelWork, Queue, Work
 from dmlgpu.plan import Role
 from dmlgpu.program import MAX_SLOTS, Kernel, Program, Slot, parameter_bytes
 from dmlgpu.target import PARAMETER_BYTES
 from dmlgpu.tensor import TENSOR_ALIGNMENT, aligned
 from dmlgpu.timings import Timings
-from dmlgpu.wgsl.sharing import share
+
+LEAST_COPY: Final = 64 << 10
+"""Bytes below which a copy between buffers, which ends a compute pass, is no faster than a kernel that copies."""
+
+MOST_PROCESSORS: Final = 4
+"""Processors beyond which a software adapter's kernels copy faster than its copies, which one thread makes."""
 
 _UNIFORM_LIMITS: Final = CacheLimits(entries=1024, size=1024 * PARAMETER_BYTES)
 
@@ -38,10 +44,11 @@ class Binder:
         self.context, self.allocator, self.pipelines = context, allocator, pipelines
         self._alignment = context.limits["min-storage-buffer-offset-alignment"]
         self._uniforms: Cache[tuple[int, ...], Any] = Cache(_UNIFORM_LIMITS)
+        self._copies = context.info.is_software and (os.cpu_count() or 1) <= MOST_PROCESSORS
 
-    def bind(self, operator: str, kernel: Kernel, pipeline: Any, resources: Resources, immediates: bool) -> KernelWork:
-        """Return one dispatch of a kernel on resources. Where ranges meet of which that was not known, the kernel is
-        rendered and compiled anew, once, for slots that share a binding.
+    def bind(self, operator: str, kernel: Kernel, pipeline: Any, resources: Resources, immediates: bool) -> Work:
+        """Return one dispatch of a kernel on resources, or a copy that does the same faster. Where ranges meet of which
+        that was not known, the kernel is rendered and compiled anew, once, for slots that share a binding.
 
         Raises:
             BindingError: when a resource that the kernel uses is missing or too small.
@@ -49,10 +56,15 @@ class Binder:
                 adapter's limit; or when what meets cannot be shared.
         """
         found = [self._range(operator, kernel, slot, resources) for slot in kernel.slots]
+        copy = self._copy(kernel, found)
+        if copy is not None:
+            return copy
         ranges = [(buffer.wgpu, start, size) for buffer, start, size in found]
         layout = aliasing.layout(ranges, kernel.bindings, self._alignment)
         self._check_sizes(operator, kernel, layout)
         if layout.bindings != kernel.bindings:
+            from dmlgpu.wgsl.sharing import share  # noqa: PLC0415 - slow to import, and seldom needed
+
             kernel = share(operator, kernel, layout.bindings)
             pipeline = self.pipelines.get(operator, kernel, immediates)
         entries = [
@@ -72,6 +84,21 @@ class Binder:
                 releases.adopt(context, group)  # which may hold the last reference to a uniform
         parameters = _block(bases) if immediates else None
         return KernelWork(pipeline, group, parameters, *kernel.grid, guard, kernel.label)
+
+    def _copy(self, kernel: Kernel, ranges: Sequence[tuple[GpuBuffer, int, int]]) -> CopyWork | None:
+        """Return what does a kernel's work as a copy between buffers, where that is possible and faster."""
+        copy = kernel.copy
+        if copy is None or not self._copies or copy.size < LEAST_COPY:
+            return None
+        (source, start, _), (destination, there, _) = ranges[copy.source], ranges[copy.destination]
+        if source.wgpu is destination.wgpu:  # WebGPU forbids it
+            return None
+        if not (source.wgpu.usage & wgpu.BufferUsage.COPY_SRC and destination.wgpu.usage & wgpu.BufferUsage.COPY_DST):
+            return None
+        guard = Guard((source, destination), self.allocator.epoch)
+        guard.check(self.allocator.epoch, kernel.label)
+        start, there = start + copy.source_offset, there + copy.destination_offset
+        return CopyWork(source.wgpu, start, destination.wgpu, there, copy.size, guard, kernel.label)
 
     def check(self, program: Program) -> None:
         """Refuse what the driver would refuse only at submission, or not notice at all.
@@ -170,11 +197,11 @@ class GpuExecutable:
         self._timings = replace(program.timings, driver=self._made - uploaded, upload=uploaded - start)
         self._translation: tuple[Queue, int] | None = None
 
-    def bind(self, resources: Resources) -> Sequence[KernelWork]:
+    def bind(self, resources: Resources) -> Sequence[Work]:
         """Return the dispatches of one execution on these resources. Raises as ``Binder.bind``."""
         return self._bound(self._kernels, resources)
 
-    def bind_initialization(self, resources: Resources) -> Sequence[KernelWork]:
+    def bind_initialization(self, resources: Resources) -> Sequence[Work]:
         """Return the dispatches that fill the persistent resource. Raises as ``Binder.bind``."""
         return self._bound(self._initialization, resources)
 
@@ -192,7 +219,7 @@ class GpuExecutable:
         """Note the submission within which the driver translates pipelines that it has not translated before."""
         self._translation = queue, serial
 
-    def _bound(self, kernels: Sequence[tuple[Kernel, Any]], resources: Resources) -> Sequence[KernelWork]:
+    def _bound(self, kernels: Sequence[tuple[Kernel, Any]], resources: Resources) -> Sequence[Work]:
         bind, program = self._binder.bind, self.program
         resources = replace(resources, constants=self._constants) if self._constants else resources
         return tuple(

@@ -20,7 +20,7 @@ from wgpu.backends.wgpu_native import _api
 from wgpu.backends.wgpu_native._api import libf  # raises wgpu's errors as exceptions
 from wgpu.backends.wgpu_native._ffi import ffi, lib
 
-_STATUS = ffi.typeof("void(*)(int)")
+_STATUS, _BYTES, _COMMANDS = map(ffi.typeof, ("void(*)(int)", "uint8_t[]", "WGPUCommandBuffer[]"))
 
 # What wgpu-py's objects look at when they are dropped. One whose constructor an interrupt has ended lacks some of it,
 # and would keep its memory.
@@ -68,7 +68,7 @@ _expected: set[Reply] = set()
 
 def submit(queue: wgpu.GPUQueue, commands: wgpu.GPUCommandBuffer) -> None:
     """Submit one command buffer."""
-    libf.wgpuQueueSubmit(queue._internal, 1, ffi.new("WGPUCommandBuffer[]", [commands._internal]))
+    libf.wgpuQueueSubmit(queue._internal, 1, ffi.new(_COMMANDS, [commands._internal]))
 
 
 class Completion:
@@ -110,7 +110,7 @@ class Completion:
 
 def parameter_block(data: bytes) -> Any:
     """Return bytes where C can find them, for ``dispatch_calls``."""
-    return ffi.new("uint8_t[]", list(data))  # from bytes, cffi would append a zero
+    return ffi.new(_BYTES, list(data))  # from bytes, cffi would append a zero
 
 
 DispatchCalls: TypeAlias = tuple[Any, Any, Any, int, int, int, int]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import wgpu
 
+from dmlgpu.backend import Timing
 from dmlgpu.gpu import native
 from dmlgpu.gpu.buffers import Allocator
 from dmlgpu.gpu.context import Context
@@ -18,23 +18,6 @@ from dmlgpu.gpu.transfers import Transfers
 
 _QUERY_BYTES = 8
 _MOST_PARTS = 1024  # a query set holds 4096 at most
-
-
-@dataclass(frozen=True)
-class Timing:
-    """A measured time.
-
-    Attributes:
-        seconds: from the start of the first piece of work to the end of the last.
-        source: ``gpu`` for timestamps of the device, ``wall clock`` for the host's time of submitting and waiting.
-        parts: seconds of each piece of work by itself, where asked for and measured by the device; else empty.
-        host_seconds: the host's time of recording, submitting and waiting.
-    """
-
-    seconds: float
-    source: str
-    parts: tuple[float, ...] = ()
-    host_seconds: float = 0.0
 
 
 class Timestamps:
@@ -56,10 +39,8 @@ class Timestamps:
         self._queue.wait(self._queue.flush())
         if self._has_queries and work and (not parts or len(work) <= _MOST_PARTS):
             ticks, wall = self._by_queries([Recording([item]) for item in work] if parts else [Recording(work)])
-            timing = self._evaluate(ticks, wall, parts)
-            if timing is not None:
-                return timing
-            return Timing(wall, "wall clock", host_seconds=wall)
+            period = native.timestamp_period(self._context.queue) * 1e-9
+            return Timing.of_timestamps(((ticks - ticks[0, 0]).view(np.int64) * period).tolist(), wall, parts)
         start = time.perf_counter()
         self._queue.wait(self._queue.submit(work))
         wall = time.perf_counter() - start
@@ -92,15 +73,6 @@ class Timestamps:
             return self._transfers.read(result, 0, result.size).view(np.uint64).reshape(-1, 2), wall
         finally:
             self._allocator.destroy(result)
-
-    def _evaluate(self, ticks: Any, wall: float, parts: bool) -> Timing | None:
-        """Return the timing, or None when the driver's timestamps cannot be right."""
-        spans = ticks[:, 1].astype(np.int64) - ticks[:, 0].astype(np.int64)
-        total = int(ticks[-1, 1]) - int(ticks[0, 0])
-        period = native.timestamp_period(self._context.queue) * 1e-9
-        if (spans < 0).any() or not 0 < total * period <= 2 * wall:
-            return None
-        return Timing(total * period, "gpu", tuple((spans * period).tolist()) if parts else (), wall)
 
 
 def _stamp(encoder: wgpu.GPUCommandEncoder, queries: Any, index: int) -> None:

@@ -1,0 +1,59 @@
+"""The C types that wgpu-py asks cffi for by name, looked up all at once.
+
+For each new text like ``"WGPULimits *"``, cffi has pycparser read a line for every one of the hundreds of types that
+wgpu's header declares: 10 ms each, some forty times before a process has its first result. One text that has all of
+them takes as long as one of them. What is found goes where cffi itself keeps it; a text that is not among these is
+looked up as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import cffi  # type: ignore[import-untyped]
+from wgpu.backends.wgpu_native._ffi import ffi
+
+TEXTS = (
+    *("char []", "uint8_t[]", "uint8_t []", "uint8_t *", "uintptr_t", "void(*)(int)"),
+    *("WGPUAdapter[]", "WGPUAdapterInfo *", "WGPUInstanceDescriptor *", "WGPULimits *", "WGPUNativeLimits *"),
+    *("WGPUChainedStruct *", "WGPUChainedStruct * ", "WGPUStringView *", "WGPUFeatureName[]"),
+    *("WGPUDeviceDescriptor *", "WGPUDeviceExtras *", "WGPUQueueDescriptor *"),
+    *("WGPUDeviceLostCallbackInfo *", "WGPUUncapturedErrorCallbackInfo *", "WGPURequestDeviceCallbackInfo *"),
+    "void(WGPUDevice const *, WGPUDeviceLostReason, WGPUStringView, void *, void *)",
+    "void(WGPUDevice const *, WGPUErrorType, WGPUStringView, void *, void *)",
+    "void(WGPURequestDeviceStatus, WGPUDevice, WGPUStringView, void *, void *)",
+    *("WGPUBindGroupLayoutEntry *", "WGPUBindGroupLayoutEntry[]", "WGPUBindGroupLayoutDescriptor *"),
+    *("WGPUBufferBindingLayout *", "WGPUBindGroupLayout[]", "WGPUPipelineLayoutDescriptor *"),
+    *("WGPUShaderSourceWGSL *", "WGPUShaderModuleDescriptor *", "WGPUConstantEntry *", "WGPUConstantEntry[]"),
+    *("WGPUComputeState *", "WGPUComputePipelineDescriptor *"),
+    *("WGPUBufferDescriptor *", "WGPUBindGroupEntry *", "WGPUBindGroupEntry[]", "WGPUBindGroupDescriptor *"),
+    *("WGPUCommandEncoderDescriptor *", "WGPUComputePassDescriptor *", "WGPUCommandBufferDescriptor *"),
+    *("WGPUQuerySetDescriptor *", "WGPUPassTimestampWrites *", "WGPUCommandBuffer[]"),
+    *("WGPUQueueWorkDoneCallbackInfo *", "WGPUQueueWorkDoneCallback"),
+    *("WGPUBufferMapCallbackInfo *", "WGPUBufferMapCallback"),
+)
+"""What wgpu-py and ``native`` ask for when a device computes, in their words."""
+
+
+def look_up_together(known: cffi.FFI, texts: Iterable[str]) -> None:
+    """Look up types by one text, for an FFI to find each by its own.
+
+    Where cffi keeps them is its inside: one that keeps them elsewhere stays as it is, as does one whose header lacks
+    one of the types.
+    """
+    kept: Any = getattr(known, "_parsed_types", None)
+    if not isinstance(kept, dict):
+        return
+    missing = [text for text in texts if text not in kept]
+    try:
+        # Arguments of a function may be of any type but arrays, of which pointers are taken.
+        function = known.typeof(f"void(*)({', '.join(text.replace('[', '(*)[') for text in missing)})")
+    except (cffi.FFIError, cffi.CDefError):
+        return
+    for text, found in zip(missing, function.args, strict=True):
+        is_function = "(" in text and "(*" not in text  # which stands for a pointer to it, in callbacks alone
+        kept[text] = (found.item if "[" in text else found), is_function
+
+
+look_up_together(ffi, TEXTS)
