@@ -1,4 +1,4 @@
-"""Attention against the same chain of single operators; ``peers.py`` has it against onnxruntime's WebGPU provider.
+"""Attention against the same chain of single operators; the suite `peers` has it beside other programs.
 
     python benchmarks/attention.py [ADAPTER] [-k PART]
 
@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 from harness import Bench, Call, Part, Result, main, open_backend
-from measure import ratio
 from numpy.typing import NDArray
 
 from dmlgpu import descs
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.enums import DataType, MatrixTransform, MultiheadAttentionMaskType
 from dmlgpu.schema import operator
 from dmlgpu.tensor import TensorDesc

@@ -1,9 +1,9 @@
-"""How soon there is a first result: starting, planning, rendering, pipelines, the driver's cache.
+"""How soon there is a first result: planning, rendering, pipelines, the driver's cache. For starting see starting.py.
 
     python benchmarks/compiling.py [ADAPTER] [-k PART]
 
-Ratios are times of the slower over those of the quicker, or of ours over bare wgpu-py's. Exits with 1 when a target is
-missed. Parts that start processes take minutes; keep the machine idle.
+Ratios are times of the slower over those of the quicker. Exits with 1 when a target is missed. Parts that start
+processes take minutes; keep the machine idle.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 
 from graphs import build, convolution, tensor
 from harness import Call, Part, Result, main, open_backend
-from measure import ratio
 
 from dmlgpu import OperatorDesc, descs
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.compiler import compile_operator
 from dmlgpu.enums import MatrixTransform
 from dmlgpu.gpu import pipelines
@@ -29,7 +29,7 @@ from dmlgpu.graph.resolve import resolve
 from dmlgpu.program import Kernel
 from dmlgpu.target import Profile, Target
 
-SIDE, CONVOLUTIONS, DISTINCT = 512, 8, 24
+CONVOLUTIONS, DISTINCT = 8, 24
 
 
 def product(rows: int) -> descs.Gemm:
@@ -59,66 +59,6 @@ def process(code: str, *arguments: str, **environment: str) -> Call:
     return run
 
 
-OURS = f"""
-import numpy as np
-import compiling, dmlgpu
-from dmlgpu.gpu import adapters
-device = dmlgpu.Device(next(info for info in adapters() if sys.argv[1].lower() in str(info).lower()))
-ones = np.ones((1, 1, {SIDE}, {SIDE}), np.float32)
-(result,) = dmlgpu.evaluate(compiling.product({SIDE}), [ones, ones, None], device)
-assert result[0, 0, 0, 0] == {SIDE}
-"""
-
-WITHOUT_SHORT_DECLARATIONS = """
-from dmlgpu.gpu import declarations
-del declarations.ffi._parser._parse
-"""
-
-BARE = f"""
-import numpy as np, wgpu
-found = wgpu.gpu.enumerate_adapters_sync()
-name = sys.argv[1].lower()
-adapter = next(one for one in found if name in f"{{one.info['backend_type']}}: {{one.info['device']}}".lower())
-device = adapter.request_device_sync(required_features=sys.argv[3].split())
-usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
-sizes = [int(size) for size in sys.argv[4].split()]  # of the output, then of the operands
-buffers = [device.create_buffer_with_data(data=np.ones(size // 4, np.float32), usage=usage) for size in sizes]
-entries = [{{"binding": n, "visibility": 4, "buffer": {{"type": "storage"}}}} for n in range(3)]
-layout = device.create_bind_group_layout(entries=entries)
-pipeline = device.create_compute_pipeline(
-    layout=device.create_pipeline_layout(bind_group_layouts=[layout], immediate_size=48),
-    compute={{"module": device.create_shader_module(code=open(sys.argv[2]).read()), "entry_point": "main"}},
-)
-bound = [{{"binding": n, "resource": {{"buffer": one}}}} for n, one in enumerate(buffers)]
-group = device.create_bind_group(layout=layout, entries=bound)
-encoder = device.create_command_encoder()
-work = encoder.begin_compute_pass()
-work.set_pipeline(pipeline)
-work.set_bind_group(0, group)
-work.set_immediates(0, bytes(48), 0, 48)
-work.dispatch_workgroups(*map(int, sys.argv[5].split()))
-work.end()
-device.queue.submit([encoder.finish()])
-assert np.frombuffer(device.queue.read_buffer(buffers[0]), np.float32)[0] == {SIDE}
-"""
-
-
-def first_result(adapter: str) -> Iterator[Result]:
-    """New processes to their first product: ours against bare wgpu-py with its last kernel, which is the product."""
-    target = open_backend(adapter).target
-    *_, kernel = compile_operator(product(SIDE), target.exact).kernels
-    sizes = " ".join(str(slot.size) for slot in kernel.slots)
-    ours = process(OURS, adapter)
-    before = process(WITHOUT_SHORT_DECLARATIONS + OURS, adapter)
-    with tempfile.TemporaryDirectory() as folder:
-        text = Path(folder, "kernel.wgsl")
-        text.write_text(kernel.wgsl, encoding="utf-8")
-        bare = process(BARE, adapter, str(text), " ".join(target.features), sizes, " ".join(map(str, kernel.grid)))
-        name = f"a process to its first product of {SIDE} / bare wgpu-py"
-        yield Result(name, ratio(ours, bare, 15), at_most=1.2)
-    yield Result("... with all declarations read again / as it is", ratio(before, ours, 15), at_least=1.1)
-
-
 def network() -> GraphDesc:
     """Eight convolutions in a row."""
     return build([(convolution(), [n - 1 if n else "x", f"filter {n}"]) for n in range(CONVOLUTIONS)])
@@ -138,9 +78,9 @@ def driver_cache(adapter: str) -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as root:
 
         def cold(_: int) -> None:
-            process(COMPILED, adapter, MESA_SHADER_CACHE_DIR=tempfile.mkdtemp(dir=root))(0)
+            process(COMPILED, adapter, DMLGPU_CACHE="off", MESA_SHADER_CACHE_DIR=tempfile.mkdtemp(dir=root))(0)
 
-        warm = process(COMPILED, adapter, MESA_SHADER_CACHE_DIR=tempfile.mkdtemp(dir=root))
+        warm = process(COMPILED, adapter, DMLGPU_CACHE="off", MESA_SHADER_CACHE_DIR=tempfile.mkdtemp(dir=root))
         name = f"{CONVOLUTIONS} convolutions, first process / second process"
         yield Result(name, ratio(cold, warm, 11, warm=1), at_least=1.5)
 
@@ -211,7 +151,6 @@ def planning(adapter: str) -> Iterator[Result]:
 PARTS: dict[str, Part] = {
     "planning": planning,
     "parallel": in_parallel,
-    "first": first_result,
     "cache": driver_cache,
 }
 

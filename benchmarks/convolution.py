@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from harness import Bench, Call, Part, Result, fastest, main, open_backend, storage
-from measure import ratio
 
 from dmlgpu import compiler, descs
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.schedule.convolution_choice import NAMES

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 import numpy as np
 from convolution import SHAPES, convolution, ours
 from harness import Bench, Call, Part, Result, main, open_backend
-from measure import ratio
 from numpy.typing import NDArray
+
+from dmlgpu.bench.ratios import ratio
 
 SHAPE = "3 x 3, 128 depth-wise, 56"
 

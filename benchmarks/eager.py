@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 from harness import Part, Result, main
-from measure import ratio
 
 import dmlgpu
 from dmlgpu import Device, Tensor, TensorDesc, descs, ops
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.enums import DataType
 
 SIZES = (64, 64)

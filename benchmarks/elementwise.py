@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from harness import Bench, Call, Part, Result, fastest, fastest_copy, main, open_backend, storage, vec4_maps
-from measure import ratio
 from numpy.typing import NDArray
 
 from dmlgpu import descs
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.enums import DataType
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc
@@ -100,7 +100,7 @@ def layouts(adapter: str) -> Iterator[Result]:
 
 
 def transcendental(adapter: str) -> Iterator[Result]:
-    """gelu and tanh against a copy of the same bytes. Their target, what onnxruntime takes, is in peers.py."""
+    """gelu and tanh against a copy of the same bytes. The suite `peers` has them beside onnxruntime."""
     bench = Bench(open_backend(adapter))
     values, tensor = (floats(1) - np.float32(0.75)) * 8, TensorDesc(FLOAT, (ELEMENTS,))
     copy = fastest_copy(bench, values)

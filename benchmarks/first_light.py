@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import numpy as np
 import wgpu
 from harness import HEAD, Bench, Call, Part, Result, fastest_copy, main, open_backend, storage
-from measure import ratio
 
 from dmlgpu import BufferBinding, Device, descs
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.enums import DataType
 from dmlgpu.tensor import TensorDesc
 

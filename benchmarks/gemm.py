@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 from harness import Bench, Call, Part, Result, fastest, main, open_backend, storage
-from measure import ratio
 
 from dmlgpu import compiler, descs
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.enums import DataType, MatrixTransform
 from dmlgpu.schedule.gemm_choice import NAMES
 from dmlgpu.tensor import TensorDesc

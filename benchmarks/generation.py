@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from measure import ratio
 from numpy.typing import NDArray
 
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.frontends.onnx import load
 
 Step = Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]
@@ -52,9 +52,9 @@ def theirs(path: str, rows: int, provider: str) -> Step:
     options.log_severity_level = 3
     place = "cpu"
     if provider == "webgpu":
-        from webgpu_ep import WebGpuEp  # noqa: PLC0415
+        from dmlgpu.bench.peers.programs.webgpu_provider import devices  # noqa: PLC0415
 
-        options.add_provider_for_devices(WebGpuEp().devices, {})
+        options.add_provider_for_devices(devices(), {})
         place = "webgpu"
     session = onnxruntime.InferenceSession(path, options)
     zeros, updates = caches_of(path, rows)

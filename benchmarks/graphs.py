@@ -16,10 +16,10 @@ import rerun
 from attention import HEADS, ROWS, SIZE
 from attention import fused as multihead_attention
 from harness import Bench, Call, Part, Result, main, open_backend
-from measure import ratio
 from numpy.typing import NDArray
 
 from dmlgpu import DataType, OperatorDesc, ScaleBias, TensorDesc, descs
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, MatrixTransform, TensorFlags
 from dmlgpu.graph import GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
 from dmlgpu.graph.compiler import compile_network

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from measure import Ratio, ratio
 from numpy.typing import NDArray
 
 from dmlgpu import adapters, compiler
 from dmlgpu.backend import Range, Resources
+from dmlgpu.bench.ratios import Ratio, ratio
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Role

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import numpy as np
 from harness import Bench, Part, Result, fastest_copy, main, open_backend
-from measure import ratio
 
 from dmlgpu import descs
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.enums import DataType, DepthSpaceOrder, PaddingMode
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import ratio
 from numpy.typing import NDArray
 
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.frontends.onnx import load
 
 Picture = NDArray[np.float32]
@@ -56,9 +56,9 @@ def theirs(path: Path, provider: str) -> Callable[[Picture], Picture]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     if provider == "webgpu":
-        from webgpu_ep import WebGpuEp  # noqa: PLC0415
+        from dmlgpu.bench.peers.programs.webgpu_provider import devices  # noqa: PLC0415
 
-        options.add_provider_for_devices(WebGpuEp().devices, {})
+        options.add_provider_for_devices(devices(), {})
     session: Any = onnxruntime.InferenceSession(str(path), options)
     name = session.get_inputs()[0].name
     return lambda image: session.run(None, {name: image})[0]  # type: ignore[no-any-return]

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 
 import numpy as np
 from harness import Bench, Call, Result, fastest_copy, main, open_backend
-from measure import ratio
 from numpy.typing import NDArray
 
 from dmlgpu import descs
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.enums import DataType
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc

@@ -52,7 +52,7 @@ their additions lose.
 
 `Device(precise=True)` does without both, in graphs too, whatever flags are set; so does a device that is
 `deterministic`. There is no execution flag of DirectML's for it: DISABLE_META_COMMANDS is about what drivers bring, and
-is always so here. `dmlgpu show --precise` shows what such a device runs.
+is always so here. `dmlgpu show --precise` shows what such a device runs, `dmlgpu test --precise` tests it.
 
 Not among them: batch normalisation that graphs fold into the weights of a convolution, attention that streams over the
 keys, sums in several parts. They round elsewhere, not more.

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from harness import Call, Result, main
-from measure import ratio
 from numpy.typing import NDArray
 
 from dmlgpu import Buffer, BufferBinding, CommandList, CompiledOperator, Device, adapters, descs
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.enums import DataType, MatrixTransform, RecurrentNetworkDirection
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc

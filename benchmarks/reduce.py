@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 from harness import Bench, Call, Part, Result, fastest, main, open_backend, storage
-from measure import ratio
 from numpy.typing import NDArray
 
 from dmlgpu import descs
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.enums import DataType, ReduceFunction
 from dmlgpu.tensor import TensorDesc
 

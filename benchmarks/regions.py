@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 from harness import Bench, Result, fastest_copy, main, open_backend
-from measure import ratio
 
 from dmlgpu import descs
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.enums import DataType, InterpolationMode, ReduceFunction
 from dmlgpu.operator_desc import Size2D
 from dmlgpu.tensor import TensorDesc

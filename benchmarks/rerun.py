@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from harness import Call, Result
-from measure import ratio
 from numpy.typing import NDArray
 from wgpu.backends.wgpu_native._api import libf
 from wgpu.backends.wgpu_native._ffi import ffi
 
 from dmlgpu import CommandList, Device, Expression, Graph, TensorDesc, descs, evaluate
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.builder import functions
 from dmlgpu.enums import AxisDirection, DataType
 from dmlgpu.gpu.queue import KernelWork

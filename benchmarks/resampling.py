@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 from harness import Bench, Result, fastest_copy, main, open_backend
-from measure import ratio
 
 from dmlgpu import descs
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.enums import AxisDirection, DataType, InterpolationMode
 from dmlgpu.tensor import TensorDesc
 

@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 import numpy as np
 from harness import Bench, open_backend
-from measure import ratio
 from numpy.typing import NDArray
 
 from dmlgpu import descs
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.enums import DataType
 from dmlgpu.tensor import TensorDesc
 

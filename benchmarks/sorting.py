@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from harness import Bench, Part, Result, main, open_backend
-from measure import ratio
 from numpy.typing import NDArray
 
 from dmlgpu import descs
+from dmlgpu.bench.ratios import ratio
 from dmlgpu.enums import AxisDirection, DataType
 from dmlgpu.tensor import TensorDesc
 

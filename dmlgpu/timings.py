@@ -10,8 +10,8 @@ class Timings:
     """Where the time of compiling went, in seconds of the clock on the wall.
 
     Attributes:
-        planning: a graph's passes, lowering and scheduling.
-        rendering: writing the kernels' text.
+        planning: a graph's passes, lowering and scheduling; reading the program where it was kept in a file.
+        rendering: writing the kernels' text; 0 where the program was kept.
         driver: making pipelines, and the driver's translation as far as somebody waited for it; near 0 where equal
             kernels had pipelines already.
         upload: bringing the program's data to the device.

@@ -93,7 +93,8 @@ def ratio(
             work(number)
         return (clock() - start) / calls
 
-    a_times, b_times = [], []
+    a_times: list[float] = []
+    b_times: list[float] = []
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -120,6 +121,14 @@ def summarize(a_times: Sequence[float], b_times: Sequence[float]) -> Ratio:
         statistics.median(a_times),
         statistics.median(b_times),
     )
+
+
+def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float, float]:
+    """The median of some values, and the ends of the interval that covers it that surely; their range where there are
+    too few of them for that."""
+    ordered = sorted(values)
+    rank = interval_rank(len(ordered), confidence)
+    return statistics.median(ordered), ordered[rank - 1], ordered[-rank]
 
 
 def interval_rank(count: int, confidence: float = CONFIDENCE) -> int:

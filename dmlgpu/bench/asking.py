@@ -1,0 +1,140 @@
+"""What is asked to be measured: words with sizes, types, layouts; and suites, files in TOML that hold many of them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dmlgpu.bench.sizes import Sizes, combinations, parse_sizes
+from dmlgpu.enums import DataType
+from dmlgpu.errors import InvalidArgument, ModelError
+
+SUITES = Path(__file__).with_name("suites")
+"""The folder of dmlgpu's own suites, a file each."""
+
+_SUFFIX = ".toml"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One thing to measure, for every combination of sizes, types and layouts.
+
+    Attributes:
+        what: an operator, a case, a model.
+        sizes: in place of usual ones.
+        types: of the main tensors; none for the usual one.
+        layouts: none for packed tensors.
+        schedules: by name; ``all`` for every schedule there is, none for the choice.
+        shapes: of an ONNX model's inputs, by name.
+        name: what tables call it, where not as usual.
+        more: further keys of a suite's row, for whoever knows them.
+    """
+
+    what: str
+    sizes: tuple[Sizes, ...] = ({},)
+    types: tuple[DataType, ...] = ()
+    layouts: tuple[str, ...] = ()
+    schedules: tuple[str, ...] = ()
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    name: str = ""
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parse_types(texts: list[str] | tuple[str, ...]) -> tuple[DataType, ...]:
+    """Return data types from their names, several in a text separated by commas.
+
+    Raises:
+        InvalidArgument: for a name that is none.
+    """
+    found = []
+    for name in (part.strip() for text in texts for part in text.split(",")):
+        if name.upper() not in DataType.__members__ or name.upper() == "UNKNOWN":
+            known = ", ".join(one.name.lower() for one in DataType if one.name != "UNKNOWN")
+            raise InvalidArgument(f"a data type must be one of {known}, got {name!r}")
+        found.append(DataType[name.upper()])
+    return tuple(dict.fromkeys(found))
+
+
+def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return an input's name and sizes from ``name=1x3x48``.
+
+    Raises:
+        InvalidArgument: it is malformed.
+    """
+    name, _, sizes = text.rpartition("=")
+    if not name or not all(size.isascii() and size.isdecimal() and len(size) < 10 for size in sizes.split("x")):
+        raise InvalidArgument(f"a shape must be NAME=1x3x48x192, got {text!r}")
+    return name, tuple(map(int, sizes.split("x")))
+
+
+def split(texts: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words of texts that are separated by commas, each once."""
+    return tuple(dict.fromkeys(part.strip() for text in texts for part in text.split(",") if part.strip()))
+
+
+def suite_names() -> tuple[str, ...]:
+    """Return the names of dmlgpu's own suites."""
+    return tuple(sorted(path.stem for path in SUITES.glob(f"*{_SUFFIX}")))
+
+
+def suite_file(word: str) -> Path | None:
+    """Return the file of a suite that a word names: one of dmlgpu's own, or a path that ends in .toml; else None."""
+    if word.lower().endswith(_SUFFIX):
+        return Path(word)
+    return SUITES / f"{word}{_SUFFIX}" if word in suite_names() else None
+
+
+def read_suite(path: Path) -> tuple[Asked, ...]:
+    """Read a suite.
+
+        [[row]]
+        what = "GEMM"
+        name = "matmul 1024"
+        sizes = ["m=k=n=1024"]
+        types = ["float32", "float16"]
+
+    Raises:
+        ModelError: it is malformed; the message names the row and the key.
+        OSError: it cannot be read.
+    """
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ModelError(str(path), f"is no TOML: {error}") from error
+    rows = found.get("row")
+    if not isinstance(rows, list) or not rows:
+        raise ModelError(str(path), "must have rows: [[row]]")
+    return tuple(_asked(f"{path}: row {number}", row) for number, row in enumerate(rows, start=1))
+
+
+def _asked(where: str, row: Any) -> Asked:
+    if not isinstance(row, dict) or not isinstance(row.get("what"), str):
+        raise ModelError(where, "must have 'what': an operator, a case or a model")
+    try:
+        return Asked(
+            row["what"],
+            tuple(combinations(parse_sizes(_texts(where, row, "sizes")))),
+            parse_types(_texts(where, row, "types")),
+            split(_texts(where, row, "layouts")),
+            split(_texts(where, row, "schedules")),
+            dict(map(parse_shape, _texts(where, row, "shapes"))),
+            row.get("name", ""),
+            {key: value for key, value in row.items() if key not in _KEYS},
+        )
+    except InvalidArgument as error:
+        raise ModelError(where, str(error)) from error
+
+
+_KEYS = ("what", "sizes", "types", "layouts", "schedules", "shapes", "name")
+
+
+def _texts(where: str, row: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = row.get(key, [])
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ModelError(f"{where}: {key}", f"must be a text or a list of texts, got {value!r}")
+    return tuple(value)

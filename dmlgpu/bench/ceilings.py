@@ -1,0 +1,249 @@
+"""What a device can do at most, measured: the rate of copies and of multiply-adds, and what a launch costs.
+
+Each is the best of several hand-written kernels, since no shape of kernel suits every adapter. The kernels are standard
+WGSL without anything of dmlgpu's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dmlgpu.backend import CustomShader, Range, ShaderBackend
+from dmlgpu.bench.counting import Counts
+from dmlgpu.device.device import Device
+from dmlgpu.device.measuring import measure
+from dmlgpu.errors import InvalidArgument
+
+COPY_BYTES = 64 << 20
+ROUNDS = 4
+LAUNCHES = 64
+_ACCUMULATORS = (4, 12)
+_WORKGROUPS = (8, 64, 256)
+_TURNS = 256
+_MOST_GROUPS = 1 << 14
+_ROUND_SECONDS = 0.005
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What a device can do at most.
+
+    Attributes:
+        copy: bytes per second, those read and those written.
+        multiply_add: operations per second in float32, two for a multiply-add.
+        launch: seconds for each dispatch of many in one submission.
+        submission: seconds to submit one tiny dispatch and wait for it.
+        source: where the times come from: ``gpu`` or ``wall clock``.
+    """
+
+    copy: float
+    multiply_add: float
+    launch: float
+    submission: float
+    source: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON has them."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: Any) -> Ceilings:
+        """Return the ceilings of a record.
+
+        Raises:
+            InvalidArgument: it is none.
+        """
+        numbers = ("copy", "multiply_add", "launch", "submission")
+        if not isinstance(record, dict) or not all(
+            isinstance(record.get(name), int | float) and record[name] > 0 for name in numbers
+        ):
+            raise InvalidArgument(f"ceilings must have positive numbers {', '.join(numbers)}")
+        return cls(**{name: float(record[name]) for name in numbers}, source=str(record.get("source", "")))
+
+
+@dataclass(frozen=True)
+class Share:
+    """How near a time is to what the device can do.
+
+    Attributes:
+        share: of the ceiling that bounds it: the least possible time, divided by the time.
+        bound_by: that ceiling: ``copy``, ``multiply-add`` or ``launch``.
+    """
+
+    share: float
+    bound_by: str
+
+
+def share_of(seconds: float, counts: Counts, ceilings: Ceilings) -> Share:
+    """Return the share of the ceiling that a time reaches, of the one that allows no less."""
+    least = {
+        "copy": counts.bytes / ceilings.copy,
+        "multiply-add": counts.operations / ceilings.multiply_add,
+        "launch": max(1, counts.kernels) * ceilings.launch,
+    }
+    bound_by = max(least, key=lambda name: least[name])
+    return Share(least[bound_by] / seconds if seconds else 0.0, bound_by)
+
+
+# ---- kernels
+
+
+def copy_kernel(workgroup: int, each: int, width: int) -> str:
+    """Return a copy of units of 16 bytes, so many adjacent ones by each invocation."""
+    moves = " ".join(f"b[first + {number}u] = a[first + {number}u];" for number in range(each))
+    return (
+        "@group(0) @binding(0) var<storage, read_write> a: array<vec4<u32>>;\n"
+        "@group(0) @binding(1) var<storage, read_write> b: array<vec4<u32>>;\n"
+        f"@compute @workgroup_size({workgroup}) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{\n"
+        f"    let first = (id.x + id.y * {width * workgroup}u) * {each}u;\n"
+        f"    if (first + {each - 1}u < arrayLength(&b)) {{ {moves} }}\n}}\n"
+    )
+
+
+def multiply_add_kernel(workgroup: int, accumulators: int, turns: int) -> str:
+    """Return so many chains of multiply-adds on vectors in registers."""
+    every = range(accumulators)
+    declared = " ".join(f"var c{number} = vec4<f32>(f32(id.x) + {number}.5);" for number in every)
+    body = " ".join(f"c{number} = fma(c{number}, x, y);" for number in every)
+    total = " + ".join(f"c{number}" for number in every)
+    return (
+        "@group(0) @binding(0) var<storage, read_write> b: array<vec4<f32>>;\n"
+        f"@compute @workgroup_size({workgroup}) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{\n"
+        "    let x = b[0] + vec4<f32>(0.999);\n    let y = b[1] + vec4<f32>(0.001);\n"
+        f"    {declared}\n    for (var turn = 0u; turn < {turns}u; turn++) {{ {body} }}\n"
+        f"    b[2u + id.x % 1024u] = {total};\n}}\n"
+    )
+
+
+LAUNCH_KERNEL = (
+    "@group(0) @binding(0) var<storage, read_write> b: array<u32>;\n"
+    "@compute @workgroup_size(1) fn main() { b[0] = b[0] + 1u; }\n"
+)
+
+
+# ---- measuring
+
+
+class _Bench:
+    """Kernels on a device, timed."""
+
+    def __init__(self, device: Device):
+        assert isinstance(device.backend, ShaderBackend)
+        self.backend = device.backend
+        self.buffers: list[Any] = []
+        self.source = "gpu"
+
+    def buffer(self, size: int) -> Range[Any]:
+        made = self.backend.create_buffer(size, "ceilings")
+        self.buffers.append(made)
+        return Range(made, 0, size)
+
+    def shader(self, wgsl: str, count: int) -> CustomShader:
+        """A kernel on so many buffers."""
+        return self.backend.compile_shader(wgsl, "main", {}, dict.fromkeys(range(count), "storage"), "ceilings")
+
+    def work(self, wgsl: str, ranges: Sequence[Range[Any]], groups: tuple[int, int, int]) -> Any:
+        return self.shader(wgsl, len(ranges)).bind(dict(enumerate(ranges)), groups)
+
+    def seconds(self, *work: Any) -> float:
+        """The shortest of several rounds, after one that is not counted."""
+        times = [self.once(*work) for _ in range(1 + ROUNDS)]
+        return min(times[1:])
+
+    def once(self, *work: Any) -> float:
+        found = measure(self.backend, *work)
+        if not found.device:
+            self.source = "wall clock"
+        return found.device or found.host
+
+    def close(self) -> None:
+        for one in self.buffers:
+            self.backend.destroy_buffer(one)
+
+
+def measure_ceilings(device: Device, *, clock: Callable[[], float] = time.perf_counter) -> Ceilings:
+    """Measure what a device can do at most: a few seconds.
+
+    Raises:
+        DmlError: the device runs none of the kernels.
+    """
+    if not isinstance(device.backend, ShaderBackend):
+        return _of_host(clock)
+    bench = _Bench(device)
+    try:
+        copy, multiply_add = _copy_rate(bench), _multiply_add_rate(bench)
+        launch, submission = _launch(bench, clock)
+        return Ceilings(copy, multiply_add, launch, submission, bench.source)
+    finally:
+        bench.close()
+
+
+def _copy_rate(bench: _Bench) -> float:
+    limit = bench.backend.target.max_binding_size
+    size = min(COPY_BYTES, limit) // 16384 * 16384
+    source, result = bench.buffer(size), bench.buffer(size)
+    rates = []
+    for workgroup in (64, 256):
+        for each in (1, 4):
+            groups = -(-size // (16 * workgroup * each))
+            rows = -(-groups // bench.backend.target.max_workgroups_per_dimension)
+            width = -(-groups // rows)
+            work = bench.work(copy_kernel(workgroup, each, width), (source, result), (width, rows, 1))
+            rates.append(2 * size / bench.seconds(work))
+    return max(rates)
+
+
+def _multiply_add_rate(bench: _Bench) -> float:
+    ranges = {0: bench.buffer(16 * 1026)}
+    rates, groups = [], 64
+    for workgroup in _WORKGROUPS:
+        if workgroup > bench.backend.target.max_workgroup_invocations:
+            continue
+        for accumulators in _ACCUMULATORS:
+            shader = bench.shader(multiply_add_kernel(workgroup, accumulators, _TURNS), 1)
+            bench.once(shader.bind(ranges, (1, 1, 1)))  # drivers translate at the first dispatch
+            # As many groups as take long enough to be told from their launch; the next kernel starts with as many.
+            while groups < _MOST_GROUPS and bench.once(shader.bind(ranges, (groups, 1, 1))) < _ROUND_SECONDS:
+                groups *= 4
+            seconds = bench.seconds(shader.bind(ranges, (groups, 1, 1)))
+            rates.append(2.0 * 4 * accumulators * _TURNS * groups * workgroup / seconds)
+    return max(rates)
+
+
+def _launch(bench: _Bench, clock: Callable[[], float]) -> tuple[float, float]:
+    """Seconds of a launch among many, and of one that is submitted and waited for."""
+    work = bench.work(LAUNCH_KERNEL, (bench.buffer(16),), (1, 1, 1))
+    one, many = bench.seconds(work), bench.seconds(*[work] * LAUNCHES)
+    launch = max((many - one) / (LAUNCHES - 1), many / LAUNCHES / 10, 1e-9)
+    times = []
+    for _ in range(1 + ROUNDS):
+        start = clock()
+        bench.backend.wait(bench.backend.submit(work))
+        times.append(clock() - start)
+    return launch, min(times[1:])
+
+
+def _of_host(clock: Callable[[], float]) -> Ceilings:
+    """What NumPy can do at most: copies, and products of matrices."""
+
+    def shortest(work: Callable[[], object]) -> float:
+        times = []
+        for _ in range(1 + ROUNDS):
+            start = clock()
+            work()
+            times.append(clock() - start)
+        return max(min(times[1:]), 1e-9)
+
+    source = np.ones(COPY_BYTES // 4, np.float32)
+    result = np.empty_like(source)
+    matrix = np.ones((512, 512), np.float32)
+    copy = 2 * source.nbytes / shortest(lambda: np.copyto(result, source))
+    products = 2.0 * 512**3 / shortest(lambda: matrix @ matrix)
+    tiny = np.ones(1, np.float32)
+    launch = shortest(lambda: np.add(tiny, tiny))
+    return Ceilings(copy, products, launch, launch, "wall clock")

@@ -1,0 +1,182 @@
+"""Contestants in child processes: one process per adapter, which hangs or crashes for itself."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dmlgpu.bench.ceilings import Ceilings
+from dmlgpu.bench.prepared import Sample
+from dmlgpu.bench.worker import pack
+from dmlgpu.bench.workload import Workload
+from dmlgpu.conformance.drivers.discovery import LocatedAdapter
+from dmlgpu.conformance.running.child_process import describe_exit
+from dmlgpu.errors import DmlError, NotSupported
+
+STARTUP_LIMIT = 120.0
+"""Seconds that a child may take more for its first answer: for loading Python, a driver, a device."""
+
+
+class Child:
+    """A process that answers requests, started at the first one, and anew after it was lost.
+
+    Args:
+        command: what is run.
+        environment: variables that it gets beside this process's.
+        time_limit: seconds for one answer.
+    """
+
+    def __init__(self, command: tuple[str, ...], environment: Mapping[str, str] | None = None, time_limit: float = 60):
+        self._command, self._environment, self._limit = command, dict(environment or {}), time_limit
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed in close)
+        self.generation = 0
+        """How often it was started: what an earlier process knew is lost."""
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a request and return the answer.
+
+        Raises:
+            NotSupported: the child refused; DmlError: it failed, crashed or gave no answer in time.
+        """
+        limit = self._limit
+        if self._process is None:
+            self._start()
+            limit += STARTUP_LIMIT
+        assert self._process is not None and self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # a child that is gone gives no answer either
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        try:
+            line = self._answers.get(timeout=limit)
+        except queue.Empty:
+            self._stop()
+            raise DmlError(f"no answer after {limit:g} s") from None
+        if not line:
+            raise DmlError(self._crashed())
+        answer: dict[str, Any] = json.loads(line)
+        if "refused" in answer:
+            raise NotSupported(answer["refused"])
+        if "failed" in answer:
+            raise DmlError(answer["failed"])
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        self._stop()
+        self._errors.close()
+
+    def _start(self) -> None:
+        self.generation += 1
+        self._answers = queue.SimpleQueue()
+        self._errors.seek(0)
+        self._errors.truncate()
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env={**os.environ, **self._environment},
+        )
+        threading.Thread(target=_listen, args=(self._process, self._answers), daemon=True).start()
+
+    def _crashed(self) -> str:
+        assert self._process is not None
+        code = self._process.wait()
+        self._errors.seek(0)
+        printed = self._errors.read().decode(errors="replace")
+        self._stop()
+        return describe_exit(code, printed)
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                with contextlib.suppress(BrokenPipeError, OSError):
+                    pipe.close()
+
+
+def _listen(process: subprocess.Popen[str], answers: queue.SimpleQueue[str]) -> None:
+    """Hand a child's lines on; an empty one says that it has ended."""
+    assert process.stdout is not None
+    with contextlib.suppress(ValueError):  # closed meanwhile
+        for line in process.stdout:
+            answers.put(line)
+    answers.put("")
+
+
+def child_of(adapter: LocatedAdapter, time_limit: float) -> Child:
+    """Return a child that runs workloads on an adapter."""
+    command = (sys.executable, "-m", "dmlgpu.bench.worker", str(adapter.number), str(adapter.info))
+    return Child(command, dict(adapter.environment), time_limit)
+
+
+_KEYS = itertools.count()
+
+
+@dataclass
+class Remote:
+    """A workload on a child's adapter, under a schedule: a ``Contestant``.
+
+    Attributes:
+        child: where it runs.
+        adapter: what the adapter is called.
+        workload: what runs.
+        schedule: by name; empty for the one that is chosen.
+        checked: whether its results are compared with the reference.
+        plain: whether it is computed in plain NumPy instead.
+    """
+
+    child: Child
+    adapter: str
+    workload: Workload
+    schedule: str = ""
+    checked: bool = True
+    plain: bool = False
+    _key: str = field(default_factory=lambda: str(next(_KEYS)))
+    _generation: int = 0
+
+    def prepare(self) -> dict[str, Any]:
+        """Make it ready (see ``Contestant``)."""
+        workload = replace(self.workload, schedule=self.schedule)
+        given = {"workload": pack(workload), "checked": self.checked, "plain": self.plain}
+        request = {"do": "prepare", "key": self._key, **given}
+        ready: dict[str, Any] = self.child.ask(request)["ready"]
+        self._generation = self.child.generation
+        return ready
+
+    def round(self, calls: int) -> Sample:
+        """Run it (see ``Contestant``)."""
+        if self.child.generation != self._generation:
+            raise DmlError("its process was lost while another workload ran in it")
+        return Sample(**self.child.ask({"do": "round", "key": self._key, "calls": calls})["sample"])
+
+    def close(self) -> None:
+        """Give back what the child holds for it."""
+        if self._generation and self.child.generation == self._generation:
+            with contextlib.suppress(DmlError):
+                self.child.ask({"do": "close", "key": self._key})
+
+
+def ceilings_of(child: Child) -> Ceilings:
+    """Have a child measure its adapter's ceilings.
+
+    Raises:
+        DmlError: it cannot.
+    """
+    return Ceilings.from_json(child.ask({"do": "ceilings"})["ceilings"])

@@ -1,0 +1,168 @@
+"""From an operator's or a case's name to workloads: the table's rows, families of maps, or a conformance case."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+from dmlgpu.bench import families  # noqa: F401 - registers the rows
+from dmlgpu.bench.rows import ROWS, Maker, Row, folded
+from dmlgpu.bench.sizes import Sizes, sizes_text
+from dmlgpu.bench.workload import Workload
+from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.keys import Key
+from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.operator_cases import OperatorCases
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES
+from dmlgpu.conformance.report.model import family_of
+from dmlgpu.enums import DataType
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.tensor import TensorDesc
+
+ELEMENTS: Sizes = {"elements": 1 << 22}
+"""The sizes of maps."""
+
+SAMPLE = 4096
+"""Elements of a map that are compared with the reference."""
+
+_MAPS = ("elementwise", "activation")
+"""Families whose operators compute each element from those at the same place."""
+
+
+def size_names(operator: str) -> Sizes:
+    """Return the names and the usual values of the sizes by which an operator is measured; none for a case."""
+    if operator in ROWS:
+        return ROWS[operator].sizes
+    return ELEMENTS if is_map(operator) else {}
+
+
+@functools.cache  # bounded by the operators
+def is_map(operator: str) -> bool:
+    """Return whether an operator is measured as a map: each element comes from those at the same place."""
+    if operator in ROWS or family_of(operator) not in _MAPS:
+        return False
+    case = _map_case(OPERATOR_CASES[operator.lower()], None, 8)
+    return len({tensor.sizes for tensor in _tensors(case.desc)}) == 1 and case.needs is None
+
+
+def of_operator(
+    operator: str,
+    sizes: Sequence[Sizes] = ({},),
+    types: Sequence[DataType] = (),
+    layouts: Sequence[str] = (),
+) -> list[Workload]:
+    """Return the workloads of an operator, for every combination of sizes, types and layouts.
+
+    Args:
+        operator: DirectML's name.
+        sizes: each in place of some of the usual ones.
+        types: of the main tensors; none for the usual one.
+        layouts: of ``rows.LAYOUTS``; none for packed tensors.
+
+    Raises:
+        InvalidArgument: for sizes, types or layouts that the operator does not have.
+    """
+    if operator in ROWS:
+        row = ROWS[operator]
+        return [
+            _of_row(row, row.with_sizes(given), data_type, layout)
+            for given in sizes
+            for data_type in types or (row.data_type,)
+            for layout in layouts or ("packed",)
+        ]
+    if is_map(operator):
+        return [
+            _of_map(operator, Row(operator, ELEMENTS, _no_build).with_sizes(given), data_type, layout)
+            for given in sizes
+            for data_type in types or (None,)
+            for layout in layouts or ("packed",)
+        ]
+    if any(sizes) or types or layouts:
+        raise InvalidArgument(
+            f"{operator} is measured on a conformance case, which has its own sizes, types and layouts;"
+            f" operators with sizes are {', '.join(sorted(ROWS))} and the element-wise ones"
+        )
+    return [of_case(_largest_quick(OPERATOR_CASES[operator.lower()]))]
+
+
+def of_case(name: str) -> Workload:
+    """Return the workload of an operator's conformance case. Raises InvalidArgument when there is none."""
+    stem = name.partition("-")[0]
+    case = OPERATOR_CASES[stem].case(name)
+    first = case.desc.inputs[0].tensor if case.desc.inputs else case.desc.outputs[0].tensor
+    data_type = "" if first is None else first.data_type.name.lower()
+    return Workload(name, case.desc.operator, case.desc, data_type=data_type, case=name)
+
+
+def _largest_quick(cases: OperatorCases) -> str:
+    """Return the name of the quick case with the most elements."""
+    names = cases.names("quick") or cases.names("standard")
+    return max(names, key=lambda name: sum(math.prod(one.sizes) for one in _tensors(cases.case(name).desc)))
+
+
+def _of_row(row: Row, sizes: Sizes, data_type: DataType, layout: str) -> Workload:
+    return Workload(
+        _name(row.operator, sizes, data_type, layout),
+        row.operator,
+        row.build(sizes, Maker(data_type, layout)),
+        sizes=dict(sizes),
+        data_type=data_type.name.lower(),
+        layout=layout,
+        contents=row.contents(sizes),
+    )
+
+
+def _of_map(operator: str, sizes: Sizes, data_type: DataType | None, layout: str) -> Workload:
+    """Return a map whose tensors have one dimension, or two where the layout is one of such."""
+    elements = sizes["elements"]
+    case = _map_case(OPERATOR_CASES[operator.lower()], data_type, min(elements, SAMPLE))
+    first = DataType[case.name.split("-")[1].upper()]
+    lead = (1,) * (min(OPERATOR_CASES[operator.lower()].ranks) - 1)
+    shape = (*lead, elements) if layout in ("packed", "strided") else (*lead, *folded(elements))
+    changed = {
+        field: make.result(*shape) if field in case.desc.output_fields else make(*shape)
+        for field, make in (
+            (field, Maker(value.data_type, layout))
+            for field, value in case.desc.values.items()
+            if isinstance(value, TensorDesc)
+        )
+    }
+    return Workload(
+        _name(operator, sizes, first, layout),
+        operator,
+        case.desc.replace(**changed),
+        sizes=dict(sizes),
+        data_type=first.name.lower(),
+        layout=layout,
+        case=case.name,
+        is_map=True,
+    )
+
+
+def _map_case(cases: OperatorCases, data_type: DataType | None, elements: int) -> Case:
+    """Return the case of a map on so many elements; the plainest types are float32, where it has them."""
+    wanted = data_type or DataType.FLOAT32
+    found = [types for types in cases.types if types[0] is wanted] or (cases.types if data_type is None else ())
+    if not found:
+        known = ", ".join(dict.fromkeys(types[0].name.lower() for types in cases.types))
+        raise InvalidArgument(f"{cases.desc_class.operator} has no type {wanted.name.lower()}; there are {known}")
+    casts = cases.desc_class.operator == "CAST"
+    types = min(found, key=lambda one: (casts == (len(set(one)) == 1), not one[-1].is_float))
+    sizes = (*(1,) * (min(cases.ranks) - 1), elements)
+    return cases.case_of(Key(types, sizes, Layout.PACKED))
+
+
+def _name(operator: str, sizes: Sizes, data_type: DataType, layout: str) -> str:
+    laid = "" if layout == "packed" else f" {layout}"
+    shown = {name: size for name, size in sizes.items() if size > 1 or name not in ("batch", "groups", "stride")}
+    return f"{operator} {sizes_text(shown)} {data_type.name.lower()}{laid}"
+
+
+def _tensors(desc: OperatorDesc) -> list[TensorDesc]:
+    return [slot.tensor for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None]
+
+
+def _no_build(sizes: Sizes, make: Maker) -> OperatorDesc:
+    raise AssertionError("maps are built from their cases")

@@ -1,0 +1,181 @@
+"""Two runs of measurements: what became slower or faster, beyond what chance explains.
+
+Two rounds' times of a measurement are taken as two samples, and the test of Mann and Whitney asks whether the times of
+one tend to be larger, whatever their distribution. As many questions are asked as there are measurements, so that the
+chances are corrected by Holm's method: the chance that any of what is called slower is so by accident stays below
+``SIGNIFICANCE``. What is significant can still be too small to matter: a change counts from a threshold on, since two
+runs of the same program differ by what the machine did meanwhile, which no test within a run sees. Where one of the
+runs noticed that the machine was busy or drifted, a change is unsure: it is told, but is no failure.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dmlgpu.bench.measurement import Measurement
+from dmlgpu.bench.ratios import interval
+from dmlgpu.bench.records import BenchRun
+
+SIGNIFICANCE = 0.01
+THRESHOLD = 0.1
+
+
+class Kind(enum.StrEnum):
+    """What became of a measurement, what is worst first."""
+
+    WRONG = "wrong"
+    LOST = "lost"
+    SLOWER = "slower"
+    MISSING = "missing"
+    UNSURE = "unsure"
+    FASTER = "faster"
+    NEW = "new"
+    SAME = "same"
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether it is worse than before."""
+        return self in (Kind.WRONG, Kind.LOST, Kind.SLOWER, Kind.MISSING)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A measurement before and after.
+
+    Attributes:
+        kind: what became of it.
+        before, after: the measurements; None where there is none.
+        ratio: time after over time before; None where one of them was not measured.
+        low, high: about the ends of its interval: from those of both medians.
+        chance: that times as different as these come of no change, corrected; None where nothing was tested.
+    """
+
+    kind: Kind
+    before: Measurement | None
+    after: Measurement | None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    chance: float | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Workload, adapter, schedule."""
+        found = self.after or self.before
+        assert found is not None
+        return found.key
+
+
+def compare(
+    before: Sequence[BenchRun], after: Sequence[BenchRun], threshold: float = THRESHOLD, alpha: float = SIGNIFICANCE
+) -> tuple[Change, ...]:
+    """Return what became of every measurement, what is worst first.
+
+    Args:
+        before, after: the runs of two files; of measurements that a file holds twice, the later one counts.
+        threshold: by what share a time must change at least.
+        alpha: the chance of calling anything changed that is not.
+    """
+    old, new = _by_key(before), _by_key(after)
+    both = [key for key in old if key in new and old[key].seconds and new[key].seconds]
+    chances = holm([mann_whitney(old[key].seconds, new[key].seconds) for key in both])
+    tested = dict(zip(both, chances, strict=True))
+    changes = [
+        _change(old.get(key), new.get(key), tested.get(key), threshold, alpha) for key in dict.fromkeys((*old, *new))
+    ]
+    order = list(Kind)
+    return tuple(sorted(changes, key=lambda one: (order.index(one.kind), -abs(math.log(one.ratio or 1.0)))))
+
+
+def _by_key(runs: Sequence[BenchRun]) -> Mapping[tuple[str, str, str], Measurement]:
+    return {one.key: one for run in runs for one in run.measurements}
+
+
+def _change(
+    before: Measurement | None, after: Measurement | None, chance: float | None, threshold: float, alpha: float
+) -> Change:
+    if before is None:
+        return Change(Kind.NEW, before, after)
+    if after is None:
+        return Change(Kind.MISSING, before, after)
+    if after.check == "wrong" and before.check != "wrong":
+        return Change(Kind.WRONG, before, after)
+    if not before.seconds or not after.seconds:
+        lost = bool(before.seconds)
+        return Change(Kind.LOST if lost else Kind.NEW if after.seconds else Kind.SAME, before, after)
+    (was, was_low, was_high), (now, low, high) = interval(before.seconds), interval(after.seconds)
+    if not was_low or not low:  # no clock tells times of nothing
+        return Change(Kind.SAME, before, after)
+    ratio = now / was
+    kind = Kind.SAME
+    if chance is not None and chance < alpha and max(ratio, 1 / ratio) > 1 + threshold:
+        kind = Kind.SLOWER if ratio > 1 else Kind.FASTER
+        if before.warnings or after.warnings:
+            kind = Kind.UNSURE
+    return Change(kind, before, after, ratio, low / was_high, high / was_low, chance)
+
+
+# ---- statistics
+
+
+def mann_whitney(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the chance that two samples of one distribution lie as far apart as these, one way or the other.
+
+    Exact for samples without ties of 20 values together at most, else by the normal approximation with corrections for
+    ties and continuity.
+    """
+    n, m = len(first), len(second)
+    if not n or not m:
+        return 1.0
+    u, ties = _statistic(first, second)
+    u = min(u, n * m - u)
+    if not ties and n + m <= 20:
+        ways = _counts(n, m)
+        return min(1.0, 2 * sum(ways[: math.floor(u) + 1]) / math.comb(n + m, n))
+    total = n + m
+    tied = sum(count**3 - count for count in ties)
+    variance = n * m / 12 * (total + 1 - tied / (total * (total - 1)))
+    if variance <= 0:
+        return 1.0
+    distance = max(0.0, abs(u - n * m / 2) - 0.5) / math.sqrt(variance)
+    return math.erfc(distance / math.sqrt(2))
+
+
+def _statistic(first: Sequence[float], second: Sequence[float]) -> tuple[float, list[int]]:
+    """How many pairs have the larger value in the first sample, ties counting half; and how many values share ranks."""
+    values = sorted((*((value, True) for value in first), *((value, False) for value in second)))
+    ranks, ties, place = 0.0, [], 0
+    while place < len(values):
+        end = place
+        while end < len(values) and values[end][0] == values[place][0]:
+            end += 1
+        mean = (place + 1 + end) / 2
+        ranks += mean * sum(is_first for _, is_first in values[place:end])
+        if end - place > 1:
+            ties.append(end - place)
+        place = end
+    return ranks - len(first) * (len(first) + 1) / 2, ties
+
+
+def _counts(n: int, m: int) -> list[int]:
+    """In how many orders of both samples the statistic has each value."""
+    # The coefficients of the Gaussian binomial: products of (1 - q^(m + k)) / (1 - q^k).
+    found = [1] + [0] * (n * m)
+    for k in range(1, n + 1):
+        for value in range(n * m, m + k - 1, -1):
+            found[value] -= found[value - m - k]
+        for value in range(k, n * m + 1):
+            found[value] += found[value - k]
+    return found
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """Return chances corrected for their number, by Holm's method."""
+    corrected, largest = [0.0] * len(chances), 0.0
+    for rank, place in enumerate(sorted(range(len(chances)), key=lambda place: chances[place])):
+        largest = max(largest, min(1.0, chances[place] * (len(chances) - rank)))
+        corrected[place] = largest
+    return corrected

@@ -1,0 +1,115 @@
+"""Bytes and operations of a workload: from its description, and from the plan that it becomes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dmlgpu import descs
+from dmlgpu.bench.workload import byte_count
+from dmlgpu.enums import ConvolutionDirection
+from dmlgpu.explain import Explanation
+from dmlgpu.explain.fusion import multiplications
+from dmlgpu.graph.description import GraphDesc, OperatorNode
+from dmlgpu.graph.resolve import resolve
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.plan import Step
+from dmlgpu.plan.parts import written
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What an execution moves and computes.
+
+    Attributes:
+        bytes: of inputs read and outputs written once: the least that any way to compute it moves.
+        operations: arithmetic operations by the description, two for a multiply-add; one per element of the largest
+            tensor where nothing is multiplied and added up.
+        plan_bytes: what the kernels read and write, temporary tensors included; None where nothing is compiled.
+        plan_operations: what they compute, likewise.
+        unfused_bytes: of a graph, what its nodes would read and write one by one; else None.
+        kernels: how many are dispatched; 0 where nothing is compiled.
+        temporary_bytes: of the temporary resource.
+        least_temporary_bytes: what the tensors in it that are alive together take at least.
+        persistent_bytes: of the persistent resource.
+    """
+
+    bytes: int
+    operations: int
+    plan_bytes: int | None = None
+    plan_operations: int | None = None
+    unfused_bytes: int | None = None
+    kernels: int = 0
+    temporary_bytes: int = 0
+    least_temporary_bytes: int = 0
+    persistent_bytes: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields that are known."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def count(desc: OperatorDesc | GraphDesc, explanation: Explanation | None = None) -> Counts:
+    """Count what a description, and what it became, moves and computes."""
+    if isinstance(desc, GraphDesc):
+        network = resolve(desc)
+        nodes = [node.desc for node in desc.nodes if isinstance(node, OperatorNode)]
+        operations = sum(map(operations_of, nodes))
+        moved = byte_count([*network.inputs, *network.output_tensors])
+        unfused: int | None = sum(map(bytes_of, nodes))
+    else:
+        operations, moved, unfused = operations_of(desc), bytes_of(desc), None
+    if explanation is None:
+        return Counts(moved, operations, unfused_bytes=unfused)
+    traffic = explanation.traffic
+    return Counts(
+        moved,
+        operations,
+        traffic.moved,
+        sum(map(operations_of_step, explanation.plan.steps)),
+        unfused if explanation.graph is None else explanation.unfused_traffic.moved,
+        len(explanation.program.kernels),
+        explanation.program.temporary_size,
+        explanation.program.least_temporary_size,
+        explanation.program.persistent_size,
+    )
+
+
+def bytes_of(desc: OperatorDesc) -> int:
+    """Return the bytes of an operator's inputs and outputs; of what is looked up, no more than is picked."""
+    if isinstance(desc, descs.Gather | descs.GatherElements | descs.GatherNd | descs.GatherNd1):
+        output = byte_count([desc.output_tensor])
+        return 2 * output + byte_count([desc.indices_tensor])
+    return byte_count([slot.tensor for slot in (*desc.inputs, *desc.outputs)])
+
+
+def operations_of(desc: OperatorDesc) -> int:
+    """Return an operator's arithmetic operations, as ``Counts.operations`` says."""
+    match desc:
+        case descs.Gemm():
+            inner = desc.a_tensor.sizes[-2 if desc.trans_a else -1]
+            return 2 * inner * desc.output_tensor.element_count
+        case descs.MatrixMultiplyInteger() | descs.MatrixMultiplyIntegerToFloat():
+            return 2 * desc.a_tensor.sizes[-1] * desc.output_tensor.element_count
+        case descs.Convolution():
+            window = math.prod(desc.filter_tensor.sizes[1:])
+            is_forward = desc.direction is ConvolutionDirection.FORWARD
+            outer = desc.output_tensor if is_forward else desc.input_tensor
+            return 2 * window * outer.element_count
+        case descs.MultiheadAttention() if desc.query_tensor and desc.key_tensor and desc.value_tensor:
+            keys = desc.key_tensor.sizes[-2]
+            return 2 * keys * (desc.query_tensor.element_count + desc.output_tensor.element_count)
+        case descs.Rnn() | descs.Gru() | descs.Lstm():
+            steps = desc.input_tensor.sizes[-3] * desc.input_tensor.sizes[-2]
+            return 2 * steps * (desc.weight_tensor.element_count + desc.recurrence_tensor.element_count)
+    tensors = [slot.tensor for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None]
+    return max((one.element_count for one in tensors), default=0)
+
+
+def operations_of_step(step: Step) -> int:
+    """Return the operations of a step of a plan: two for each multiplication of a product, else one per element."""
+    products = multiplications(step)
+    if products is not None:
+        return 2 * products
+    return sum(math.prod(tensor.sizes) for tensor in written(step))

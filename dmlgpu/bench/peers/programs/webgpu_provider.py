@@ -1,0 +1,43 @@
+"""onnxruntime's WebGPU provider, on its first device. What it does not have, onnxruntime computes on the processor."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import onnxruntime
+import onnxruntime_ep_webgpu
+
+from ..calls import Call
+from . import onnxruntime_cpu
+
+os.environ.setdefault("ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER", "1")
+
+NAME = "WebGpuExecutionProvider"
+
+
+def versions() -> dict[str, str]:
+    """Return the provider's version and that of onnxruntime."""
+    return {"onnxruntime-ep-webgpu": version("onnxruntime-ep-webgpu"), **onnxruntime_cpu.versions()}
+
+
+def prepare(call: Call) -> onnxruntime_cpu.Session:
+    """Make a call ready on the provider's first device."""
+    return onnxruntime_cpu.Session(call, devices())
+
+
+@functools.cache
+def devices() -> Sequence[Any]:
+    """Return the provider's devices. Its library may be registered only once.
+
+    Raises:
+        RuntimeError: it has none.
+    """
+    onnxruntime.register_execution_provider_library("webgpu", onnxruntime_ep_webgpu.get_library_path())
+    found = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
+    if not found:
+        raise RuntimeError("the provider finds no adapter")
+    return found

@@ -1,0 +1,163 @@
+"""Workloads in plain NumPy, as somebody without dmlgpu writes them: what a device has to beat."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dmlgpu import descs
+from dmlgpu.bench.checking import Check
+from dmlgpu.bench.counting import count
+from dmlgpu.bench.prepared import Init, Readiness, Sample, set_count
+from dmlgpu.bench.workload import Array, Workload
+from dmlgpu.errors import NotSupported
+from dmlgpu.operator_desc import OperatorDesc
+
+Formula: TypeAlias = Callable[[Any, tuple[Any, ...]], Any]
+"""Computes an operator from its description and its inputs."""
+
+
+def _softmax(desc: descs.ActivationSoftmax1, inputs: tuple[Array, ...]) -> Array:
+    (x,) = inputs
+    y = x - x.max(desc.axes, keepdims=True)
+    np.exp(y, out=y)
+    y /= y.sum(desc.axes, keepdims=True)
+    return y
+
+
+def _layer_normalization(desc: descs.MeanVarianceNormalization2, inputs: tuple[Array, ...]) -> Array:
+    x, scale, bias = inputs
+    y = x - x.mean(desc.axes, keepdims=True)
+    y /= np.sqrt(np.square(y).mean(desc.axes, keepdims=True) + np.float32(desc.epsilon))
+    return y * scale + bias
+
+
+def _scatter_nd(desc: descs.ScatterNd, inputs: tuple[Array, ...]) -> Array:
+    table, indices, updates = inputs
+    y = table.copy()
+    y[indices[:, 0]] = updates
+    return y
+
+
+def _scatter_elements(desc: descs.ScatterElements, inputs: tuple[Array, ...]) -> Array:
+    table, indices, updates = inputs
+    y = table.copy()
+    np.put_along_axis(y, indices, updates, desc.axis)
+    return y
+
+
+def _top_k(desc: descs.TopK1, inputs: tuple[Array, ...]) -> Array:
+    (x,) = inputs
+    first = np.argpartition(-x, desc.k - 1, desc.axis)[:, : desc.k]
+    return np.take_along_axis(x, first, desc.axis)
+
+
+def _slice(desc: descs.Slice1, inputs: tuple[Array, ...]) -> Array:
+    return inputs[0][tuple(slice(None, None, step) for step in desc.input_window_strides)].copy()
+
+
+def _max_pooling(desc: descs.MaxPooling2, inputs: tuple[Array, ...]) -> Array:
+    windows = np.lib.stride_tricks.sliding_window_view(inputs[0], desc.window_size, (2, 3))
+    return windows[:, :, :: desc.strides[0], :: desc.strides[1]].max((4, 5))
+
+
+FORMULAS: Mapping[str, Formula] = {
+    "GEMM": lambda desc, inputs: inputs[0] @ inputs[1],
+    "ELEMENT_WISE_IDENTITY": lambda desc, inputs: np.ascontiguousarray(inputs[0]).copy(),
+    "ELEMENT_WISE_ADD": lambda desc, inputs: inputs[0] + inputs[1],
+    "ELEMENT_WISE_SUBTRACT": lambda desc, inputs: inputs[0] - inputs[1],
+    "ELEMENT_WISE_MULTIPLY": lambda desc, inputs: inputs[0] * inputs[1],
+    "ELEMENT_WISE_DIVIDE": lambda desc, inputs: inputs[0] / inputs[1],
+    "ELEMENT_WISE_EXP": lambda desc, inputs: np.exp(inputs[0]),
+    "ELEMENT_WISE_TANH": lambda desc, inputs: np.tanh(inputs[0]),
+    "ACTIVATION_RELU": lambda desc, inputs: np.maximum(inputs[0], 0),
+    "ACTIVATION_SIGMOID": lambda desc, inputs: 1 / (1 + np.exp(-inputs[0])),
+    "REDUCE": lambda desc, inputs: inputs[0].sum(desc.axes, keepdims=True),
+    "ARGMIN": lambda desc, inputs: inputs[0].argmin(desc.axes[0], keepdims=True),
+    "ARGMAX": lambda desc, inputs: inputs[0].argmax(desc.axes[0], keepdims=True),
+    "ACTIVATION_SOFTMAX1": _softmax,
+    "MEAN_VARIANCE_NORMALIZATION2": _layer_normalization,
+    "GATHER": lambda desc, inputs: inputs[0][inputs[1][0]],
+    "GATHER_ELEMENTS": lambda desc, inputs: np.take_along_axis(inputs[0], inputs[1], desc.axis),
+    "SCATTER_ELEMENTS": _scatter_elements,
+    "SCATTER_ND": _scatter_nd,
+    "TOP_K1": _top_k,
+    "SLICE1": _slice,
+    "JOIN": lambda desc, inputs: np.concatenate(inputs, desc.axis),
+    "TILE": lambda desc, inputs: np.tile(inputs[0], desc.repeats),
+    "CUMULATIVE_SUMMATION": lambda desc, inputs: inputs[0].cumsum(desc.axis),
+    "MAX_POOLING2": _max_pooling,
+}
+"""How people write the table's rows in NumPy. They hold for the rows' descriptions, not for all of an operator's."""
+
+
+def has_formula(workload: Workload) -> bool:
+    """Return whether a workload is a row of the table or a map that has a formula."""
+    return bool(workload.sizes) and workload.operator in FORMULAS
+
+
+class PreparedPlain:
+    """A workload in NumPy.
+
+    Raises:
+        NotSupported: there is no formula for it.
+    """
+
+    def __init__(self, workload: Workload, *, clock: Callable[[], float] = time.perf_counter):
+        if not has_formula(workload):
+            raise NotSupported(f"{workload.name} has no formula in NumPy")
+        assert isinstance(workload.desc, OperatorDesc)
+        self._clock, self._formula, self._desc = clock, FORMULAS[workload.operator], workload.desc
+        arrays = workload.inputs()
+        size = sum(one.nbytes for one in arrays if one is not None)
+        sets = set_count(size)
+        tensors = workload.input_tensors
+        self._sets = [
+            tuple(
+                # As the tensor lies in memory: a transposed one stays a transposed view.
+                tensor.decode(tensor.encode(array)) if tensor.is_packed else _view(tensor, array)
+                for tensor, array in zip(tensors, arrays, strict=True)
+                if tensor is not None and array is not None
+            )
+            for _ in range(sets)
+        ]
+        self._number = 0
+        start = clock()
+        self._once()
+        self.readiness = Readiness(
+            Init(0.0),
+            clock() - start,
+            Check("unchecked"),
+            count(workload.desc),
+            ("NumPy",),
+            sets,
+            sets * size,
+        )
+
+    def round(self, calls: int) -> Sample:
+        """Compute it so many times."""
+        cpu, start = time.thread_time(), self._clock()
+        for _ in range(calls):
+            self._once()
+        return Sample(None, (self._clock() - start) / calls, (time.thread_time() - cpu) / calls)
+
+    def close(self) -> None:
+        """Forget the arrays."""
+        self._sets.clear()
+
+    def _once(self) -> Any:
+        inputs = self._sets[self._number % len(self._sets)]
+        self._number += 1
+        with np.errstate(all="ignore"):
+            return self._formula(self._desc, inputs)
+
+
+def _view(tensor: Any, array: Array) -> Array:
+    """A view with the tensor's strides on memory of its own."""
+    raw = tensor.encode(array)
+    elements = raw[: tensor.physical_element_count * array.itemsize].view(array.dtype)
+    strides = tuple(stride * array.itemsize for stride in tensor.element_strides)
+    return np.lib.stride_tricks.as_strided(elements, tensor.sizes, strides)

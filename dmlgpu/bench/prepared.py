@@ -1,0 +1,262 @@
+"""An operator or a graph made ready on a device: compiled, inputs in several sets of buffers, dispatched in rounds."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from dmlgpu.backend import Dispatch, Executable, Range, Resources
+from dmlgpu.bench.checking import Check, check, compare_all, verdict_of
+from dmlgpu.bench.counting import Counts, count
+from dmlgpu.bench.workload import Array, Arrays, Workload
+from dmlgpu.conformance.running.graph_runner import run_graph
+from dmlgpu.device.device import Device
+from dmlgpu.device.measuring import measure
+from dmlgpu.enums import ExecutionFlags
+from dmlgpu.explain import Explanation, explain_graph, explain_operator
+from dmlgpu.graph.description import GraphDesc
+from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.memory import host_budget
+from dmlgpu.tensor import TensorDesc
+
+MOST_SETS = 8
+COLD_BYTES = 256 << 20
+"""What all sets of buffers together reach where there are not more than MOST_SETS: beyond caches of processors."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a round took, per dispatch.
+
+    Attributes:
+        gpu: seconds between the device's timestamps; None where it has none that can be right.
+        wall: seconds until the host had submitted the round and waited for it.
+        cpu: seconds that this thread computed to submit it.
+    """
+
+    gpu: float | None
+    wall: float
+    cpu: float
+
+    @property
+    def seconds(self) -> float:
+        """The device's time, or the host's where there is none."""
+        return self.wall if self.gpu is None else self.gpu
+
+
+@dataclass(frozen=True)
+class Init:
+    """How long it took to make something ready, in seconds.
+
+    Attributes:
+        total: until it was compiled, the driver's translation included.
+        planning, rendering, driver, upload: parts of it, as ``Timings`` has them; 0 where nobody tells.
+    """
+
+    total: float
+    planning: float = 0.0
+    rendering: float = 0.0
+    driver: float = 0.0
+    upload: float = 0.0
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """What is known of a workload before it is measured.
+
+    Attributes:
+        init: how long it took to make it ready.
+        cold: seconds of the first dispatch, waited for.
+        check: what came of comparing its results with the reference.
+        counts: bytes and operations.
+        kernels: what runs, a text each.
+        sets: sets of buffers that dispatches take in turn.
+        footprint: bytes of all of them.
+    """
+
+    init: Init
+    cold: float
+    check: Check
+    counts: Counts
+    kernels: tuple[str, ...] = ()
+    sets: int = 1
+    footprint: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON has them."""
+        return {**asdict(self), "counts": self.counts.to_json(), "kernels": list(self.kernels)}
+
+
+class Prepared(Protocol):
+    """Something that is ready to be measured."""
+
+    readiness: Readiness
+
+    def round(self, calls: int) -> Sample:
+        """Run it so many times, and say how long one took."""
+
+    def close(self) -> None:
+        """Give its memory back."""
+
+
+@contextlib.contextmanager
+def scheduled(device: Device, schedule: str) -> Iterator[None]:
+    """Have the device's executor compile by a schedule that is named; by its own choice where the name is empty."""
+    backend = device.backend
+    before = backend.target
+    if schedule:
+        backend.target = replace(before, schedule=schedule)
+    try:
+        yield
+    finally:
+        backend.target = before
+
+
+class PreparedOperator:
+    """An operator or a graph with its buffers.
+
+    Args:
+        device: where it runs.
+        workload: what.
+        clock: returns seconds.
+        checked: whether results are compared with the reference.
+
+    Raises:
+        DmlError: it cannot be compiled, or there is no memory.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        workload: Workload,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        checked: bool = True,
+    ):
+        self._device, self._clock = device, clock
+        self._buffers: list[Any] = []
+        desc = workload.desc
+        assert desc is not None
+        start = clock()
+        flags = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if workload.half_precision else ExecutionFlags.NONE
+        with scheduled(device, workload.schedule):
+            if isinstance(desc, GraphDesc):
+                compiled = device.compile_graph(desc, flags)
+            else:
+                compiled = device.compile_operator(device.create_operator(desc), flags)
+            timings = compiled.timings
+            total = clock() - start
+            explanation = _explained(workload, device)
+        self._inputs = [port.desc for port in compiled.inputs]
+        self._outputs = [port.desc for port in compiled.outputs]
+        self._compiled = compiled  # which holds constants of a graph
+        arrays = workload.inputs()
+        raw = [_raw(tensor, array) for tensor, array in zip(self._inputs, arrays, strict=True)]
+        executable: Executable = compiled._executable
+        one = sum(tensor.byte_size for tensor in (*self._inputs, *self._outputs) if tensor is not None)
+        one += executable.temporary_size
+        self._sets = set_count(one)
+        self._work: list[Sequence[Dispatch]] = []
+        outputs = [self._bind(executable, raw) for _ in range(self._sets)]
+        self._number = 0
+        start = clock()
+        device.backend.wait(device.backend.submit(self._work[0]))
+        cold = clock() - start
+        counts = count(desc, explanation)
+        self.readiness = Readiness(
+            Init(total, **({} if timings is None else asdict(timings))),
+            cold,
+            self._check(workload, arrays, outputs[0], counts) if checked else Check("unchecked"),
+            counts,
+            () if compiled.program is None else compiled.program.summaries,
+            self._sets,
+            one * self._sets,
+        )
+
+    def round(self, calls: int) -> Sample:
+        """Run it so many times, each on the next set of buffers; twice where the device has timestamps."""
+        work = [self._work[(self._number + call) % self._sets] for call in range(calls)]
+        self._number += calls
+        backend = self._device.backend
+        cpu, start = time.thread_time(), self._clock()
+        serial = backend.submit(*work)
+        cpu = time.thread_time() - cpu
+        backend.wait(serial)
+        wall = self._clock() - start
+        timed = measure(backend, *work).device if hasattr(backend, "time") else None
+        return Sample(timed / calls if timed else None, wall / calls, cpu / calls)
+
+    def close(self) -> None:
+        """Give the buffers back."""
+        self._work.clear()
+        for buffer in self._buffers:
+            self._device.backend.destroy_buffer(buffer)
+        self._buffers.clear()
+
+    def _bind(self, executable: Executable, raw: Sequence[Array | None]) -> list[Range[Any] | None]:
+        """Bind a set of buffers of its own; return the outputs."""
+        backend = self._device.backend
+        inputs = [None if one is None else self._filled(one) for one in raw]
+        outputs = [None if tensor is None else self._empty(tensor.byte_size) for tensor in self._outputs]
+        temporary = self._empty(executable.temporary_size) if executable.temporary_size else None
+        persistent = self._empty(executable.persistent_size) if executable.persistent_size else None
+        resources = Resources(tuple(inputs), tuple(outputs), temporary, persistent)
+        if persistent is not None:
+            backend.submit(executable.bind_initialization(resources))
+        self._work.append(backend.record(executable.bind(resources)))
+        return outputs
+
+    def _filled(self, raw: Array) -> Range[Any]:
+        made = self._empty(raw.size)
+        self._device.backend.write(made.buffer, 0, raw)
+        return made
+
+    def _empty(self, size: int) -> Range[Any]:
+        buffer = self._device.backend.create_buffer(size, "benchmark")
+        self._buffers.append(buffer)
+        return Range(buffer, 0, size)
+
+    def _check(self, workload: Workload, arrays: Arrays, outputs: Sequence[Range[Any] | None], counts: Counts) -> Check:
+        """Compare what the first set's outputs hold with the reference."""
+        found = [
+            tensor.decode(self._device.backend.read(one.buffer, 0, one.size))
+            for tensor, one in zip(self._outputs, outputs, strict=True)
+            if tensor is not None and one is not None
+        ]
+        if isinstance(workload.desc, GraphDesc):
+            host = Device(NUMPY_ADAPTER)
+            given = [np.zeros(0) if one is None else one for one in arrays]
+            with np.errstate(all="ignore"):
+                return verdict_of(compare_all(run_graph(host.compile_graph(workload.desc), given), found))
+        return check(workload, arrays, found, counts.operations)
+
+
+def _raw(tensor: TensorDesc | None, array: Array | None) -> Array | None:
+    """Return a tensor's bytes; an array that is already as it lies in memory has one dimension and may have less."""
+    if tensor is None or array is None:
+        return None
+    if array.ndim == 1 and array.shape != tensor.sizes:
+        return np.resize(array.view(np.uint8), tensor.byte_size)
+    return tensor.encode(array)
+
+
+def _explained(workload: Workload, device: Device) -> Explanation | None:
+    """Return what the workload becomes; None where nothing is compiled."""
+    if device.adapter == NUMPY_ADAPTER or workload.desc is None:
+        return None
+    target = device.backend.target.for_operators(workload.half_precision)
+    if isinstance(workload.desc, GraphDesc):
+        return explain_graph(workload.name, workload.desc, target)
+    return explain_operator(workload.name, workload.desc, target)
+
+
+def set_count(size: int) -> int:
+    """Return how many sets of so many bytes are made: two at least where the host has room for them."""
+    room = (host_budget() or 4 << 30) // 4
+    wanted = -(-COLD_BYTES // max(size, 1))
+    return int(max(1, min(MOST_SETS, max(2, wanted), room // max(size, 1))))

@@ -1,0 +1,64 @@
+"""Measurements in words."""
+
+from __future__ import annotations
+
+from dmlgpu.bench.measurement import Measurement
+from dmlgpu.bench.ratios import duration
+
+
+def hot_text(one: Measurement) -> str:
+    """The time of a dispatch, how sure it is, and where it comes from: ``1.2 ms ± 2.1 % (gpu)``."""
+    assert one.median is not None and one.noise is not None
+    return f"{duration(one.median)} ± {100 * one.noise:.1f} % ({one.source})"
+
+
+def phases_text(one: Measurement) -> str:
+    """The other times: of the host, of the first dispatch, of compiling."""
+    parts = []
+    if one.source == "gpu" and one.wall is not None:
+        parts.append(f"{duration(one.wall)} by the wall clock")
+    if one.cpu is not None:
+        parts.append(f"cpu {duration(one.cpu)}")
+    if one.cold is not None:
+        parts.append(f"first {duration(one.cold)}")
+    if "total" in one.init:
+        parts.append(f"compiled in {duration(one.init['total'])}")
+    return ", ".join(parts)
+
+
+def work_text(one: Measurement) -> str:
+    """Rates and the share of the ceiling."""
+    parts = []
+    if one.bytes_per_second:
+        parts.append(f"{one.bytes_per_second / 1e9:.3g} GB/s")
+    if one.operations_per_second:
+        parts.append(f"{one.operations_per_second / 1e9:.3g} GFLOP/s")
+    if one.share is not None:
+        parts.append(f"{share_text(one)}")
+    counts = one.counts
+    if "unfused_bytes" in counts and "plan_bytes" in counts and counts["unfused_bytes"]:
+        saved = 1 - counts["plan_bytes"] / counts["unfused_bytes"]
+        parts.append(f"fusion saves {100 * saved:.0f} % of {counts['unfused_bytes'] / 1e6:.3g} MB")
+    elif counts.get("plan_bytes", 0) > counts.get("bytes", 0):
+        parts.append(f"kernels move {counts['plan_bytes'] / counts['bytes']:.2g} times the bytes")
+    if counts.get("temporary_bytes"):
+        parts.append(memory_text(one))
+    return ", ".join(parts)
+
+
+def memory_text(one: Measurement) -> str:
+    """The temporary memory beside what inputs and outputs take: ``8.4 MB temporary beside 12.6 MB``."""
+    counts = one.counts
+    least = counts.get("least_temporary_bytes", 0)
+    more = f" (at least {_megabytes(least)})" if least < counts["temporary_bytes"] else ""
+    return f"{_megabytes(counts['temporary_bytes'])} temporary{more} beside {_megabytes(counts.get('bytes', 0))}"
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.3g} MB"
+
+
+def share_text(one: Measurement) -> str:
+    """``83 % of the copy rate``."""
+    names = {"copy": "the copy rate", "multiply-add": "the multiply-add rate", "launch": "the time to launch"}
+    return f"{100 * (one.share or 0):.0f} % of {names.get(one.bound_by, one.bound_by)}"

@@ -1,0 +1,108 @@
+"""The child process in which workloads run on one adapter, so that a crash or a hang costs one of them.
+
+    python -m dmlgpu.bench.worker ADAPTER TEXT
+
+ADAPTER is a number of ``dmlgpu devices``, TEXT that adapter's name and driver: if another is there now, the process
+ends. Each line of standard input is a request as JSON, each line of standard output its answer; requests come from the
+process that started this one alone, since workloads travel pickled. What drivers print goes to standard error.
+"""
+
+from __future__ import annotations
+
+import base64
+import gc
+import json
+import pickle
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, TextIO
+
+from dmlgpu.bench.ceilings import measure_ceilings
+from dmlgpu.bench.models import PreparedModel
+from dmlgpu.bench.plain import PreparedPlain
+from dmlgpu.bench.prepared import Prepared, PreparedOperator
+from dmlgpu.bench.workload import Workload
+from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_stdout
+from dmlgpu.device.device import Device
+from dmlgpu.errors import DmlError, NotSupported
+
+Prepare = Callable[[Device, Workload, bool, bool], Prepared]
+
+
+def prepare(device: Device, workload: Workload, checked: bool, plain: bool) -> Prepared:
+    """Make a workload ready on a device, or in plain NumPy."""
+    if plain:
+        return PreparedPlain(workload)
+    kind = PreparedModel if workload.model else PreparedOperator
+    return kind(device, workload, checked=checked)
+
+
+def pack(workload: Workload) -> str:
+    """Return a workload as text for ``Server``."""
+    return base64.b64encode(pickle.dumps(workload)).decode()
+
+
+class Server:
+    """Answers requests about workloads on a device.
+
+    Args:
+        device: where they run.
+        prepare: makes them ready.
+    """
+
+    def __init__(self, device: Device, prepare: Prepare = prepare):
+        self._device, self._prepare = device, prepare
+        self._ready: dict[str, Prepared] = {}
+
+    def serve(self, requests: TextIO, answers: TextIO) -> None:
+        """Answer requests, a line each, until they end."""
+        gc.disable()  # while nothing is measured it is done by hand
+        for line in requests:
+            print(json.dumps(self.answer(json.loads(line))), file=answers, flush=True)
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Do what is asked for; errors are answers too."""
+        try:
+            return self._answer(request)
+        except NotSupported as refusal:
+            return {"refused": str(refusal)}
+        except DmlError as error:
+            return {"failed": str(error)}
+        except Exception as error:  # a fault of one workload is not the end of the others
+            return {"failed": f"{type(error).__name__}: {error}"}
+
+    def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        match request["do"]:
+            case "prepare":
+                gc.collect()
+                workload = pickle.loads(base64.b64decode(request["workload"]))
+                made = self._prepare(self._device, workload, request["checked"], request["plain"])
+                self._ready[request["key"]] = made
+                return {"ready": made.readiness.to_json()}
+            case "round":
+                return {"sample": asdict(self._ready[request["key"]].round(request["calls"]))}
+            case "close":
+                if request["key"] in self._ready:
+                    self._ready.pop(request["key"]).close()
+                return {}
+            case "ceilings":
+                return {"ceilings": measure_ceilings(self._device).to_json()}
+        raise ValueError(f"unknown request {request['do']!r}")
+
+
+def main() -> int:
+    """The command."""
+    adapter, text = sys.argv[1:]
+    exit_with_parent()
+    with reserved_stdout() as answers:
+        device = Device(int(adapter))
+        if str(device.adapter) != text:
+            print(f"adapter {adapter} is {device.adapter} here, not {text}", file=sys.stderr)
+            return 1
+        Server(device).serve(sys.stdin, answers)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

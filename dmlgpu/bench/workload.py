@@ -1,0 +1,132 @@
+"""What is measured: a description and contents for its inputs, or a model in ONNX. Plain data for other processes."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.conformance.cases.registry import case_by_name
+from dmlgpu.conformance.suites import graphs
+from dmlgpu.enums import DataType
+from dmlgpu.graph.description import GraphDesc
+from dmlgpu.graph.resolve import resolve
+from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.tensor import TensorDesc
+
+Array: TypeAlias = NDArray[Any]
+Arrays: TypeAlias = tuple[Array | None, ...]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What fills an input.
+
+    Attributes:
+        below: indices lie in 0 up to this; 0 for arbitrary numbers.
+        distinct: whether no index occurs twice along the first dimension.
+        scale: what floats of a normal distribution are multiplied by.
+        constant: every element, in place of all that; None for random ones.
+    """
+
+    below: int = 0
+    distinct: bool = False
+    scale: float = 1.0
+    constant: float | None = None
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Something to measure.
+
+    Attributes:
+        name: what tables call it; equal names in two files are compared with each other.
+        operator: DirectML's name; ``GRAPH`` or ``MODEL`` for others.
+        desc: the description; None for a model in ONNX.
+        sizes: by name, where it was made from some.
+        data_type: of the main tensors, in small letters; empty where it is not one.
+        layout: how tensors lie in memory: one of ``rows.LAYOUTS``, or empty.
+        case: the conformance case that fills and judges it, or empty; of a map one of fewer elements, which judges a
+            sample.
+        contents: of inputs by number, where they are not arbitrary numbers.
+        is_map: whether each element of the output depends on the same element of the inputs alone.
+        half_precision: native 16-bit arithmetic is allowed.
+        model: the file of a model in ONNX.
+        shapes: of its inputs, by name.
+        schedule: the schedule that is asked for; empty for the one that is chosen.
+    """
+
+    name: str
+    operator: str
+    desc: OperatorDesc | GraphDesc | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    data_type: str = ""
+    layout: str = ""
+    case: str = ""
+    contents: Mapping[int, Contents] = field(default_factory=dict)
+    is_map: bool = False
+    half_precision: bool = False
+    model: str = ""
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    schedule: str = ""
+
+    @property
+    def input_tensors(self) -> tuple[TensorDesc | None, ...]:
+        """The inputs of the operator or the graph, by number."""
+        if isinstance(self.desc, GraphDesc):
+            return resolve(self.desc).inputs
+        return () if self.desc is None else tuple(slot.tensor for slot in self.desc.inputs)
+
+    def inputs(self) -> Arrays:
+        """Return the elements of every input; of a graph's case as they lie in memory, one-dimensional."""
+        if self.case and isinstance(self.desc, GraphDesc):
+            return tuple(graphs.example(self.case).inputs)
+        given = case_by_name(self.case).inputs() if self.case else (None,) * len(self.input_tensors)
+        if self.case and not self.is_map:
+            return given
+        rng = np.random.default_rng(zlib.crc32(self.name.encode()))
+        return tuple(
+            None
+            if tensor is None
+            # Not every integer is one that an operator takes; the case's are.
+            else np.resize(known, tensor.sizes)
+            if known is not None and not tensor.data_type.is_float
+            else fill(rng, tensor, self.contents.get(number, Contents()))
+            for number, (tensor, known) in enumerate(zip(self.input_tensors, given, strict=True))
+        )
+
+
+def fill(rng: np.random.Generator, tensor: TensorDesc, contents: Contents) -> Array:
+    """Return random elements of a tensor: floats of a normal distribution, small integers, or indices; equal ones along
+    dimensions of stride 0."""
+    dtype, sizes = tensor.data_type.numpy, tensor.sizes
+    stored = tuple(size if stride else 1 for size, stride in zip(sizes, tensor.element_strides, strict=True))
+    if stored != sizes:
+        return np.broadcast_to(fill(rng, TensorDesc(tensor.data_type, stored), contents), sizes)
+    if contents.constant is not None:
+        return np.full(sizes, contents.constant, dtype)
+    if contents.distinct and contents.below >= sizes[0]:
+        # Rows of indices that count up, each from its own place: any two rows differ everywhere.
+        first = rng.permutation(contents.below)[: sizes[0]].reshape(-1, *(1,) * (len(sizes) - 1))
+        along = np.arange(math.prod(sizes[1:])).reshape(1, *sizes[1:])
+        return ((first + along) % contents.below).astype(dtype)
+    if contents.below:
+        return rng.integers(0, contents.below, sizes).astype(dtype)
+    if tensor.data_type.is_float:
+        wide = np.float64 if tensor.data_type is DataType.FLOAT64 else np.float32
+        return (rng.standard_normal(sizes, wide) * wide(contents.scale)).astype(dtype, copy=False)
+    return rng.integers(-100 if tensor.data_type.is_signed else 0, 100, sizes).astype(dtype)
+
+
+def byte_count(tensors: Sequence[TensorDesc | None]) -> int:
+    """Bytes of the elements of tensors; what strides of 0 repeat counts once, gaps count nothing."""
+    return sum(_elements(one) * one.data_type.bits // 8 for one in tensors if one is not None)
+
+
+def _elements(tensor: TensorDesc) -> int:
+    return math.prod(size for size, stride in zip(tensor.sizes, tensor.element_strides, strict=True) if stride)

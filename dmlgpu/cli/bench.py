@@ -1,0 +1,254 @@
+"""``dmlgpu bench``: how fast are these operators, cases and models on these adapters?"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TextIO
+
+from dmlgpu.bench import noise, plotting
+from dmlgpu.bench.ceilings import Ceilings
+from dmlgpu.bench.children import Child, Remote, ceilings_of, child_of
+from dmlgpu.bench.kept import Kept, keep_ceilings, load_ceilings
+from dmlgpu.bench.measurement import Measurement, measurement
+from dmlgpu.bench.peers import known
+from dmlgpu.bench.peers.contestants import OneByOne, PeerContestant, PeerRow
+from dmlgpu.bench.peers.known import InstalledPeer
+from dmlgpu.bench.plain import has_formula
+from dmlgpu.bench.records import BenchRun, facts, write_run
+from dmlgpu.bench.samples import Contestant, Patience, measure
+from dmlgpu.bench.scaling import NUMPY, REFERENCE, break_evens, sweeps
+from dmlgpu.bench.schedules import NAMES, schedules_of
+from dmlgpu.bench.workload import Workload
+from dmlgpu.cli.adapters import choose_adapters
+from dmlgpu.cli.bench_subjects import Subject
+from dmlgpu.cli.bench_text import BenchProgress, print_adapter, print_busyness, print_measurement, print_standings
+from dmlgpu.conformance.drivers.discovery import LocatedAdapter, process_adapters
+from dmlgpu.device.adapters import target_of
+from dmlgpu.errors import DmlError, InvalidArgument
+from dmlgpu.files import growing_file
+from dmlgpu.host.adapter import NUMPY_ADAPTER
+
+ALL = "all"
+"""Of schedules: every one there is."""
+
+
+@dataclass(frozen=True)
+class BenchRequest:
+    """The options of the command.
+
+    Attributes:
+        subjects: what is measured.
+        adapters, drivers: where, as for ``dmlgpu test``.
+        patience: when to stop.
+        time_limit: seconds for one answer of a child.
+        ceilings: measure the adapters' ceilings again.
+        checked: compare results with the reference.
+        numpy: measure plain NumPy beside.
+        peers: names of the peers that are measured beside rows that say what peers compute; none for all.
+        interpreters: of peers' environments, by their names.
+        plot: the file for a plot, or None.
+        output: the file for JSON Lines, or None.
+        as_json: print JSON in place of tables.
+        command: the command line, to be written down.
+    """
+
+    subjects: tuple[Subject, ...]
+    adapters: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
+    patience: Patience = field(default_factory=Patience)
+    time_limit: float = 300.0
+    ceilings: bool = False
+    checked: bool = True
+    numpy: bool = False
+    peers: tuple[str, ...] = ()
+    interpreters: Mapping[str, str] = field(default_factory=dict)
+    plot: Path | None = None
+    output: Path | None = None
+    as_json: bool = False
+    command: tuple[str, ...] = ()
+
+
+def bench(request: BenchRequest) -> BenchRun:
+    """Measure workloads on adapters, in turn, and print what comes of each as it comes.
+
+    Raises:
+        AdapterNotFound, InvalidArgument: for what does not exist.
+        OSError: the output cannot be written.
+    """
+    _check(request)
+    adapters = choose_adapters(request.adapters, request.drivers)
+    children = {one.label: child_of(one, request.time_limit) for one in adapters}
+    if request.numpy or any(map(_has_peers, request.subjects)):
+        children[NUMPY] = _host_child(adapters, children, request)
+    peers = _peers(request)
+    try:
+        before = noise.busyness()
+        ceilings = _ceilings(adapters, children, before, request)
+        header = facts(adapters, ceilings, request.command, _options(request))
+        if peers:
+            header["peers"] = {one.peer.name: one.to_json() for one in peers}
+            header["wanted"] = {one.workload.name: PeerRow(one.workload, one.more).wanted for one in request.subjects}
+        if not request.as_json:
+            print_busyness(before)
+        with growing_file(request.output) if request.output else contextlib.nullcontext() as file:
+            measured = _measurements(request, adapters, children, ceilings, peers)
+            found = []
+            for one in _written(file, header, measured):
+                found.append(one)
+                if not request.as_json:
+                    print_measurement(one)
+        run = BenchRun(header, tuple(found))
+    finally:
+        for child in {id(one): one for one in (*children.values(), *(one.child for one in peers))}.values():
+            child.close()
+    if request.plot is not None:
+        plotting.plot(found, ceilings, request.plot)
+    if not request.as_json:
+        for text in break_evens(sweeps(found)):
+            print(text)
+        print_standings(run)
+    else:
+        print(json.dumps({**header, "measurements": [one.to_json() for one in found]}, indent=2))
+    return run
+
+
+def _check(request: BenchRequest) -> None:
+    """Look, before anything is measured, whether what is asked for exists.
+
+    Raises:
+        InvalidArgument: a schedule, or a plot's format, that does not.
+        ModuleNotFoundError: what draws plots is not installed.
+    """
+    if request.plot is not None:
+        plotting.check_path(request.plot)
+    for name in (name for subject in request.subjects for name in subject.schedules):
+        if name not in (ALL, *NAMES):
+            raise InvalidArgument(f"a schedule must be one of {', '.join((ALL, *NAMES))}, got {name!r}")
+
+
+def _host_child(adapters: Sequence[LocatedAdapter], children: Mapping[str, Child], request: BenchRequest) -> Child:
+    """Return a child without a GPU, in which NumPy runs: that of the reference, where it is measured too."""
+    for one in adapters:
+        if one.info == NUMPY_ADAPTER:
+            return children[one.label]
+    host = next(one for one in process_adapters() if one.info == NUMPY_ADAPTER)
+    return child_of(host, request.time_limit)
+
+
+def _options(request: BenchRequest) -> dict[str, float | bool]:
+    patience = request.patience
+    return {"precision": patience.precision, "budget": patience.budget, "checked": request.checked}
+
+
+def _written(file: TextIO | None, header: Mapping[str, object], found: Iterator[Measurement]) -> Iterator[Measurement]:
+    return found if file is None else write_run(file, header, found)
+
+
+def _ceilings(
+    adapters: Sequence[LocatedAdapter], children: Mapping[str, Child], before: noise.Busyness, request: BenchRequest
+) -> dict[str, Ceilings]:
+    """Return the ceilings of adapters, by label: those that are kept, or measured now where there are none, and where
+    the machine was busy when they were measured and is not any more."""
+    found = {}
+    for one in adapters:
+        kept = None if request.ceilings else load_ceilings(one.info)
+        if kept is None or (kept.taken > noise.BUSY and before.taken <= noise.BUSY):
+            try:
+                measured = ceilings_of(children[one.label])
+            except DmlError as error:
+                print(f"dmlgpu: the ceilings of {one} could not be measured: {error}", file=sys.stderr)
+                if not request.as_json:
+                    print_adapter(one, None)
+                continue
+            kept = Kept(measured, max(before.taken, noise.busyness().taken))
+            keep_ceilings(one.info, kept)
+        if kept.taken > noise.BUSY:
+            taken = f"{100 * kept.taken:.0f} %"
+            print(
+                f"dmlgpu: while the ceilings of {one} were measured, others took {taken} of the processor, so they are"
+                " too low; --ceilings measures them again",
+                file=sys.stderr,
+            )
+        found[one.label] = kept.ceilings
+        if not request.as_json:
+            print_adapter(one, kept.ceilings)
+    return found
+
+
+def _measurements(
+    request: BenchRequest,
+    adapters: Sequence[LocatedAdapter],
+    children: Mapping[str, Child],
+    ceilings: Mapping[str, Ceilings],
+    peers: Sequence[InstalledPeer],
+) -> Iterator[Measurement]:
+    """Measure one workload after the other; of each, all contestants in turn."""
+    progress = BenchProgress(sys.stderr, len(request.subjects))
+    for number, subject in enumerate(request.subjects):
+        workload = subject.workload
+        beside = _has_peers(subject)
+        ours = OneByOne if beside else Remote
+        contestants: list[Contestant] = [
+            ours(children[one.label], one.label, workload, schedule, request.checked)
+            for one in adapters
+            for schedule in _schedules(workload, subject.schedules, one)
+        ]
+        if request.numpy or (beside and has_formula(workload)):
+            contestants.append(_in_numpy(children[NUMPY], workload))
+        if beside:
+            row = PeerRow(workload, subject.more)
+            contestants += [PeerContestant(one.child, one.peer.name, row, request.checked) for one in peers]
+        before = noise.busyness()
+        measured = measure(
+            contestants,
+            request.patience,
+            tell=lambda text, number=number, name=workload.name: progress.show(number, name, text),  # type: ignore[misc]
+        )
+        after = noise.busyness()
+        progress.clear()
+        for one in measured:
+            made = measurement(workload, one).with_ceilings(ceilings.get(one.contestant.adapter))
+            taken = round(max(before.taken, after.taken), 3)
+            yield replace(made, taken=taken, warnings=tuple(noise.warnings(before, after, made.drift)))
+    progress.finish()
+
+
+def _in_numpy(child: Child, workload: Workload) -> Remote:
+    """Return the workload in plain NumPy, or on the reference where there is no formula for it."""
+    if has_formula(workload):
+        return Remote(child, NUMPY, workload, plain=True)
+    return Remote(child, REFERENCE, workload, checked=False)
+
+
+def _has_peers(subject: Subject) -> bool:
+    return "onnx" in subject.more
+
+
+def _peers(request: BenchRequest) -> list[InstalledPeer]:
+    """Start the peers that are wanted, and say which are not installed; none where no row says what they compute.
+
+    Raises:
+        InvalidArgument: for a name that is none.
+    """
+    chosen = known.choose(request.peers)
+    if not any(map(_has_peers, request.subjects)):
+        return []
+    found, missing = known.start(chosen, request.interpreters, request.time_limit)
+    for text in missing:
+        print(f"dmlgpu: {text}", file=sys.stderr)
+    return found
+
+
+def _schedules(workload: Workload, wanted: Sequence[str], adapter: LocatedAdapter) -> tuple[str, ...]:
+    """Return the schedules that a workload is measured under on an adapter."""
+    if not wanted:
+        return ("",)
+    target = target_of(adapter.info, workload.half_precision)
+    if target is None or workload.desc is None:
+        return ("",)
+    return schedules_of(workload, target) if ALL in wanted else ("", *wanted)

@@ -1,0 +1,107 @@
+"""What ``dmlgpu bench`` is asked to measure, as workloads: the words that ``show`` takes, and suites."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dmlgpu.bench.asking import Asked, read_suite, suite_file, suite_names
+from dmlgpu.bench.choosing import of_case, of_operator
+from dmlgpu.bench.workload import Workload
+from dmlgpu.cli import subjects
+from dmlgpu.cli.subjects import find_subjects, operator_named
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.graph.description import GraphDesc
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A workload, and the schedules under which it is measured.
+
+    Attributes:
+        workload: what is measured.
+        schedules: by name, ``all``, or none for the choice.
+        more: further keys of a suite's row: what peers compute.
+    """
+
+    workload: Workload
+    schedules: tuple[str, ...] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+def find(asked: Sequence[Asked]) -> tuple[Subject, ...]:
+    """Return everything that is asked for; the rows of suites in place of their names.
+
+    Raises:
+        InvalidArgument: for what names nothing, and sizes that a subject does not have.
+        ModelError, MissingFile, OSError: for a model or a suite that is malformed or missing.
+    """
+    found = [
+        Subject(replace(workload, name=_named(workload, row, several)), row.schedules, row.more)
+        for row in _rows(asked)
+        for workloads in (_workloads(row),)
+        for several in (len(workloads) > 1,)
+        for workload in workloads
+    ]
+    return tuple({(one.workload.name, one.schedules): one for one in found}.values())
+
+
+def _named(workload: Workload, row: Asked, several: bool) -> str:
+    """Return a row's own name; with that of the workload where the row has several."""
+    if not row.name:
+        return workload.name
+    return f"{row.name}: {workload.name}" if several else row.name
+
+
+def _rows(asked: Iterable[Asked]) -> Iterator[Asked]:
+    for one in asked:
+        path = suite_file(one.what)
+        if path is None:
+            yield one
+            continue
+        if any(one.sizes) or one.layouts:
+            raise InvalidArgument(f"the rows of {one.what} have their own sizes and layouts")
+        for row in read_suite(path):
+            beside = path.parent / row.what.partition(":")[0]
+            what = str(path.parent / row.what) if beside.suffix == ".py" and beside.is_file() else row.what
+            yield replace(row, what=what, types=one.types or row.types, schedules=one.schedules or row.schedules)
+
+
+def _workloads(row: Asked) -> list[Workload]:
+    name = operator_named(row.what)
+    if name is not None and not row.shapes:
+        return of_operator(name, row.sizes, row.types, row.layouts)
+    if any(row.sizes) or row.types or row.layouts:
+        raise InvalidArgument(f"{row.what} has its own sizes, types and layouts; those of operators can be given")
+    if row.shapes and not row.what.lower().endswith(".onnx"):
+        raise InvalidArgument(f"{row.what} is no model in ONNX, which are those that have shapes")
+    if row.what.lower().endswith(".onnx"):
+        path = Path(row.what)
+        if not path.is_file():
+            raise InvalidArgument(f"there is no file {row.what!r}")
+        sizes = "".join(f" {name}={'x'.join(map(str, shape))}" for name, shape in row.shapes.items())
+        return [Workload(f"{path.name}{sizes}", "MODEL", model=str(path.resolve()), shapes=row.shapes)]
+    try:
+        found = find_subjects(row.what)
+    except InvalidArgument as error:
+        if subjects.TAKEN not in str(error):
+            raise
+        what = str(error).partition("; show takes")[0]
+        taken = f"{subjects.TAKEN}, or a suite ({', '.join(suite_names())}, FILE.toml)"
+        raise InvalidArgument(f"{what}; bench takes {taken}") from None
+    return [_of_subject(one) for one in found]
+
+
+def _of_subject(subject: subjects.Subject) -> Workload:
+    is_graph = isinstance(subject.desc, GraphDesc)
+    if subject.case and not is_graph:
+        return of_case(subject.case)
+    return Workload(
+        subject.case or subject.title,
+        "GRAPH" if isinstance(subject.desc, GraphDesc) else subject.desc.operator,
+        subject.desc,
+        case=subject.case,
+        half_precision=subject.half_precision,
+    )
