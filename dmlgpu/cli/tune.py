@@ -1,0 +1,164 @@
+"""``dmlgpu tune``: which schedules and tiles are fastest on this adapter?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from dmlgpu.bench import asking, noise
+from dmlgpu.bench.sizes import combinations, parse_sizes
+from dmlgpu.bench.workload import Workload
+from dmlgpu.cli import tables
+from dmlgpu.cli.adapter import choose_adapter
+from dmlgpu.cli.bench_subjects import find
+from dmlgpu.cli.bench_text import BenchProgress
+from dmlgpu.device.adapters import target_of
+from dmlgpu.device.device import Device
+from dmlgpu.errors import DmlError, InvalidArgument, NotSupported
+from dmlgpu.files import whole_file
+from dmlgpu.target import AdapterInfo, Target
+from dmlgpu.tuned_files import tuned_file, tuned_folder
+from dmlgpu.tuning import search, storing
+from dmlgpu.tuning.racing import race_on
+from dmlgpu.tuning.recording import Recording
+
+DEFAULT_SUITE = "tune"
+
+
+def asked(what: Sequence[str], sizes: Sequence[str], types: Sequence[str]) -> list[Workload]:
+    """Return what is to be tuned.
+
+    Args:
+        what: operators, cases, models, suites; none for the usual suite.
+        sizes, types: of operators.
+
+    Raises:
+        InvalidArgument: for what does not exist.
+    """
+    given = tuple(combinations(parse_sizes(sizes))), asking.parse_types(tuple(types))
+    return [one.workload for one in find([asking.Asked(one, *given) for one in what or (DEFAULT_SUITE,)])]
+
+
+def tune(
+    workloads: Sequence[Workload], adapter: str | None, budget: float, record: Path | None = None
+) -> list[search.Finding]:
+    """Tune workloads on an adapter, and keep what is faster; print what comes of each choice.
+
+    Args:
+        workloads: operators and graphs.
+        adapter: part of its name, or its number.
+        budget: seconds for the last two of each choice.
+        record: a file for the time of everything that was tried.
+
+    Raises:
+        AdapterNotFound: there is no such adapter.
+        NotSupported: nothing is compiled on the adapter, or not on this machine.
+        OSError: a file cannot be written.
+    """
+    info = choose_adapter(adapter)
+    target = _target(info)
+    before = noise.busyness()
+    found: list[search.Finding] = []
+    records: list[dict[str, Any]] = []
+    for workload, finding in _findings(workloads, Device(info), target, budget):
+        found.append(finding)
+        records.append(Recording.of(workload, finding).to_json())
+        storing.keep(info, [finding])
+        print(_line(finding), flush=True)
+    after = noise.busyness()
+    print(search.summary(found))
+    for warning in noise.warnings(before, after, 0.0):
+        print(f"dmlgpu: {warning}", file=sys.stderr)
+    print(f"kept in {tuned_file(info)}")
+    if record is not None:
+        content = {"adapter": str(info), "profile": target.profile, "features": sorted(target.features)}
+        with whole_file(record) as stream:
+            stream.write((json.dumps(content | {"recordings": records}, indent=1) + "\n").encode())
+    return found
+
+
+def _target(info: AdapterInfo) -> Target:
+    if info.backend.lower() == "browser":
+        raise NotSupported("the adapter of a browser's page is not tuned: its choices would lie on another machine")
+    target = target_of(info)
+    if target is None:
+        raise NotSupported(f"nothing is compiled on {info}, so there is nothing to tune")
+    return target
+
+
+def _findings(
+    workloads: Sequence[Workload], device: Device, target: Target, budget: float
+) -> Iterator[tuple[Workload, search.Finding]]:
+    """Yield what comes of each choice, once for all workloads that have it."""
+    progress, race = BenchProgress(sys.stderr, len(workloads)), race_on(device, budget)
+    known: dict[str, str] = {}
+    for number, workload in enumerate(workloads):
+
+        def tell(text: str, number: int = number, name: str = workload.name) -> None:
+            progress.show(number, name, text)
+
+        try:
+            for finding in search.Search(workload, target, race, tell).findings(known):
+                known[finding.question] = finding.answer
+                progress.clear()
+                yield workload, finding
+        except DmlError as error:
+            progress.clear()
+            print(f"dmlgpu: {workload.name}: {error}", file=sys.stderr)
+    progress.finish()
+
+
+def _line(finding: search.Finding) -> str:
+    if finding.ratio is None:
+        return f"{finding.question}: {finding.built_in}"
+    ratio = f"{finding.ratio.median:.2f} [{finding.ratio.low:.2f}, {finding.ratio.high:.2f}]"
+    if finding.gains:
+        return f"{finding.question}: {finding.answer} takes {ratio} of {finding.built_in}"
+    return f"{finding.question}: {finding.built_in}; the best other choice takes {ratio} of its time"
+
+
+def print_kept() -> None:
+    """Print the choices of every adapter that has some."""
+    files = storing.all_kept()
+    if not files:
+        print(f"there are no tuned choices in {tuned_folder()}")
+    for path, content, why in files:
+        print(path)
+        if content is None:
+            print(f"  not used: {why}")
+            continue
+        adapter = content.adapter
+        print(
+            f"  {adapter.get('backend')}: {adapter.get('device')} ({adapter.get('driver')}), dmlgpu {content.version}"
+        )
+        rows = [
+            (question, answer, f"{content.ratios[question]:.2f}" if question in content.ratios else "")
+            for question, answer in content.answers.items()
+        ]
+        tables.table(("choice", "fastest", "of the built-in one's time"), rows, right=(2,))
+
+
+def clear(adapter: str | None) -> None:
+    """Forget an adapter's choices."""
+    info = choose_adapter(adapter)
+    print(f"{info}: {'forgotten' if storing.clear(info) else 'there were no tuned choices'}")
+
+
+def share(adapter: str | None, path: Path) -> None:
+    """Write an adapter's choices for others. Raises InvalidArgument where there are none."""
+    info = choose_adapter(adapter)
+    content = storing.kept(info)
+    if not content.answers:
+        raise InvalidArgument(f"there are no tuned choices for {info} to share; dmlgpu tune finds some")
+    storing.write(path, content)
+    print(f"{info}: {len(content.answers)} written")
+
+
+def take(adapter: str | None, path: Path) -> None:
+    """Take the choices of a file for an adapter, which it must be for."""
+    info = choose_adapter(adapter)
+    taken = storing.take(info, path)
+    print(f"{info}: {len(taken.answers)} kept")

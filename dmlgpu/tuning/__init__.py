@@ -1,0 +1,1 @@
+"""Finding out which choices are fastest on the adapter at hand, and keeping them."""
