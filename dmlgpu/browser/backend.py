@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import compiler
-from dmlgpu.backend import Backend, Reading
+from dmlgpu import programs
+from dmlgpu.backend import Backend, Reading, Timing
 from dmlgpu.browser import facts, frames
-from dmlgpu.browser.executable import BrowserExecutable, PageBuffer, check_limits
+from dmlgpu.browser.executable import BrowserExecutable, PageBuffer, Work, check_limits
 from dmlgpu.browser.link import Link
 from dmlgpu.browser.pipelines import Pipelines
 from dmlgpu.cache import Cache
 from dmlgpu.errors import DeviceRemoved, DmlError, InvalidArgument, OutOfMemory
-from dmlgpu.graph.compiler import compile_network
 from dmlgpu.graph.network import Network
 from dmlgpu.program import Program
 from dmlgpu.target import AdapterInfo
@@ -33,6 +32,9 @@ SURE_BYTES = 1 << 20
 
 _HELD_BYTES = 4 << 20
 """Bytes to write that wait, at most, for the next frame that has to be sent anyway."""
+
+_MOST_TIMED = 1024
+"""Pieces of work that are timed one by one, at most: a query set holds 4,096 timestamps."""
 
 
 class BrowserReading(Reading):
@@ -121,12 +123,13 @@ class BrowserBackend(Backend):
         return self.prepare(self._program(desc, half_precision, preserve_padding))
 
     def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
-        return compiler.compile_operator(desc, self.target.for_operators(half_precision, preserve_padding))
+        return programs.of_operator(desc, self.target.for_operators(half_precision, preserve_padding))
 
     def compile_graph(
         self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
     ) -> BrowserExecutable:
-        return self.prepare(compile_network(network, self.target.for_operators(half_precision), disabled).program)
+        target = self.target.for_operators(half_precision)
+        return self.prepare(programs.of_network(network, target, disabled))
 
     def prepare(self, program: Program) -> BrowserExecutable:
         """Make a rendered program ready to run.
@@ -212,7 +215,7 @@ class BrowserBackend(Backend):
 
     def copy(
         self, source: PageBuffer, source_offset: int, destination: PageBuffer, destination_offset: int, size: int
-    ) -> list[Any]:
+    ) -> Work:
         """Return a copy of ``size`` bytes (all three numbers multiples of 4) as a unit of work.
 
         Raises:
@@ -220,9 +223,9 @@ class BrowserBackend(Backend):
         """
         if source is destination:
             raise InvalidArgument(f"copy on {self.info}: source and destination must be different buffers")
-        return ["copy", source.number, source_offset, destination.number, destination_offset, size]
+        return Work("copy", ["copy", source.number, source_offset, destination.number, destination_offset, size])
 
-    def submit(self, *work: Sequence[list[Any]]) -> int:
+    def submit(self, *work: Sequence[Work]) -> int:
         """Send units of work as one submission; returns its serial number for ``is_done`` and ``wait``. Waits for
         nothing: what goes wrong is raised by whatever waits next."""
         self._raise_failures()
@@ -250,6 +253,27 @@ class BrowserBackend(Backend):
             if answer.done():
                 self._unanswered.pop(serial, None)
         return True
+
+    def time(self, work: Sequence[Work], parts: bool = False) -> Timing:
+        """Run work once, wait for it, and say how long it took: by the page's timestamps where the browser has them and
+        they are possible (many round them to 0.1 ms, and to 0 what takes less), else by the host's clock.
+
+        Raises: as ``submit`` and ``wait``.
+        """
+        if not work or not self.target.has("timestamp-query") or (parts and len(work) > _MOST_TIMED):
+            return super().time(work)
+        self._raise_failures()
+        groups = [[item] for item in work] if parts else [list(work)]
+        start = time.perf_counter()
+        with self._lock:
+            number = self._send([["time", groups]])
+            answer = self._unanswered.pop(number)
+        results, _ = answer.result()
+        seconds = time.perf_counter() - start
+        stamps = _stamps(next((each for each in results if isinstance(each, list)), None), len(groups))
+        if stamps is None:
+            raise DmlError(f"{self.info}: the page sent something else than times")
+        return Timing.of_timestamps(stamps, seconds, parts)
 
     def close(self) -> None:
         """Give the page back to others."""
@@ -285,6 +309,16 @@ class BrowserBackend(Backend):
             if error is not None and not isinstance(error, DeviceRemoved):
                 raise error
         self._link.check()
+
+
+def _stamps(given: object, count: int) -> list[tuple[float, float]] | None:
+    """Return the seconds at the start and the end of so many groups of work; None where a page sent something else."""
+    if not isinstance(given, list) or len(given) != 2 * count:
+        return None
+    if not all(isinstance(each, int | float) and abs(each) < 2**63 for each in given):
+        return None
+    seconds = [each * 1e-9 for each in given]
+    return list(zip(seconds[::2], seconds[1::2], strict=True))
 
 
 def _left(deadline: float | None) -> float | None:

@@ -31,6 +31,18 @@ class PageBuffer:
     size: int
 
 
+class Work(list[Any]):
+    """A unit of work as pages take it, with a label for those who time it.
+
+    Attributes:
+        label: the kernel's, or ``copy``.
+    """
+
+    def __init__(self, label: str, items: Sequence[Any]):
+        super().__init__(items)
+        self.label = label
+
+
 class BrowserExecutable(Executable):
     """A program whose pipelines a page has made.
 
@@ -57,7 +69,7 @@ class BrowserExecutable(Executable):
         """How long making it took."""
         return self._timings
 
-    def bind(self, resources: Resources) -> Sequence[list[Any]]:
+    def bind(self, resources: Resources) -> Sequence[Work]:
         """Return the dispatches of one execution on these resources.
 
         Raises:
@@ -67,15 +79,15 @@ class BrowserExecutable(Executable):
         """
         return self._bound(self._kernels, resources)
 
-    def bind_initialization(self, resources: Resources) -> Sequence[list[Any]]:
+    def bind_initialization(self, resources: Resources) -> Sequence[Work]:
         """Return the dispatches that fill the persistent resource. Raises as ``bind``."""
         return self._bound(self._initialization, resources)
 
-    def _bound(self, kernels: Sequence[tuple[Kernel, Any]], resources: Resources) -> list[list[Any]]:
+    def _bound(self, kernels: Sequence[tuple[Kernel, Any]], resources: Resources) -> list[Work]:
         resources = replace(resources, constants=self._constants) if self._constants else resources
         return [self._dispatch(kernel, pipeline, resources) for kernel, pipeline in kernels]
 
-    def _dispatch(self, kernel: Kernel, pipeline: Any, resources: Resources) -> list[Any]:
+    def _dispatch(self, kernel: Kernel, pipeline: Any, resources: Resources) -> Work:
         operator, backend = self.program.operator, self._backend
         ranges = [_range(operator, kernel, slot, resources) for slot in kernel.slots]
         layout = aliasing.layout(ranges, kernel.bindings, backend.alignment)
@@ -84,7 +96,7 @@ class BrowserExecutable(Executable):
         if layout.bindings != kernel.bindings:
             (pipeline,) = backend.pipelines.get_all(operator, [share(operator, kernel, layout.bindings)])
         words = memoryview(parameter_bytes(layout.bases)).cast("I").tolist()
-        return [pipeline, [list(bound) for bound in layout.bound], words, list(kernel.grid)]
+        return Work(kernel.label, [pipeline, [list(bound) for bound in layout.bound], words, list(kernel.grid)])
 
     def _uploaded(self, constants: Sequence[bytes]) -> tuple[Range[PageBuffer], ...]:
         """Return where the data of the program lie: in one buffer that lives as long as the executable."""

@@ -120,6 +120,33 @@ export class Executor {
     do_submit(_, work) {
         const {device} = this;
         const encoder = device.createCommandEncoder();
+        this.record(encoder, work);
+        device.queue.submit([encoder.finish()]);
+        return device.queue.onSubmittedWorkDone().then(() => null);
+    }
+
+    // Nanoseconds at the start and the end of each group of work, counted from the first of them.
+    async do_time(_, groups) {
+        const {device} = this;
+        const count = 2 * groups.length, size = 8 * count;
+        const querySet = device.createQuerySet({type: 'timestamp', count});
+        const resolved = device.createBuffer({size, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC});
+        const encoder = device.createCommandEncoder();
+        const stamp = index =>
+            encoder.beginComputePass({timestampWrites: {querySet, beginningOfPassWriteIndex: index}}).end();
+        groups.forEach((work, number) => {
+            stamp(2 * number);
+            this.record(encoder, work);
+            stamp(2 * number + 1);
+        });
+        encoder.resolveQuerySet(querySet, 0, count, resolved, 0);
+        device.queue.submit([encoder.finish()]);
+        const stamps = new BigInt64Array((await this.fetch(resolved, 0, size)).buffer);
+        for (const made of [querySet, resolved]) made.destroy();
+        return Array.from(stamps, each => Number(each - stamps[0]));
+    }
+
+    record(encoder, work) {
         let pass = null;
         for (const item of work) {
             if (item[0] === 'copy') {
@@ -133,8 +160,6 @@ export class Executor {
             }
         }
         pass?.end();
-        device.queue.submit([encoder.finish()]);
-        return device.queue.onSubmittedWorkDone().then(() => null);
     }
 
     dispatch(pass, [pipeline, bound, parameters, grid]) {
@@ -146,11 +171,16 @@ export class Executor {
         pass.dispatchWorkgroups(...grid);
     }
 
-    async do_read(_, id, offset, size) {
+    do_read(_, id, offset, size) {
+        return this.fetch(this.buffers.get(id), offset, size);
+    }
+
+    // The bytes of a buffer, after all submitted work.
+    async fetch(buffer, offset, size) {
         const {device} = this;
         const copy = device.createBuffer({size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST});
         const encoder = device.createCommandEncoder();
-        encoder.copyBufferToBuffer(this.buffers.get(id), offset, copy, 0, size);
+        encoder.copyBufferToBuffer(buffer, offset, copy, 0, size);
         device.queue.submit([encoder.finish()]);
         await copy.mapAsync(GPUMapMode.READ);
         const bytes = new Uint8Array(copy.getMappedRange()).slice();

@@ -1,0 +1,137 @@
+"""``dmlgpu export``: a model, a graph, or a suite of cases as a static folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dmlgpu import export
+from dmlgpu.cli import tables
+from dmlgpu.cli.run_onnx import frontend, read_array
+from dmlgpu.cli.show_onnx import parse_shape
+from dmlgpu.cli.subjects import find_subjects
+from dmlgpu.demo.palette.graph import NAMES, palette_graph
+from dmlgpu.errors import InvalidArgument
+
+DEMO = "demo"
+"""What names the demonstration's graph."""
+
+DEMO_SIDE = 256
+"""Height and width of the photographs that it takes, in pixels."""
+
+_MODEL = re.compile(r"(?P<file>.+\.json)(?::(?P<name>.+))?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked of an exported model.
+
+    Attributes:
+        shapes: of inputs of models in ONNX, each ``name=1x3``.
+        weights: of inputs of graphs and operators, each ``name=file.npy``.
+        schedules: ``gpu`` or ``cpu``.
+        half_precision: whether 16-bit arithmetic is native.
+        without: passes of the graph compiler to leave out.
+    """
+
+    shapes: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
+    schedules: str = "gpu"
+    half_precision: bool = False
+    without: tuple[str, ...] = ()
+
+
+def export_model(what: str, folder: Path, options: Options) -> None:
+    """Write the folder of a model, and print what is in it.
+
+    Args:
+        what: a path of a model, ``demo``, or whatever ``show`` takes.
+        folder: where.
+        options: what is asked of it.
+
+    Raises:
+        InvalidArgument: for what names nothing or several things, or an option that is not for it.
+        DmlError: as ``dmlgpu.export.write``, ``write_onnx`` and ``write_dxdispatch``.
+        OSError: when a file cannot be read or written.
+    """
+    written = _written(what, folder, options)
+    loaded = sum(written.files.values())
+    features = ", ".join(written.features) or "none beyond WebGPU's own"
+    tables.facts(
+        str(folder),
+        [
+            ("files", f"{len(written.files)}, {loaded:,} bytes, of which {written.weight_bytes:,} are weights"),
+            ("dispatches", f"{written.kernels}"),
+            ("kernels", f"{written.shaders}"),
+            ("memory", f"{written.memory_bytes:,} bytes on the device"),
+            ("features", features),
+        ],
+    )
+    print(f"serve the folder and open it: python -m http.server --directory {folder}")
+
+
+def _written(what: str, folder: Path, options: Options) -> export.Exported:
+    schedules, half = options.schedules, options.half_precision
+    if what == DEMO:
+        _refuse(options, what, "shapes", "weights")
+        return export.write(
+            palette_graph(DEMO_SIDE, DEMO_SIDE),
+            folder,
+            outputs=NAMES,
+            half_precision=half,
+            disabled_passes=options.without,
+            schedules=schedules,
+        )
+    if what.lower().endswith(".onnx"):
+        _refuse(options, what, "weights", "without")
+        frontend()
+        shapes = dict(map(parse_shape, options.shapes))
+        return export.write_onnx(Path(what), folder, shapes, half_precision=half, schedules=schedules)
+    model = _MODEL.fullmatch(what)
+    if model is not None:
+        _refuse(options, what, "shapes", "weights", "without", "half_precision")
+        return export.write_dxdispatch(model["file"], folder, model["name"], schedules=schedules)
+    _refuse(options, what, "shapes")
+    subjects = find_subjects(what)
+    if len(subjects) != 1:
+        names = ", ".join(one.title for one in subjects)
+        raise InvalidArgument(f"export takes one graph or operator, and {what} has {len(subjects)}: {names}")
+    return export.write(
+        subjects[0].desc,
+        folder,
+        weights=dict(read_array("export: --weights", one) for one in options.weights),
+        half_precision=half or subjects[0].half_precision,
+        disabled_passes=options.without,
+        schedules=schedules,
+    )
+
+
+def _refuse(options: Options, what: str, *names: str) -> None:
+    """Refuse options that are not for what is exported."""
+    flags = {"shapes": "shape", "weights": "weights", "without": "without", "half_precision": "half"}
+    for name in names:
+        if getattr(options, name):
+            raise InvalidArgument(f"export: --{flags[name]} is not for {what}")
+
+
+def export_suite(profile: str, patterns: Sequence[str], folder: Path, schedules: str) -> None:
+    """Write the page that runs cases in whatever browser opens it, and print what is in it.
+
+    Raises:
+        InvalidArgument: no such profile, or nothing matches.
+        OSError: when a file cannot be written.
+    """
+    from dmlgpu.export.conformance import write_suite  # noqa: PLC0415  it loads all suites
+
+    written = write_suite(folder, profile, patterns, schedules=schedules)
+    tables.facts(
+        str(folder),
+        [
+            ("files", f"{len(written.files)}, {sum(written.files.values()):,} bytes"),
+            ("cases", f"{len(written.cases)}, and {len(written.left_out)} that only dmlgpu test runs"),
+        ],
+    )
+    print(f"serve the folder and open it: python -m http.server --directory {folder}")
+    print("what visitors save is for dmlgpu report")

@@ -1,0 +1,282 @@
+"""Cases as pages run them: programs, what tensors hold before, what must come out, and how it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from dmlgpu.browser.executable import check_limits
+from dmlgpu.compiler import compile_operator
+from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.tolerance import Bound, Tolerance
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.runner import POISON, TAIL, digest, tensor_offset
+from dmlgpu.conformance.suites.attributes import AttributeSuite
+from dmlgpu.conformance.suites.graphs import WITHIN, Expectation, GraphSuite
+from dmlgpu.conformance.suites.operators import CaseSuite
+from dmlgpu.conformance.suites.programs import EQUAL, LocatedTensor, ProgramSuite, expected
+from dmlgpu.conformance.suites.registry import Suite
+from dmlgpu.enums import DataType
+from dmlgpu.errors import NotSupported
+from dmlgpu.export.compiling import WEB, Choice
+from dmlgpu.export.judging import numbers_of, rule_of
+from dmlgpu.export.layout import Document, Uploads, add_program
+from dmlgpu.graph.compiler import compile_network
+from dmlgpu.graph.passes import PASSES
+from dmlgpu.graph.resolve import resolve
+from dmlgpu.operator_desc import TensorSlot
+from dmlgpu.program import Program
+from dmlgpu.target import Target
+from dmlgpu.tensor import TensorDesc
+
+MOST_BYTES: Final = 4 << 20
+"""Of the tensors of a case, so that what a page loads stays small."""
+
+MOST_PROGRAM_BYTES: Final = 64 << 10
+"""Likewise of the buffers of a program: nothing compresses what they hold before and in the end."""
+
+Entry: TypeAlias = dict[str, Any]
+"""What becomes JSON."""
+
+Place: TypeAlias = tuple[int, int]
+"""The number of a buffer, and a byte in it."""
+
+Step: TypeAlias = tuple[Program, Sequence[Place | None], Sequence[Place | None]]
+"""A program, and where its inputs and outputs lie."""
+
+
+@dataclass
+class Blob:
+    """The bytes of a part: equal ones once."""
+
+    uploads: Uploads = field(default_factory=Uploads)
+
+    def range(self, data: bytes) -> list[int]:
+        """Return the first byte and the number of bytes."""
+        return [self.uploads.place(data), len(data)]
+
+    def numbers(self, given: Bound | None) -> float | list[int] | None:
+        """Return where numbers lie; one that holds for all elements as it is."""
+        if given is None or not given.size:
+            return None
+        first = float(given.flat[0])
+        if np.isfinite(first) and np.all(given == first):
+            return first
+        return self.range(np.ascontiguousarray(given, "<f8").tobytes())
+
+
+def can_be_exported(suite: Suite, name: str) -> bool:
+    """Return whether a page can run a case: of operators whose tensors are not too large, or of a graph; if anything is
+    run at all."""
+    if isinstance(suite, AttributeSuite) and suite.is_refused(name):
+        return False
+    if isinstance(suite, CaseSuite):
+        desc = suite.case(name).desc
+        tensors = [slot.tensor for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None]
+        return sum(tensor.byte_size for tensor in tensors) <= MOST_BYTES
+    if isinstance(suite, ProgramSuite):
+        return sum(content.nbytes for content in suite.program(name).buffers) <= MOST_PROGRAM_BYTES
+    return isinstance(suite, GraphSuite)
+
+
+def case_entry(suite: Suite, name: str, choice: Choice, blob: Blob) -> Entry:
+    """Return a case that ``can_be_exported``; what is not supported comes as its outcome.
+
+    Args:
+        suite: which has it.
+        name: its name.
+        choice: for what it is compiled.
+        blob: where bytes go.
+    """
+    if isinstance(suite, GraphSuite):
+        return _graph_entry(name, choice, blob)
+    if isinstance(suite, ProgramSuite):
+        return _program_entry(suite, name, choice.target, blob)
+    assert isinstance(suite, CaseSuite)
+    with np.errstate(all="ignore"):  # special values do what warnings warn of
+        case = suite.case(name)
+        # What browsers lack, the device layer refuses when it checks a description.
+        refused = _refusal(case, choice.target)
+        return refused or _operator_entry(case, choice.target, blob)
+
+
+def _refusal(case: Case, target: Target) -> Entry | None:
+    try:
+        check_limits(compile_operator(case.desc, target.exact), target, WEB)
+    except NotSupported as refusal:
+        known = case.needs is not None
+        message = str(refusal) if known else f"every adapter must run it, but: {refusal}"
+        status = Status.NOT_SUPPORTED if known else Status.FAIL
+        outcome = Outcome(case.name, status, str(case.tolerance), message=message, missing=case.needs or "")
+        return {"name": case.name, "outcome": outcome.to_json()}
+    return None
+
+
+@dataclass
+class _Tensors:
+    """The tensors of a run, each in a buffer of its own; those without data hold poison before.
+
+    Attributes:
+        blob: where their data go.
+        document: whose buffers they are in.
+        entries: what the page must know of each.
+    """
+
+    blob: Blob
+    document: Document = field(default_factory=Document)
+    entries: list[Entry] = field(default_factory=list)
+
+    def add(self, label: str, tensor: TensorDesc, data: bytes | None, offset: int = 0, tail: int = 0) -> Place:
+        """Add a tensor, so many bytes into its buffer; so many follow it there."""
+        buffer = self.document.buffer(label, offset + tensor.byte_size + tail)
+        held = {} if data is None else {"data": self.blob.range(data)}
+        self.entries.append({"buffer": buffer, "offset": offset, "bytes": tensor.byte_size, "label": label, **held})
+        return buffer, offset
+
+    def number(self, place: Place) -> int:
+        """Return the number of the tensor at a place."""
+        return [(one["buffer"], one["offset"]) for one in self.entries].index(place)
+
+    def run(self, *steps: Step) -> Entry:
+        """Return the run of programs one after the other, with one temporary resource for all of them; what they do at
+        initialisation comes before all."""
+        document, initialization, dispatches = self.document, list[Entry](), list[Entry]()
+        most = max(program.temporary_size for program, _, _ in steps)
+        temporary = document.buffer("temporary", most) if most else None
+        for program, inputs, outputs in steps:
+            once, then = add_program(document, self.blob.uploads, program, inputs, outputs, temporary=temporary)
+            initialization += once
+            dispatches += then
+        return {
+            "buffers": document.buffers,
+            "uploads": document.uploads,
+            "parameters": document.parameters,
+            "shaders": document.shaders,
+            "initialization": initialization,
+            "dispatches": dispatches,
+            "tensors": self.entries,
+            "poisoned": [] if temporary is None else [temporary],
+            "kernels": list(dict.fromkeys(text for program, _, _ in steps for text in program.summaries)),
+        }
+
+
+def _operator_entry(case: Case, target: Target, blob: Blob) -> Entry:
+    """Return the case of an operator, which runs between sentinels, as ``running.runner`` has it."""
+    program, arrays, tensors = compile_operator(case.desc, target.exact), case.inputs(), _Tensors(blob)
+
+    def place(number: int, slot: TensorSlot, array: Array | None) -> Place | None:
+        if slot.tensor is None:
+            return None
+        data = None if array is None else slot.tensor.encode(array, POISON).tobytes()
+        return tensors.add(slot.label, slot.tensor, data, tensor_offset(case, number), TAIL)
+
+    inputs = [place(number, slot, arrays[number]) for number, slot in enumerate(case.desc.inputs)]
+    shared = None if case.in_place is None else inputs[case.in_place]
+    outputs = [
+        shared if shared is not None and number == 0 else place(len(arrays) + number, slot, None)
+        for number, slot in enumerate(case.desc.outputs)
+    ]
+    judged = [
+        {**_judged(case, arrays, number, slot.tensor, blob), "label": slot.label, "tensor": tensors.number(at)}
+        for number, (slot, at) in enumerate(zip(case.desc.outputs, outputs, strict=True))
+        if slot.tensor is not None and at is not None
+    ]
+    seen = [
+        {"tensor": tensors.number(at), **described(slot.tensor)}
+        for slot, at in zip(case.desc.inputs, inputs, strict=True)
+        if slot.tensor is not None and at is not None
+    ]
+    run = {**tensors.run((program, inputs, outputs)), "guarded": True, "inputs": seen, "outputs": judged}
+    digests = {} if case.alternatives is None else {"digest": ""}  # the order of invocations may decide
+    return {"name": case.name, "tolerance": str(case.tolerance), **digests, "runs": [run]}
+
+
+def _judged(case: Case, arrays: Arrays, number: int, tensor: TensorDesc, blob: Blob) -> Entry:
+    """Return an output of a case, and what is right."""
+    outcomes = [outcome[number] for outcome in case.outcomes(arrays)]
+    return {
+        **described(tensor),
+        **_outcomes(case.tolerance, outcomes, case.magnitudes(arrays)[number], blob),
+    }
+
+
+def _outcomes(tolerance: Tolerance, outcomes: Sequence[Array], magnitude: Bound | None, blob: Blob) -> Entry:
+    rule = rule_of(tolerance, outcomes[0])
+    found: list[Entry] = []
+    for outcome in outcomes:
+        numbers = blob.numbers(numbers_of(tolerance, rule, outcome, magnitude))
+        known = {} if numbers is None else {"numbers": numbers}
+        entry = {"expected": blob.range(np.ascontiguousarray(outcome).tobytes()), **known}
+        if entry not in found:
+            found.append(entry)
+    return {"rule": rule.to_json(), "outcomes": found}
+
+
+def _graph_entry(name: str, choice: Choice, blob: Blob) -> Entry:
+    """Return the case of a graph: a run with all passes, and one with none."""
+    due = Expectation.of(name)
+    network = resolve(due.given.graph)
+    runs = []
+    for how, disabled in (("fused", ()), ("no pass", PASSES)):
+        program = compile_network(network, choice.target.exact, disabled).program
+        check_limits(program, choice.target, WEB)
+        tensors = _Tensors(blob)
+        inputs = [
+            None
+            if tensor is None
+            else tensors.add(f"graph input {number}", tensor, _repeated(content, tensor.byte_size))
+            for number, (tensor, content) in enumerate(zip(network.inputs, due.given.inputs, strict=True))
+        ]
+        outputs = [
+            tensors.add(f"graph output {number}", tensor, None) for number, tensor in enumerate(network.output_tensors)
+        ]
+        known = zip(network.output_tensors, outputs, due.outputs, due.bounds, strict=True)
+        judged = [
+            {
+                **described(tensor),
+                **_outcomes(WITHIN, [array], bounds, blob),
+                "label": f"graph output {number}, {how}",
+                "tensor": tensors.number(place),
+            }
+            for number, (tensor, place, array, bounds) in enumerate(known)
+        ]
+        runs.append({**tensors.run((program, inputs, outputs)), "outputs": judged})
+    return {"name": name, "tolerance": str(WITHIN), "digest": digest(due.outputs), "runs": runs}
+
+
+def _program_entry(suite: ProgramSuite, name: str, target: Target, blob: Blob) -> Entry:
+    """Return the case of dispatches over buffers: all buffers are judged."""
+    given, tensors = suite.program(name), _Tensors(blob)
+    target = replace(target.exact, deterministic=given.deterministic)
+    compiled = {desc: compile_operator(desc, target) for desc in given.descs}
+    for number, content in enumerate(given.buffers):
+        desc = TensorDesc(DataType.from_numpy(content.dtype), content.shape)
+        tensors.add(f"buffer {number}", desc, content.tobytes())
+
+    def places(bound: Sequence[LocatedTensor | None]) -> list[Place | None]:
+        return [None if one is None else (tensors.entries[one[1].buffer]["buffer"], one[1].offset) for one in bound]
+
+    run = tensors.run(*((compiled[step.desc], places(step.sources), places(step.targets)) for step in given.order))
+    judged = [
+        {
+            **described(TensorDesc(DataType.from_numpy(array.dtype), array.shape)),
+            **_outcomes(EQUAL, [array], None, blob),
+            "label": f"buffer {number}",
+            "tensor": number,
+        }
+        for number, array in enumerate(expected(given))
+    ]
+    return {"name": name, "tolerance": str(EQUAL), "runs": [{**run, "outputs": judged}]}
+
+
+def _repeated(content: Array, size: int) -> bytes:
+    return np.resize(content.view(np.uint8), size).tobytes()
+
+
+def described(tensor: TensorDesc) -> Entry:
+    """Return what a page must know to read a tensor's elements."""
+    strides = {} if tensor.is_packed else {"strides": list(tensor.element_strides)}
+    return {"type": tensor.data_type.name, "sizes": list(tensor.sizes), "bytes": tensor.byte_size, **strides}

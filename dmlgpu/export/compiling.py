@@ -1,0 +1,188 @@
+"""Graphs compiled for pages: for what every device with WebGPU has, and for nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu import __version__
+from dmlgpu.browser.executable import check_limits
+from dmlgpu.eager.session import KEEPING
+from dmlgpu.enums import FeatureLevel
+from dmlgpu.errors import InvalidArgument, shown
+from dmlgpu.export.exportable import Exportable, Port, Result
+from dmlgpu.graph.checking import check_nodes
+from dmlgpu.graph.compiler import compile_network
+from dmlgpu.graph.description import GraphDesc, InputEdge, OperatorNode, OutputEdge
+from dmlgpu.graph.network import Network
+from dmlgpu.graph.resolve import resolve
+from dmlgpu.operator_desc import OperatorDesc, TensorSlot
+from dmlgpu.program import Program
+from dmlgpu.target import AdapterInfo, Profile, Target
+from dmlgpu.tensor import TensorDesc
+
+Array: TypeAlias = NDArray[Any]
+
+SCHEDULES: Final = {"gpu": Profile.DISCRETE, "cpu": Profile.CPU}
+"""The families of schedules by the names that people give them."""
+
+WEB: Final = AdapterInfo("WebGPU's default limits", "Browser", "unknown", "", "")
+"""What messages call the adapter that programs are exported for."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """For what is compiled.
+
+    Attributes:
+        schedules: a key of ``SCHEDULES``.
+        half_precision: whether 16-bit arithmetic is native, which then takes the feature ``shader-f16``.
+        without: the passes to leave out.
+
+    Raises:
+        InvalidArgument: another name of schedules.
+    """
+
+    schedules: str = "gpu"
+    half_precision: bool = False
+    without: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.schedules, str) or self.schedules not in SCHEDULES:
+            raise InvalidArgument(f"export: schedules must be gpu or cpu, got {shown(self.schedules)}")
+
+    @property
+    def target(self) -> Target:
+        """WebGPU's default limits, and no feature beyond the one that was asked for."""
+        features = frozenset({"shader-f16"} if self.half_precision else ())
+        return Target(WEB.name, SCHEDULES[self.schedules], features)
+
+    def provenance(self, **of: Any) -> dict[str, Any]:
+        """Return what a folder says about how it was made."""
+        passes = {"without": list(self.without)} if self.without else {}
+        return {"dmlgpu": __version__, **of, "schedules": self.schedules, **passes}
+
+
+def compile_for_web(graph: GraphDesc, choice: Choice) -> tuple[Network, Program]:
+    """Return a checked graph and its program.
+
+    Raises:
+        InvalidGraph: the graph or an operator breaks a rule.
+        NotSupported: it needs a feature or a limit that not every device with WebGPU has.
+    """
+    network = resolve(graph)
+    check_nodes(network, max(FeatureLevel))
+    program = compile_network(network, choice.target, choice.without).program
+    check_limits(program, choice.target, WEB)
+    return network, program
+
+
+def needs_clearing(graph: GraphDesc) -> bool:
+    """Return whether a node that computes an output may leave elements of it as they were."""
+    ends = (graph.nodes[edge.from_node] for edge in graph.output_edges)
+    return any(isinstance(node, OperatorNode) and node.desc.operator in KEEPING for node in ends)
+
+
+def as_graph(desc: OperatorDesc) -> GraphDesc:
+    """Return the graph of one operator; its inputs and outputs are called as the description's fields are."""
+    inputs = [slot for slot in desc.inputs if slot.tensor is not None]
+    outputs = [slot for slot in desc.outputs if slot.tensor is not None]
+    into = tuple(InputEdge(number, 0, desc.inputs.index(one), _short(one)) for number, one in enumerate(inputs))
+    out = tuple(OutputEdge(0, desc.outputs.index(one), number, _short(one)) for number, one in enumerate(outputs))
+    return GraphDesc(len(inputs), len(outputs), (OperatorNode(desc),), into, (), out, desc.operator.lower())
+
+
+def _short(slot: TensorSlot) -> str:
+    name = slot.field.replace("_tensors", "s").removesuffix("_tensor")
+    return name if slot.position is None else f"{name}_{slot.position}"
+
+
+def exportable(
+    graph: GraphDesc,
+    choice: Choice,
+    *,
+    weights: Mapping[str, Array | bytes],
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    provenance: Mapping[str, Any],
+) -> Exportable:
+    """Return a graph ready to be exported.
+
+    Args:
+        graph: what is computed.
+        choice: for what it is compiled.
+        weights: arrays, or bytes as they lie in memory, of inputs that the folder shall hold, by name.
+        inputs, outputs: names, by number; None takes those of the edges.
+        provenance: what the folder says of where it comes from.
+
+    Raises:
+        InvalidArgument: names that are not of the graph or twice there, or arrays that do not fit.
+        InvalidGraph, NotSupported: as ``compile_for_web``.
+    """
+    taken = _names("input", inputs, graph.input_count, {one.graph_input: one.name for one in graph.input_edges})
+    made = _names("output", outputs, graph.output_count, {one.graph_output: one.name for one in graph.output_edges})
+    unknown = [name for name in weights if name not in taken]
+    if unknown:
+        raise InvalidArgument(f"export: weights must be of the inputs {', '.join(taken)}, got {shown(unknown[0])}")
+    network, program = compile_for_web(graph, choice)
+    given: list[Port] = []
+    feeds: list[int | bytes | None] = []
+    for name, desc in zip(taken, network.inputs, strict=True):
+        if desc is None:
+            feeds.append(None)
+        elif name in weights:
+            feeds.append(_bytes(name, desc, weights[name]))
+        elif desc.owned_by_dml:
+            raise InvalidArgument(f"export: input {name!r} is OWNED_BY_DML, so weights must have its elements")
+        else:
+            feeds.append(len(given))
+            given.append(Port(name, desc, desc.sizes))
+    results = tuple(
+        Result(Port(name, desc, desc.sizes), output=number)
+        for number, (name, desc) in enumerate(zip(made, network.output_tensors, strict=True))
+    )
+    sizes = tuple(desc.byte_size for desc in network.output_tensors)
+    name = graph.name or "graph"
+    clears = needs_clearing(graph)
+    return Exportable(name, program, tuple(given), tuple(feeds), sizes, results, clears, provenance)
+
+
+def _names(kind: str, given: Sequence[str] | None, count: int, edges: Mapping[int, str | None]) -> list[str]:
+    """Return the names of a graph's inputs or outputs, each once."""
+    if given is not None and len(given) != count:
+        raise InvalidArgument(f"export: {kind}s must be {count} names, got {len(given)}")
+    names = [edges.get(number) or (kind if count == 1 else f"{kind}{number}") for number in range(count)]
+    names = list(given) if given is not None else _distinct(names)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidArgument(f"export: the names of {kind}s must differ, got {shown(twice)} twice")
+    return names
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    """Return names, those that came before with a number behind them."""
+    found: dict[str, None] = {}
+    for name in names:
+        number, chosen = 1, name
+        while chosen in found:
+            number, chosen = number + 1, f"{name}_{number}"
+        found[chosen] = None
+    return list(found)
+
+
+def _bytes(name: str, desc: TensorDesc, given: Array | bytes) -> bytes:
+    if isinstance(given, bytes):
+        if len(given) < desc.byte_size:
+            raise InvalidArgument(f"export: weights of {name!r} must be {desc.byte_size:,} bytes, got {len(given):,}")
+        return given[: desc.byte_size]
+    array = np.asarray(given)
+    if array.dtype != desc.data_type.numpy or array.shape != desc.sizes:
+        raise InvalidArgument(
+            f"export: weights of {name!r} must be an array of {desc.data_type.numpy} with shape {desc.sizes}, got "
+            f"{array.dtype} with shape {array.shape}"
+        )
+    return desc.encode(array).tobytes()

@@ -1,0 +1,118 @@
+"""The conformance page: cases that run in the browser of whoever opens it, without Python, and results to send back."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.resources
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dmlgpu.browser import frames
+from dmlgpu.conformance.running.records import FORMAT as RECORDS_FORMAT
+from dmlgpu.conformance.running.records import machine
+from dmlgpu.conformance.suites.combined import CombinedSuite
+from dmlgpu.conformance.suites.registry import DEFAULT, list_digest, select
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.export.cases import Blob, Entry, can_be_exported, case_entry
+from dmlgpu.export.compiling import Choice
+from dmlgpu.export.folder import page_file, write_files
+
+FORMAT: Final = 1
+"""Of ``cases.json`` and its parts."""
+
+PART_BYTES: Final = 4 << 20
+"""Bytes of tensors after which a part of the cases ends."""
+
+PAGE_FILES: Final = {
+    "index.html": "conformance.html",
+    "conformance.js": "conformance.js",
+    "facts.js": "facts.js",
+    "judge.js": "judge.js",
+    "cases.js": "cases.js",
+    "device.js": "device.js",
+    "tensors.js": "tensors.js",
+    "page.css": "page.css",
+}
+"""The files beside the cases, and what they are called here."""
+
+
+@dataclass(frozen=True)
+class ExportedSuite:
+    """What was written.
+
+    Attributes:
+        folder: where.
+        files: the names of all files, and their bytes.
+        cases: the names of the cases that the page runs.
+        left_out: those of the profile that only Python runs.
+    """
+
+    folder: Path
+    files: dict[str, int]
+    cases: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def write_suite(
+    folder: Path, profile: str = "quick", patterns: Sequence[str] = (), *, schedules: str = "gpu"
+) -> ExportedSuite:
+    """Write the page of a profile's cases: those of operators and of graphs.
+
+    Args:
+        folder: where; it is made where it is missing.
+        profile: ``quick``, ``standard`` or ``full``.
+        patterns: of names, one of which must match; all cases where there are none.
+        schedules: as of ``write``.
+
+    Raises:
+        InvalidArgument: no such profile, or nothing matches.
+        OSError: a file cannot be written.
+    """
+    suite, choice = CombinedSuite(), Choice(schedules)
+    parts = {name: suite.part(name) for name in select(suite, profile, patterns)}
+    names = tuple(name for name, part in parts.items() if can_be_exported(part, name))
+    if not names:
+        raise InvalidArgument(f"export: only Python runs what matches {' or '.join(patterns)!r}")
+    files: dict[str, bytes] = {}
+    listed = []
+    for number, (held, data) in enumerate(_parts([(name, parts[name]) for name in names], choice)):
+        file = f"cases-{number:03}.bin"
+        files[file] = data
+        listed.append({"file": file, "bytes": len(data), "cases": held})
+    software = {name: value for name, value in machine().items() if name in ("dmlgpu", "commit", "shaders")}
+    header = {
+        "format": RECORDS_FORMAT,
+        **software,
+        "suite": DEFAULT,
+        "profile": profile,
+        "pattern": " or ".join(patterns),
+        "cases": len(names),
+        "case_list": list_digest(names),
+    }
+    left_out = tuple(name for name in parts if name not in names)
+    index = {
+        "format": FORMAT,
+        "header": header,
+        "schedules": schedules,
+        "parts": listed,
+        "left_out": len(left_out),
+    }
+    files["cases.json"] = json.dumps(index, separators=(",", ":")).encode()
+    files |= {name: page_file(source) for name, source in PAGE_FILES.items()}
+    files["frames.js"] = importlib.resources.files("dmlgpu.browser").joinpath("page", "frames.js").read_bytes()
+    write_files(folder, files)
+    return ExportedSuite(folder, {name: len(data) for name, data in files.items()}, names, left_out)
+
+
+def _parts(cases: Sequence[tuple[str, Any]], choice: Choice) -> Iterator[tuple[list[str], bytes]]:
+    """Yield the names of the cases of each part, and the part: a frame, compressed."""
+    blob, entries = Blob(), list[Entry]()
+    for number, (name, suite) in enumerate(cases, start=1):
+        entries.append(case_entry(suite, name, choice, blob))
+        if blob.uploads.end >= PART_BYTES or number == len(cases):
+            frame = frames.encode({"format": FORMAT, "cases": entries}, [blob.uploads.data])
+            yield [one["name"] for one in entries], gzip.compress(frame, mtime=0)
+            blob, entries = Blob(), []

@@ -1,0 +1,208 @@
+"""Programs as documents: buffers, what is uploaded into them, and dispatches in which nothing is left to decide.
+
+Everything that an executor decides when it binds is decided here, once: each resource is a buffer of its own, bindings
+begin at multiples of the largest offset alignment that WebGPU lets an adapter ask for, and kernels are rendered anew
+where slots share a binding.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dmlgpu.aliasing import OFFSET_ALIGNMENT, layout
+from dmlgpu.plan import Role
+from dmlgpu.program import Kernel, Program, Slot, parameter_bytes
+from dmlgpu.wgsl.sharing import share
+
+_WORKGROUP: Final = re.compile(r"@workgroup_size\(([\d, ]+)\)")
+_ENABLED: Final = re.compile(r"^enable (\w+);", re.MULTILINE)
+_FEATURES: Final = {"f16": "shader-f16", "subgroups": "subgroups"}
+"""WebGPU's features by WGSL's names of extensions."""
+
+UPLOAD_ALIGNMENT = 16
+"""Of the bytes of buffers among those that are uploaded."""
+
+
+class Uploads:
+    """Bytes that buffers hold before anything runs, one behind the other; equal ones once."""
+
+    def __init__(self) -> None:
+        self._places: dict[bytes, int] = {}
+        self._end = 0
+
+    @property
+    def end(self) -> int:
+        """How many bytes there are."""
+        return self._end
+
+    def place(self, data: bytes) -> int:
+        """Return where bytes begin."""
+        if data not in self._places:
+            self._places[data] = self._end
+            self._end += -(-len(data) // UPLOAD_ALIGNMENT) * UPLOAD_ALIGNMENT
+        return self._places[data]
+
+    @property
+    def data(self) -> bytes:
+        """All bytes."""
+        found = bytearray(self._end)
+        for data, start in self._places.items():
+            found[start : start + len(data)] = data
+        return bytes(found)
+
+
+@dataclass
+class Document:
+    """What programs become as JSON. Numbers of buffers, shaders and parameter blocks are places in these lists.
+
+    Attributes:
+        buffers: name and bytes of each; ``initial`` where only the initialisation reads it.
+        uploads: buffer, first byte in it, first byte among the uploads, bytes.
+        shaders: label, text and number of storage buffers of each.
+        parameters: the words of each parameter block.
+    """
+
+    buffers: list[dict[str, Any]] = field(default_factory=list)
+    uploads: list[list[int]] = field(default_factory=list)
+    shaders: list[dict[str, Any]] = field(default_factory=list)
+    parameters: list[list[int]] = field(default_factory=list)
+    _shaders: dict[tuple[str, int], int] = field(default_factory=dict, repr=False)
+    _parameters: dict[tuple[int, ...], int] = field(default_factory=dict, repr=False)
+
+    def buffer(self, name: str, size: int) -> int:
+        """Add a buffer; return its number."""
+        self.buffers.append({"name": name, "bytes": max(size, 16)})
+        return len(self.buffers) - 1
+
+    def upload(self, uploads: Uploads, buffer: int, data: bytes, offset: int = 0) -> None:
+        """Note what a buffer holds before anything runs."""
+        whole = data + bytes(-len(data) % 4)
+        self.uploads.append([buffer, offset, uploads.place(whole), len(whole)])
+
+    def dispatch(self, operator: str, kernel: Kernel, ranges: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
+        """Return the dispatch of a kernel: its shader, what it binds, its parameter block, its grid.
+
+        Args:
+            operator: for messages.
+            kernel: what runs.
+            ranges: per slot the buffer, the first byte and the bytes.
+        """
+        found = layout(ranges, kernel.bindings, OFFSET_ALIGNMENT)
+        if found.bindings != kernel.bindings:
+            kernel = share(operator, kernel, found.bindings)
+        words = tuple(memoryview(parameter_bytes(found.bases)).cast("I").tolist())
+        return {
+            "shader": self._shader(kernel),
+            "bind": [list(one) for one in found.bound],
+            "parameters": _number(self._parameters, words, self.parameters, list(words)),
+            "grid": list(kernel.grid),
+        }
+
+    def _shader(self, kernel: Kernel) -> int:
+        entry = {"label": kernel.label, "code": kernel.wgsl, "bindings": kernel.binding_count}
+        return _number(self._shaders, (kernel.wgsl, kernel.binding_count), self.shaders, entry)
+
+    def needs(self, dispatches: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return the features and the least limits, by WebGPU's names, that the device must have."""
+        workgroups = [_workgroup(shader["code"]) for shader in self.shaders]
+        extensions = {name for shader in self.shaders for name in _ENABLED.findall(shader["code"])}
+        limits = {
+            "maxBufferSize": [one["bytes"] for one in self.buffers],
+            "maxStorageBufferBindingSize": [size for one in dispatches for _, _, size in one["bind"]],
+            "maxStorageBuffersPerShaderStage": [shader["bindings"] for shader in self.shaders],
+            "maxComputeInvocationsPerWorkgroup": [math.prod(sizes) for sizes in workgroups],
+            "maxComputeWorkgroupSizeX": [sizes[0] for sizes in workgroups],
+            "maxComputeWorkgroupsPerDimension": [max(one["grid"]) for one in dispatches],
+        }
+        features = sorted(_FEATURES.get(name, name) for name in extensions)
+        return {"features": features, "limits": {name: max(given, default=0) for name, given in limits.items()}}
+
+
+def _number(known: dict[Any, int], key: Any, entries: list[Any], entry: Any) -> int:
+    """Return the place of an entry, added to the list where its key is new."""
+    if key not in known:
+        known[key] = len(entries)
+        entries.append(entry)
+    return known[key]
+
+
+def _workgroup(text: str) -> list[int]:
+    found = _WORKGROUP.search(text)
+    return [int(size) for size in found[1].split(",")] if found else [1]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the resources of a program lie: buffers by number, and the first byte in them.
+
+    Attributes:
+        inputs, outputs, constants: by number; None where there is none.
+        temporary, persistent: None where none is needed.
+    """
+
+    inputs: Sequence[tuple[int, int] | None]
+    outputs: Sequence[tuple[int, int] | None]
+    constants: Sequence[tuple[int, int]] = ()
+    temporary: int | None = None
+    persistent: int | None = None
+
+    def range(self, slot: Slot) -> tuple[int, int, int]:
+        """Return the buffer of a slot, its first byte there, and its bytes."""
+        match slot.role:
+            case Role.INPUT:
+                place = self.inputs[slot.index]
+            case Role.OUTPUT:
+                place = self.outputs[slot.index]
+            case Role.CONSTANT:
+                place = self.constants[slot.index]
+            case Role.TEMPORARY:
+                place = None if self.temporary is None else (self.temporary, 0)
+            case Role.PERSISTENT:
+                place = None if self.persistent is None else (self.persistent, 0)
+        assert place is not None
+        return place[0], place[1] + slot.offset, slot.size
+
+
+def add_program(
+    document: Document,
+    uploads: Uploads,
+    program: Program,
+    inputs: Sequence[tuple[int, int] | None],
+    outputs: Sequence[tuple[int, int] | None],
+    *,
+    temporary: int | None = None,
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Add a program's own resources and kernels; return the dispatches of its initialisation and of a run.
+
+    Args:
+        document: what it is added to.
+        uploads: where its constants go.
+        program: what is added.
+        inputs, outputs: where they lie; None for what it does not read or write.
+        temporary: the buffer of its temporary resource; None for one of its own.
+    """
+    if temporary is None and program.temporary_size:
+        temporary = document.buffer("temporary", program.temporary_size)
+    constants = []
+    for number, data in enumerate(program.constants):
+        constants.append((document.buffer(f"constant {number}", len(data)), 0))
+        document.upload(uploads, constants[-1][0], data)
+    places = Places(
+        inputs,
+        outputs,
+        constants,
+        temporary,
+        document.buffer("persistent", program.persistent_size) if program.persistent_size else None,
+    )
+
+    def dispatches(kernels: Sequence[Kernel]) -> list[dict[str, Any]]:
+        return [
+            document.dispatch(program.operator, kernel, [places.range(slot) for slot in kernel.slots])
+            for kernel in kernels
+        ]
+
+    return dispatches(program.initialization), dispatches(program.kernels)

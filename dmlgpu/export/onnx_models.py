@@ -1,0 +1,149 @@
+"""ONNX models, translated for fixed sizes of inputs and compiled for pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto
+
+from dmlgpu import kinds
+from dmlgpu.device.device import Device
+from dmlgpu.errors import InvalidArgument, NotSupported, abridged, shown
+from dmlgpu.export.compiling import Choice, compile_for_web, needs_clearing
+from dmlgpu.export.exportable import Exportable, Port, Result
+from dmlgpu.frontends.onnx import support
+from dmlgpu.frontends.onnx.elements import as_held
+from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
+from dmlgpu.frontends.onnx.runner import Runner
+from dmlgpu.frontends.onnx.segments import Fed, Fill, Output, Part, Segment, Weights
+from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.program import Program
+from dmlgpu.tensor import TensorDesc
+
+_CONTROL = ("If", "Loop", "Scan")
+_SHAPE = kinds.tuple_of(kinds.between(1, 2**32 - 1), "positive integers")
+
+
+def exportable_model(
+    source: Source, shapes: Mapping[str, Sequence[int]] | None, choice: Choice, provenance: Mapping[str, Any]
+) -> Exportable:
+    """Return a model ready to be exported. The arguments and exceptions are those of ``write_onnx``."""
+    model = read(source)
+    support.check(model, strict=False)
+    sizes = _sizes(model, shapes)
+    weights = Weights(Device(NUMPY_ADAPTER))
+    part = _only_part(model, sizes, weights)
+    given = tuple(
+        Port(one.name, TensorDesc(one.data_type, shape or (1,)), shape, one.is_bool)
+        for one, shape in zip(model.inputs, sizes, strict=True)
+    )
+    program: Program | None = None
+    feeds: tuple[int | bytes | None, ...] = ()
+    bytes_of: tuple[int, ...] = ()
+    fills: list[int] = []
+    clears = False
+    if part.segment is not None:
+        graph = part.segment.graph.desc(part.segment.all_outputs)
+        network, program = compile_for_web(graph, choice)
+        feeds, fills = _feeds(part.segment, weights), part.segment.fills
+        bytes_of = tuple(desc.byte_size for desc in network.output_tensors)
+        clears = needs_clearing(graph)
+    results = tuple(_result(one, len(given), fills) for one in part.outputs)
+    made = choice.provenance(**provenance, onnx_operator_sets=dict(model.versions.numbers))
+    return Exportable(model.name, program, given, feeds, bytes_of, results, clears, made)
+
+
+def _sizes(model: Model, shapes: Mapping[str, Sequence[int]] | None) -> list[tuple[int, ...]]:
+    """Return the shape of each input.
+
+    Raises:
+        InvalidArgument: one is missing, does not fit, or is of no input.
+    """
+    if shapes is not None and not isinstance(shapes, Mapping):
+        raise InvalidArgument(f"write_onnx: shapes must be a mapping from names to sizes, got {shown(shapes)}")
+    names = [one.name for one in model.inputs]
+    for name in shapes or {}:
+        if name not in names:
+            raise InvalidArgument(f"write_onnx: shapes must be of the inputs {', '.join(names)}, got {shown(name)}")
+    return [_shape(one, (shapes or {}).get(one.name)) for one in model.inputs]
+
+
+def _shape(one: Declared, given: Sequence[int] | None) -> tuple[int, ...]:
+    declared = None if one.shape is None else [size if isinstance(size, int) else size or "?" for size in one.shape]
+    if given is None:
+        if one.shape is None or not all(isinstance(size, int) for size in one.shape):
+            what = "no sizes" if declared is None else f"sizes {declared}"
+            raise InvalidArgument(
+                f"write_onnx: a folder is for fixed sizes, and input {one.name!r} has {what}; give a shape for it"
+            )
+        given = [size for size in one.shape if isinstance(size, int)]
+    chosen = kinds.argument("write_onnx", f"shapes[{one.name!r}]", _SHAPE, given)
+    fits = one.shape is None or (
+        len(one.shape) == len(chosen)
+        and all(not isinstance(own, int) or own == size for own, size in zip(one.shape, chosen, strict=True))
+    )
+    if not fits:
+        raise InvalidArgument(f"write_onnx: input {one.name!r} must have sizes {declared}, got {list(chosen)}")
+    return chosen
+
+
+def _only_part(model: Model, sizes: Sequence[tuple[int, ...]], weights: Weights) -> Part:
+    """Return the translated model.
+
+    Raises:
+        NotSupported: something is decided, or computed by the host, while it runs; the message names the nodes.
+    """
+    looping = [node for node in model.nodes if node.op_type in _CONTROL]
+    runner = Runner(
+        Device(NUMPY_ADAPTER),
+        model.versions,
+        weights,
+        nodes=model.nodes,
+        known=dict(model.weights),
+        inputs=[one.name for one in model.inputs],
+        outputs=model.outputs,
+    )
+    nothing = np.zeros(0)
+    fed = [Fed(shape, one.data_type, one.is_bool, nothing) for one, shape in zip(model.inputs, sizes, strict=True)]
+    part = runner.first_part(fed)
+    if part.action is not None:
+        placements = list(part.placements())
+        placed = [one.node for one in placements]
+        deciding = {one.node for one in placements if one.where == "read"}
+        if isinstance(part.action, Fill):  # of random numbers, by the node that comes next
+            deciding.add(next(name for node in model.nodes if (name := _name(node)) not in placed))
+        elif placed:
+            deciding.add(placed[-1])
+        nodes = [node for node in model.nodes if node in looping or _name(node) in deciding]
+        raise NotSupported(
+            f"model {model.name!r} cannot be exported: the host would have to decide or compute something while it"
+            f" runs, at {', '.join(f'{node.op_type} {abridged(_name(node))!r}' for node in nodes)}"
+        )
+    late = [one.name for one in part.outputs if one.recipe is not None]
+    if late:
+        raise NotSupported(f"model {model.name!r} cannot be exported: the host computes the outputs {', '.join(late)}")
+    return part
+
+
+def _name(node: NodeProto) -> str:
+    return node.name or (node.output[0] if node.output else "")
+
+
+def _feeds(segment: Segment, weights: Weights) -> tuple[int | bytes | None, ...]:
+    """Return what feeds each input of a segment: the number of the model's input, or the bytes of a weight."""
+    return tuple(
+        weights.data(number) if slot is None and number is not None else slot
+        for slot, number in zip(segment.feeds, segment.weights, strict=True)
+    )
+
+
+def _result(one: Output, inputs: int, fills: Sequence[int]) -> Result:
+    desc = TensorDesc(one.data_type, one.shape or (1,))
+    port = Port(one.name, desc, one.shape, one.is_bool)
+    if one.slot is None:
+        assert one.array is not None
+        held = as_held(one.array, one.data_type).reshape(desc.sizes)
+        return Result(port, data=desc.encode(held).tobytes() if held.size else b"")
+    return Result(port, given=one.slot) if one.slot < inputs else Result(port, output=list(fills).index(one.slot))
