@@ -1,1 +1,1 @@
-"""The demo: a photograph reduced to a palette by DirectML's operators, each dispatch checked against NumPy."""
+"""The demos, a package each: a photograph in few colours, text read from a picture, a network trained."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import descs
-from dmlgpu.demo.workbench import DeviceArray, Workbench
+from dmlgpu.demo.palette.workbench import DeviceArray, Workbench
 from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.tensor import TensorDesc
 

@@ -1,0 +1,125 @@
+"""``dmlgpu demo ocr``: the text in a picture, how fast it was read, and whether onnxruntime reads the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from PIL import Image
+
+from dmlgpu.cli import tables
+from dmlgpu.cli.adapter import choose_adapter
+from dmlgpu.cli.status import status
+from dmlgpu.demo.drawing import load_picture
+from dmlgpu.demo.ocr.comparison import Comparison, compare
+from dmlgpu.demo.ocr.models import Models, on_device, on_onnxruntime
+from dmlgpu.demo.ocr.picture import compose
+from dmlgpu.demo.ocr.reading import Line, read_text
+from dmlgpu.demo.ocr.sample import sample
+from dmlgpu.device.device import Device
+from dmlgpu.files import whole_file
+from dmlgpu.target import AdapterInfo
+
+
+@dataclass(frozen=True)
+class _Run:
+    """How long a picture took to be read: in all, and by stage."""
+
+    whole: float
+    stages: Mapping[str, float]
+
+
+def demo(path: Path | None, target: Path, adapter: str | None, *, longest_side: int) -> None:
+    """Write the picture with boxes and text, print the lines, the times, and what onnxruntime reads.
+
+    Raises:
+        OSError: the picture cannot be read or its copy not be written.
+        AdapterNotFound: no adapter matches.
+        NotSupported: the models are not installed.
+        typer.Exit: with code 1 when onnxruntime reads something else.
+    """
+    start = time.perf_counter()
+    image = sample() if path is None else load_picture(path)
+    device = Device(choose_adapter(adapter))
+    models = on_device(device)
+    with status() as show:
+        show("compiling and reading")
+        lines, first = _timed(image, models, longest_side)
+        show("reading once more")
+        # Nothing is compiled on numpy, where a second run would only take time.
+        again = first if device.adapter.backend == "NumPy" else _timed(image, models, longest_side)[1]
+        show("comparing with onnxruntime")
+        comparison = _compared(image, lines, models, longest_side)
+    with whole_file(target) as stream:
+        compose(image, lines, _subtitle(device.adapter, again)).save(stream, "PNG", optimize=True)
+    print(f"adapter: {device.adapter}")
+    _print_lines(lines)
+    _print_times(models, first, again, comparison)
+    _print_comparison(comparison)
+    print(f"{target}: {time.perf_counter() - start:.1f} s in all")
+    if comparison is not None and not comparison.ok:
+        raise typer.Exit(1)
+
+
+def _timed(image: Image.Image, models: Models, longest_side: int) -> tuple[list[Line], _Run]:
+    models.forget()
+    start = time.perf_counter()
+    lines = read_text(image, models, longest_side)
+    whole = time.perf_counter() - start
+    return lines, _Run(whole, {name: sum(one.seconds for one in model.calls) for name, model in models.stages.items()})
+
+
+def _compared(image: Image.Image, lines: Sequence[Line], models: Models, longest_side: int) -> Comparison | None:
+    """What onnxruntime reads; None where it is not installed."""
+    try:
+        others = on_onnxruntime()
+    except ModuleNotFoundError:
+        return None
+    return compare(image, lines, models, others, longest_side)
+
+
+def _subtitle(adapter: AdapterInfo, run: _Run) -> str:
+    name = adapter.name.partition(" (")[0]
+    return f"found and read by DirectML operators on {name} ({adapter.backend}) in {run.whole:.2f} s"
+
+
+def _print_lines(lines: Sequence[Line]) -> None:
+    rows = [(str(number), f"{line.probability:.3f}", line.text) for number, line in enumerate(lines, 1)]
+    tables.table(("line", "probability", "text"), rows, right=(0, 1))
+
+
+def _print_times(models: Models, first: _Run, again: _Run, comparison: Comparison | None) -> None:
+    rows = []
+    for name, model in models.stages.items():
+        shapes = [" x ".join(map(str, call.given.shape)) for call in model.calls]
+        given = ", ".join(f"{shapes.count(one)} of {one}" for one in dict.fromkeys(shapes))
+        row = [name, given, _milliseconds(first.stages[name]), _milliseconds(again.stages[name])]
+        if comparison is not None:
+            row += [_milliseconds(comparison.seconds[name]), f"{comparison.differences[name]:.1e}"]
+        rows.append(row)
+    host = [_milliseconds(run.whole - sum(run.stages.values())) for run in (first, again)]
+    rows.append(["boxes, crops, decoding", "on the host", *host, *([] if comparison is None else ["", ""])])
+    columns = ["stage", "inputs", "first ms", "again ms"]
+    if comparison is not None:
+        columns += ["onnxruntime ms", "largest difference"]
+    tables.table(columns, rows, right=(2, 3, 4, 5))
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:,.0f}"
+
+
+def _print_comparison(comparison: Comparison | None) -> None:
+    if comparison is None:
+        print("onnxruntime is not installed, so nothing was compared; it needs: pip install onnxruntime")
+    elif comparison.same:
+        largest = max(comparison.differences.values())
+        print(
+            f"onnxruntime reads the same {len(comparison.lines)} lines; probabilities differ by at most {largest:.1e}"
+        )
+    else:
+        print("onnxruntime reads something else:")
+        _print_lines(comparison.lines)

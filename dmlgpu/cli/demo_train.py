@@ -1,0 +1,108 @@
+"""``dmlgpu demo train``: a network learns digits; its losses, how well it reads others, and torch's losses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from dmlgpu.cli import tables
+from dmlgpu.cli.adapter import choose_adapter
+from dmlgpu.cli.status import status
+from dmlgpu.demo.training.curve import draw_losses
+from dmlgpu.demo.training.digits import batch_order, load_digits
+from dmlgpu.demo.training.network import initial_parameters
+from dmlgpu.demo.training.trainer import Adam, Trainer
+from dmlgpu.demo.training.twin import FIRST_STEPS, TOLERANCE, first_difference, torch_losses
+from dmlgpu.device.device import Device
+from dmlgpu.files import whole_file
+
+Losses = NDArray[np.float32]
+
+REPORTS = 10
+"""How many losses are printed."""
+
+
+def demo(target: Path, adapter: str | None, *, steps: int, batch: int, seed: int) -> None:
+    """Train, write the picture of the losses, and print them, the times and how well held-out digits are read.
+
+    Raises:
+        OSError: the picture cannot be written.
+        AdapterNotFound: no adapter matches.
+        typer.Exit: with code 1 when torch's losses are others.
+    """
+    start = time.perf_counter()
+    digits = load_digits(seed)
+    order = batch_order(len(digits.train_images), steps, batch, seed)
+    parameters, adam = initial_parameters(seed), Adam()
+    device = Device(choose_adapter(adapter))
+    print(f"adapter: {device.adapter}", flush=True)
+    with status() as show:
+        show("compiling")
+        trainer = Trainer(device, digits, order, parameters, adam)
+        trainer.advance(1)
+        trainer.losses()
+        ready = time.perf_counter()
+        for done in range(1, steps, 25):
+            show(f"step {done} of {steps}")
+            trainer.advance(min(25, steps - done))
+        losses = trainer.losses()
+        trained = time.perf_counter()
+        show("reading held-out digits")
+        accuracy = trainer.accuracy()
+        show("training with torch")
+        theirs = _theirs(digits, order, parameters, adam)
+    _print_losses({"dmlgpu": losses} | theirs)
+    _print_work(trainer, ready - start, (trained - ready) / max(steps - 1, 1))
+    count = len(digits.test_images)
+    print(f"{accuracy:.1%} of {count} held-out digits are read right")
+    difference = _print_comparison(losses, theirs)
+    name = device.adapter.name.partition(" (")[0]
+    subtitle = f"{accuracy:.1%} of {count} held-out digits read right; forward, backward and ADAM on {name}"
+    with whole_file(target) as stream:
+        picture = draw_losses({"dmlgpu": losses} | theirs, f"Loss of {steps} steps", subtitle)
+        picture.save(stream, "PNG", optimize=True)
+    print(f"{target}: {time.perf_counter() - start:.1f} s in all")
+    if difference > TOLERANCE or not np.isfinite(losses).all():
+        raise typer.Exit(1)
+
+
+def _theirs(*given: object) -> dict[str, Losses]:
+    """Torch's losses by its name; nothing where it is not installed."""
+    try:
+        return {"torch": torch_losses(*given)}  # type: ignore[arg-type]
+    except ModuleNotFoundError:
+        return {}
+
+
+def _print_losses(losses: Mapping[str, Losses]) -> None:
+    steps = len(losses["dmlgpu"])
+    chosen = np.unique(np.linspace(0, steps - 1, REPORTS).round().astype(int))
+    rows = [[str(step + 1), *(f"{one[step]:.4f}" for one in losses.values())] for step in chosen]
+    columns = ["step", *(f"loss, {name}" for name in losses)]
+    tables.table(columns, rows, right=tuple(range(len(columns))))
+
+
+def _print_work(trainer: Trainer, first: float, following: float) -> None:
+    program = trainer.compiled.program
+    kernels = "" if program is None else f" in {len(program.kernels)} kernels"
+    print(
+        f"a step is one graph of {trainer.operators} operators{kernels}: the first one after {first:.1f} s, "
+        f"the others in {following * 1e3:.1f} ms each"
+    )
+
+
+def _print_comparison(losses: Losses, theirs: Mapping[str, Losses]) -> float:
+    """Print how near torch's losses are, and return it; 0 where it is not installed."""
+    if not theirs:
+        print("torch is not installed, so nothing was compared; it needs: pip install torch")
+        return 0.0
+    difference = first_difference(losses, theirs["torch"])
+    print(
+        f"torch: losses of the first {min(FIRST_STEPS, len(losses))} steps differ by at most {difference:.1e} of them"
+    )
+    return difference

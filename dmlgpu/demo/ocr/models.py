@@ -1,0 +1,143 @@
+"""The three models, found in the package that carries them, and on what computes them."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from dmlgpu.demo.ocr.recognition import alphabet
+from dmlgpu.device.device import Device
+from dmlgpu.errors import NotSupported
+from dmlgpu.frontends.onnx import load
+
+Array = NDArray[np.float32]
+
+PACKAGE = "rapidocr_onnxruntime"
+FILES = {
+    "detection": "ch_PP-OCRv4_det_infer.onnx",
+    "direction": "ch_ppocr_mobile_v2.0_cls_infer.onnx",
+    "recognition": "ch_PP-OCRv4_rec_infer.onnx",
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One run of a model: what it was given, what came of it, and the seconds that it took."""
+
+    given: Array
+    found: Array
+    seconds: float
+
+
+@dataclass
+class Model:
+    """A model of one input and one output, which remembers its runs."""
+
+    compute: Callable[[Array], Array]
+    calls: list[Call] = field(default_factory=list)
+
+    def __call__(self, given: Array) -> Array:
+        """Run the model."""
+        start = time.perf_counter()
+        found = self.compute(given)
+        self.calls.append(Call(given, found, time.perf_counter() - start))
+        return found
+
+
+@dataclass(frozen=True)
+class Models:
+    """The models of one reader.
+
+    Attributes:
+        detection: a picture {1, 3, height, width} to the probability of text at each pixel, {1, 1, height, width}.
+        direction: lines {count, 3, 48, 192} to the probabilities that they stand upright or on their heads, {count, 2}.
+        recognition: lines {count, 3, 48, width} to the probabilities of characters, {count, width / 8, classes}.
+        characters: of the classes.
+    """
+
+    detection: Model
+    direction: Model
+    recognition: Model
+    characters: tuple[str, ...]
+
+    @property
+    def stages(self) -> dict[str, Model]:
+        """The models by their names."""
+        return {name: getattr(self, name) for name in FILES}
+
+    def forget(self) -> None:
+        """Forget all runs."""
+        for model in self.stages.values():
+            model.calls.clear()
+
+
+def on_device(device: Device) -> Models:
+    """Return the models on a device of dmlgpu's.
+
+    Raises:
+        NotSupported: the package that carries the models is not installed.
+    """
+    return _models(lambda path: _ours(path, device))
+
+
+def on_onnxruntime() -> Models:
+    """Return the models on onnxruntime's provider for processors.
+
+    Raises:
+        ModuleNotFoundError: onnxruntime is not installed.
+        NotSupported: the package that carries the models is not installed.
+    """
+    import onnxruntime  # noqa: PLC0415  only to compare with
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+
+    def theirs(path: Path) -> Callable[[Array], Array]:
+        session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        name = session.get_inputs()[0].name
+        return lambda given: session.run(None, {name: given})[0]
+
+    return _models(theirs)
+
+
+def _ours(path: Path, device: Device) -> Callable[[Array], Array]:
+    session = load(path, device)
+    (given,), (found,) = session.inputs, session.outputs
+    return lambda array: session.run({given.name: array})[found]
+
+
+def _models(make: Callable[[Path], Callable[[Array], Array]]) -> Models:
+    folder = models_folder()
+    detection, direction, recognition = (Model(make(folder / file)) for file in FILES.values())
+    return Models(detection, direction, recognition, _characters(folder / FILES["recognition"]))
+
+
+def models_folder() -> Path:
+    """Return the folder of the models, without importing the package, which would import onnxruntime.
+
+    Raises:
+        NotSupported: the package is not installed, or is one without these models.
+    """
+    spec = importlib.util.find_spec(PACKAGE)
+    for place in () if spec is None else spec.submodule_search_locations or ():
+        folder = Path(place) / "models"
+        if all((folder / file).exists() for file in FILES.values()):
+            return folder
+    raise NotSupported(
+        "demo ocr: the models are in the package rapidocr-onnxruntime, which is not installed: "
+        "pip install 'dmlgpu[ocr]'; from Python 3.13 on: "
+        "pip install --no-deps --ignore-requires-python 'rapidocr-onnxruntime>=1.4'"
+    )
+
+
+def _characters(path: Path) -> tuple[str, ...]:
+    model = onnx.load(path, load_external_data=False)
+    return alphabet(next(one.value for one in model.metadata_props if one.key == "character"))

@@ -1,0 +1,198 @@
+"""Training on a device: one graph is one step, and what a step leaves is what the next one reads.
+
+Data, the order of the batches, parameters, the optimizer's state and the losses stay on the device. There are two
+buffers for each part of the state, read and written in turns by two recorded command lists, so that a step is one
+submission: nothing is copied, and the host waits for no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.builder import functions as f
+from dmlgpu.builder.graph import Graph
+from dmlgpu.demo.training.digits import Digits
+from dmlgpu.demo.training.network import SIDE, classify, initial_moments, learn
+from dmlgpu.device.buffer import Buffer
+from dmlgpu.device.commands import CommandList
+from dmlgpu.device.device import Device
+from dmlgpu.device.operator import CompiledOperator
+from dmlgpu.enums import DataType
+from dmlgpu.graph.description import OperatorNode
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Adam:
+    """The optimizer's constants (Kingma and Ba 2015)."""
+
+    learning_rate: float = 0.003
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+
+MOMENTUM = 0.1
+"""How much of a batch's mean and variance goes into the running ones."""
+
+
+class Trainer:
+    """A network in training.
+
+    Args:
+        device: where it is trained.
+        digits: what it learns.
+        order: the images of each step's batch, UINT32 {steps, batch}.
+        parameters: to start from, as ``network.initial_parameters`` returns them.
+        adam: the optimizer's constants.
+
+    Attributes:
+        compiled: one step.
+        operators: of which it was made.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        digits: Digits,
+        order: NDArray[np.uint32],
+        parameters: Mapping[str, Array],
+        adam: Adam = Adam(),
+    ):
+        self.device, self.steps = device, len(order)
+        self._done, self._digits = 0, digits
+        self._names = tuple(parameters)
+        filters = [array.shape[0] for name, array in parameters.items() if name.startswith("filter")]
+        state: dict[str, NDArray[Any]] = {
+            "step": np.zeros((1, 1, 1, 1), np.uint32),
+            "losses": np.zeros((1, 1, 1, len(order)), np.float32),
+        }
+        learnt = {**parameters, **initial_moments(filters)}
+        self._sizes = {name: array.shape for name, array in learnt.items()}
+        state |= {name: array.copy() for name, array in learnt.items()}
+        state |= {f"{name} {which}": np.zeros_like(parameters[name]) for name in parameters for which in ("m", "v")}
+        data = {
+            "images": digits.train_images.reshape(1, 1, -1, SIDE * SIDE),
+            "labels": digits.train_labels.reshape(1, 1, -1, 1),
+            "order": order.reshape(1, 1, *order.shape),
+        }
+        self.compiled, self.operators = _compile_step(device, data, state, self._names, adam)
+        fixed = [_uploaded(device, array) for array in data.values()]
+        self._sides = [{name: _uploaded(device, array) for name, array in state.items()} for _ in range(2)]
+        persistent = _initialized(self.compiled)
+        self._lists = [
+            _recorded(self.compiled, [*fixed, *reads.values()], list(writes.values()), persistent)
+            for reads, writes in (self._sides, self._sides[::-1])
+        ]
+
+    @property
+    def state(self) -> Mapping[str, Buffer]:
+        """Where the state after the last step lies, by name."""
+        return self._sides[self._done % 2]
+
+    def advance(self, count: int) -> None:
+        """Compute so many steps; the host does not wait for them.
+
+        Raises:
+            ValueError: there are no batches for so many.
+        """
+        if self._done + count > self.steps:
+            raise ValueError(f"advance: count must be at most {self.steps - self._done}, got {count}")
+        for _ in range(count):
+            self.device.queue.execute([self._lists[self._done % 2]])
+            self._done += 1
+
+    def losses(self) -> Array:
+        """Return the losses of the steps so far, {steps}."""
+        return self.state["losses"].read().view(np.float32)[: self._done]
+
+    def parameters(self) -> dict[str, Array]:
+        """Return the parameters after the last step, by name; they are flat."""
+        return {name: self.state[name].read().view(np.float32) for name in self._names}
+
+    def accuracy(self) -> float:
+        """Return the share of the held-out images that the network, as it is now, classifies right."""
+        images, labels = self._digits.test_images, self._digits.test_labels
+        graph = Graph(self.device, name="classify")
+        given = graph.input(images.shape, name="images")
+        learnt = {name: graph.input(sizes, name=name) for name, sizes in self._sizes.items()}
+        arrays = {name: self.state[name].read().view(np.float32).reshape(sizes) for name, sizes in self._sizes.items()}
+        (probabilities,) = graph.evaluate([classify(given, learnt)], {"images": images, **arrays})
+        return float((probabilities[0, 0].argmax(axis=1) == labels).mean())
+
+
+def _compile_step(
+    device: Device,
+    data: Mapping[str, NDArray[Any]],
+    state: Mapping[str, NDArray[Any]],
+    names: Sequence[str],
+    adam: Adam,
+) -> tuple[CompiledOperator, int]:
+    """Compile one step, and count its operators.
+
+    Its inputs are the data and the state, its outputs the state after it, in the same order.
+    """
+    graph = Graph(device, name="step")
+    given = {
+        name: graph.input(array.shape, DataType.from_numpy(array.dtype), name=name)
+        for name, array in {**data, **state}.items()
+    }
+    step = given["step"]
+    batch = f.gather(given["order"], step, axis=2, index_dimensions=1)
+    images = f.gather(given["images"], batch, axis=2, index_dimensions=1)
+    labels = f.gather(given["labels"], batch, axis=2, index_dimensions=1)
+    images = images.reinterpret((images.sizes[2], 1, SIDE, SIDE))
+    found = learn(graph, images, labels, {name: given[name] for name in names})
+    following = step + 1
+    after = {"step": following, "losses": f.scatter_elements(given["losses"], step, found.loss, axis=3)}
+    for name in names:
+        after[name], after[f"{name} m"], after[f"{name} v"] = f.adam_optimizer(
+            given[name], given[f"{name} m"], given[f"{name} v"], found.gradients[name], following, **asdict(adam)
+        )
+    for name, moment in found.moments.items():
+        after[name] = given[name] * (1 - MOMENTUM) + moment * MOMENTUM
+    outputs = [after[name] for name in state]
+    operators = sum(isinstance(node, OperatorNode) for node in graph.desc(outputs).nodes)
+    return graph.compile(outputs), operators
+
+
+def _uploaded(device: Device, array: NDArray[Any]) -> Buffer:
+    buffer = device.create_buffer(array.nbytes)
+    buffer.write(array)
+    return buffer
+
+
+def _initialized(compiled: CompiledOperator) -> Buffer | None:
+    """Initialise a graph, and return its persistent resource if it has one."""
+    device, size = compiled.device, compiled.binding_properties.persistent_resource_size
+    persistent = device.create_buffer(size) if size else None
+    initializer = device.create_operator_initializer([compiled])
+    table = device.create_binding_table(initializer)
+    table.bind_outputs([persistent])
+    commands = device.create_command_list()
+    device.create_command_recorder().record_dispatch(commands, initializer, table)
+    commands.close()
+    device.queue.execute([commands])
+    return persistent
+
+
+def _recorded(
+    compiled: CompiledOperator, inputs: Sequence[Buffer], outputs: Sequence[Buffer], persistent: Buffer | None
+) -> CommandList:
+    """Return a list of one dispatch, to be executed any number of times."""
+    device, size = compiled.device, compiled.binding_properties.temporary_resource_size
+    table = device.create_binding_table(compiled)
+    table.bind_inputs(list(inputs))
+    table.bind_outputs(list(outputs))
+    table.bind_temporary_resource(device.create_buffer(size) if size else None)
+    table.bind_persistent_resource(persistent)
+    commands = device.create_command_list()
+    device.create_command_recorder().record_dispatch(commands, compiled, table)
+    commands.close()
+    return commands
