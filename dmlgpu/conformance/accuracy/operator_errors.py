@@ -90,7 +90,7 @@ def operator_errors(workload: Workload, data_type: DataType, device: Device) -> 
     inputs = workload.inputs(desc)
     flags = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if workload.half_precision else ExecutionFlags.NONE
     backend = device.backend
-    own = Device(device.adapter, precise=workload.precise)
+    own = Device(device.adapter, precise=workload.precise or device.backend.target.precise)
     try:
         # The profile is the given device's: its family of schedules is what is measured.
         own.backend.target = replace(own.backend.target, profile=backend.target.profile, schedule=workload.schedule)

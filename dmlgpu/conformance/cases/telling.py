@@ -16,6 +16,7 @@ import numpy as np
 
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.enums import DataType
+from dmlgpu.operator_desc import ScaleBias
 
 Rows: TypeAlias = Sequence[tuple[Any, ...]]
 
@@ -103,6 +104,12 @@ def with_rivals(rng: np.random.Generator, array: Array) -> Array:
     return np.where(rng.random(array.shape) < SHARE, extreme, array)
 
 
+def draw_scale_bias(rng: np.random.Generator, scales: Sequence[float]) -> ScaleBias:
+    """One of some scales, and a bias between -2 and 2 of few digits. Neither is neutral: that the bias is added after
+    the product shows at scales other than 1 and biases other than 0."""
+    return ScaleBias(float(rng.choice(scales)), float(rng.choice([-8, -5, -3, -1, 1, 3, 6, 7])) / 4)
+
+
 # ---- rows that several operators share
 
 BOTH_SIGNS = tuple(
@@ -118,6 +125,13 @@ HALVES = tuple((sign * (whole + 0.5),) for whole in range(5) for sign in (1, -1)
 
 EQUAL_PAIRS = ((0, 0), (1, 1), (-1, -1), (-0.0, 0.0), (0.0, -0.0), (3, 3), (2, 3), (3, 2))
 """Equal numbers, zeros of either sign among them, and neighbours."""
+
+HUGE_PAIRS = ((3e38, 3e38), (-3e38, -2e38), (3e38, -3e38))
+"""Floats whose sum may be beyond the type although their half is not."""
+
+SMALL_POWERS = tuple((base, exponent) for base in (-2, -1, 0, 1, 2, 3) for exponent in (-3, -2, -1, 0, 1, 2, 3))
+"""Bases and exponents around the cases that powers of integers tell apart: 0 and plus and minus 1, negative exponents,
+even and odd ones."""
 
 ODD_SUMS = ((1, 2), (-1, -2), (-1, 2), (0, -1), (-3, 0), (3, 0), (1, -2))
 """Whose half lies between integers, of both signs."""

@@ -192,6 +192,7 @@ class Pair:
         tolerance: the class of the bound.
         distance: how far they lie apart; None where one has no result.
         message: why there is no result, or why a disagreement is fine.
+        kernels: where both have results that differ too much: what ran on each, a text per kernel.
     """
 
     case: str
@@ -200,6 +201,7 @@ class Pair:
     tolerance: str = ""
     distance: Distance | None = None
     message: str = ""
+    kernels: tuple[tuple[str, ...], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Without what is empty; infinity as text, which JSON has no number for."""
@@ -249,6 +251,7 @@ _READERS: Mapping[str, fields.Reader[Any]] = {
     "adapters": _read_labels,
     "agreement": fields.member_of(Agreement),
     "distance": _read_distance,
+    "kernels": fields.list_of(fields.list_of(fields.text)),
 }
 
 

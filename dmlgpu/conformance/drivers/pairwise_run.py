@@ -117,6 +117,8 @@ def compare_results(one: AdapterResult, other: AdapterResult, allowance: Allowan
         return replace(pair, agreement=Agreement.DISAGREE, message=str(error))
     if not found.wrong:
         return replace(pair, distance=found)
+    kernels = one.outcome.kernels, other.outcome.kernels
+    pair = replace(pair, distance=found, kernels=kernels if any(kernels) else ())
     if allowance.is_unique:
-        return replace(pair, agreement=Agreement.DISAGREE, distance=found)
-    return replace(pair, agreement=Agreement.UNDECIDED, distance=found, message="several results are right")
+        return replace(pair, agreement=Agreement.DISAGREE)
+    return replace(pair, agreement=Agreement.UNDECIDED, message="several results are right")

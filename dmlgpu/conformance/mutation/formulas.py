@@ -76,6 +76,72 @@ FORMULAS = (
         '"(low%d + 1u) %% %du" % (loop.index0, axis.size)',
     ),
     ("one_step_more", r"\{\{ steps \}\}\.0", "({{ steps }}.0 + 1.0)"),
+    ("border_left_out", r"\bless_equal_f32\(((?:low|coordinate), (?:coordinate|high))\)", r"less_f32(\1)"),
+    ("least_region_of_one", r"\blet size = far - near;", "let size = max(far - near, 1.0);"),
+    (
+        "extrapolated_for_clamped",
+        r"\bclamp\((coordinate\{\{ loop\.index0 \}\}\(at\[\{\{ axis\.dimension \}\}\]\)), 0\.0, .+\);",
+        r"\1;",
+    ),
+    (
+        "reflected_once",
+        r"\((at\[\{\{ dimension \}\}\]) \+ \{\{ -first % period \}\}u\) % \{\{ period \}\}u",
+        r"u32(abs(i32(\1) - {{ first }}))",
+    ),
+    (
+        "padding_as_zeros",
+        r"\bselect\(output_s\(0xffffffffu\), (descending_\{\{ input\.kind \}\})\(input\)",
+        r"select(\1(input_s()), \1(input)",
+    ),
+    ("undilated", r" \* \{\{ axis\.dilation \}\}u", ""),
+    ("unstrided", r" \* \{\{ axis\.stride \}\}u", ""),
+    # ---- bends, scales and biases
+    (
+        "other_side_of_bend",
+        r"\((input|x) > (0|alpha|threshold)\)\.select\((?=gradient|input, input\.constant|x -)",
+        r"(\1 >= \2).select(",
+    ),
+    ("positive_zero", r"\(input > 0\)\.select\(input\.constant\(1\)", "(input >= 0).select(input.constant(1)"),
+    ("bounds_let_through", r"\(input <= min\)\.either\(input >= max\)", "(input < min).either(input > max)"),
+    ("unscaled_argument", r"\(input / alpha\)\.call\(", "input.call("),
+    ("undivided_steepness", r"\bsoftplus_f32\(steep\) / \{\{ steepness \}\}", "softplus_f32(steep)"),
+    ("scale_of_one_side", r"\bgamma \* (\(input > 0\)\.select\(input, )", r"\1gamma * "),
+    (
+        "tanh_for_erf",
+        r"\bgelu_f32\(input\)",
+        "0.5 * input * (1.0 + tanh_f32(0.7978846 * (input + 0.044715 * input * input * input)))",
+    ),
+    ("bias_before_scale", r"(\binput(?:\.to\(compute, portable=False\))?) \* scale \+ bias\b", r"(\1 + bias) * scale"),
+    ("bias_before_scale_2d", r"\binput \* (\{\{ scale \}\}) \+ bias\b", r"(input + bias) * \1"),
+    ("scale_of_both", r"\bproduct \* alpha \+ (c\.to\(compute\) \* beta)", r"(product + \1) * alpha"),
+    (
+        "zero_point_after_scale",
+        r"\{\{ \(input\.to\(integer\) - zero_point\.to\(integer\)\)\.to\(compute\) \}\} \* scale",
+        "({{ input.to(compute) }} * scale - {{ zero_point.to(compute) }})",
+    ),
+    ("sum_for_share", r"\{\{ share \}\} \* total", "total"),
+    ("other_blend", r"\(1\.0 - share\) \* a \+ share \* b", "share * a + (1.0 - share) * b"),
+    ("steps_from_zero", r"\blet steps = (\{\{ step\.to\(compute\) \}\});", r"let steps = \1 + 1.0;"),
+    # ---- masks
+    ("filter_for_sum", r"\{\{ score \+ masked \}\}", "{{ masked }}"),
+    ("sum_for_filter", r"\bselect\(\{\{ masked \}\}, score", "select({{ score + masked }}, score"),
+    ("key_behind_last_seen", r"\bkey < end_load", "key <= end_load"),
+    ("first_key_hidden", r"\bkey >= start_load", "key > start_load"),
+    ("own_key_hidden", r" \+ 1u, \{\{ keys \}\}u\)", ", {{ keys }}u)"),
+    # ---- what overflows, what is undefined
+    ("exponential_of_all", r"\bexp_bounded\(input - maximum\)", "exp_bounded(input)"),
+    ("overflowing_mean", r"\bselect\(0\.5 \* sum, .+\);", "0.5 * sum;"),
+    ("zero_for_no_quotient", r"\bselect\(a / max\(b, 1u\), 0xffffffffu, ", "select(a / max(b, 1u), 0u, "),
+    (
+        "cut_for_rotated_shift",
+        r"\breturn a (<<|>>) \(count & 31u\);",
+        r"return select(a \1 (count & 31u), 0u, count >= 32u);",
+    ),
+    ("power_of_minus_one_lost", r"!is_minus_one && ", ""),
+    ("sign_kept", r"\bpow_f32\(size_of_f32\(input\)", "pow_f32(input"),
+    # ---- truth
+    ("bits_for_truths", r"\(a > 0\)\.both\(b > 0\)", "(a.bits_and(b) > 0)"),
+    ("numbers_for_truths", r"\(a > 0\)\.equals\(b > 0\)", "a.equals(b)"),
     # ---- sums so far
     (
         "inclusive_for_exclusive",

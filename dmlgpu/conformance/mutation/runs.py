@@ -84,7 +84,7 @@ class MutantRunSuite:
     def _device(self, device: Device, profile: Profile) -> Device:
         """A device that takes the schedules of a profile, on the same adapter."""
         if profile not in self._devices:
-            backend = gpu.GpuBackend(device.adapter)
+            backend = gpu.GpuBackend(device.adapter, precise=device.backend.target.precise)
             backend.target = replace(backend.target, profile=profile)
             self._devices[profile] = Device.from_backend(backend)
             self._targets[profile] = backend.target

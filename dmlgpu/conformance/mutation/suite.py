@@ -50,6 +50,7 @@ RUN_LIMIT = 20.0
 UNREACHED = "changes no kernel of these cases"
 
 
+@functools.cache
 def formula_names() -> tuple[str, ...]:
     """The names of all mutants that have a formula which is nearly right."""
     return tuple(str(mutant) for file in shader_files() for mutant in mutants_of(file, NEARLY_RIGHT))
@@ -113,7 +114,7 @@ class MutantSuite:
     def _run_one(self, name: str, device: Device) -> Outcome:
         if self._worker is None:
             number = adapters().index(device.adapter)
-            self._worker = WorkerProcess(Job("mutant_runs", number, RUN_LIMIT))
+            self._worker = WorkerProcess(Job("mutant_runs", number, RUN_LIMIT, precise=device.backend.target.precise))
         return self._worker.run(name)
 
     @functools.cached_property

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 from dmlgpu.conformance.report.model import Report, reproduce
 from dmlgpu.conformance.report.pairs import PairReport, difference
+from dmlgpu.conformance.report.times import Times
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run
 
@@ -31,6 +32,8 @@ def as_junit(report: Report) -> str:
             _case(suite, run, outcome)
     for pairs in map(PairReport, report.comparisons):
         _compared_cases(_suite(root, f"pairwise: {', '.join(pairs.alone)}", pairs.comparison.facts), pairs)
+    for times in report.times:
+        _timed_cases(_suite(root, f"bench: {', '.join(times.adapters)}", times.facts), times)
     for suite in root:
         _count(suite)
     for name in _COUNTS:
@@ -47,8 +50,19 @@ def _suite(root: ElementTree.Element, name: str, facts: Mapping[str, Any], secon
     suite.set("time", f"{seconds:.3f}")
     properties = ElementTree.SubElement(suite, "properties")
     for fact, value in _flat(facts):
-        ElementTree.SubElement(properties, "property", name=fact, value=_text(value))
+        ElementTree.SubElement(properties, "property", name=_text(fact), value=_text(value))
     return suite
+
+
+def _timed_cases(suite: ElementTree.Element, times: Times) -> None:
+    """A case per measurement; its time is that of a dispatch."""
+    for one in times.times:
+        case = ElementTree.SubElement(suite, "testcase", classname=_text(one.where), name=_text(one.name))
+        case.set("time", f"{one.seconds or 0:.9f}")
+        if one.kind == "bad":
+            ElementTree.SubElement(case, "failure", message=_text(one.result), type=one.result).text = _text(one.time)
+        elif one.kind == "refused":
+            ElementTree.SubElement(case, "skipped", message=_text(one.time))
 
 
 def _flat(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -98,7 +112,7 @@ def _compared_cases(suite: ElementTree.Element, pairs: PairReport) -> None:
             said = [f"{' / '.join(pair.adapters)}: {difference(pair)}" for pair in disagreement.pairs]
             message = f"{disagreement.outlier or 'nobody alone'} differs"
             found = ElementTree.SubElement(case, "failure", type="disagree", message=_text(message))
-            found.text = _text("\n".join([*said, f"again: {disagreement.command}"]))
+            found.text = _text("\n".join([*said, *disagreement.kernels, f"again: {disagreement.command}"]))
 
 
 def _details(run: Run, outcome: Outcome) -> Iterator[str]:

@@ -53,6 +53,7 @@ def labels(runs: Sequence[Run]) -> tuple[Label, ...]:
 _DETAILS: Sequence[Callable[[Mapping[str, Any]], str]] = (
     lambda facts: facts["adapter"]["name"],
     lambda facts: facts["adapter"]["driver"],
+    lambda facts: "precise" if facts.get("precise") else "",
     lambda facts: facts["profile"],
     lambda facts: facts["pattern"] and shlex.join(["-k", facts["pattern"]]),
     lambda facts: facts["dmlgpu"],

@@ -13,6 +13,7 @@ from dmlgpu import operators, schema
 from dmlgpu.conformance.drivers.discovery import in_environment
 from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.report.labels import Label, labels
+from dmlgpu.conformance.report.times import Time, Times
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run
 from dmlgpu.conformance.running.wording import share_text
@@ -136,10 +137,12 @@ class Report:
     Attributes:
         runs: cases compared with the reference, each run on one adapter.
         comparisons: cases compared between adapters.
+        times: what was measured.
     """
 
     runs: tuple[Run, ...]
     comparisons: tuple[Comparison, ...] = ()
+    times: tuple[Times, ...] = ()
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
@@ -194,6 +197,16 @@ class Report:
         outcomes = tuple(outcome for cell in cells for outcome in cell.outcomes)
         return Cell(outcomes) if outcomes else None
 
+    def truth(self, times: Times, time: Time) -> Cell | None:
+        """The cases of a measurement's operator on the same adapter; None where no run has any."""
+        adapter = times.adapters.get(time.adapter)
+        cells = [
+            cell
+            for number, run in enumerate(self.runs)
+            if run.adapter == adapter and (cell := self.cell(time.operator.lower(), number)) is not None
+        ]
+        return Cell(tuple(outcome for cell in cells for outcome in cell.outcomes)) if cells else None
+
     @cached_property
     def totals(self) -> tuple[Cell, ...]:
         """The whole runs."""
@@ -226,7 +239,8 @@ def selection_of(run: Run) -> str:
 def command(run: Run) -> str:
     """The command that runs a case again on a run's adapter, up to the case's name."""
     adapter = f"{run.facts['adapter']['backend']}: {run.facts['adapter']['name']}"
-    text = shlex.join(["dmlgpu", "test", *suite_option(run.facts["suite"]), "--adapter", adapter, "-k"])
+    precise = ["--precise"] if run.facts.get("precise") else []
+    text = shlex.join(["dmlgpu", "test", *suite_option(run.facts["suite"]), "--adapter", adapter, *precise, "-k"])
     return in_environment(text, run.facts.get("environment", {}))
 
 

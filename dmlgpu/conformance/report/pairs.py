@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -56,6 +56,11 @@ class Disagreement:
     pairs: tuple[Pair, ...]
     command: str
 
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """What ran, a text for the adapters that ran the same."""
+        return kernels_of(self.pairs)
+
 
 @dataclass(frozen=True)
 class PairReport:
@@ -96,6 +101,17 @@ class PairReport:
 
     def _command(self, case: str) -> str:
         return shlex.join([*self.comparison.facts["command"], "-k", case])
+
+
+def kernels_of(pairs: Iterable[Pair]) -> tuple[str, ...]:
+    """What ran on the adapters of some pairs of a case, as far as these say it: a text for those that ran the same."""
+    by_adapter = {
+        label: kernels for pair in pairs for label, kernels in zip(pair.adapters, pair.kernels, strict=False) if kernels
+    }
+    by_kernels: dict[tuple[str, ...], list[str]] = {}
+    for label, kernels in by_adapter.items():
+        by_kernels.setdefault(kernels, []).append(label)
+    return tuple(f"{', '.join(labels)} ran as: {'; '.join(kernels)}" for kernels, labels in by_kernels.items())
 
 
 def difference(pair: Pair) -> str:

@@ -28,11 +28,11 @@ class Verdict:
 
 
 def verdict(report: Report) -> Verdict:
-    """Of the runs, and of the comparisons between adapters."""
-    wrong = [*_wrong_runs(report), *_disagreements(report), *_cut_off(report)]
+    """Of the runs, of the comparisons between adapters, and of measurements."""
+    wrong = [*_wrong_runs(report), *_wrong_times(report), *_disagreements(report), *_cut_off(report)]
     if wrong:
         return Verdict("bad", _sentence(wrong))
-    good = [*_good_runs(report), *_agreements(report)]
+    good = [*_good_runs(report), *_agreements(report), *_good_times(report)]
     return Verdict("good", _sentence(good))
 
 
@@ -64,6 +64,19 @@ def _disagreements(report: Report) -> Iterator[str]:
             yield f"adapters compared with each other disagree on {len(wrong):,} of {cases}"
 
 
+def _wrong_times(report: Report) -> Iterator[str]:
+    bad = [one for times in report.times for one in times.bad]
+    if bad:
+        every = sum(len(times.times) for times in report.times)
+        names = _some(list(dict.fromkeys(one.name for one in bad)), "measurement")
+        yield f"{len(bad):,} of {counted(every, 'measurement')} failed or computed wrong: {names}"
+
+
+def _good_times(report: Report) -> Iterator[str]:
+    if report.times:
+        yield f"{counted(sum(len(times.times) for times in report.times), 'measurement')}, nothing of it wrong"
+
+
 def _cut_off(report: Report) -> Iterator[str]:
     for number, run in enumerate(report.runs):
         if not run.is_complete:
@@ -72,6 +85,8 @@ def _cut_off(report: Report) -> Iterator[str]:
     for comparison in report.comparisons:
         if not comparison.is_complete:
             yield "a comparison of adapters was cut off"
+    if not all(times.is_complete for times in report.times):
+        yield "a run of measurements was cut off"
 
 
 def _good_runs(report: Report) -> Iterator[str]:

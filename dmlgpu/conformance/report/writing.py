@@ -10,6 +10,7 @@ from dmlgpu.conformance.report.junit import as_junit
 from dmlgpu.conformance.report.markdown import as_markdown
 from dmlgpu.conformance.report.model import Cell, Report, reproduce
 from dmlgpu.conformance.report.page import as_html
+from dmlgpu.conformance.report.times import Times
 from dmlgpu.conformance.running.records import Run
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.files import whole_file
@@ -20,17 +21,19 @@ FORMATS: Mapping[str, Callable[[Report], str]] = {".html": as_html, ".md": as_ma
 """How a report is written, by a file's suffix."""
 
 
-def write_report(runs: Sequence[Run], path: Path, comparisons: Sequence[Comparison] = ()) -> None:
-    """Write runs and comparisons of adapters down in the format of a file's suffix.
+def write_report(
+    runs: Sequence[Run], path: Path, comparisons: Sequence[Comparison] = (), times: Sequence[Times] = ()
+) -> None:
+    """Write runs, comparisons of adapters and times down in the format of a file's suffix.
 
     Raises:
         InvalidArgument: when there is nothing to report, or no such format.
         OSError: when the file cannot be written.
     """
-    if not runs and not comparisons:
+    if not runs and not comparisons and not times:
         raise InvalidArgument("there is no run to report")
     if path.suffix not in FORMATS:
         raise InvalidArgument(f"{path}: the suffix must be one of {', '.join(FORMATS)}, got {path.suffix!r}")
-    text = FORMATS[path.suffix](Report(tuple(runs), tuple(comparisons)))
+    text = FORMATS[path.suffix](Report(tuple(runs), tuple(comparisons), tuple(times)))
     with whole_file(path) as stream:
         stream.write(text.encode())

@@ -72,6 +72,13 @@ def text(value: Any) -> str:
     return value
 
 
+def flag(value: Any) -> bool:
+    """Read true or false."""
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, got {shown(value)}")
+    return value
+
+
 def count(value: Any) -> int:
     """Read an integer from 0 on, of 64 bits at most."""
     return _integer(value, 0)

@@ -23,6 +23,9 @@ from dmlgpu.conformance.running.wording import bound_text
 CASES_PER_CHILD = 250
 """Cases after which a child is replaced: a device keeps every pipeline, which comes to gigabytes in a long run."""
 
+PRECISE = "precise"
+"""What asks a child for a device that is."""
+
 STARTUP_LIMIT = 120.0
 """Seconds that a child may take more for its first case: for loading Python, a driver, a device."""
 
@@ -39,6 +42,7 @@ class Job:
         environment: variables that the children get beside this process's, such as VK_DRIVER_FILES.
         adapter_text: the adapter as text, which children must find under the number, lest one whose driver does not
             load there takes the next adapter or the reference; empty where any will do.
+        precise: whether the children's devices are ``Device(precise=True)``.
     """
 
     suite: str
@@ -47,6 +51,7 @@ class Job:
     repeat: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     adapter_text: str = ""
+    precise: bool = False
 
 
 class WorkerProcess:
@@ -122,6 +127,7 @@ class WorkerProcess:
                 self.job.suite,
                 str(self.job.adapter),
                 self.job.adapter_text,
+                PRECISE if self.job.precise else "",
                 *self._arguments,
             ],
             stdin=subprocess.PIPE,

@@ -89,7 +89,7 @@ _HEADERS: Mapping[str, Mapping[str, fields.Reader[Any]]] = {
 }
 """By a section's kind: what its header must have. It may have more."""
 
-_OPTIONAL = {"environment": fields.mapping_of(fields.text)}
+_OPTIONAL: Mapping[str, fields.Reader[Any]] = {"environment": fields.mapping_of(fields.text), "precise": fields.flag}
 
 
 def _sections(path: Path) -> tuple[list[_Section], list[str]]:

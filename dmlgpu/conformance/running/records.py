@@ -55,6 +55,7 @@ def facts(
     pattern: str,
     names: tuple[str, ...],
     *,
+    precise: bool = False,
     environment: Environment = (),
 ) -> dict[str, Any]:
     """What a run is about to do, and with what: everything that somebody needs to do it again.
@@ -62,6 +63,7 @@ def facts(
     Args:
         info: the adapter.
         suite, profile, pattern, names: which cases.
+        precise: whether on a ``Device(precise=True)``.
         environment: variables that bring the adapter's driver.
     """
     brought = {"environment": dict(environment)} if environment else {}
@@ -70,7 +72,7 @@ def facts(
         **machine(),
         "adapter": asdict(info),
         **brought,
-        **_selection(suite, profile, pattern, names),
+        **_selection(suite, profile, pattern, names, precise=precise),
     }
 
 
@@ -82,6 +84,7 @@ def comparison_facts(
     profile: str,
     pattern: str,
     names: tuple[str, ...],
+    precise: bool = False,
 ) -> dict[str, Any]:
     """What a comparison of adapters is about to do, and with what.
 
@@ -89,16 +92,18 @@ def comparison_facts(
         adapters: they are written down by their labels.
         command: compares them again, on the cases that ``-k`` names.
         suite, profile, pattern, names: which cases.
+        precise: whether on devices that are ``Device(precise=True)``.
     """
     compared = {
         one.label: {**asdict(one.info), "number": one.number, "environment": dict(one.environment)} for one in adapters
     }
     header = {"format": FORMAT, **machine(), "adapters": compared, "command": list(command)}
-    return {**header, **_selection(suite, profile, pattern, names)}
+    return {**header, **_selection(suite, profile, pattern, names, precise=precise)}
 
 
-def _selection(suite: str, profile: str, pattern: str, names: tuple[str, ...]) -> dict[str, Any]:
+def _selection(suite: str, profile: str, pattern: str, names: tuple[str, ...], *, precise: bool) -> dict[str, Any]:
     return {
+        **({"precise": True} if precise else {}),
         "suite": suite,
         "profile": profile,
         "pattern": pattern,

@@ -153,7 +153,7 @@ def _run(case: Case, device: Device, make_inputs: Callable[[Case], Arrays], pois
     inputs = [
         None
         if slot.tensor is None or array is None
-        else _BoundTensor.create(device, slot, array, _offset(case, number))
+        else _BoundTensor.create(device, slot, array, tensor_offset(case, number))
         for number, (slot, array) in enumerate(zip(case.desc.inputs, arrays, strict=True))
     ]
     shared = None if case.in_place is None else inputs[case.in_place]
@@ -186,13 +186,13 @@ def _create_outputs(
         return (
             None
             if slot.tensor is None
-            else _BoundTensor.create(device, slot, None, _offset(case, first + number), poison)
+            else _BoundTensor.create(device, slot, None, tensor_offset(case, first + number), poison)
         )
 
     return [create(number, slot) for number, slot in enumerate(case.desc.outputs)]
 
 
-def _offset(case: Case, number: int) -> int:
+def tensor_offset(case: Case, number: int) -> int:
     """A byte offset for a tensor: 16 to 240, from the case's seed."""
     return TENSOR_ALIGNMENT * (1 + (case.seed >> 2 * number) % 15)
 
@@ -253,7 +253,7 @@ def _compare(
     verdicts = []
     for number, output, content in written:
         got = output.tensor.decode(output.inside(content))
-        expected = _nearest([outcome[number] for outcome in outcomes], got, case.tolerance, magnitudes[number])
+        expected = nearest([outcome[number] for outcome in outcomes], got, case.tolerance, magnitudes[number])
         verdict = compare(expected, got, case.tolerance, magnitudes[number])
         verdict = replace(verdict, inputs=_elements(arrays, got.shape, verdict.worst))
         verdicts.append(verdict if verdict.ok else _with_unwritten(verdict, output, expected, got))
@@ -274,7 +274,7 @@ def digest(outputs: Sequence[Array]) -> str:
     return found.hexdigest()[:16]
 
 
-def _nearest(outcomes: Sequence[Array], got: Array, tolerance: Tolerance, magnitude: Any) -> Array:
+def nearest(outcomes: Sequence[Array], got: Array, tolerance: Tolerance, magnitude: Any) -> Array:
     """The first outcome, with elements of the others where only those are met."""
     expected, *others = outcomes
     if expected.shape != got.shape or expected.dtype != got.dtype:

@@ -20,10 +20,11 @@ class WatchedBackend(GpuBackend):
     Args:
         info: the adapter.
         tell: is told.
+        precise: as of ``GpuBackend``.
     """
 
-    def __init__(self, info: AdapterInfo, tell: Tell):
-        super().__init__(info)
+    def __init__(self, info: AdapterInfo, tell: Tell, *, precise: bool = False):
+        super().__init__(info, precise=precise)
         self._tell = tell
 
     def prepare(self, program: Program) -> GpuExecutable:

@@ -1,12 +1,12 @@
 """The child process in which cases run, so that a crash or a hang costs one case.
 
-    python -m dmlgpu.conformance.running.worker SUITE ADAPTER TEXT [FOLDER POISON]
+    python -m dmlgpu.conformance.running.worker SUITE ADAPTER TEXT PRECISE [FOLDER POISON]
 
 ADAPTER is a number of ``dmlgpu devices``, TEXT that adapter's name and driver, or empty: if another is there now, the
-process ends. Each line of standard input is a case's name; for each a line of JSON
-answers, an ``Outcome``. Lines ``{"kernels": [...]}`` before it say what is about to be compiled, should that crash or
-hang. What drivers print to standard output goes to standard error. With a folder, nothing is compared: a case's outputs
-are left there as files of NumPy's, computed in memory whose bytes were POISON.
+process ends. PRECISE is ``precise`` for a device that is, or empty. Each line of standard input is a case's name; for
+each a line of JSON answers, an ``Outcome``. Lines ``{"kernels": [...]}`` before it say what is about to be compiled,
+should that crash or hang. What drivers print to standard output goes to standard error. With a folder, nothing is
+compared: a case's outputs are left there as files of NumPy's, computed in memory whose bytes were POISON.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any, Protocol, TextIO
 from dmlgpu.conformance.drivers.outputs import OutputSuite, as_output_suite
 from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_stdout
 from dmlgpu.conformance.running.outcome import KERNELS, Outcome, Status
+from dmlgpu.conformance.running.pool import PRECISE
 from dmlgpu.conformance.running.runner import digest
 from dmlgpu.conformance.suites.registry import suite_by_name
 from dmlgpu.device.adapters import BROWSER, choose, open_watched_page
@@ -29,6 +30,7 @@ from dmlgpu.device.device import Device
 from dmlgpu.errors import DeviceRemoved, DmlError, NotSupported
 from dmlgpu.files import whole_file, write_array
 from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.kept_programs import without_files
 
 
 class RunsCases(Protocol):
@@ -111,28 +113,28 @@ class Server:
         print(json.dumps(record), file=self._responses, flush=True)
 
 
-def open_device(number: int, tell_kernels: Callable[[tuple[str, ...]], None]) -> Device:
+def open_device(number: int, tell_kernels: Callable[[tuple[str, ...]], None], *, precise: bool = False) -> Device:
     """Open an adapter; the function is told the kernels of each program before they are compiled."""
     info = choose(number)
     if info == NUMPY_ADAPTER:
-        return Device(info)
+        return Device(info, precise=precise)
     if info.backend.lower() == BROWSER:
-        return Device.from_backend(open_watched_page(info, tell_kernels))
+        return Device.from_backend(open_watched_page(info, tell_kernels, precise=precise))
     from dmlgpu.conformance.running.watched_backend import WatchedBackend  # noqa: PLC0415 - numpy does without wgpu
 
-    return Device.from_backend(WatchedBackend(info, tell_kernels))
+    return Device.from_backend(WatchedBackend(info, tell_kernels, precise=precise))
 
 
 def main() -> int:
     """The command."""
-    name, adapter, text, *writing = sys.argv[1:]
+    name, adapter, text, precise, *writing = sys.argv[1:]
     exit_with_parent()
-    with reserved_stdout() as responses:
+    with reserved_stdout() as responses, without_files():
         suite = suite_by_name(name)
         runner = OutputWriter(as_output_suite(suite, name), Path(writing[0]), int(writing[1])) if writing else suite
         server = Server(runner, responses)
         try:
-            device = open_device(int(adapter), server.tell_kernels)
+            device = open_device(int(adapter), server.tell_kernels, precise=precise == PRECISE)
         except DeviceRemoved as error:  # a browser's page is away; it may come back for the next child
             server.refuse(sys.stdin, error)
             return 0

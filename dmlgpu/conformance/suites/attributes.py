@@ -279,6 +279,10 @@ class AttributeSuite(CaseSuite):
             needs=base.needs,
         )
 
+    def is_refused(self, name: str) -> bool:
+        """Whether the operator must not take the value that a name spells; nothing is computed then."""
+        return _Named.read(name).is_refused
+
     def run(self, name: str, device: Device) -> Outcome:
         """Compare what the adapter computes with the reference, or see that the value is refused.
 

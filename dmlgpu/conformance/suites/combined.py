@@ -55,7 +55,7 @@ class CombinedSuite:
 
     def run(self, name: str, device: Device) -> Outcome:
         """Run a case. Raises what its suite raises, and InvalidArgument when none has it."""
-        return self._part(name).run(name, device)
+        return self.part(name).run(name, device)
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
         """What a device computes (see ``OutputSuite``).
@@ -69,14 +69,19 @@ class CombinedSuite:
         """How far a case's outputs may lie from the truth."""
         return self._output_suite(name).allowance(name)
 
-    def _part(self, name: str) -> Suite:
+    def part(self, name: str) -> Suite:
+        """The suite that has a case.
+
+        Raises:
+            InvalidArgument: when none has.
+        """
         for part in self.parts:
             if part.has(name):
                 return part
         raise InvalidArgument(f"{name!r} names no case")
 
     def _output_suite(self, name: str) -> OutputSuite:
-        part = self._part(name)
+        part = self.part(name)
         if not isinstance(part, OutputSuite | SuiteWithCases):
             raise NotSupported(f"{name!r} is compared with what is true only, not between adapters")
         return as_output_suite(part, name)

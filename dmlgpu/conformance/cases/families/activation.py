@@ -106,7 +106,7 @@ def _with_bends(rng: np.random.Generator, array: Array, attributes: Attributes) 
 
 
 @dataclass(frozen=True)
-class _FlushedWithin(Ulp):
+class FlushedWithin(Ulp):
     """So many ULP; 0 is right for the smallest numbers, where a factor of the result may have been flushed."""
 
     def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
@@ -120,7 +120,7 @@ class _ComposedCases(_ActivationCases):
 
     def allowed(self, data_type: DataType) -> Tolerance:
         """As for others, or flushed on the way."""
-        return _FlushedWithin(1 if data_type is DataType.FLOAT16 else self.ulps)
+        return FlushedWithin(1 if data_type is DataType.FLOAT16 else self.ulps)
 
 
 class _SummedCases(_ActivationCases):

@@ -16,10 +16,10 @@ from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import few, mixed, numbers, specials
 from dmlgpu.conformance.cases.keys import PLAIN, Combination, Key, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
-from dmlgpu.conformance.cases.telling import BOTH_SIGNS, HALVES, ODD_SUMS, Rows, Telling
+from dmlgpu.conformance.cases.telling import BOTH_SIGNS, HALVES, HUGE_PAIRS, ODD_SUMS, Rows, Telling, draw_scale_bias
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
 from dmlgpu.enums import DataType, RoundingMode
-from dmlgpu.operator_desc import OperatorDesc, ScaleBias
+from dmlgpu.operator_desc import OperatorDesc
 
 OPERANDS = ("a_tensor", "b_tensor")
 
@@ -90,7 +90,7 @@ class ElementWiseCases(VariedCases):
         )
         attributes = self.attributes(key, rng)
         if key.variant == SCALED:
-            attributes["scale_bias"] = ScaleBias(float(rng.choice([-2.0, 0.5, 1.0])), float(rng.integers(-8, 9)) / 4)
+            attributes["scale_bias"] = draw_scale_bias(rng, (-2.0, 0.5, 0.0))
         desc = self.desc_class(**dict(zip(fields, tensors, strict=True)), **attributes)
         tolerance = self.tolerance_of_floats if data_type.is_float else EXACT
         return Case(name, desc, lambda contents: self.draw(key, contents), tolerance)
@@ -188,7 +188,10 @@ class ModulusFloorCases(_QuotientCases):
 class MeanCases(ElementWiseCases):
     """ELEMENT_WISE_MEAN."""
 
-    telling = (Telling("a half that is floored for truncated", OPERANDS, ODD_SUMS),)
+    telling = (
+        Telling("a half that is floored for truncated", OPERANDS, ODD_SUMS),
+        Telling("a sum that overflows before it is halved", OPERANDS, HUGE_PAIRS),
+    )
 
 
 @cases(descs.ElementWiseRecip)

@@ -7,6 +7,7 @@ The error of a weighted mean is counted in the values' largest magnitude; errors
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ import numpy as np
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import EDGE_SIZES, draw_tensor
+from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout, draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 from dmlgpu.enums import DataType
@@ -204,8 +205,9 @@ class _AttentionCases(OperatorCases):
         tensors = {field: _place(key, rng, field, sizes) for field, sizes in _sizes(key, drawn).items()}
         fields: dict[str, Any] = {field.python_name: None for field in self.schema.tensor_fields}
         fields |= tensors
-        # Some compilers make 0 of anything times 0: no such scale among NaN and infinities.
-        scales = [1 / math.sqrt(key.sizes[3]), 0.25, -0.5, 0.0 if key.variant != SPECIAL else 1.0]
+        # Some compilers make 0 of anything times 0: no such scale among NaN and infinities. Nor under a mask that hides
+        # whole rows, where scores that are all alike would not tell what hides them.
+        scales = [1 / math.sqrt(key.sizes[3]), 0.25, -0.5, 1.0 if key.variant in (SPECIAL, "boolean") else 0.0]
         fields["scale"] = float(rng.choice(scales))
         fields["mask_filter_value"] = float(rng.choice([-10000.0, -2.0, 0.5]))
         fields["mask_type"] = drawn.mask
@@ -239,6 +241,16 @@ class MultiheadAttention1Cases(_AttentionCases):
     def variants(self, types: Types) -> tuple[str, ...]:
         """The older operator's, and caches."""
         return (*super().variants(types), CACHE)
+
+    def standard_keys(self) -> Iterator[Key]:
+        """Also caches whose lengths differ: of some the past is empty, of some full."""
+        yield from super().standard_keys()
+        for data_type, sizes, layout in (
+            (DataType.FLOAT32, (7, 3, 2, 8), Layout.PACKED),
+            (DataType.FLOAT16, (5, 1, 3, 5), Layout.PERMUTED),
+            (DataType.FLOAT32, (9, 4, 1, 7), Layout.PADDED),
+        ):
+            yield Key((data_type,), sizes, layout, CACHE)
 
     def head_counts(self, shared: int, group: int) -> dict[str, int]:
         """The attributes that count heads."""

@@ -17,6 +17,7 @@ from dmlgpu.conformance.cases.contents import mixed, numbers
 from dmlgpu.conformance.cases.keys import INPLACE, PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.telling import SMALL_POWERS, Telling, draw_scale_bias
 from dmlgpu.conformance.cases.tolerance import EXACT, Tolerance, Ulp
 from dmlgpu.enums import DataType
 from dmlgpu.operator_desc import ScaleBias
@@ -45,15 +46,14 @@ def within(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]
 
 
 def sixteenths(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
-    """Multiples of 1/16 between -4 and 4, to which ``scale_bias`` adds no error; small integers."""
+    """Multiples of 1/16 between -4 and 4, to which a ScaleBias adds no error; small integers."""
     step = 16 if data_type.is_float else 1
     low = 0 if not data_type.is_signed else -64
     return (rng.integers(low, 65, sizes) / step).astype(data_type.numpy)
 
 
-def scale_bias(rng: np.random.Generator) -> ScaleBias:
-    """A scale and a bias of few digits."""
-    return ScaleBias(float(rng.choice([-1.0, 0.5, 2.0])), float(rng.integers(-8, 9)) / 4)
+SCALES = (-1.0, 0.5, 2.0)
+"""Of few digits."""
 
 
 class _FunctionCases(OperatorCases):
@@ -78,7 +78,7 @@ class _FunctionCases(OperatorCases):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, sizes = key.types[0], key.sizes
         source, output = draw_tensors(key, rng, (data_type, sizes, False), (data_type, sizes, True))
-        scaling = scale_bias(rng) if key.variant == SCALED else None
+        scaling = draw_scale_bias(rng, SCALES) if key.variant == SCALED else None
         attributes = self.attributes(rng)
         desc = self.desc_class(input_tensor=source, output_tensor=output, scale_bias=scaling, **attributes)
 
@@ -238,9 +238,16 @@ class PowCases(OperatorCases):
 
     standard_count = 64
     type_fields = ("InputTensor", "ExponentTensor")
+    telling = (
+        Telling("powers of 0, 1 and -1 that are like others", ("input_tensor", "exponent_tensor"), SMALL_POWERS),
+    )
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (PLAIN, SPECIAL, SCALED)
+
+    def telling_of(self, key: Key) -> tuple[Telling, ...]:
+        """None where a ScaleBias must stay exact."""
+        return () if key.variant == SCALED else self.telling
 
     def allowed_variants(self, types: Types, layout: Layout) -> tuple[str, ...]:
         """In place only where the exponent has the output's type, since any input may be chosen for it."""
@@ -252,7 +259,7 @@ class PowCases(OperatorCases):
         source, power, output = draw_tensors(
             key, rng, (base, key.sizes, False), (exponent, key.sizes, False), (base, key.sizes, True)
         )
-        scaling = scale_bias(rng) if key.variant == SCALED else None
+        scaling = draw_scale_bias(rng, SCALES) if key.variant == SCALED else None
         if scaling and not base.is_float:
             scaling = ScaleBias(scaling.scale, 4 * scaling.bias)
         desc = descs.ElementWisePow(

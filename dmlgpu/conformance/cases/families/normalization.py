@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
+from dmlgpu.conformance.cases.keys import OWNED, PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Ulp
@@ -264,7 +264,7 @@ class LpNormalizationCases(NormalizationCases):
         """A third of the rows have norms near epsilon, where its maximum with a norm is not their sum."""
         values = elements(rng, key, key.sizes)
         row = tuple(1 if d == axis else size for d, size in enumerate(key.sizes))
-        if key.variant == PLAIN:
+        if key.variant in (PLAIN, OWNED):
             near = np.broadcast_to(rng.random(row) < SHARE, key.sizes)
             values = np.where(near, values * values.dtype.type(epsilon), values)
         if key.variant == ZEROS:

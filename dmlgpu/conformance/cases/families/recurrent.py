@@ -16,6 +16,7 @@ from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 from dmlgpu.enums import DataType, RecurrentNetworkDirection
 from dmlgpu.operator_desc import OperatorDesc
@@ -150,9 +151,11 @@ class _RecurrentCases(OperatorCases):
 
 
 def _contents(rng: np.random.Generator, field: str, tensor: TensorDesc, steps: int) -> Array:
-    """Lengths of all kinds; recurrent weights whose rows add up to a half at most."""
+    """Lengths of all kinds, a third of them 0, 1 or whole; recurrent weights whose rows add up to a half at most."""
     if field == "sequence_lengths_tensor":
-        return rng.integers(0, steps + 2, tensor.sizes).astype(np.uint32)
+        told = rng.choice([0, 1, steps], tensor.sizes)
+        lengths = np.where(rng.random(tensor.sizes) < SHARE, told, rng.integers(0, steps + 2, tensor.sizes))
+        return lengths.astype(np.uint32)
     values = rng.standard_normal(tensor.sizes)
     if field == "weight_tensor":
         values /= np.sqrt(tensor.sizes[3])

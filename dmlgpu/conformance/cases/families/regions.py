@@ -14,6 +14,7 @@ from dmlgpu.conformance.cases.contents import any_bits, few, numbers
 from dmlgpu.conformance.cases.indices import OUTSIDE, draw_indices
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
 from dmlgpu.enums import DataType, FeatureLevel, InterpolationMode, ReduceFunction
 from dmlgpu.operator_desc import Size2D
@@ -54,6 +55,16 @@ def _corners(rng: np.random.Generator, key: Key, regions: int, scales: Array, *,
     places[rng.random(regions) < 0.1] = np.nan
     with np.errstate(over="ignore"):
         return np.asarray((places / scales).astype(key.types[0].numpy))
+
+
+def _put_on_borders(rng: np.random.Generator, key: Key, corners: Array, scales: Array, offset: float) -> None:
+    """Make a third of the regions empty along an axis, all their samples on the outermost place that counts as inside
+    or on the first or last element: what leaves borders out, or gives regions a least size, shows there."""
+    regions = np.flatnonzero(rng.random(len(corners)) < SHARE)
+    axes = rng.integers(0, 2, regions.size)
+    extents = np.array(key.sizes[:1:-1])[axes]
+    places = np.choose(rng.integers(0, 4, regions.size), [-1 + 0 * extents, 0 * extents, extents - 1, extents])
+    corners[regions, axes] = corners[regions, axes + 2] = (places + offset) / scales[axes]
 
 
 @cases(descs.RoiPooling)
@@ -174,6 +185,7 @@ class _AlignCases(OperatorCases):
         """Contents of the regions and their batches."""
         scales = np.array([desc.spatial_scale_x, desc.spatial_scale_y] * 2)
         corners = _corners(contents, key, desc.roi_tensor.sizes[-2], scales, exact=exact)
+        _put_on_borders(contents, key, corners, scales, getattr(desc, "input_pixel_offset", 0.5))
         batches = draw_indices(
             contents, key.types[1], np.array(key.sizes[0]), desc.batch_indices_tensor.sizes, key.variant
         )

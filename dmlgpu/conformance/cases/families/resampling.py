@@ -39,7 +39,7 @@ Sizes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class _Rounded(Tolerance):
+class RoundedSum(Tolerance):
     """Integers rounded from sums of floats: the same, or the next one where the sum lies at a half.
 
     The magnitude is the sum's distance from there.
@@ -149,7 +149,7 @@ def _case(key: Key, name: str, desc: Any, given: Sizes, terms: int) -> Case:
 
     if desc.interpolation_mode is InterpolationMode.NEAREST_NEIGHBOR and "GRAD" not in desc.operator:
         return Case(name, desc, fill, EXACT)
-    tolerance = Accumulated(terms) if key.types[0].is_float else _Rounded()
+    tolerance = Accumulated(terms) if key.types[0].is_float else RoundedSum()
     return Case(name, desc, fill, tolerance, magnitude=magnitude)
 
 
@@ -184,6 +184,12 @@ class Resample3Cases(_ForwardCases):
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (*super().variants(types), ANTIALIASED)
+
+    def standard_keys(self) -> Iterator[Key]:
+        """Also two that shrink to a tenth, so that many elements of the input lie under each of the output."""
+        yield from super().standard_keys()
+        yield Key((DataType.FLOAT16,), (3, 200), Layout.PACKED, ANTIALIASED)
+        yield Key((DataType.FLOAT32,), (40, 50), Layout.PACKED, ANTIALIASED, 16)
 
 
 @cases(descs.Resample2)
