@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum, IntFlag
 from typing import Any, TypeVar
 
@@ -203,5 +203,27 @@ def tuple_of(convert: Converter[Kind], what: str) -> Converter[tuple[Kind, ...]]
             except WrongKind as wrong:
                 raise WrongKind(wrong.expected, wrong.value, f"[{index}]{wrong.where}") from None
         return tuple(converted)
+
+    return convert_all
+
+
+def mapping_of(convert: Converter[Kind], what: str) -> Converter[dict[str, Kind]]:
+    """Take mappings of texts to values of a kind, as a dictionary of its own; ``what`` is what messages call these."""
+
+    def convert_all(values: Any) -> dict[str, Kind]:
+        if not isinstance(values, Mapping):
+            raise WrongKind(f"a mapping of names to {what}", values)
+        try:
+            entries = tuple(values.items())
+        except Exception:  # a foreign mapping
+            raise WrongKind(f"a mapping of names to {what}", values) from None
+        converted = {}
+        for key, value in entries:
+            try:
+                converted[text(key)] = convert(value)
+            except WrongKind as wrong:
+                where = f"[{key!r:.40}]" if isinstance(key, str) else ""
+                raise WrongKind(wrong.expected, wrong.value, f"{where}{wrong.where}") from None
+        return converted
 
     return convert_all

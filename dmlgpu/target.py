@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from dmlgpu.errors import InvalidArgument, shown
+from dmlgpu.tuned import UNTUNED, Tuned
 
 PARAMETER_BYTES = 48
 """Size of the parameter block every kernel reads: eight base offsets in words, the opaque zero, padding."""
@@ -85,6 +86,7 @@ class Target:
         preserves_padding: whether operators change no bit of their outputs but those of the elements.
         schedule: the name of the schedule that operators with several shall take in place of the one they would choose
             (matrix products: see ``kernels.gemm_schedules``); for tests and benchmarks. Empty: they choose.
+        tuned: choices that were found fastest on the adapter, in place of the built-in ones; ``schedule`` goes first.
         max_*: the adapter's limits: buffers per kernel, workgroups per axis, invocations, bytes.
     """
 
@@ -96,6 +98,7 @@ class Target:
     preserves_padding: bool = False
     loop_limit: int | None = None
     schedule: str = ""
+    tuned: Tuned = UNTUNED
     max_storage_buffers: int = 8
     max_workgroups_per_dimension: int = 65535
     max_workgroup_invocations: int = 256

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from dmlgpu import __version__
-from dmlgpu.cli import completion
+from dmlgpu.cli import bench_app, completion, demos, tune_app
 from dmlgpu.cli import dispatch_options as options
 from dmlgpu.cli.main import verb
-from dmlgpu.cli.options import MAX_SECONDS, Adapter, Drivers, Json, finite
+from dmlgpu.cli.options import MAX_SECONDS, Adapter, Drivers, Json, Precise, finite
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -139,9 +139,7 @@ def show(
             autocompletion=completion.schedules,
         ),
     ] = None,
-    precise: Annotated[
-        bool, typer.Option("--precise", help="As on Device(precise=True): nothing trades digits for speed.")
-    ] = False,
+    precise: Precise = False,
     without: Annotated[
         list[str] | None,
         typer.Option(
@@ -218,6 +216,7 @@ def run(
     ] = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Run so many times, and print the times.")] = 1,
     adapter: Adapter = None,
+    precise: Precise = False,
     allow_paths: Annotated[
         bool,
         typer.Option("--allow-paths", help="Let the model read and write files anywhere; only for models you trust."),
@@ -266,7 +265,7 @@ def run(
     overrides = dispatching.onnx_options(name_overrides, denotation_overrides, binding_shapes)
     chosen = dispatching.DispatchOptions(timing, timing_verbosity, overrides, print_onnx_bindings)
     onnx = {"inputs": tuple(inputs or ()), "check": check, "profile": profile, "trace": trace, "repeat": repeat}
-    verb("run").run(model, output_dir, adapter, allow_paths=allow_paths, dispatching=chosen, **onnx)
+    verb("run").run(model, output_dir, adapter, precise=precise, allow_paths=allow_paths, dispatching=chosen, **onnx)
 
 
 @app.command()
@@ -304,6 +303,7 @@ def test(
         typer.Option("--time-limit", min=0.1, max=MAX_SECONDS, callback=finite, help="Seconds for one case."),
     ] = 60.0,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each case, which must not differ.")] = 1,
+    precise: Precise = False,
     drivers: Drivers = None,
     pairwise: Annotated[
         bool, typer.Option("--pairwise", help="Compare the adapters with each other instead of with the reference.")
@@ -342,6 +342,7 @@ def test(
       dmlgpu test --drivers all --pairwise --profile full
       dmlgpu test -k gather_nd1 --profile full
       dmlgpu test -k softmax -k gemm
+      dmlgpu test --precise -k convolution
       dmlgpu test -k gather_nd1-float32-uint32-2x3-packed-s0 --adapter 0
       dmlgpu test --browser -o results.jsonl
       dmlgpu test --scheduler tcp://10.0.0.1:8786 --profile full -o cluster.jsonl
@@ -358,6 +359,7 @@ def test(
         time_limit=time_limit,
         repeat=repeat,
         pages=pages if browser else 0,
+        precise=precise,
     )
     if as_json and not only_list:
         raise typer.BadParameter("--json is for --list; what a run finds is written as JSON Lines by --output")
@@ -374,6 +376,10 @@ def test(
         passed = verb("pairwise").compare_adapters(request) if pairwise else verb("test").test(request)
     if not passed:
         raise typer.Exit(1)
+
+
+app.add_typer(bench_app.app, name="bench")
+app.command()(tune_app.tune)
 
 
 @app.command()
@@ -403,17 +409,108 @@ def serve(
 
 
 @app.command()
+def export(
+    *,
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODEL.onnx|MODEL.json[:NAME]|demo|FILE.py[:NAME]|OPERATOR",
+            help="What to export.",
+            show_default=False,
+            autocompletion=completion.operators,
+        ),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="The folder; it is made where it is missing.")
+    ],
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            "--suite",
+            metavar="quick|standard|full",
+            help="Export the cases of a profile of `dmlgpu test`, as a page that runs them.",
+            autocompletion=completion.profiles,
+        ),
+    ] = None,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option("-k", metavar="PATTERN", help="Only the suite's cases that match; may be repeated."),
+    ] = None,
+    shapes: Annotated[
+        list[str] | None,
+        typer.Option("--shape", metavar="NAME=1x3", help="Sizes of an input of a model in ONNX; may be repeated."),
+    ] = None,
+    weights: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--weights", metavar="NAME=FILE.npy", help="What the folder holds of a graph's input; may be repeated."
+        ),
+    ] = None,
+    schedules: Annotated[
+        str,
+        typer.Option(
+            "--schedules",
+            metavar="cpu|gpu",
+            help="The schedules for processors or GPUs.",
+            autocompletion=completion.schedules,
+        ),
+    ] = "gpu",
+    half: Annotated[
+        bool, typer.Option("--half", help="Compute 16-bit floats natively, where the browser has shader-f16.")
+    ] = False,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--without",
+            metavar="PASS",
+            help="Leave a pass of the graph compiler out; may be repeated.",
+            autocompletion=completion.passes,
+        ),
+    ] = None,
+) -> None:
+    """Write a folder that computes a model in any page with WebGPU, without Python; or a page that runs cases.
+
+    It holds the kernels, the weights, a runtime in JavaScript with types for TypeScript, and a page that shows it
+    working; it also runs under Node with the package webgpu. Sizes of inputs are fixed. What the host would have to
+    compute or to decide while the model runs is refused, with the names of the nodes. docs/export.md has more.
+
+    With --suite it is a page that tests the GPU of whoever opens it, and saves what came of it for `dmlgpu report`.
+
+    \b
+    Examples:
+      dmlgpu export demo -o palette
+      dmlgpu export model.onnx -o folder --shape image=1x3x224x224
+      dmlgpu export graphs.py:network -o folder --weights filter=filter.npy
+      dmlgpu export --suite quick -o conformance
+    """
+    options = verb("export").Options(tuple(shapes or ()), tuple(weights or ()), schedules, half, tuple(without or ()))
+    if (what is None) == (suite is None):
+        raise typer.BadParameter("give what to export, or --suite, and not both")
+    if suite is None:
+        if pattern:
+            raise typer.BadParameter("-k is for --suite")
+        verb("export").export_model(what, output, options)
+    elif shapes or weights or half or without:
+        raise typer.BadParameter("--shape, --weights, --half and --without are not for --suite")
+    else:
+        verb("export").export_suite(suite, tuple(pattern or ()), output, schedules)
+
+
+@app.command()
 def report(
-    files: Annotated[list[Path], typer.Argument(help="What `dmlgpu test -o` wrote.", metavar="FILES.jsonl")],
+    files: Annotated[list[Path], typer.Argument(help="What `test -o` and `bench -o` wrote.", metavar="FILES.jsonl")],
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="A page (.html), Markdown (.md) or JUnit XML (.xml).")
     ],
 ) -> None:
     """Put runs of `dmlgpu test` side by side: operators by adapters, what is wrong and how to see it again.
 
+    What `dmlgpu bench` measured stands beside: times, and whether the same adapter computes the operator right.
+
     \b
     Examples:
       dmlgpu report lavapipe.jsonl nvidia.jsonl -o report.html
+      dmlgpu report results.jsonl bench.jsonl -o report.html
     """
     verb("report").report(files, output)
 
@@ -437,26 +534,4 @@ def compare(
         raise typer.Exit(1)
 
 
-@app.command()
-def demo(
-    *,
-    photo: Annotated[
-        Path | None,
-        typer.Argument(metavar="PHOTO", help="Any picture; left out: an astronaut's portrait.", show_default=False),
-    ] = None,
-    colors: Annotated[int, typer.Option("--colors", "-c", min=2, max=64, help="Colours in the palette.")] = 16,
-    iterations: Annotated[int, typer.Option("--iterations", "-i", min=0, max=100, help="Rounds of k-means.")] = 8,
-    size: Annotated[int, typer.Option("--size", "-s", min=16, max=2048, help="Longer side in pixels, at most.")] = 400,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Picks the colours to start from.")] = 0,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.png", help="The picture.")] = Path("demo.png"),
-    adapter: Adapter = None,
-) -> None:
-    """Reduce a photograph to a palette with DirectML operators, each dispatch checked against NumPy.
-
-    \b
-    Examples:
-      dmlgpu demo
-      dmlgpu demo holiday.jpg --colors 6 --output holiday.png
-      dmlgpu demo --adapter numpy
-    """
-    verb("demo").demo(photo, output, adapter, size=size, colors=colors, iterations=iterations, seed=seed)
+app.add_typer(demos.app, name="demo")

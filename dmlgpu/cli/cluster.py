@@ -47,7 +47,7 @@ def test(request: Request, scheduler: str, patience: float) -> bool:
     """
     if request.drivers:
         raise InvalidArgument("--drivers is for this machine; the workers of a cluster have drivers of their own")
-    job = Job(request.suite, 0, request.time_limit, request.repeat)
+    job = Job(request.suite, 0, request.time_limit, request.repeat, precise=request.precise)
     with connect(scheduler) as client:
         cluster_job = ClusterJob(job, request.profile, request.patterns, request.names, request.workers, patience)
         cluster = Cluster(client, cluster_job, _warn)
@@ -95,7 +95,7 @@ def _run(
 
 def reproduce(outcome: Outcome, adapter: LocatedAdapter, request: Request, scheduler: str) -> str:
     """The command that runs one case again."""
-    where = ["--scheduler", scheduler, "--adapter", adapter.label]
+    where = ["--scheduler", scheduler, "--adapter", adapter.label, *(["--precise"] if request.precise else [])]
     return shlex.join(["dmlgpu", "test", *suite_option(request.suite), *where, "-k", outcome.case])
 
 

@@ -13,6 +13,13 @@ def operators(incomplete: str) -> list[str]:
     return _beginning(incomplete, names if incomplete.isupper() else map(str.lower, names))
 
 
+def measured(incomplete: str) -> list[str]:
+    """Return the operators and the suites of measurements whose names begin with a text."""
+    from dmlgpu.bench.asking import suite_names  # noqa: PLC0415 - likewise
+
+    return [*_beginning(incomplete, suite_names()), *operators(incomplete)]
+
+
 def suites(incomplete: str) -> list[str]:
     """Return the suites of cases whose names begin with a text, those of other packages included."""
     from dmlgpu.conformance.suites.registry import suite_names  # noqa: PLC0415 - likewise

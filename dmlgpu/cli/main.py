@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,9 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 EXIT_CODES = {
     OK: "done, and every result is as it should be",
     FAILED: "it could not be done, or a result is wrong: a case of `test` is not as expected, `compare` finds "
-    "something worse, `demo` a dispatch that differs from NumPy, `doctor` something to mend; an extra is not installed",
+    "something worse, `bench` what it cannot measure or what is computed wrong, `bench compare` something slower, "
+    "`demo` a result that differs from NumPy's, onnxruntime's or torch's, `doctor` something to mend; an extra is not "
+    "installed",
     USAGE: "the command line, an input file or an adapter's name is wrong, or a file cannot be read or written",
     INTERRUPTED: "interrupted from the keyboard (Ctrl-C)",
 }
@@ -27,11 +30,17 @@ _EXTRAS = {
     "rich": "cli",
     "packaging": "cli",
     "distributed": "cluster",
+    "matplotlib": "bench",
     "websockets": "browser",
     "segno": "browser",
     "PIL": "demo",
     "skimage": "demo",
+    "scipy": "demo",
+    "sklearn": "train",
+    "onnx": "onnx",
 }
+
+_show_by_python = warnings.showwarning
 
 _PLAIN = {
     (name, *option): (name, bool(option)) for name in ("devices", "doctor", "ops") for option in ((), ("--json",))
@@ -46,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: as after the command's name; None takes the process's own.
     """
     streams.prepare()
+    warnings.showwarning = _show_warning
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         code = _run(arguments)
@@ -66,6 +76,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    """Print a warning of ours as a sentence; others with the place in the code that they come from."""
+    if category.__module__.startswith("dmlgpu."):
+        print(f"dmlgpu: {message}", file=sys.stderr)
+    else:
+        _show_by_python(message, category, *place, **more)
 
 
 def _describe(error: Exception) -> str:

@@ -23,6 +23,9 @@ Adapter = Annotated[
         autocompletion=completion.adapters,
     ),
 ]
+Precise = Annotated[
+    bool, typer.Option("--precise", help="As on Device(precise=True): nothing trades digits for speed.")
+]
 Drivers = Annotated[
     list[str] | None,
     typer.Option(

@@ -14,7 +14,7 @@ from dmlgpu.conformance.drivers.discovery import LocatedAdapter
 from dmlgpu.conformance.drivers.outputs import as_output_suite
 from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Pair, expected_to_disagree, outlier
 from dmlgpu.conformance.drivers.pairwise_run import run_pairwise
-from dmlgpu.conformance.report.pairs import PairReport, difference
+from dmlgpu.conformance.report.pairs import PairReport, difference, kernels_of
 from dmlgpu.conformance.running.expectations import Expectation
 from dmlgpu.conformance.running.records import comparison_facts, write_comparison
 from dmlgpu.conformance.running.wording import bound_text
@@ -87,6 +87,7 @@ def _lines(pairs: Sequence[Pair], request: Request) -> Iterator[str]:
     if alone:
         yield f"  {alone} differs from the others, which agree"
     yield from (f"  {' / '.join(pair.adapters)}: {difference(pair)}" for pair in apart)
+    yield from (f"  {text}" for text in kernels_of(apart))
     yield from dict.fromkeys(f"  {pair.message}" for pair in wrong if pair not in apart)
     yield f"  again: {shlex.join([*request.pairwise_command, '-k', wrong[0].case])}"
 

@@ -6,12 +6,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dmlgpu.bench.records import is_bench_file
+from dmlgpu.bench.records import read_file as read_measurements
+from dmlgpu.bench.reporting import as_times
 from dmlgpu.conformance.report.writing import write_report
 from dmlgpu.conformance.running.reading import read_file
 
 
 def report(files: Sequence[Path], output: Path) -> None:
-    """Write the runs and comparisons of some files down side by side, in the format of the output's suffix.
+    """Write the runs, comparisons and times of some files down side by side, in the format of the output's suffix.
 
     What was cut off is said on standard error.
 
@@ -19,9 +22,11 @@ def report(files: Sequence[Path], output: Path) -> None:
         InvalidArgument: when the files are no runs, or there is no such format.
         OSError: when a file cannot be read or written.
     """
-    found = [read_file(path) for path in files]
+    timed = [path for path in files if is_bench_file(path)]
+    times = [as_times(run) for path in timed for run in read_measurements(path)]
+    found = [read_file(path) for path in files if path not in timed]
     for problem in (problem for one in found for problem in one.problems):
         print(f"dmlgpu: {problem}", file=sys.stderr)
     runs = [run for one in found for run in one.runs]
-    write_report(runs, output, [comparison for one in found for comparison in one.comparisons])
+    write_report(runs, output, [comparison for one in found for comparison in one.comparisons], times)
     print(output)

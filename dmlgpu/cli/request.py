@@ -31,6 +31,7 @@ class Request:
         time_limit: seconds for one case.
         repeat: how often each case is run.
         pages: how many pages of browsers are waited for, to be tested too.
+        precise: whether the devices are ``Device(precise=True)``.
     """
 
     adapters: tuple[str, ...] = ()
@@ -44,6 +45,7 @@ class Request:
     time_limit: float = 60.0
     repeat: int = 1
     pages: int = 0
+    precise: bool = False
 
     @cached_property
     def cases(self) -> Suite:
@@ -65,16 +67,18 @@ class Request:
 
     @property
     def selection(self) -> dict[str, Any]:
-        """Which cases, as a file's header says it."""
+        """Which cases on what kind of device, as a file's header says it."""
         pattern = " or ".join(self.patterns)
-        return {"suite": self.suite, "profile": self.profile, "pattern": pattern, "names": self.names}
+        selected = {"suite": self.suite, "profile": self.profile, "pattern": pattern, "names": self.names}
+        return {**selected, "precise": self.precise}
 
     @property
     def pairwise_command(self) -> tuple[str, ...]:
         """What compares the same adapters again, but for the case's name."""
         drivers = [text for one in self.drivers for text in ("--drivers", one)]
         adapters = [text for one in self.adapters for text in ("--adapter", one)]
-        return ("dmlgpu", "test", "--pairwise", *drivers, *adapters, *suite_option(self.suite))
+        precise = ("--precise",) if self.precise else ()
+        return ("dmlgpu", "test", "--pairwise", *drivers, *adapters, *suite_option(self.suite), *precise)
 
     @cached_property
     def expected(self) -> tuple[Expectation, ...]:
@@ -89,7 +93,9 @@ class Request:
     def job(self, adapter: LocatedAdapter) -> Job:
         """What children run on an adapter."""
         environment = dict(adapter.environment)
-        return Job(self.suite, adapter.number, self.time_limit, self.repeat, environment, str(adapter.info))
+        return Job(
+            self.suite, adapter.number, self.time_limit, self.repeat, environment, str(adapter.info), self.precise
+        )
 
     def opened(self) -> contextlib.AbstractContextManager[TextIO | None]:
         """The output, if one is wanted; it lies in ``NAME.part`` until the run ends.

@@ -18,6 +18,7 @@ def run(
     output_dir: Path | None,
     adapter: str | None,
     *,
+    precise: bool = False,
     allow_paths: bool = False,
     dispatching: DispatchOptions | None = None,
     **options: Any,
@@ -28,6 +29,7 @@ def run(
         model: its path.
         output_dir: where files are written.
         adapter: part of an adapter's name, or its number; None chooses.
+        precise: whether the device is ``Device(precise=True)``.
         allow_paths: whether a DxDispatch model may read and write files anywhere.
         dispatching: how often and how long it runs, in DxDispatch's way; None for once. A model in ONNX runs in that
             way where anything of it is asked for.
@@ -46,10 +48,10 @@ def run(
             f"run: --input, --check, --profile, --trace and --repeat are for models in ONNX, got {wrong}"
         )
     if model.suffix.lower() == ".onnx" and dispatch == DispatchOptions():
-        run_onnx(model, output_dir, adapter, onnx)
+        run_onnx(model, output_dir, adapter, onnx, precise=precise)
         return
     loaded = dxdispatch.load(model, allow_paths=allow_paths, onnx=dispatch.onnx)
-    device = Device(choose_adapter(adapter))
+    device = Device(choose_adapter(adapter), precise=precise)
     print(f"Running on '{device.adapter}'", flush=True)
 
     def tell(event: dxdispatch.Event) -> None:

@@ -65,16 +65,18 @@ def frontend() -> Any:
     return onnx
 
 
-def run_onnx(model: Path, output_dir: Path | None, adapter: str | None, options: OnnxOptions) -> None:
-    """Run a model, print its outputs, and write them where a folder is given.
+def run_onnx(
+    model: Path, output_dir: Path | None, adapter: str | None, options: OnnxOptions, *, precise: bool = False
+) -> None:
+    """Run a model, print its outputs, and write them where a folder is given; with ``precise`` on a device that is.
 
     Raises:
         InvalidState: ``check`` found a node that diverges.
         DmlError: as ``frontends.onnx.load`` and ``Session.run``.
     """
     onnx = frontend()
-    arrays = dict(_read(one) for one in options.inputs)
-    device = Device(choose_adapter(adapter))
+    arrays = dict(read_array("run: --input", one) for one in options.inputs)
+    device = Device(choose_adapter(adapter), precise=precise)
     print(f"Running on '{device.adapter}'", flush=True)
     session = onnx.load(model, device)
     times = []
@@ -201,12 +203,20 @@ def _check(check: Any, folder: Path) -> None:
     )
 
 
-def _read(text: str) -> tuple[str, Array]:
-    """Return name and array of ``name=file.npy``."""
+def read_array(option: str, text: str) -> tuple[str, Array]:
+    """Return name and array of ``name=file.npy``.
+
+    Args:
+        option: what it was given by, for messages.
+        text: what was given.
+
+    Raises:
+        InvalidArgument: for what is not written so, or a file that cannot be read.
+    """
     name, _, path = text.partition("=")
     if not name or not path:
-        raise InvalidArgument(f"run: --input must be name=file.npy, got {text!r}")
+        raise InvalidArgument(f"{option} must be name=file.npy, got {text!r}")
     try:
         return name, np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise InvalidArgument(f"run: --input {name}: {path} cannot be read: {error}") from None
+        raise InvalidArgument(f"{option} {name}: {path} cannot be read: {error}") from None

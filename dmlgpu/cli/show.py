@@ -24,6 +24,7 @@ from dmlgpu.explain.fusion import multiplications
 from dmlgpu.files import whole_file
 from dmlgpu.graph.description import GraphDesc, OperatorNode
 from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.kept_programs import without_files
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.program import Kernel
 from dmlgpu.target import AdapterInfo, Profile, Target
@@ -74,8 +75,8 @@ def show(
         raise InvalidArgument("--wgsl prints nothing else, so it goes with neither --json nor --timings")
     if what.lower().endswith(".onnx"):
         if wgsl or dump or timings or full or schedules or without:
-            raise InvalidArgument("of a model in ONNX, show takes --adapter, --shape and --json")
-        show_onnx(Path(what), adapter, shapes, as_text=as_text)
+            raise InvalidArgument("of a model in ONNX, show takes --adapter, --precise, --shape and --json")
+        show_onnx(Path(what), adapter, shapes, as_text=as_text, precise=precise)
         return
     if shapes:
         raise InvalidArgument("--shape is for models in ONNX")
@@ -227,10 +228,11 @@ def _timings(subject: Subject, info: AdapterInfo, without: Sequence[str], *, pre
     """Compile on a device; returns how many seconds each part took."""
     device = Device(info, precise=precise)
     half = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if subject.half_precision else ExecutionFlags.NONE
-    if isinstance(subject.desc, GraphDesc):
-        compiled = device.compile_graph(subject.desc, half, disabled_passes=without)
-    else:
-        compiled = device.compile_operator(device.create_operator(subject.desc), half)
+    with without_files():  # what making takes, not finding
+        if isinstance(subject.desc, GraphDesc):
+            compiled = device.compile_graph(subject.desc, half, disabled_passes=without)
+        else:
+            compiled = device.compile_operator(device.create_operator(subject.desc), half)
     taken = compiled.timings
     device.remove()
     if taken is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.preview import Preview
 
 
-def show_onnx(path: Path, adapter: str | None, shapes: Sequence[str], *, as_text: bool) -> None:
+def show_onnx(path: Path, adapter: str | None, shapes: Sequence[str], *, as_text: bool, precise: bool = False) -> None:
     """Print inputs and outputs, operators, what is not supported, and where each node will run.
 
     Args:
@@ -27,6 +27,7 @@ def show_onnx(path: Path, adapter: str | None, shapes: Sequence[str], *, as_text
         adapter: part of an adapter's name, or its number; None chooses.
         shapes: sizes of inputs, each ``name=1x3``; dimensions without a number in the model are else taken as 1.
         as_text: for people; else JSON.
+        precise: as on ``Device(precise=True)``.
 
     Raises:
         ModelError, InvalidArgument: the model is malformed, or a shape is.
@@ -35,15 +36,20 @@ def show_onnx(path: Path, adapter: str | None, shapes: Sequence[str], *, as_text
     frontend()
     from dmlgpu.frontends.onnx.preview import preview  # noqa: PLC0415  an extra
 
-    device = Device(choose_adapter(adapter))
-    made = preview(path, device, dict(map(_shape, shapes)))
+    device = Device(choose_adapter(adapter), precise=precise)
+    made = preview(path, device, dict(map(parse_shape, shapes)))
     if as_text:
         _print(made, device)
     else:
         print(json.dumps(_as_json(made, device), indent=2, ensure_ascii=False))
 
 
-def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return name and sizes of ``name=1x3``.
+
+    Raises:
+        InvalidArgument: for what is not written so.
+    """
     name, _, sizes = text.rpartition("=")
     try:
         return name, tuple(int(size) for size in sizes.split("x") if sizes)

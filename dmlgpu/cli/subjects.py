@@ -1,4 +1,4 @@
-"""What ``dmlgpu show`` is asked to show: a case, an operator, or the descriptions of a model."""
+"""What ``dmlgpu show`` and ``dmlgpu bench`` are asked for: a case, an operator, or the descriptions of a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.suites import graphs
 from dmlgpu.conformance.suites.combined import CombinedSuite
-from dmlgpu.conformance.suites.operators import CaseSuite
+from dmlgpu.conformance.suites.operators import CaseSuite, OperatorSuite
 from dmlgpu.conformance.suites.programs import ProgramSuite
 from dmlgpu.enums import DataType, ExecutionFlags
 from dmlgpu.errors import InvalidArgument
@@ -45,11 +45,13 @@ class Subject:
         title: what it is called.
         desc: its description.
         half_precision: native 16-bit arithmetic is allowed.
+        case: the name of the operator's or graph's case that it is, or empty.
     """
 
     title: str
     desc: Desc
     half_precision: bool = False
+    case: str = ""
 
 
 def find_subjects(what: str) -> tuple[Subject, ...]:
@@ -64,12 +66,16 @@ def find_subjects(what: str) -> tuple[Subject, ...]:
     python = _PYTHON.fullmatch(what)
     if python is not None:
         return tuple(_of_python(Path(python["file"]), python["name"]))
+    name = operator_named(what)
+    return _of_case(what) if name is None else (_typical(name),)
+
+
+def operator_named(what: str) -> str | None:
+    """Return DirectML's name of the operator that a word is the name or an alias of; None for other words."""
     name = what.upper()
     aliases = {alias: entry.name for entry in catalog().values() for alias in entry.aliases}
     name = aliases.get(name, name)
-    if name in catalog():
-        return (_typical(name),)
-    return _of_case(what)
+    return name if name in catalog() else None
 
 
 # ---- operators and cases
@@ -98,9 +104,11 @@ def _of_case(what: str) -> tuple[Subject, ...]:
     part = next((part for part in CombinedSuite().parts if part.has(what)), None)
     match part:
         case CaseSuite():
-            return (Subject(f"case {what}", part.case(what).desc),)
+            # What another suite makes of a name is not what the operators' cases make of it.
+            own = what if isinstance(part, OperatorSuite) else ""
+            return (Subject(f"case {what}", part.case(what).desc, case=own),)
         case graphs.GraphSuite():
-            return (Subject(f"case {what}", graphs.example(what).graph),)
+            return (Subject(f"case {what}", graphs.example(what).graph, case=what),)
         case ProgramSuite():
             descs = part.program(what).descs
             return tuple(Subject(f"case {what}, {desc.operator}", desc) for desc in descs)

@@ -78,7 +78,7 @@ def _report(outcomes: Iterable[Outcome], adapter: LocatedAdapter, job: Job, coun
     for outcome in outcomes:
         counts[outcome.status] += 1
         if not outcome.status.is_good:
-            printer.tell(outcome, reproduce(outcome, job.suite, adapter))
+            printer.tell(outcome, reproduce(outcome, job, adapter))
         wrong = sum(number for status, number in counts.items() if not status.is_good)
         progress.show(counts.total(), wrong)
         if of_page:
@@ -90,12 +90,13 @@ def _report(outcomes: Iterable[Outcome], adapter: LocatedAdapter, job: Job, coun
     return counts
 
 
-def reproduce(outcome: Outcome, suite: str, adapter: LocatedAdapter) -> str:
+def reproduce(outcome: Outcome, job: Job, adapter: LocatedAdapter) -> str:
     """The command that runs one case again; the reference is asked for by its name, as it must be, and a page
     by what waits for one."""
     is_page = adapter.info.backend.lower() == BROWSER
     number = "numpy" if adapter.info == NUMPY_ADAPTER else BROWSER if is_page else str(adapter.number)
-    command = ["dmlgpu", "test", *suite_option(suite), "--adapter", number, "-k", outcome.case]
+    precise = ["--precise"] if job.precise else []
+    command = ["dmlgpu", "test", *suite_option(job.suite), "--adapter", number, *precise, "-k", outcome.case]
     return in_environment(shlex.join(command), dict(adapter.environment))
 
 

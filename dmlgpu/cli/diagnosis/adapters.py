@@ -86,5 +86,5 @@ def _examined(adapter: LocatedAdapter, is_reached: bool, is_default: bool) -> Ex
     job = Job(SUITE, adapter.number, TIME_LIMIT, environment=dict(adapter.environment), adapter_text=str(adapter.info))
     outcomes = tuple(run_cases(job, CASES, 1))
     wrong = (outcome for outcome in outcomes if not outcome.status.is_good)
-    again = tuple(reproduce(outcome, SUITE, adapter) for outcome in wrong)
+    again = tuple(reproduce(outcome, job, adapter) for outcome in wrong)
     return Examined(adapter, is_reached, is_default and is_reached, outcomes, again)

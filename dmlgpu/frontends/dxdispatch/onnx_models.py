@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dmlgpu import kinds
 from dmlgpu.errors import ModelError, NotSupported
 from dmlgpu.frontends.dxdispatch.bindings import element_range, lookup
 from dmlgpu.frontends.dxdispatch.model import BoundArray, OnnxDispatch, OnnxDispatchable
@@ -38,11 +39,21 @@ class OnnxOptions:
         name_overrides: sizes of dimensions by name (``--onnx_free_dim_name_override``).
         denotation_overrides: sizes of dimensions by denotation (``--onnx_free_dim_denotation_override``).
         shapes: of inputs and outputs, by the tensor's name (``--binding_shape``).
+
+    Raises:
+        InvalidArgument: a field is no mapping of names to sizes from 1 to 2^32 - 1.
     """
 
     name_overrides: Mapping[str, int] = field(default_factory=dict)
     denotation_overrides: Mapping[str, int] = field(default_factory=dict)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        size = kinds.between(1, UINT32_MAX)
+        sizes = kinds.mapping_of(size, "sizes")
+        shapes = kinds.mapping_of(kinds.tuple_of(size, "sizes"), "sequences of sizes")
+        for name, convert in (("name_overrides", sizes), ("denotation_overrides", sizes), ("shapes", shapes)):
+            object.__setattr__(self, name, kinds.argument("OnnxOptions", name, convert, getattr(self, name)))
 
 
 def parse_onnx(name: str, node: Node, access: Access, options: OnnxOptions) -> OnnxDispatchable:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from onnx import GraphProto
 
-from dmlgpu import ops
 from dmlgpu.eager.tensor import Tensor
 from dmlgpu.enums import DataType
 from dmlgpu.errors import ModelError, NotSupported
@@ -332,6 +331,8 @@ def _stacked(parts: Sequence[Fed], axis: int) -> Fed:
     held: Any
     if any(isinstance(one.held, Tensor) for one in parts):
         tensors = [one.held if isinstance(one.held, Tensor) else Tensor(one.held, device=None) for one in parts]
+        from dmlgpu import ops  # noqa: PLC0415 - slow to import, and few models need it
+
         held = ops.stack(tensors, axis=axis)
     else:
         held = np.stack([np.asarray(one.held) for one in parts], axis)

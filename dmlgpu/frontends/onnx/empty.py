@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 from onnx import TensorProto, helper
-from onnx.reference import ReferenceEvaluator
 
 from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
@@ -55,6 +54,8 @@ def _is_absurd(value: Value) -> bool:
 
 
 def _reference(node: Node, feeds: dict[str, np.ndarray]) -> list[np.ndarray] | None:
+    from onnx.reference import ReferenceEvaluator  # noqa: PLC0415 - slow to import, and few models need it
+
     inputs = [helper.make_tensor_value_info(name, _element(one), one.shape) for name, one in feeds.items()]
     outputs = [helper.make_empty_tensor_value_info(name) for name in node.proto.output if name]
     graph = helper.make_graph([node.proto], "node", inputs, outputs)

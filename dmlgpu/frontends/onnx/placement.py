@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 from dmlgpu import reference
 from dmlgpu.device.adapters import target_of
 from dmlgpu.errors import abridged
-from dmlgpu.explain import Explanation, explain_graph
 from dmlgpu.graph.description import OperatorNode
 from dmlgpu.operator_desc import OperatorDesc
 
 if TYPE_CHECKING:
+    from dmlgpu.explain import Explanation
     from dmlgpu.frontends.onnx.segments import Segment
 
 
@@ -90,6 +90,8 @@ class Kernels:
     @cached_property
     def explanation(self) -> Explanation | None:
         """What the graph becomes on the adapter; None on ``numpy``, which runs no kernels."""
+        from dmlgpu.explain import explain_graph  # noqa: PLC0415 - it loads the compiler
+
         graph = self.segment.graph
         target = target_of(graph.device.adapter)
         return None if target is None else explain_graph("graph", graph.desc(self.segment.all_outputs), target)

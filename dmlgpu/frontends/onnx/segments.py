@@ -73,12 +73,17 @@ class Weights:
         """
         found = self._buffers.get(number)
         if found is None:
-            array, data_type = self._arrays[number]
-            raw = TensorDesc(data_type, array.shape or (1,)).encode(as_held(array, data_type).reshape(array.shape or 1))
-            found = self._device.create_buffer(raw.size, "weight")
-            found.write(raw)
+            data = self.data(number)
+            found = self._device.create_buffer(len(data), "weight")
+            found.write(data)
             self._buffers[number] = found
         return found
+
+    def data(self, number: int) -> bytes:
+        """Return the bytes of an array as they lie in memory."""
+        array, data_type = self._arrays[number]
+        shape = array.shape or (1,)
+        return TensorDesc(data_type, shape).encode(as_held(array, data_type).reshape(shape)).tobytes()
 
     def laid_out(self, key: Hashable) -> Kept | None:
         """Return the memory that an equal initialisation filled for another compiled graph that is in use."""

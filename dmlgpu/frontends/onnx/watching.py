@@ -49,15 +49,10 @@ def watched_by(watch: Watch) -> Iterator[None]:
 
 def timed(device: Any, label: str, work: Sequence[Any]) -> list[tuple[str, float]]:
     """Run an executor's work and return its kernels with their seconds; one for all where it cannot tell them apart."""
-    backend = device.backend
-    if hasattr(backend, "time"):
-        found = backend.time(work, parts=True)
-        if found.parts:
-            return [(one.label, seconds) for one, seconds in zip(work, found.parts, strict=True)]
-        return [(label, found.seconds)]
-    start = time.perf_counter()
-    backend.submit(work)
-    return [(label, time.perf_counter() - start)]
+    found = device.backend.time(work, parts=True)
+    if found.parts:
+        return [(one.label, seconds) for one, seconds in zip(work, found.parts, strict=True)]
+    return [(label, found.seconds)]
 
 
 @dataclass(eq=False)

@@ -9,7 +9,6 @@ from dmlgpu import descs
 from dmlgpu import enums as directml
 from dmlgpu.builder import functions
 from dmlgpu.builder.calls import single
-from dmlgpu.builder.expression import Expression as Node
 from dmlgpu.frontends.pydirectml.calls import INT32, REQUIRED, surface
 from dmlgpu.frontends.pydirectml.enums import (
     ConvolutionDirection,
@@ -59,12 +58,9 @@ def convolution(
 ) -> Expression:
     """Convolve a tensor; empty lists mean steps of 1, no padding, and sizes that follow from the others.
 
-    Backward, sizes that are larger by less than a step are taken, too: the rest is output padding.
+    Backward, sizes that are larger by less than a step are taken, too.
     """
     nodes = unwrap(input), unwrap(filter)
-    if direction is ConvolutionDirection.BACKWARD and output_sizes:
-        paddings = start_padding, end_padding, output_padding
-        output_padding = _backward_padding(*nodes, strides, dilations, paddings, output_sizes)
     values = {
         "input_tensor": nodes[0],
         "filter_tensor": nodes[1],
@@ -80,32 +76,6 @@ def convolution(
         "fused_activation": activation_desc(fused_activation),
     }
     return wrap(single(descs.Convolution, None, values, sizes={"output_tensor": output_sizes or None}))
-
-
-def _backward_padding(
-    input: Node,
-    filter: Node,
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    paddings: tuple[Sequence[int], Sequence[int], Sequence[int]],
-    output_sizes: Sequence[int],
-) -> Sequence[int]:
-    """Return the output padding with which a backward convolution has the sizes that are asked for.
-
-    A forward convolution rounds down, so inputs of several sizes have outputs of one: beyond the smallest of them lies
-    output padding. Where nothing fits, it stays as it is, and the operator's rules refuse the sizes.
-    """
-    spatial = len(input.sizes) - 2
-    steps, dilation = strides or [1] * spatial, dilations or [1] * spatial
-    start, end, extra = (padding or [0] * spatial for padding in paddings)
-    axes = (input.sizes[2:], filter.sizes[2:], steps, dilation, start, end, extra, output_sizes[2:])
-    if any(len(axis) != spatial for axis in axes):
-        return paddings[2]
-    found = []
-    for size, window, step, dilated, before, after, beyond, wanted in zip(*axes, strict=True):
-        missing = wanted - (step * (size - 1) + (window - 1) * dilated + 1 - before - after + beyond)
-        found.append(beyond + (missing if 0 < missing < step else 0))
-    return found
 
 
 @surface
