@@ -1,13 +1,14 @@
 """Chooses the operators' cases of the quick profile: few that exercise as much of the shaders as all standard ones do.
 
-    python scripts/choose_quick.py [RUN.jsonl ...]
+    python scripts/choose_quick.py [--keep] [RUN.jsonl ...]
 
 Writes dmlgpu/conformance/cases/quick.txt. What a case exercises are the lines of its kernels, numbers apart, under the
 schedules for processors and those for GPUs, and its variant. Cases are taken in turn, the one first that brings the
 most new lines for its seconds; results of few bits, in which faults hardly show, count less. The seconds come from the
 runs given, made with an empty shader cache, since drivers take most of the time to compile; where no run has a case,
 they are guessed from the length of its kernels and the size of its tensors. Those of quick_faults.txt, which people
-put there, are in the profile anyway.
+put there, are in the profile anyway. With --keep so are the cases chosen before, whose faults are known, and only what
+adds much to all of these in little time.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ NEW_LINES = 4
 LINES_PER_SECOND = 20
 """New lines that make a second worth it."""
 
+LINES_PER_SECOND_MORE = 26
+"""The same beside cases that are kept."""
+
 LINES_OF_VARIANT = 8
 """What a variant that no other case of the operator has is worth, in lines."""
 
@@ -58,12 +62,19 @@ _NUMBER = re.compile(r"(?<![\w.])(?![01]u)\d+(?=u?\b)|(?<=\w)\d+\b")
 
 def main() -> int:
     """The command."""
-    measured = seconds_of(map(Path, sys.argv[1:]))
+    keeps, *runs = sys.argv[1:] if "--keep" in sys.argv[1:2] else ("", *sys.argv[1:])
+    measured = seconds_of(map(Path, runs))
+    kept = frozenset(QUICK.read_text(encoding="utf-8").split()) if keeps else frozenset()
+    least = LINES_PER_SECOND_MORE if keeps else LINES_PER_SECOND
     chosen: list[str] = []
     seen: set[str] = set()
     given = frozenset(QUICK_FAULTS.read_text(encoding="utf-8").split())
+    for stem, cases in OPERATOR_CASES.items() if keeps else ():
+        variants = variants_of(stem)
+        for name in (kept | given).intersection(cases.names("standard")):
+            seen |= Exercise.of(name, variants.get(name, ""), measured.get(name)).lines
     for stem in OPERATOR_CASES:
-        names = choose(stem, seen, given, measured)
+        names = choose(stem, seen, given, measured, kept, least)
         print(f"{stem}: {len(names)}", file=sys.stderr)
         chosen += names
     QUICK.write_text("\n".join(chosen) + "\n", encoding="utf-8")
@@ -78,18 +89,31 @@ def seconds_of(runs: Iterable[Path]) -> dict[str, float]:
     return found
 
 
-def choose(stem: str, seen: set[str], given: frozenset[str], measured: Mapping[str, float]) -> list[str]:
-    """Cases of an operator beside those given; the lines that they bring are added to those seen."""
-    names = OPERATOR_CASES[stem].names("standard")
-    variants = {f"{stem}-{key}": key.variant for key in OPERATOR_CASES[stem].standard_keys()}
+def variants_of(stem: str) -> Mapping[str, str]:
+    """The variants of an operator's cases by their names."""
+    return {f"{stem}-{key}": key.variant for key in OPERATOR_CASES[stem].standard_keys()}
+
+
+def choose(  # noqa: PLR0917
+    stem: str,
+    seen: set[str],
+    given: frozenset[str],
+    measured: Mapping[str, float],
+    kept: frozenset[str] = frozenset(),
+    least: float = LINES_PER_SECOND,
+) -> list[str]:
+    """Cases of an operator beside those given, among them those kept; the lines that they bring are added to those
+    seen. A further one brings at least so many new lines a second."""
+    names, variants = OPERATOR_CASES[stem].names("standard"), variants_of(stem)
     exercised = {name: Exercise.of(name, variants.get(name, ""), measured.get(name)) for name in names}
     chosen = [name for name in names if "-example" in name][:1]
+    chosen += [name for name in names if name in kept.difference(chosen, given)]
     for name in given.union(chosen).intersection(names):
         seen |= exercised[name].lines
     while True:
         left = [name for name in names if name not in given.union(chosen)]
         if len(chosen) >= LEAST:
-            left = [name for name in left if exercised[name].is_worth_it(seen)]
+            left = [name for name in left if exercised[name].is_worth_it(seen, least)]
         if not left:
             return chosen
         best = max(left, key=lambda name: exercised[name].worth(seen))
@@ -126,12 +150,12 @@ class Exercise:
         """New lines in a second."""
         return len(self.lines - seen) * self.share / self.seconds
 
-    def is_worth_it(self, seen: set[str]) -> bool:
+    def is_worth_it(self, seen: set[str], least: float) -> bool:
         """Whether a case brings enough: some lines, many for its seconds, or a shader file that no other case has."""
         new = self.lines - seen
         if any(line.startswith("// ---- shaders/") for line in new):
             return True
-        return len(new) >= NEW_LINES and self.worth(seen) >= LINES_PER_SECOND
+        return len(new) >= NEW_LINES and self.worth(seen) >= least
 
 
 def information(output: Array) -> float:

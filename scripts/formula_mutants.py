@@ -1,11 +1,12 @@
 """Which formulas that are nearly right each operator's own quick cases tell from its own.
 
     python scripts/formula_mutants.py [-a ADAPTER] [PART_OF_A_NAME ...] > results.tsv
-    python scripts/formula_mutants.py --page results.tsv ...
+    python scripts/formula_mutants.py --page FILE ...
 
 For each mutant of ``dmlgpu/conformance/mutation/formulas.py`` and each operator whose kernels it changes, the
-operator's quick cases run until one fails. With --page, results (later files before earlier ones) become
-docs/formulas.md.
+operator's quick cases run until one fails. With --page, results become docs/formulas.md, those of later files in
+place of earlier ones. A file holds what a run printed, or is the page itself: after a change of some shaders or cases
+only their mutants need to run, and ``--page docs/formulas.md results.tsv`` brings the page up to date.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from dmlgpu.device.device import Device
 from dmlgpu.target import AdapterInfo
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "formulas.md"
-MISSED, NO_SHADER = "missed", "no shader"
+MISSED, NO_SHADER, NOTICED = "missed", "no shader", "noticed"
 
 HEAD = """# Do an operator's own cases tell its formula from its neighbours?
 
@@ -75,22 +76,41 @@ class Runs:
                 yield stem, caught
 
 
-def page(lines: Iterable[str]) -> str:
-    """The page from lines of results; of equal mutants and operators the last one counts."""
+def results_of(path: Path) -> Iterator[tuple[str, str, str]]:
+    """The mutants of a file, each with an operator and the case that notices it; of the page's rows, as far as they
+    tell of the shaders as they are, only whether one does."""
+    known = frozenset(formula_names())
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if path.suffix != ".md":
+            name, stem, caught = line.split("\t")
+            yield name, stem, caught
+        elif line.startswith("| `"):
+            name, before, after, noticed, missed = (cell.strip() for cell in line.strip("|").split("|"))
+            name = name.strip("`")
+            if name in known and [before, after] == changes(name):
+                yield from ((name, stem, NOTICED) for stem in noticed.split(", ") if stem)
+                yield from ((name, stem, MISSED) for stem in missed.split(", ") if stem)
+
+
+def changes(name: str) -> list[str]:
+    """The line that a mutant changes and the changed one, as the page has them."""
+    mutant = mutant_by_name(name)
+    return [f"`{text.replace('|', '&#124;')}`" for text in (mutant.before, mutant.after)]
+
+
+def page(given: Iterable[tuple[str, str, str]]) -> str:
+    """The page from results; of equal mutants and operators the last one counts."""
     found: dict[str, dict[str, str]] = {}
-    for line in lines:
-        name, stem, caught = line.rstrip("\n").split("\t")
+    for name, stem, caught in given:
         found.setdefault(name, {})[stem] = caught
     rows = []
     for name in formula_names():
         results = found.get(name, {})
         if not results or NO_SHADER in results.values():
             continue
-        mutant = mutant_by_name(name)
         missed = sorted(stem for stem, caught in results.items() if caught == MISSED)
         noticed = sorted(results.keys() - set(missed))
-        texts = (f"`{text.replace('|', '&#124;')}`" for text in (name, mutant.before, mutant.after))
-        rows.append(f"| {' | '.join((*texts, ', '.join(noticed), ', '.join(missed)))} |")
+        rows.append(f"| {' | '.join((f'`{name}`', *changes(name), ', '.join(noticed), ', '.join(missed)))} |")
     return HEAD + "\n".join(rows) + "\n"
 
 
@@ -106,7 +126,7 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART_OF_A_NAME")
     arguments = parser.parse_args()
     if arguments.page:
-        PAGE.write_text(page(line for path in arguments.page for line in path.open(encoding="utf-8")), encoding="utf-8")
+        PAGE.write_text(page([one for path in arguments.page for one in results_of(path)]), encoding="utf-8")
         return 0
     runs = Runs(choose(arguments.adapter))
     for name in formula_names():

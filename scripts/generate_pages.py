@@ -32,7 +32,7 @@ DOCUMENTS = "https://learn.microsoft.com/windows/win32/api/directml/"
 UP = "../../"
 PADDING = (
     "gaps around elements of fewer than 32 bits are overwritten by whole words, unless the operator is compiled with "
-    f"[`preserve_padding`]({UP}README.md#padding)"
+    "[`preserve_padding`](../devices.md#padding)"
 )
 
 

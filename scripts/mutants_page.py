@@ -1,30 +1,38 @@
-"""Writes docs/mutants.md from a run of the suite ``mutants``: the score, and every mutant that no case noticed.
+"""Writes docs/mutants.md from runs of the suite ``mutants``: the score, and every mutant that no case noticed.
 
-dmlgpu test --suite mutants -p PROFILE -n 2 --time-limit 3600 -o mutants.jsonl
-python scripts/mutants_page.py mutants.jsonl
+    dmlgpu test --suite mutants -p PROFILE -n 2 --time-limit 3600 -o mutants.jsonl
+    python scripts/mutants_page.py mutants.jsonl [LATER.jsonl ...]
+
+Results of later files take the place of earlier ones, so that after a change of some shaders only their mutants need
+to run: ``-k 'softmax/*' -o LATER.jsonl``. A result counts as long as its shader file is what it was at the run's
+commit. Where mutants have none, the page stays as it is, and what is to be run is printed.
 """
 
 from __future__ import annotations
 
+import functools
 import shlex
+import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from dmlgpu.conformance import mutation
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.mutation.coverage import KernelCoverage
 from dmlgpu.conformance.mutation.rules import RULES, mutant_by_name
-from dmlgpu.conformance.mutation.suite import PER_FILE
+from dmlgpu.conformance.mutation.suite import PER_FILE, MutantSuite
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.reading import read_runs
 from dmlgpu.conformance.running.records import Run
 from dmlgpu.conformance.suites.operators import OperatorSuite
 from dmlgpu.target import Target
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "mutants.md"
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "mutants.md"
 MISSED = Path(mutation.__file__).with_name("missed.toml")
 HEAD = """# Does the suite see faults?
 
@@ -33,15 +41,20 @@ HEAD = """# Does the suite see faults?
 Of {changing} mutants of the shaders that change a result, the quick profile catches {caught}: **{score:.1%}**.
 
 A mutant is a shader file with one place changed by one of {rules} rules: `<` for `<=`, a dropped tail, a wrong stride
-or padding, swapped operands, a missing barrier, NaN taken for a number, and so on
-(`dmlgpu/conformance/mutation/rules.py`). Each meets the quick cases of `operators`, `values`, `hazards` and `accuracy`
-whose kernels it changes, under the schedules for processors and those for GPUs, until one fails, crashes or hangs.
-Every operator's kernels hold at least {fewest} of these mutants, half of the operators' {median} or more.
+or padding, swapped operands, a missing barrier, NaN taken for a number, one formula for another that is nearly the
+same, and so on (`dmlgpu/conformance/mutation/rules.py`). Each meets the quick cases of `operators`, `values`, `hazards`
+and `accuracy` whose kernels it changes, under the schedules for processors and those for GPUs, until one fails, crashes
+or hangs. Every operator's kernels hold at least {fewest} of these mutants, half of the operators' {median} or more.
 
 Run on {adapter}, {most} of each shader file:
 
-    dmlgpu test --suite mutants {selection} -n 2 --time-limit 3600 -o mutants.jsonl
+    dmlgpu test --suite mutants -p {profile} -n 2 --time-limit 3600 -o mutants.jsonl
     python scripts/mutants_page.py mutants.jsonl
+
+After a change of some shaders their mutants alone are run, and a second file given to the script:
+
+    dmlgpu test --suite mutants -p {profile} -k 'softmax/*' -n 2 --time-limit 3600 -o softmax.jsonl
+    python scripts/mutants_page.py mutants.jsonl softmax.jsonl
 """
 COUNTED = {
     Status.PASS: "caught",
@@ -51,28 +64,89 @@ COUNTED = {
 }
 
 
+@dataclass(frozen=True)
+class Merged:
+    """The results of some runs.
+
+    Attributes:
+        profile, adapter: of all runs.
+        outcomes: the last one of each mutant of the profile that still counts, in the profile's order.
+        left: mutants of the profile without one.
+    """
+
+    profile: str
+    adapter: str
+    outcomes: tuple[Outcome, ...]
+    left: tuple[str, ...]
+
+
 def main() -> int:
     """The command."""
-    (run,) = read_runs(Path(sys.argv[1]))
-    others = [outcome.case for outcome in run.outcomes if outcome.status not in COUNTED]
-    if others or not run.is_complete:
-        print(f"the run is not complete: {others}", file=sys.stderr)
+    runs = [run for path in sys.argv[1:] for run in read_runs(Path(path))]
+    if len({(run.facts["profile"], run.adapter) for run in runs}) != 1:
+        print("runs of one profile on one adapter are needed", file=sys.stderr)
         return 1
-    unknown = [one.case for one in run.outcomes if one.status is Status.FAIL and one.case not in why_missed()]
+    merged = merge(runs, MutantSuite().names(str(runs[0].facts["profile"])))
+    if merged.left:
+        print(f"{len(merged.left)} mutants have no result that counts:\n{command(merged)}", file=sys.stderr)
+        return 1
+    unknown = [one.case for one in merged.outcomes if one.status is Status.FAIL and one.case not in why_missed()]
     if unknown:
         print(f"why are these missed? {MISSED} has no reason for {', '.join(unknown)}", file=sys.stderr)
         return 1
-    PAGE.write_text("\n".join(page(run)) + "\n", encoding="utf-8")
+    PAGE.write_text("\n".join(page(merged)) + "\n", encoding="utf-8")
     return 0
 
 
-def page(run: Run) -> Iterator[str]:
+def merge(runs: Sequence[Run], names: Sequence[str]) -> Merged:
+    """The results of the mutants with these names, those of later runs before those of earlier ones."""
+    found: dict[str, Outcome] = {}
+    for run in runs:
+        changed = changed_shaders(str(run.facts["commit"]).removesuffix("+"))
+        for outcome in run.outcomes:
+            if outcome.status in COUNTED and outcome.case.partition(":")[0] not in changed:
+                found[outcome.case] = outcome
+    kept = {name: found[name] for name in names if name in found and is_of_present_text(found[name])}
+    left = tuple(name for name in names if name not in kept)
+    return Merged(str(runs[0].facts["profile"]), runs[0].adapter, tuple(kept.values()), left)
+
+
+@functools.cache
+def changed_shaders(commit: str) -> Collection[str]:
+    """Shader files that are not what they were at a commit; none where Git does not know it."""
+    command = ["git", "diff", "--name-only", "--relative", commit, "--", "*.wgsl"]
+    found = subprocess.run(command, cwd=ROOT / "shaders", capture_output=True, text=True, check=False)
+    if not commit or found.returncode:
+        print(f"Git does not know the commit {commit!r}: all of its run's results are taken", file=sys.stderr)
+        return ()
+    return {path.removesuffix(".wgsl") for path in found.stdout.split("\n") if path}
+
+
+def is_of_present_text(outcome: Outcome) -> bool:
+    """Whether a result is that of the mutant which its name spells now: its message begins with the change."""
+    mutant = mutant_by_name(outcome.case)
+    return outcome.message.startswith(f"{mutant.before}  ->  {mutant.after}: ")
+
+
+def command(merged: Merged) -> str:
+    """What runs the mutants that are left, with their files, or folders of which nothing was run."""
+    run = {outcome.case.partition("/")[0] for outcome in merged.outcomes}
+    files = dict.fromkeys(name.partition(":")[0] for name in merged.left)
+    patterns = dict.fromkeys(
+        f"{file}:*" if file.partition("/")[0] in run else f"{file.partition('/')[0]}/*" for file in files
+    )
+    words = ["dmlgpu", "test", "--suite", "mutants", "-p", merged.profile]
+    for pattern in patterns:
+        words += ["-k", pattern]
+    return shlex.join([*words, "-n", "2", "--time-limit", "3600", "-o", "later.jsonl"])
+
+
+def page(merged: Merged) -> Iterator[str]:
     """The lines of the page."""
-    counts = Counter(outcome.status for outcome in run.outcomes)
+    counts = Counter(outcome.status for outcome in merged.outcomes)
     changing = counts[Status.PASS] + counts[Status.FAIL]
-    fewest, median = mutants_per_operator(run.outcomes)
-    profile, pattern = str(run.facts["profile"]), str(run.facts["pattern"])
-    most = PER_FILE[profile]
+    fewest, median = mutants_per_operator(merged.outcomes)
+    most = PER_FILE[merged.profile]
     yield HEAD.format(
         changing=changing,
         caught=counts[Status.PASS],
@@ -80,12 +154,12 @@ def page(run: Run) -> Iterator[str]:
         rules=len(RULES),
         fewest=fewest,
         median=median,
-        adapter=run.adapter,
+        adapter=merged.adapter,
         most="all mutants" if most is None else f"up to {most} mutants",
-        selection=shlex.join(["-p", profile, *(["-k", pattern] if pattern else [])]),
+        profile=merged.profile,
     )
-    yield from by_folder(run.outcomes)
-    yield from survivors(run.outcomes)
+    yield from by_folder(merged.outcomes)
+    yield from survivors(merged.outcomes)
 
 
 def mutants_per_operator(outcomes: Sequence[Outcome]) -> tuple[int, int]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 from dmlgpu.conformance.cases.profiles import PROFILES
+
+os.environ["DMLGPU_CACHE"] = "off"  # what the compiler makes is what is tested, in child processes too
+os.environ["DMLGPU_TUNED"] = "off"  # whatever was tuned on this machine
 
 settings.register_profile(
     "dmlgpu", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,19 @@ class HostileSequence(Sequence[Any]):
         raise RuntimeError("no length")
 
 
+class HostileMapping(Mapping[str, Any]):
+    """A mapping by its class alone."""
+
+    def __getitem__(self, key: Any) -> Any:
+        raise RuntimeError("no values")
+
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError("no keys")
+
+    def __len__(self) -> int:
+        raise RuntimeError("no length")
+
+
 class HostileKey:
     """Can be hashed once, to become the key of a dictionary."""
 
@@ -60,6 +73,12 @@ NO_MEMBERS = (*NO_NUMBERS, 1.0, "FLOAT32", "NONE", -1, 99, DataType, FeatureLeve
 NO_OBJECTS = (1, "x", b"x", "\udc80", [], object, object(), HUGE, Hostile())
 NO_SEQUENCES = (1, "text", b"bytes", {}, {1}, object(), HUGE, Hostile(), HostileSequence(), iter(()))
 NO_ENTRIES = ([1], ["x"], [Hostile()], [HUGE], [object()])
+NO_MAPPINGS = (
+    *NO_SEQUENCES[:3],
+    *([], [("a", 1)], HostileMapping(), Hostile(), HUGE),
+    *({1: 1}, {b"a": 1}, {"\udc80": 1}, {HostileKey(): 1}, {"a": "b"}, {"a": True}, {"a": 0}, {"a": HUGE}),
+    *({"a": -1}, {"a": 1.5}, {"a": None}, {"a": Hostile()}),
+)
 NO_DATA = (
     None,
     1,
@@ -323,6 +342,8 @@ FIELDS: dict[str, tuple[Any, ...]] = {
         (*NO_SEQUENCES, [None], [1], [Hostile()]),
     ),
     "dict[str, int]": (*NO_SEQUENCES[:3], {1: 2}, {"a": "b"}, {"a": Hostile()}, [], Hostile()),
+    "Mapping[str, int]": NO_MAPPINGS,
+    "Mapping[str, tuple[int, ...]]": (*NO_MAPPINGS, {"a": [1, "x"]}, {"a": [0]}, {"a": [HUGE]}, {"a": "12"}),
     "DataType": (*NO_MEMBERS, FeatureLevel.LEVEL_1_0),
     "TensorFlags": (*NO_NUMBERS, -1, 2, HUGE, DataType.FLOAT32),
     "tuple[int, ...]": (*NO_SEQUENCES, ["1"], [1.5], [True], [None], [HUGE], [Hostile()], np.array(3), np.zeros(2)),

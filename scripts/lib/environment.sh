@@ -41,6 +41,16 @@ make_environment() {
     printf '%s\n' "$want" >"$stamp"
 }
 
+# ensure_ocr_models: the package with the models of `dmlgpu demo ocr`, whose metadata leaves out Python 3.13 and later
+# although its models are only files; without what its own code needs.
+ensure_ocr_models() {
+    "$PYTHON" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("rapidocr_onnxruntime") is None)' &&
+        return 0
+    say "installing the models of rapidocr-onnxruntime into $VENV"
+    "$PYTHON" -m pip install --quiet --no-input --disable-pip-version-check --no-deps --ignore-requires-python \
+        'rapidocr-onnxruntime>=1.4'
+}
+
 # ---- Packages ---------------------------------------------------------------------------------------------------
 
 # as_root COMMAND...: runs it as root, where that needs no password.

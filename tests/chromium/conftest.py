@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import mimetypes
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -83,6 +86,36 @@ def opened(page: Any, address: str) -> Iterator[Any]:
     found.goto(address)
     yield found
     found.close()
+    assert faults == []
+
+
+@contextlib.contextmanager
+def served(page: Any, folder: Path, name: str = "index.html", **options: Any) -> Iterator[Any]:
+    """Another page of the same browser, in which a folder's page is open; faults of it are the test's.
+
+    Args:
+        page: of the browser.
+        folder: what lies below the address. A file that it lacks is answered as missing.
+        name: of the page.
+        options: of the browser's context: ``viewport``, ``color_scheme``.
+    """
+
+    def answer(route: Any) -> None:
+        file = folder / urlsplit(route.request.url).path.removeprefix("/folder/")
+        if file.is_file():
+            kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+            route.fulfill(body=file.read_bytes(), content_type=kind)
+        else:
+            route.fulfill(status=404, body="missing")
+
+    context = page.context.browser.new_context(**options)
+    found = context.new_page()
+    faults: list[str] = []
+    found.on("pageerror", lambda error: faults.append(str(error)))
+    found.route("**/*", answer)
+    found.goto(f"{ADDRESS}folder/{name}")
+    yield found
+    context.close()
     assert faults == []
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import dmlgpu
 from dmlgpu import Device, TensorDesc, descs
+from dmlgpu.backend import Range, Resources
 from dmlgpu.browser import frames
 from dmlgpu.browser.backend import BrowserBackend
 from dmlgpu.browser.lending import VARIABLE
@@ -58,6 +59,28 @@ def test_long_buffers_go_there_and_back(browser, monkeypatch):
     buffer = device.create_buffer(data.size)
     buffer.write(data)
     assert np.array_equal(buffer.read(), data)
+    device.remove()
+
+
+def test_work_is_timed_by_the_pages_timestamps(browser):
+    info, _ = browser
+    device = Device("browser")
+    count = 1 << 20
+    tensor = TensorDesc(DataType.FLOAT32, (count,))
+    desc = descs.ElementWiseAdd(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
+    executable = device.backend.compile(desc)
+    buffers = [device.backend.create_buffer(4 * count, name) for name in "abo"]
+    a, b, output = (Range(buffer, 0, 4 * count) for buffer in buffers)
+    device.backend.write(buffers[0], 0, np.ones(count, np.float32).view(np.uint8))
+    copy = device.backend.copy(buffers[0], 0, buffers[1], 0, 4 * count)
+    (addition,) = executable.bind(Resources((a, b), (output,)))
+    timing = device.backend.time([copy, addition, addition], parts=True)
+    assert np.array_equal(device.backend.read(buffers[2], 0, 4 * count).view(np.float32), np.full(count, 2))
+    assert [work.label for work in (copy, addition)] == ["copy", executable.program.kernels[0].label]
+    assert 0 < timing.seconds <= 2 * timing.host_seconds
+    if "timestamp-query" in info.features and timing.source == "gpu":  # a driver may round all of it to nothing
+        assert len(timing.parts) == 3
+        assert sum(timing.parts) <= timing.seconds * 1.001
     device.remove()
 
 

@@ -34,6 +34,9 @@ SHAPES: dict[str, Shape] = {
     "halves": (1, 40, 70, 2, 2, 36, F16),
     "one query": (1, 1, 2500, 4, 2, 16, F32),
     "wide heads": (1, 9, 20, 1, 1, 300, F32),
+    "one query of shared heads": (2, 1, 1100, 2, 2, 64, F32),
+    "four rows of shared heads": (1, 2, 331, 4, 2, 96, F32),
+    "three rows of shared halves": (1, 3, 1501, 1, 1, 32, F16),
 }
 
 
@@ -84,6 +87,19 @@ def test_attention_by_every_tile(backend: GpuBackend, name: str, profile: Profil
 def test_one_query_takes_its_keys_in_parts(profile: Profile) -> None:
     steps = steps_of(attention(*SHAPES["one query"]), Target("any", profile))
     assert [step.parts > 1 for step in steps if isinstance(step, ScheduledAttend)] == [True]
+
+
+def test_few_rows_share_heads_of_whole_units_on_processors() -> None:
+    def dots(name: str, profile: Profile) -> int:
+        steps = steps_of(attention(*SHAPES[name]), Target("any", profile))
+        return next(step.tile.dots for step in steps if isinstance(step, ScheduledAttend))
+
+    assert dots("one query of shared heads", Profile.CPU) == 2
+    assert dots("four rows of shared heads", Profile.CPU) == 3
+    assert dots("three rows of shared halves", Profile.CPU) == 1
+    assert not dots("one query", Profile.CPU)  # heads of 16
+    assert not dots("whole tiles", Profile.CPU)
+    assert not dots("one query of shared heads", Profile.DISCRETE)
 
 
 def test_many_keys_stay_below_the_limit_on_iterations(backend: GpuBackend) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import wgpu
 from gpu_programs import add, input_slot, kernel, output_slot, program, words
 
 from dmlgpu.backend import Range, Resources
-from dmlgpu.gpu import GpuBackend
+from dmlgpu.gpu import GpuBackend, executable
+from dmlgpu.gpu.buffers import GpuBuffer
 from dmlgpu.plan import Role
-from dmlgpu.program import Slot
+from dmlgpu.program import Copy, Slot
 from dmlgpu.target import AdapterInfo
 
 GUARD = 0xDEADBEEF
@@ -44,6 +48,35 @@ def test_parameters_come_as_a_uniform_without_immediates(adapter: AdapterInfo, s
     backend = GpuBackend(adapter, disabled_features=["immediates"])
     assert not backend.target.has("immediates")
     check_offset(backend, source, target)
+    backend.close()
+
+
+def test_kernels_that_copy_become_copies_between_buffers(adapter: AdapterInfo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel stores sevens: what arrives tells whether it ran."""
+    monkeypatch.setattr(executable, "MOST_PROCESSORS", 1 << 20)
+    monkeypatch.setattr(executable, "LEAST_COPY", 128)
+    backend = GpuBackend(adapter)
+    source, target = backend.create_buffer(1024, "source"), backend.create_buffer(1024, "target")
+    backend.write(source, 0, words(np.arange(256)))
+    sevens = kernel(backend, "s1[b1 + i] = 7u;", [input_slot(), output_slot()])
+
+    def copied(size: int, there: GpuBuffer) -> np.ndarray:
+        copying = program(backend, replace(sevens, copy=Copy(0, 4, 1, 8, size)))
+        ranges = Resources((Range(source, 0, 256),), (Range(there, 512, 256),))
+        backend.write(there, 512, words(np.full(64, GUARD)))
+        run(backend, backend.prepare(copying).bind(ranges))
+        return read_words(backend, there)[128:192]
+
+    seven = np.full(64, 7)
+    moved = np.array([GUARD, GUARD, *range(1, 33), *(GUARD,) * 30])
+    np.testing.assert_array_equal(copied(128, target), moved if adapter.is_software else seven)
+    np.testing.assert_array_equal(copied(124, target), seven)  # too few bytes
+    np.testing.assert_array_equal(copied(128, source), seven)  # one buffer
+    maker = backend.wgpu_device.create_buffer(size=1024, usage=wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC)
+    own = backend.wrap_buffer(maker, "own")
+    ranges = Resources((Range(source, 0, 256),), (Range(own, 512, 256),))
+    run(backend, backend.prepare(program(backend, replace(sevens, copy=Copy(0, 4, 1, 8, 128)))).bind(ranges))
+    np.testing.assert_array_equal(read_words(backend, own)[128:192], seven)  # which nothing may be copied into
     backend.close()
 
 

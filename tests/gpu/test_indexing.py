@@ -161,7 +161,7 @@ def arrays_of(desc: Any, source: Any, order: Any, updates: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("profile", [CPU, GPU])
-@pytest.mark.parametrize("width", [24, 22, 21])
+@pytest.mark.parametrize("width", [32, 24, 22, 21])
 @pytest.mark.parametrize("data_type", [I8, F16, F32, F64])
 def test_scattered_blocks(backend: GpuBackend, data_type: DataType, width: int, profile: Profile) -> None:
     """Blocks in units of 16 bytes and fewer, down to pairs of bytes that share words with neighbours."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dmlgpu import descs, operators, reference
+from dmlgpu import compiler, descs, operators, reference
 from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.enums import DataType, DepthSpaceOrder, PaddingMode
 from dmlgpu.gpu import GpuBackend
@@ -90,6 +90,15 @@ def test_pieces_of_small_types_meet_within_words(
 def test_pieces_of_small_types_go_into_any_layout(backend: GpuBackend, axis: int, strides: tuple[int, int]) -> None:
     whole, *pieces = tensors(U8, (5, 8), axis, (2, 3) if axis == 0 else (1, 4, 3))
     check(backend, join(replace(whole, strides=strides, total_tensor_size_in_bytes=None), *pieces, axis=axis))
+
+
+@pytest.mark.parametrize("extents", [(37, 64, 35), (129, 35), (33, 32, 34, 32)])
+def test_runs_of_bytes_move_by_words(backend: GpuBackend, extents: tuple[int, ...]) -> None:
+    whole = tensors(U8, (3, 5, 0), 2, extents)
+    for desc in (join(*whole, axis=2), split(*whole, axis=2)):
+        kernels = compiler.compile_operator(desc, replace(backend.target.exact, profile=Profile.CPU)).kernels
+        assert any("schedules/map_words" in kernel.wgsl for kernel in kernels)
+        check(backend, desc)
 
 
 def padding1(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dmlgpu.conformance.drivers.outputs import as_output_suite
 from dmlgpu.conformance.drivers.pairwise import Agreement
 from dmlgpu.conformance.drivers.pairwise_run import run_pairwise
-from dmlgpu.conformance.running.pool import Job
+from dmlgpu.conformance.running.outcome import Status
+from dmlgpu.conformance.running.pool import Job, WorkerProcess
 from dmlgpu.conformance.suites.registry import suite_by_name
 from dmlgpu.device.adapters import adapters
 
@@ -17,6 +18,16 @@ NAMES = (
     "gru-float32-63x63x1-strided-s0",  # one of two outputs, the other one absent
     "gather_nd1-float32-uint32-2x3-packed-s0",  # moved
 )
+
+
+def test_children_that_keep_outputs_say_which_kernels_ran(adapter, tmp_path):
+    worker = WorkerProcess(Job("operators", adapters().index(adapter)), str(tmp_path), "0")
+    try:
+        outcome = worker.run(NAMES[1])
+    finally:
+        worker.close()
+    assert outcome.status is Status.PASS and (tmp_path / "0.npy").exists()
+    assert any("elementwise/element_wise_subtract" in kernel for kernel in outcome.kernels)
 
 
 def test_an_adapter_agrees_with_numpy(adapter):

@@ -117,6 +117,16 @@ def test_rows_of_infinities_and_nan(backend: GpuBackend, desc_class: Any, count:
     np.testing.assert_array_equal(weights[4], np.arange(count) == 0)
 
 
+@pytest.mark.parametrize("step", [0.03, -0.03, 0.6, 30.0])
+@pytest.mark.parametrize("count", [15, 16, 999])
+def test_rows_whose_maximum_grows_again_and_again(backend: GpuBackend, count: int, step: float) -> None:
+    """An invocation that takes a row alone scales its sum whenever the maximum grows by more than 1."""
+    x = (step * np.arange(count, dtype=np.float32))[np.newaxis].repeat(9, 0)
+    x[8, : count // 2] = -np.inf
+    (got,) = run_desc(backend, desc_of(SOFTMAX, F32, x.shape, (1,)), [x], target_for(backend, CPU))
+    np.testing.assert_allclose(got, scipy.special.softmax(x.astype(np.float64), axis=1), 3e-6, 1e-12)
+
+
 @pytest.mark.parametrize("profile", [CPU, GPU])
 def test_a_row_of_a_million_equal_elements(backend: GpuBackend, profile: Profile) -> None:
     """Adding 0.3 a million times in float32 alone would lose three digits."""

@@ -92,6 +92,8 @@ def test_contents(wheel):
         "dmlgpu/schema/enums.json",
         "dmlgpu/schema/synonyms.toml",
     } <= names
+    pages = ROOT / "dmlgpu" / "export" / "pages"
+    assert {f"dmlgpu/export/pages/{path.name}" for path in pages.iterdir()} <= names
     assert {name.split("/")[0] for name in names} == {"dmlgpu", f"dmlgpu-{metadata['Version']}.dist-info"}
     assert not [name for name in names if "__pycache__" in name]
     assert any(name.endswith("licenses/LICENSE") for name in names)

@@ -124,6 +124,26 @@ def test_narrow_blocks_are_read_out_of_wide_ones():
     assert "buffer0: array<u32>;" in share("TEST", written, (0, 0, 0)).wgsl
 
 
+def test_blocks_of_64_bit_numbers_share_words():
+    text = shared(
+        ("u64", "vec2<u64>", "u32"), "buffer1[0] = vec2<u64>(buffer0[2], buffer0[3]); buffer2[1] = 1u;", (0, 0, 0)
+    )
+    assert "@binding(0) var<storage, read_write> buffer0: array<u32>;\n" in text
+    assert "store_buffer1_vec2(0, vec2<u64>(load_buffer0_u64(2), load_buffer0_u64(3))); buffer0[1] = 1u;" in text
+    assert "return u64((u64(buffer0[at * 2u + 1u]) << 32u) | u64(buffer0[at * 2u + 0u]));" in text
+    assert "buffer0[at * 4u + 3u] = u32(block.y >> 32u);" in text
+
+
+def test_words_are_read_out_of_64_bit_numbers():
+    slots, body = (Slot(INPUT, 0, 0, 64),) * 3, "buffer2[0] = vec2<u64>(buffer1[k], u64(buffer0[5]));"
+    kernel = Kernel("k", HEAD.format("u32", "u64", "vec2<u64>") + body, slots, (1, 1, 1))
+    text = share("TEST", kernel, (0, 0, 0)).wgsl
+    assert "@binding(0) var<storage, read_write> buffer0: array<vec2<u64>>;\n" in text
+    assert "let double = buffer0[at / 4u][at / 2u % 2u];" in text
+    assert "return u32((double >> (32u * (at % 2u))) & 4294967295lu);" in text
+    assert "return buffer0[at / 2u][at % 2u];" in text
+
+
 def test_what_has_no_block_in_common_is_refused():
     with pytest.raises(NotSupported) as caught:
         shared(("f64", "u32", "u32"), "", (0, 0, 1))

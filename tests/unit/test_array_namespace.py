@@ -188,13 +188,8 @@ def test_limits_of_types() -> None:
     assert (xp.iinfo(xp.uint64).max, xp.iinfo(xp.asarray([1])).min) == (2**64 - 1, -(2**63))
 
 
-def test_the_pages_examples_run() -> None:
+def test_the_functions_that_the_page_lists_exist() -> None:
     page = (Path(__file__).parents[2] / "docs/array-api.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    names: dict[str, Any] = {}
-    for block in blocks[:2]:
-        exec(block, names)
-    assert len(blocks) == 3 and "assert" in blocks[1]
     _, _, table = page.partition("|---|---|\n")
     functions = re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.partition("\n\n")[0].split("\n")))
     assert len(functions) > 25 and [name for name in functions if not hasattr(xp, name)] == []

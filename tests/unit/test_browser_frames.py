@@ -6,7 +6,9 @@ import struct
 
 import pytest
 
+from dmlgpu.backend import Timing
 from dmlgpu.browser import frames
+from dmlgpu.browser.backend import _stamps
 from dmlgpu.browser.facts import adapter_info, plain, target_of
 from dmlgpu.browser.pipelines import compile_error
 from dmlgpu.errors import InvalidArgument
@@ -137,3 +139,24 @@ def test_errors_of_compilers_may_have_any_shape(refusal):
     assert "ADD: kernel 'k' does not compile on P:" in compile_error(
         "ADD", Kernel("k", TEXT, (), (1, 1, 1)), "P", refusal
     )
+
+
+@pytest.mark.parametrize("sent", [None, 5, [], [0, 1], [0, 1, 2, "3"], [0, 1, 2, 1e300], [0, 1, 2, None], {"0": 1}])
+def test_times_of_another_shape_are_none(sent):
+    assert _stamps(sent, 2) is None
+
+
+def test_times_become_seconds():
+    assert _stamps([0, 1000, 2000, 5000], 2) == [(0.0, pytest.approx(1e-6)), (pytest.approx(2e-6), pytest.approx(5e-6))]
+
+
+def test_timestamps_that_can_be_right_are_taken():
+    timing = Timing.of_timestamps([(1.0, 1.5), (1.5, 3.0)], 2.5, parts=True)
+    assert (timing.seconds, timing.source, timing.parts, timing.host_seconds) == (2.0, "gpu", (0.5, 1.5), 2.5)
+    assert Timing.of_timestamps([(1.0, 1.5)], 2.5, parts=False).parts == ()
+
+
+@pytest.mark.parametrize("stamps", [[(0.0, 0.0)], [(2.0, 1.0)], [(0.0, 6.0)], [(0.0, 2.0), (3.0, 2.5)]])
+def test_the_hosts_clock_stands_in_for_timestamps_that_cannot_be_right(stamps):
+    timing = Timing.of_timestamps(stamps, 2.5, parts=True)
+    assert (timing.seconds, timing.source, timing.parts) == (2.5, "wall clock", ())

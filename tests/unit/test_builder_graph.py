@@ -29,7 +29,6 @@ from dmlgpu import (
     descs,
 )
 from dmlgpu.builder import functions
-from dmlgpu.builder import graph as graph_module
 from dmlgpu.enums import FeatureLevel, InterpolationMode
 
 ROOT = Path(__file__).parents[2]
@@ -283,14 +282,3 @@ def test_a_page_draws_every_node_and_edge_and_loads_nothing(graph: Graph, tmp_pa
             assert above != top or other >= left + width or other + wide <= left
     assert places[4][1] == places[3][1] > places[0][1]  # the constant stands beside what its reader reads besides
     assert "http" not in page and "src=" not in page
-
-
-def test_the_page_on_graphs_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DMLGPU_ADAPTER", "numpy")
-    page = (ROOT / "docs/graphs.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) > 3
-    names: dict[str, Any] = {}
-    for block in blocks:
-        exec(block, names)
-    assert graph_module.Graph is names["Graph"]

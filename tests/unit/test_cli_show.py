@@ -32,7 +32,7 @@ WITHOUT_ADAPTER = ("--adapter", "numpy", "--schedules", "cpu")
 
 CPU = Target("an adapter with the standard's limits", Profile.CPU)
 GATHER = "gather_nd1-float32-int32-33-mixed-negative-s0"
-SPLIT = "gemm-float32-512x512-packed-s0"
+LAID_OUT = "gemm-float32-512x512-packed-s0"
 """A product in three kernels."""
 
 PYTHON = """\
@@ -357,16 +357,16 @@ def test_wgsl_of_one_kernel_is_that_and_nothing_else() -> None:
 
 
 def test_wgsl_of_several_kernels_comes_under_lines_that_name_them() -> None:
-    kernels = compile_operator(case_by_name(SPLIT).desc, CPU).kernels
-    heads = ["01-gemm-lay-out-b.wgsl", "02-gemm-register-split.wgsl", "03-gemm-sum-of-parts.wgsl"]
+    kernels = compile_operator(case_by_name(LAID_OUT).desc, CPU).kernels
+    heads = ["01-gemm-lay-out-b.wgsl", "02-gemm-register.wgsl"]
     expected = [f"// ==== {head}: {kernel.label}\n{kernel.wgsl}" for head, kernel in zip(heads, kernels, strict=True)]
-    assert shown(SPLIT, "--wgsl") == "\n".join(expected)
+    assert shown(LAID_OUT, "--wgsl") == "\n".join(expected)
 
 
 def test_a_dump_holds_the_kernels_as_they_run_and_everything_else(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "dump"
-    printed = shown(SPLIT, "--dump", folder)
-    program = compile_operator(case_by_name(SPLIT).desc, CPU)
+    printed = shown(LAID_OUT, "--dump", folder)
+    program = compile_operator(case_by_name(LAID_OUT).desc, CPU)
     wgsl = sorted(path for path in folder.iterdir() if path.suffix == ".wgsl")
     assert [path.read_text() for path in wgsl] == [kernel.wgsl for kernel in program.kernels]
     texts = {path.name: path.read_text() for path in folder.iterdir() if path.suffix == ".txt"}

@@ -30,7 +30,7 @@ VERBS = {
     "test": ("test -a numpy --suite operators -k argmin-example1", 0),
     "report": ("report 0.jsonl -o report.html", 0),
     "compare": ("compare 0.jsonl 1.jsonl", 1),
-    "demo": ("demo nonesuch.jpg", 2),
+    "demo": ("demo ocr nonesuch.jpg", 2),
 }
 """Verbs, and the exit codes of these commands with streams that are read."""
 

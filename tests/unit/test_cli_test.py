@@ -75,6 +75,16 @@ def test_a_passing_run(tmp_path, capsys):
     assert [(outcome.case, outcome.status) for outcome in run.outcomes] == [("argmin-example1", Status.PASS)]
 
 
+def test_a_precise_run_is_written_down_as_one(misbehaving, tmp_path, capsys):
+    path = tmp_path / "run.jsonl"
+    command = ["test", "-a", "numpy", "--suite", "misbehaving", "-p", "full", "-k"]
+    assert main([*command, "precise-1", "--precise", "-o", str(path)]) == 0
+    (run,) = read_runs(path)
+    assert (run.facts["precise"], run.outcomes[0].message) == (True, "precise: True")
+    assert main([*command, "bad-1", "--precise"]) == 1
+    assert "again: dmlgpu test --suite misbehaving --adapter numpy --precise -k bad-1" in capsys.readouterr().out
+
+
 def test_a_failing_run(misbehaving, capsys):
     assert main(["test", "-a", "numpy", "--suite", "misbehaving", "-k", "bad-1"]) == 1
     out = capsys.readouterr().out.splitlines()
@@ -191,7 +201,10 @@ def test_what_does_not_exist_is_refused(altered, arguments, message, capsys):
 
 def test_names_are_quoted_in_commands():
     card = LocatedAdapter(replace(NUMPY_ADAPTER, name="card"), 2)
-    assert reproduce(Outcome("a b", Status.FAIL), "operators", card) == "dmlgpu test --adapter 2 -k 'a b'"
+    job = Job("operators", 2)
+    assert reproduce(Outcome("a b", Status.FAIL), job, card) == "dmlgpu test --adapter 2 -k 'a b'"
+    precise = reproduce(Outcome("a", Status.FAIL), replace(job, precise=True), card)
+    assert precise == "dmlgpu test --adapter 2 --precise -k a"
 
 
 # ---- without a GPU

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dmlgpu import compiler, descs
 from dmlgpu.enums import DataType, TensorFlags
 from dmlgpu.plan import Role
-from dmlgpu.program import Slot
+from dmlgpu.program import Copy, Slot
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 
@@ -76,3 +76,30 @@ def test_older_operators_are_upgraded_but_keep_their_name_out_of_the_kernel():
         input_tensor=tensor, output_tensor=TensorDesc(F32, (2, 4)), offsets=(1, 0), sizes=(2, 4), strides=(2, 1)
     )
     assert compiler.compile_operator(older, ANY).operator == "SLICE1"
+
+
+def identity(data_type, sizes, source_strides=None):
+    return descs.ElementWiseIdentity(
+        input_tensor=TensorDesc(data_type, sizes, source_strides), output_tensor=TensorDesc(data_type, sizes)
+    )
+
+
+def test_a_kernel_that_only_copies_whole_words_says_what():
+    (kernel,) = compiler.compile_operator(identity(F32, (6, 10)), ANY).kernels
+    assert kernel.copy == Copy(1, 0, 0, 0, 240)
+    for other in (
+        identity(F32, (6, 10), (1, 6)),
+        identity(F32, (6, 10), (12, 1)),
+        identity(F32, (6, 10), (0, 1)),
+        identity(DataType.INT8, (3, 3)),
+    ):
+        (kernel,) = compiler.compile_operator(other, ANY).kernels
+        assert kernel.copy is None
+
+
+def test_copies_of_pieces_say_where_in_their_slots_they_lie():
+    pieces = (TensorDesc(F32, (3, 7)), TensorDesc(F32, (5, 7)))
+    split = descs.Split(input_tensor=TensorDesc(F32, (8, 7)), output_tensors=pieces, axis=0)
+    first, second = compiler.compile_operator(split, ANY).kernels
+    assert first.copy == Copy(1, 0, 0, 0, 84)
+    assert second.copy == Copy(1, 84 - second.slots[1].offset, 0, 0, 140)

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dmlgpu.cli.pairwise import _lines
+from dmlgpu.cli.request import Request
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Ulp
 from dmlgpu.conformance.drivers import pairwise
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter
@@ -28,6 +30,7 @@ from dmlgpu.conformance.drivers.pairwise import (
     outlier,
 )
 from dmlgpu.conformance.drivers.pairwise_run import AdapterResult, compare_results, run_pairwise
+from dmlgpu.conformance.report.pairs import kernels_of
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.reading import read_comparisons, read_runs
@@ -182,6 +185,34 @@ def test_what_has_no_result_names_the_kernels_that_ran():
     crashed = replace(crashed, outcome=replace(crashed.outcome, kernels=("cast map (elementwise/cast)",)))
     pair = compare_results(result("a"), crashed, Allowance(EXACT))
     assert pair.message == "b: crash: signal 11; ran as: cast map (elementwise/cast)"
+
+
+def computed(folder: Path, label: str, number: int, kernels: tuple[str, ...]) -> AdapterResult:
+    """What an adapter computed by some kernels: one number."""
+    path = folder / label
+    path.mkdir(exist_ok=True)
+    np.save(path / "0.npy", np.array([number], np.int32))
+    return AdapterResult(label, Outcome("case", Status.PASS, elements=1, kernels=kernels), path)
+
+
+MAP, TREE = ("cast map (elementwise/cast)",), ("reduce tree (reduction/tree)", "store (reduction/store)")
+
+
+def test_what_disagrees_names_the_kernels_that_ran(tmp_path):
+    results = [computed(tmp_path, "a", 1, MAP), computed(tmp_path, "b", 2, TREE), computed(tmp_path, "c", 3, MAP)]
+    pairs = [compare_results(one, other, Allowance(EXACT)) for one, other in combinations(results, 2)]
+    assert [pair.kernels for pair in pairs] == [(MAP, TREE), (MAP, MAP), (TREE, MAP)]
+    assert Pair.from_json(json.loads(json.dumps(pairs[0].to_json()))) == pairs[0]
+    assert kernels_of(pairs) == (f"a, c ran as: {MAP[0]}", f"b ran as: {'; '.join(TREE)}")
+    request = Request(suite="altered", adapters=("all",))
+    assert [line for line in _lines(pairs, request) if "ran as" in line] == [f"  {text}" for text in kernels_of(pairs)]
+
+
+def test_what_agrees_or_has_no_kernels_names_none(tmp_path):
+    same = compare_results(computed(tmp_path, "a", 1, MAP), computed(tmp_path, "b", 1, TREE), Allowance(EXACT))
+    none = compare_results(computed(tmp_path, "a", 1, ()), computed(tmp_path, "b", 2, ()), Allowance(EXACT))
+    assert (same.agreement, same.kernels) == (Agreement.AGREE, ())
+    assert (none.agreement, none.kernels, "kernels" in none.to_json()) == (Agreement.DISAGREE, (), False)
 
 
 def test_equal_digests_are_equal_bits():

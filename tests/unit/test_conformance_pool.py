@@ -53,6 +53,13 @@ def test_every_case_has_an_outcome(outcomes):
     }
 
 
+@pytest.mark.parametrize("precise", [True, False])
+def test_children_open_the_device_that_the_job_asks_for(job, precise):
+    worker = WorkerProcess(replace(job, precise=precise))
+    with contextlib.closing(worker):
+        assert worker.run("precise-1").message == f"precise: {precise}"
+
+
 class Ended:
     """A child that takes requests and ends at once."""
 

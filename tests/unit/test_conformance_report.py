@@ -243,6 +243,13 @@ def test_suites_and_drivers_are_reproduced_there():
     assert reproduce(other, GOOD) == f"VK_DRIVER_FILES='/a b.json' {command}"
 
 
+def test_precise_runs_are_reproduced_on_precise_devices():
+    precise = run(GOOD)
+    precise.facts["precise"] = True
+    assert reproduce(precise, GOOD) == "dmlgpu test --adapter 'NumPy: this' --precise -k argmin-a"
+    assert [label.details for label in labels((run(GOOD), precise))] == ["NumPy", "NumPy, precise"]
+
+
 # ---- Markdown -------------------------------------------------------------------------------------------------------
 
 

@@ -110,3 +110,86 @@ def test_lowered_limits_fold_grids() -> None:
         assert before[1] == 1 < after[1]
         assert before[0] <= after[0] * after[1] < 2 * before[0]
         assert max(after) <= folded.max_workgroups_per_dimension
+
+
+@pytest.mark.parametrize("stem", ["element_wise_floor", "element_wise_tanh", "element_wise_pow"])
+def test_scales_and_biases_are_not_neutral(stem: str) -> None:
+    types = tuple([DataType.FLOAT32] * len(OPERATOR_CASES[stem].types[0]))
+    for seed in range(20):
+        desc = OPERATOR_CASES[stem].case_of(Key(types, (4, 5), Layout.PACKED, "scaled", seed)).desc
+        scaling = desc.values["scale_bias"]
+        assert scaling.scale != 1 and scaling.bias != 0
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+def test_regions_lie_on_the_outermost_places_inside(aligned: bool) -> None:
+    """Empty ones, all of whose samples have one coordinate: that of the region less the offset."""
+    sizes, found = (2, 3, 9, 8), set()
+    for seed in range(40):
+        key = Key((DataType.FLOAT32, DataType.UINT32), sizes, Layout.PACKED, "corners" if aligned else "", seed)
+        case = OPERATOR_CASES["roi_align1"].case_of(key)
+        assert isinstance(case.desc, descs.RoiAlign1)
+        rois = np.asarray(case.inputs()[1], np.float64).reshape(-1, 4)
+        for axis, scale in ((0, case.desc.spatial_scale_x), (1, case.desc.spatial_scale_y)):
+            near = rois[rois[:, axis] == rois[:, axis + 2], axis] * scale - case.desc.input_pixel_offset
+            found |= {(place, axis) for place in np.round(near, 3)}
+    assert {(place, axis) for axis, size in ((0, 8), (1, 9)) for place in (-1, 0, size - 1, size)} <= found
+
+
+def test_caches_are_empty_full_and_between() -> None:
+    lengths, rooms = set(), 0
+    for seed in range(20):
+        key = Key((DataType.FLOAT32,), (6, 2, 1, 4), Layout.PACKED, "cache", seed)
+        case = OPERATOR_CASES["multihead_attention1"].case_of(key)
+        assert isinstance(case.desc, descs.MultiheadAttention1) and case.desc.past_key_tensor is not None
+        room = case.desc.past_key_tensor.sizes[-2]
+        numbers = {slot.field: number for number, slot in enumerate(case.desc.inputs)}
+        given = np.asarray(case.inputs()[numbers["past_sequence_lengths_tensor"]])
+        lengths |= {"full" if one == room else "empty" if one <= 0 else "between" for one in given.ravel()}
+        rooms += len(set(given.ravel().tolist())) > 1
+    assert lengths == {"full", "empty", "between"} and rooms > 15
+
+
+def test_masks_that_hide_rows_hide_scores_that_differ() -> None:
+    for seed in range(10):
+        key = Key((DataType.FLOAT32,), (3, 4, 2, 4), Layout.PACKED, "boolean", seed)
+        case = OPERATOR_CASES["multihead_attention"].case_of(key)
+        assert isinstance(case.desc, descs.MultiheadAttention) and case.desc.scale != 0
+        mask = np.asarray(case.inputs()[7]).reshape(3, 2, 4, -1)
+        assert (mask == 0).all(-1).any() and not (mask == 0).all()
+
+
+@pytest.mark.parametrize("variant", ["", "owned"])
+def test_norms_near_epsilon_are_there_whoever_owns_the_input(variant: str) -> None:
+    shares = []
+    for seed in range(12):
+        case = OPERATOR_CASES["lp_normalization"].case_of(
+            Key((DataType.FLOAT32,), (30, 30), Layout.PACKED, variant, seed)
+        )
+        assert isinstance(case.desc, descs.LpNormalization)
+        if case.desc.epsilon < 0.01:  # far below ordinary norms
+            norms = np.linalg.norm(np.asarray(case.inputs()[0], np.float64), case.desc.p, case.desc.axis)
+            shares.append((norms < 200 * case.desc.epsilon).mean())
+    assert 0.15 < np.mean(shares) < 0.5
+
+
+def test_powers_of_one_and_minus_one_have_negative_exponents() -> None:
+    key = Key((DataType.INT32, DataType.INT32), (20, 30), Layout.PACKED, "")
+    found = set(pairs(OPERATOR_CASES["element_wise_pow"].case_of(key).inputs()))
+    assert {(base, exponent) for base in (-1, 0, 1) for exponent in (-3, -2, -1, 0)} <= found
+
+
+def test_sums_that_overflow_have_halves_that_do_not() -> None:
+    (a, b) = case_by_name("element_wise_mean-float32-5x13-mixed-owned-s0").inputs()
+    assert a is not None and b is not None
+    with np.errstate(over="ignore"):
+        assert np.isinf(a + b).any() and np.isfinite(a / 2 + b / 2)[np.isinf(a + b)].any()
+
+
+@pytest.mark.parametrize("stem", ["rnn", "lstm", "gru"])
+def test_sequences_are_empty_one_step_long_and_whole(stem: str) -> None:
+    key = Key((DataType.FLOAT32,), (5, 60, 2), Layout.PACKED, "whole")
+    case = OPERATOR_CASES[stem].case_of(key)
+    numbers = {slot.field: number for number, slot in enumerate(case.desc.inputs)}
+    lengths = np.asarray(case.inputs()[numbers["sequence_lengths_tensor"]])
+    assert all((lengths == length).mean() > 0.1 for length in (0, 1, 5))

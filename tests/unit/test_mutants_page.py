@@ -7,6 +7,8 @@ import re
 import runpy
 import sys
 import tomllib
+import types
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +16,8 @@ import pytest
 
 from dmlgpu.conformance.mutation.rules import mutant_by_name, mutants_of, shader_files
 from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import Run
+from dmlgpu.host.adapter import NUMPY_ADAPTER
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "dmlgpu" / "conformance" / "mutation"
@@ -78,18 +82,84 @@ def test_no_mutant_is_both_missed_and_harmless():
             assert not [one for one in SAME for pattern in one["cases"] if fnmatch.fnmatchcase(case, pattern)], case
 
 
-def test_the_script_asks_for_reasons(script, monkeypatch, tmp_path, capsys):
-    """A mutant that is missed for the first time has no reason yet."""
-    mutant = str(next(mutants_of(shader_files()[0])))
-    monkeypatch.setattr(sys, "argv", ["mutants_page.py", str(tmp_path / "run.jsonl")])
+FILE = next(file for file in shader_files() if len(list(mutants_of(file))) > 2)
+FIRST = [str(mutant) for mutant in mutants_of(FILE)][:3]
+OTHER = str(next(mutants_of(shader_files()[-1])))
+ADAPTER = {**asdict(NUMPY_ADAPTER), "features": []}
 
-    class Run:
-        outcomes = (Outcome(mutant, Status.FAIL),)
-        is_complete = True
 
-    monkeypatch.setitem(script["main"].__globals__, "read_runs", lambda path: (Run,))
-    assert script["main"]() == 1
-    assert f"has no reason for {mutant}" in capsys.readouterr().err
+def outcome(name, status=Status.PASS):
+    mutant = mutant_by_name(name)
+    return Outcome(name, status, message=f"{mutant.before}  ->  {mutant.after}: caught by argmin-a")
+
+
+def run_of(*outcomes, commit="now", profile="quick"):
+    return Run({"profile": profile, "commit": commit, "adapter": ADAPTER}, outcomes)
+
+
+@pytest.fixture
+def merge(script, monkeypatch):
+    """The script's, where ``FILE`` was changed after the commit ``old``."""
+    changed = {"old": {FILE}}
+    monkeypatch.setitem(script["merge"].__globals__, "changed_shaders", lambda commit: changed.get(commit, ()))
+    return script["merge"]
+
+
+def test_results_of_later_runs_take_the_place_of_earlier_ones(merge):
+    runs = run_of(*map(outcome, FIRST)), run_of(outcome(FIRST[1], Status.FAIL), commit="later+")
+    merged = merge(runs, [*FIRST, OTHER])
+    assert [one.status for one in merged.outcomes] == [Status.PASS, Status.FAIL, Status.PASS]
+    assert (merged.profile, merged.left) == ("quick", (OTHER,))
+
+
+def test_results_from_before_a_shader_changed_do_not_count(merge):
+    runs = run_of(*map(outcome, FIRST), outcome(OTHER), commit="old+"), run_of(outcome(FIRST[2]))
+    merged = merge(runs, [*FIRST, OTHER])
+    assert [one.case for one in merged.outcomes] == [FIRST[2], OTHER]
+    assert merged.left == tuple(FIRST[:2])
+
+
+def test_results_of_other_texts_and_ends_of_other_kinds_do_not_count(merge):
+    moved = replace(outcome(FIRST[0]), message="a < b  ->  a <= b: caught by argmin-a")
+    crashed, gone = outcome(FIRST[1], Status.CRASH), Outcome("gone/file:1:1:plus_for_minus", Status.PASS)
+    merged = merge([run_of(moved, crashed, gone)], FIRST)
+    assert (merged.outcomes, merged.left) == ((), tuple(FIRST))
+
+
+def test_what_is_left_is_run_by_folder_or_file(script, merge):
+    assert script["command"](merge([run_of(outcome(OTHER))], [*FIRST, OTHER])) == (
+        f"dmlgpu test --suite mutants -p quick -k '{FIRST[0].partition('/')[0]}/*'"
+        " -n 2 --time-limit 3600 -o later.jsonl"
+    )
+    some = script["command"](merge([run_of(outcome(FIRST[0]))], FIRST))
+    assert f"-k '{FILE}:*'" in some
+
+
+def test_of_unknown_commits_all_results_are_taken(script, capsys):
+    for commit in ("", "no such commit"):
+        assert script["changed_shaders"](commit) == ()
+        assert f"Git does not know the commit {commit!r}" in capsys.readouterr().err
+
+
+@pytest.fixture
+def printed(script, merge, monkeypatch, capsys):
+    """What the script complains of where the suite has one mutant, and the run these outcomes."""
+
+    def complaints(*outcomes):
+        names = types.SimpleNamespace(names=lambda profile: FIRST[:1])
+        monkeypatch.setitem(script["main"].__globals__, "MutantSuite", lambda: names)
+        monkeypatch.setitem(script["main"].__globals__, "read_runs", lambda path: (run_of(*outcomes),))
+        monkeypatch.setattr(sys, "argv", ["mutants_page.py", "run.jsonl"])
+        assert script["main"]() == 1
+        return capsys.readouterr().err
+
+    return complaints
+
+
+def test_the_script_asks_for_reasons_and_for_runs(printed):
+    """A mutant that is missed for the first time has no reason yet, one that was not run no result."""
+    assert f"has no reason for {FIRST[0]}" in printed(outcome(FIRST[0], Status.FAIL))
+    assert "1 mutants have no result that counts:\ndmlgpu test --suite mutants" in printed()
 
 
 def test_the_script_writes_reasons_above_mutants(script):

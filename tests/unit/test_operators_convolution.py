@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
-from dmlgpu import TensorDesc, compiler, descs, operators
+from dmlgpu import TensorDesc, compiler, descs, evaluate, operators
 from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel, TensorFlags
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.plan import Role
@@ -118,13 +119,52 @@ def test_bad_convolutions_are_refused(changes: dict[str, Any], message: str) -> 
         ),
         (
             {"group_count": 2},
-            "output_tensor.sizes must be [2, 64, 15, 15] (what input, filter, strides, dilations and padding give),"
-            " got [2, 32, 15, 15]",
+            "output_tensor.sizes must be [2, 64, 15, 15], at most [2, 64, 16, 16] (what input, filter, strides,"
+            " dilations and padding give), got [2, 32, 15, 15]",
+        ),
+        (
+            {"output_tensor": TensorDesc(F32, (2, 32, 15, 17))},
+            "output_tensor.sizes must be [2, 32, 15, 15], at most [2, 32, 16, 16] (what input, filter, strides,"
+            " dilations and padding give), got [2, 32, 15, 17]",
+        ),
+        (
+            {"output_tensor": TensorDesc(F32, (2, 32, 14, 15))},
+            "output_tensor.sizes must be [2, 32, 15, 15], at most [2, 32, 16, 16] (what input, filter, strides,"
+            " dilations and padding give), got [2, 32, 14, 15]",
+        ),
+        (
+            {"strides": (1, 1), "output_tensor": TensorDesc(F32, (2, 32, 8, 9))},
+            "output_tensor.sizes must be [2, 32, 8, 8] (what input, filter, strides, dilations and padding give),"
+            " got [2, 32, 8, 9]",
         ),
     ],
 )
 def test_bad_transposed_convolutions_are_refused(changes: dict[str, Any], message: str) -> None:
     assert refusal(transposed(**changes)) == f"CONVOLUTION: {message}"
+
+
+@pytest.mark.parametrize("more", [(0, 1), (1, 0), (1, 1)])
+def test_a_transposed_output_that_is_larger_is_padded(more: tuple[int, int]) -> None:
+    """As far as a convolution forward of it has the sizes of the input."""
+    output = TensorDesc(F32, (2, 32, 15 + more[0], 15 + more[1]))
+    larger, padded = transposed(output_tensor=output), transposed(output_tensor=output, output_padding=more)
+    forward = convolution(
+        input_tensor=output,
+        filter_tensor=TensorDesc(F32, (16, 32, 3, 3)),
+        output_tensor=larger.input_tensor,
+        strides=(2, 2),
+    )
+    operators.check(forward)
+    texts = []
+    for desc in (larger, padded):
+        operators.check(desc)
+        texts.append([kernel.wgsl for kernel in compiler.compile_operator(desc, GPU).kernels])
+    assert texts[0] == texts[1]
+    rng = np.random.default_rng(1)
+    given = larger.input_tensor, larger.filter_tensor
+    arrays = [rng.standard_normal(tensor.sizes).astype(np.float32) for tensor in given]
+    (got,), (expected,) = (evaluate(desc, arrays, "numpy") for desc in (larger, padded))
+    assert np.array_equal(got, expected)
 
 
 def test_the_level_of_a_fused_softplus_is_checked() -> None:

@@ -25,13 +25,13 @@ def text_of(desc: OperatorDesc, label: str) -> str:
 
 @pytest.mark.parametrize(("data_type", "lanes"), [(F64, 2), (F32, 4), (F16, 8)])
 def test_what_stays_the_same_is_moved_bit_by_bit(data_type: DataType, lanes: int) -> None:
-    """No type of numbers touches the elements."""
+    """No type of numbers touches the elements; units of memory may be moved as u64."""
     tensor = TensorDesc(data_type, (2, 8))
     for desc_class, label in ((descs.ElementWiseIdentity, "copy"), (descs.Cast, "copy")):
         text = text_of(desc_class(input_tensor=tensor, output_tensor=tensor), f"{label} x{lanes}")
-        assert not re.search(r"\b(f16|f32|f64|i64|u64)\b", text)
+        assert not re.search(r"\b(f16|f32|f64|i64)\b", text)
 
 
 def test_cast_converts_64_bits_as_words_on_every_adapter() -> None:
     desc = descs.Cast(input_tensor=TensorDesc(I64, (2, 4)), output_tensor=TensorDesc(F32, (2, 4)))
-    assert not re.search(r"\b(i64|u64)\b", text_of(desc, "map"))
+    assert not re.search(r"\bi64\b|\bu64\(", text_of(desc, "map"))

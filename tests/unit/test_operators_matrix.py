@@ -12,7 +12,7 @@ from dmlgpu.enums import DataType, FeatureLevel, MatrixTransform, TensorFlags
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.plan import Role
 from dmlgpu.schedule.gemm import CHUNK
-from dmlgpu.schedule.gemm_choice import NAMES, Shape, choose
+from dmlgpu.schedule.gemm_choice import NAMES, Shape, choose, expected_cost
 from dmlgpu.schedule.steps import Form, ProductSchedule, ScheduledContract, ScheduledRows
 from dmlgpu.target import Profile, Target
 from tests.schedules import steps_of
@@ -164,6 +164,33 @@ def test_operands_are_read_in_units_where_memory_lets_them() -> None:
         assert (step.schedule, step.a.form, step.b.form) == (ProductSchedule.SHARED, *expected)
     odd = contract(square(255), GPU)
     assert (odd.a.form, odd.b.form, odd.output.lanes) == (Form.SINGLE, Form.SINGLE, 1)
+
+
+@pytest.mark.parametrize("b_flags", [TensorFlags.NONE, TensorFlags.OWNED_BY_DML])
+def test_invocations_in_the_same_rows_hand_them_to_each_other(b_flags: TensorFlags) -> None:
+    """Each then reads one of the units of a that its tile needs; only where there are subgroups, on a processor."""
+    in_step = replace(CPU, features=frozenset({"subgroup"}))
+    step = contract(square(256, b_flags=b_flags), in_step)
+    assert (step.broadcast, step.tile.rows, step.tile.down) == (True, 16, 1)
+    text = compiler.compile_operator(square(256, b_flags=b_flags), in_step).kernels[-1].wgsl
+    assert (text.count("= a_fetch("), text.count("subgroupBroadcast(")) == (1, 4)
+    for target in (CPU, replace(GPU, features=in_step.features), replace(in_step, schedule="shared")):
+        assert not contract(square(256), target).broadcast
+        assert "subgroup" not in compiler.compile_operator(square(256), target).kernels[-1].wgsl
+
+
+def test_an_invocation_by_itself_reads_all_its_rows() -> None:
+    """Eight columns are two units: workgroups of more than these two have several rows of tiles."""
+    in_step = replace(CPU, features=frozenset({"subgroup"}), schedule="register")
+    step = contract(gemm((512, 64), (64, 8), (512, 8)), in_step)
+    assert (step.broadcast, step.tile.down > 1) == (False, True)
+
+
+def test_the_cost_of_a_product_tells_which_way_round_is_faster() -> None:
+    """200 columns are 224 in tiles of 32, 200 rows are 208 in tiles of 16."""
+    in_step = replace(CPU, features=frozenset({"subgroup"}))
+    costs = [expected_cost(Shape(36, *sizes, 64), in_step) for sizes in ((200, 64), (64, 200))]
+    assert costs[0] < costs[1]
 
 
 def test_an_owned_operand_is_laid_out_once() -> None:

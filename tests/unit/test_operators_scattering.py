@@ -8,7 +8,7 @@ from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType
 from dmlgpu.operators.lowering import lowering
 from dmlgpu.schedule.steps import ScatterSchedule, ScheduledScatter
-from dmlgpu.target import Target
+from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc, aligned
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
@@ -180,3 +180,22 @@ def test_a_deterministic_scatter_marks_the_last_update_of_each_unit_first(desc, 
     assert (mark.schedule, store.schedule) == (ScatterSchedule.MARK, ScatterSchedule.STORE_MARKED)
     assert mark.output == dict(store.inputs)["marks"] and mark.output.binding == clear.output.binding
     assert compiler.compile_operator(desc, target).temporary_size == aligned(4 * marks)
+
+
+@pytest.mark.parametrize(
+    ("profile", "width", "run"),
+    [(Profile.CPU, 32, (1, 1)), (Profile.CPU, 24, None), (Profile.DISCRETE, 32, None)],
+)
+def test_four_units_of_a_row_look_up_one_place_on_processors(profile, width, run):
+    rows = TensorDesc(F32, (500, width))
+    desc = descs.ScatterNd(
+        input_tensor=rows,
+        indices_tensor=TensorDesc(U32, (300, 1)),
+        updates_tensor=TensorDesc(F32, (300, width)),
+        output_tensor=rows,
+        input_dimension_count=2,
+        indices_dimension_count=2,
+    )
+    _, scatter = steps_of(desc, Target("any", profile))
+    assert scatter.run == run
+    assert scatter.launch.each == (4 if profile is Profile.CPU else 1)

@@ -11,16 +11,20 @@ from dmlgpu.enums import DataType
 from dmlgpu.schema import catalog
 from tests.unit.refusals import refusal
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
 
 
 def test_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLGPU_ADAPTER", "numpy")
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 5
     names: dict[str, object] = {}
     for block in blocks:
         exec(block, names)
+    assert np.allclose(names["probabilities"], np.exp([-2, -1, 0]) / np.exp([-2, -1, 0]).sum())
+    assert names["hidden"].tolist() == [[1, 0]]
+    assert np.array_equal(names["found"], np.full((1, 2, 2, 2), 9))
     assert np.array_equal(names["indices"], [[1], [2]])
     assert names["result"].read().view(np.uint32).tolist() == [1, 2]
 
@@ -28,6 +32,7 @@ def test_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_quoted_error_is_what_is_raised() -> None:
     quoted = "GATHER_ND1: indices_tensor.sizes[-1] must be at most input_dimension_count (2), got 3"
     assert quoted in README.read_text()
+    assert quoted in (ROOT / "docs" / "devices.md").read_text()
     desc = descs.GatherNd1(
         input_tensor=TensorDesc(DataType.FLOAT32, (2, 2)),
         indices_tensor=TensorDesc(DataType.INT32, (4, 3)),

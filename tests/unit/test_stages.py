@@ -41,15 +41,19 @@ COMPATIBLE = Target("an old phone", Profile.DISCRETE, max_workgroup_invocations=
 
 
 @functools.cache
-def plans() -> dict[str, Plan]:
-    return {name: operators.lower(case_by_name(name).desc, STANDARD[Profile.CPU]) for name in case_names("quick")}
+def plans(profile: Profile = Profile.CPU) -> dict[str, Plan]:
+    return {name: operators.lower(case_by_name(name).desc, STANDARD[profile]) for name in case_names("quick")}
+
+
+def plans_for(target: Target) -> dict[str, Plan]:
+    return plans(Profile.CPU if target.profile is Profile.CPU else Profile.DISCRETE)
 
 
 @functools.cache
 def schedules(target: Target) -> dict[str, Schedule]:
     """By case; what the target lacks a limit for is left out."""
     found = {}
-    for name, plan in plans().items():
+    for name, plan in plans_for(target).items():
         try:
             found[name] = schedule(plan, target)
         except NotSupported:
@@ -109,9 +113,12 @@ def test_plans_count_elements_but_where_a_result_is_several_numbers():
                 assert isinstance(part, Tensor) and part.binding in several and part.lanes > 1, name
 
 
-def test_plans_ask_a_target_for_nothing_but_how_long_loops_and_bindings_are():
-    for name, plan in plans().items():
-        assert described(operators.lower(case_by_name(name).desc, OTHER)) == described(plan), name
+@pytest.mark.parametrize("profile", [Profile.CPU, Profile.INTEGRATED])
+def test_plans_ask_a_target_for_nothing_but_how_long_loops_and_bindings_are(profile):
+    """And whether it is a processor, whose maximum pooling is one step."""
+    other = replace(OTHER, profile=profile)
+    for name, plan in plans_for(other).items():
+        assert described(operators.lower(case_by_name(name).desc, other)) == described(plan), name
 
 
 # ---- schedule

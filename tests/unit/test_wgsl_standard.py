@@ -97,7 +97,7 @@ WIDE = Target("Wide", features=frozenset(extension.feature for extension in EXTE
 
 
 def test_the_extensions_of_naga_are_known():
-    assert [extension.feature for extension in EXTENSIONS] == ["shader-int64", "shader-f64", "immediates"]
+    assert [extension.feature for extension in EXTENSIONS] == ["shader-int64", "shader-f64", "immediates", "subgroup"]
 
 
 @pytest.mark.parametrize("extension", EXTENSIONS, ids=lambda extension: extension.feature)
@@ -107,7 +107,11 @@ class TestExtension:
         assert not [text for text in texts(profile) if extension.stands_in(text)]
 
     def test_it_is_used_where_there_is_the_feature(self, extension):
-        names = ("element_wise_identity-float64-7x11-near-scaled-s0", "element_wise_add-int64-2x3-packed-s0")
+        names = (
+            "element_wise_identity-float64-7x11-near-scaled-s0",
+            "element_wise_add-int64-2x3-packed-s0",
+            "convolution-float32-8x3x5x15-mixed-grouped-s0",
+        )
         wide = texts_of(compile_operator(case_by_name(name).desc, WIDE) for name in names)
         assert any(map(extension.stands_in, wide))
 

@@ -26,6 +26,7 @@ from dmlgpu import (
 from dmlgpu.device.probe import probes
 from dmlgpu.enums import FeatureLevel, TensorFlags
 from dmlgpu.errors import shown
+from dmlgpu.frontends import dxdispatch
 from dmlgpu.schema import catalog
 from tests.life_cycle import bound, compile_operator, initialization, record, row, subtract
 from tests.unit.device_objects import raises
@@ -102,6 +103,28 @@ def test_each_field_of_a_structure(name):
     cls(**DESCRIPTIONS[name])
     for field, value in wrong_fields(cls):
         check_refusal(name, field, cls, {**DESCRIPTIONS[name], field: value})
+
+
+OPTIONS = {
+    dxdispatch.TimingOptions: {"iterations": 2, "repeat": 3, "milliseconds_to_run": 4, "interval": 0},
+    dxdispatch.OnnxOptions: {"name_overrides": {"batch": 8}, "denotation_overrides": {}, "shapes": {"x": (1, 3)}},
+}
+
+
+@pytest.mark.parametrize("cls", OPTIONS)
+def test_each_field_of_options(cls):
+    cls(**OPTIONS[cls])
+    fields = [field for field, value in wrong_fields(cls) if value is not None]
+    assert set(fields) == {field.name for field in dataclasses.fields(cls)}
+    for field, value in wrong_fields(cls):
+        check_refusal(cls.__name__, field, cls, {**OPTIONS[cls], field: value})
+
+
+def test_options_keep_copies_of_their_own():
+    shapes = {"x": [np.int64(1), 3]}
+    options = dxdispatch.OnnxOptions(shapes=shapes)
+    shapes["x"].append(5)
+    assert options.shapes == {"x": (1, 3)}
 
 
 @pytest.mark.parametrize("name", catalog())

@@ -22,7 +22,7 @@ def replay(monitor):
     monitor.call(device.create_buffer, 64)
     with tempfile.TemporaryDirectory(prefix="dmlgpu-fuzz-") as name:
         folder = Path(name) / "model"
-        shutil.copytree(models.EXAMPLES, folder)
+        shutil.copytree(models.EXAMPLES[0], folder)
         tree = json.loads((folder / "owned.json").read_bytes())
         for number, changed in enumerate(_changed(tree, json.dumps(tree))):
             (folder / f"{number}.json").write_text(changed)

@@ -26,7 +26,7 @@ def run(seed: int, monitor: Monitor) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="dmlgpu-fuzz-") as name:
         copy = Path(name) / "model" / file.name
-        shutil.copytree(models.EXAMPLES, copy.parent)
+        shutil.copytree(models.EXAMPLES[0], copy.parent)
         shutil.copy(file, copy)
         if file.suffix == ".json":
             models.replay(copy, monitor)

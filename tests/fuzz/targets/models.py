@@ -19,7 +19,11 @@ from tests.fuzz.json_mutations import damaged, mutated, spelled
 from tests.fuzz.model_texts import model_of
 from tests.fuzz.monitor import Monitor, Refused
 
-EXAMPLES = Path(__file__).parents[2] / "data" / "dxdispatch"
+ROOT = Path(__file__).parents[3]
+EXAMPLES = (ROOT / "tests" / "data" / "dxdispatch", ROOT / "examples")
+"""Models of every kind of dispatchable (operators, graphs, serialised graphs, ONNX, shaders), and what they read."""
+FILES = {"weights.npy": 5, "input.bin": 2, "product.bin": 2, "add.onnx": 2, "add.wgsl": 1}
+"""What models read, and how often each is damaged, beside the others."""
 MOST_BYTES = 1 << 20
 """Of the resources of a model that is run."""
 
@@ -29,10 +33,14 @@ def run(seed: int, monitor: Monitor) -> None:
     rng = random.Random(f"models {seed}")
     with tempfile.TemporaryDirectory(prefix="dmlgpu-fuzz-") as name:
         folder = Path(name) / "model"
-        shutil.copytree(EXAMPLES, folder)
-        text = spelled(mutated(_model(rng), rng, _examples()), rng)
-        (folder / "model.json").write_bytes(text)
-        if rng.random() < 0.2:
+        for examples in EXAMPLES:
+            shutil.copytree(examples, folder, dirs_exist_ok=True)
+        given = _model(rng)
+        is_spoilt = rng.random() < 0.2
+        # A file that is damaged is reached only by a model that is not refused before.
+        changed = given if is_spoilt and rng.random() < 0.5 else mutated(given, rng, _examples())
+        (folder / "model.json").write_bytes(spelled(changed, rng))
+        if is_spoilt:
             _spoil_file(folder, rng)
         replay(folder / "model.json", monitor)
 
@@ -47,7 +55,8 @@ def replay(file: Path, monitor: Monitor) -> None:
         size = 0 if isinstance(model, Refused) else sum(one.allocated_size for one in model.resources.values())
         if not isinstance(model, Refused) and size <= MOST_BYTES:
             device = shared_device(monitor.adapter)
-            monitor.call(dxdispatch.execute, model, device, output_directory=Path(name) / "out")
+            timing = dxdispatch.TimingOptions(iterations=random.Random(text).randrange(1, 4), repeat=2)
+            monitor.call(dxdispatch.execute, model, device, output_directory=Path(name) / "out", timing=timing)
             check_usable(device, monitor)
         changed = sorted(map(str, _files(file.parent.parent) ^ outside))
         changed += [str(one) for one in _files(Path(name)) if not one.is_relative_to(Path(name) / "out")]
@@ -64,12 +73,13 @@ def _model(rng: random.Random) -> Any:
 
 @functools.cache
 def _examples() -> tuple[Any, ...]:
-    return tuple(parse_json(path.read_bytes(), str(path)) for path in sorted(EXAMPLES.glob("*.json")))
+    paths = (path for folder in EXAMPLES for path in sorted(folder.glob("*.json")))
+    return tuple(parse_json(path.read_bytes(), str(path)) for path in paths)
 
 
 def _spoil_file(folder: Path, rng: random.Random) -> None:
     """Damage a file that models read, above all the head of an array."""
-    file = folder / rng.choice(("weights.npy", "weights.npy", "input.bin"))
+    file = folder / rng.choices(list(FILES), list(FILES.values()))[0]
     raw = file.read_bytes()
     if file.suffix == ".npy" and rng.random() < 0.5:
         shape = rng.choice((b"(1000000000000,)", b"(-1, 3)", b"(2147483648, 4)", b"()", b"(0,)", b"('a',)", b"(3, 2"))

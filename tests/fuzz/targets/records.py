@@ -1,4 +1,5 @@
-"""Runs and comparisons as `dmlgpu test` writes them, changed: `dmlgpu report` and `compare` read or refuse them."""
+"""Runs, comparisons and measurements as `dmlgpu test` and `bench` write them, changed: `report`, `compare` and
+`bench compare` read or refuse them."""
 
 from __future__ import annotations
 
@@ -13,11 +14,12 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from dmlgpu.bench.records import write_run as write_measurements
 from dmlgpu.cli.main import FAILED, OK, USAGE, main
 from dmlgpu.conformance.running.records import write_comparison, write_run
 from tests.fuzz.json_mutations import MARK, damaged, mutated
 from tests.fuzz.monitor import Monitor, Refused
-from tests.unit import report_runs
+from tests.unit import bench_fakes, report_runs
 
 FORMATS = (".html", ".md", ".xml")
 
@@ -29,7 +31,11 @@ def run(seed: int, monitor: Monitor) -> None:
         before, after = Path(name) / "before.jsonl", Path(name) / "after.jsonl"
         before.write_bytes(_text(rng))
         after.write_bytes(_text(rng) if rng.random() < 0.3 else _as_bytes(_lines()[0]))
-        replay(before, after, rng.choice(("compare", "compare back", *FORMATS)), monitor)
+        what = rng.choice(("compare", "compare back", "bench compare", "bench compare back", *FORMATS))
+        if what.startswith("bench"):
+            before.write_bytes(_text(rng, _lines()[-1:]))
+            after.write_bytes(_as_bytes(_lines()[-1]))
+        replay(before, after, what, monitor)
 
 
 def replay(before: Path, after: Path, what: str, monitor: Monitor) -> None:
@@ -43,8 +49,9 @@ def replay(before: Path, after: Path, what: str, monitor: Monitor) -> None:
             _check_report(output, monitor)
         return
     files = [str(before), str(after)]
-    code, printed = _command(["compare", *(files[::-1] if what.endswith("back") else files)], monitor)
-    monitor.check(code in (None, OK, FAILED, USAGE), "exit code", "compare", f"{code}: {printed}")
+    words = what.removesuffix(" back").split()
+    code, printed = _command([*words, *(files[::-1] if what.endswith("back") else files)], monitor)
+    monitor.check(code in (None, OK, FAILED, USAGE), "exit code", " ".join(words), f"{code}: {printed}")
 
 
 def _command(arguments: list[str], monitor: Monitor) -> tuple[Any, str]:
@@ -69,13 +76,14 @@ def _check_report(file: Path, monitor: Monitor) -> None:
 
 @functools.cache
 def _lines() -> tuple[tuple[Any, ...], ...]:
-    """The records of two runs and a comparison."""
+    """The records of two runs, a comparison, and measurements."""
     this, that = report_runs.mixed().runs
-    compared = report_runs.compared()
+    compared, timed = report_runs.compared(), bench_fakes.run()
     return (
         _written(lambda file: write_run(file, this.facts, this.outcomes)),
         _written(lambda file: write_run(file, that.facts, that.outcomes)),
         _written(lambda file: write_comparison(file, compared.facts, [compared.pairs])),
+        _written(lambda file: write_measurements(file, timed.facts, timed.measurements)),
     )
 
 
@@ -86,9 +94,9 @@ def _written(write: Callable[[io.StringIO], Any]) -> tuple[Any, ...]:
     return tuple(json.loads(line) for line in file.getvalue().splitlines())
 
 
-def _text(rng: random.Random) -> bytes:
+def _text(rng: random.Random, known: tuple[tuple[Any, ...], ...] = ()) -> bytes:
     """Changed lines: their order, a few of them, at times the text itself."""
-    lines = list(rng.choice(_lines()))
+    lines = list(rng.choice(known or _lines()))
     if rng.random() < 0.2:
         lines += rng.choice(_lines())
     match rng.randrange(12):

@@ -10,12 +10,13 @@ from scipy.cluster.vq import kmeans2
 from scipy.spatial.distance import cdist
 
 from dmlgpu import Device, reference
-from dmlgpu.cli.demo import _report
+from dmlgpu.cli.demo_palette import _report
 from dmlgpu.cli.main import main
-from dmlgpu.demo import palette, workbench
-from dmlgpu.demo.palette import reduce_to_palette
-from dmlgpu.demo.picture import compose, load_photo
-from dmlgpu.demo.workbench import Workbench
+from dmlgpu.demo.palette import reduction as palette
+from dmlgpu.demo.palette import workbench
+from dmlgpu.demo.palette.picture import compose, load_photo
+from dmlgpu.demo.palette.reduction import reduce_to_palette
+from dmlgpu.demo.palette.workbench import Workbench
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit.cli_process import dmlgpu, run_here
 
@@ -129,7 +130,7 @@ def picture(tmp_path):
 
 
 def test_the_command_writes_the_picture_and_tells_what_ran(picture):
-    done = dmlgpu("demo", "--size", "32", "--colors", "4", "--iterations", "2", "-o", picture, "-a", "numpy")
+    done = dmlgpu("demo", "palette", "--size", "32", "--colors", "4", "--iterations", "2", "-o", picture, "-a", "numpy")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0].startswith("adapter: NumPy: numpy")
@@ -150,7 +151,9 @@ def test_a_wrong_dispatch_is_told_and_is_1(picture, monkeypatch, capsys):
         return (right + right.dtype.type(1) if desc.operator == "ARGMIN" else right,)
 
     monkeypatch.setattr(workbench, "reference", SimpleNamespace(evaluate=spoiled))
-    code = main(["demo", "--size", "16", "--colors", "2", "--iterations", "1", "-o", str(picture), "-a", "numpy"])
+    code = main(
+        ["demo", "palette", "--size", "16", "--colors", "2", "--iterations", "1", "-o", str(picture), "-a", "numpy"]
+    )
     out, err = capsys.readouterr()
     assert code == 1
     assert any(line.startswith("ARGMIN") and "2 WRONG" in line for line in out.splitlines())
@@ -169,21 +172,21 @@ def test_the_kernels_that_ran_are_told_once_each(device, photo, capsys):
 
 
 def test_a_missing_photograph_is_2(picture):
-    done = run_here("demo", "nonesuch.jpg", "-o", picture)
+    done = run_here("demo", "palette", "nonesuch.jpg", "-o", picture)
     assert (done.returncode, done.stderr) == (2, "dmlgpu: nonesuch.jpg: No such file or directory\n")
 
 
 def test_a_file_that_is_no_picture_is_2(picture, tmp_path):
     file = tmp_path / "notes.txt"
     file.write_text("words")
-    done = run_here("demo", file, "-o", picture)
+    done = run_here("demo", "palette", file, "-o", picture)
     assert (done.returncode, done.stderr) == (2, f"dmlgpu: cannot identify image file '{file}'\n")
     assert not picture.exists()
 
 
 def test_a_picture_that_cannot_be_written_is_2(tmp_path):
     target = tmp_path / "no" / "where.png"
-    done = run_here("demo", "--size", "16", "--colors", "2", "-i", "0", "-o", target, "-a", "numpy")
+    done = run_here("demo", "palette", "--size", "16", "--colors", "2", "-i", "0", "-o", target, "-a", "numpy")
     assert (done.returncode, done.stderr) == (2, f"dmlgpu: {target}: No such file or directory\n")
 
 
@@ -191,7 +194,7 @@ def test_a_picture_that_unpacks_to_gigabytes_is_refused(tmp_path, monkeypatch):
     photo = tmp_path / "photo.png"
     Image.new("1", (64, 64)).save(photo)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)  # Pillow refuses twice as many
-    done = run_here("demo", photo, "-a", "numpy", "-o", tmp_path / "demo.png")
+    done = run_here("demo", "palette", photo, "-a", "numpy", "-o", tmp_path / "demo.png")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"dmlgpu: {photo}: Image size (4096 pixels) exceeds limit")
     assert not (tmp_path / "demo.png").exists()

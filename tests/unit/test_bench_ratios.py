@@ -1,4 +1,4 @@
-"""The statistics of benchmarks/measure.py, on clocks that tick as told."""
+"""The statistics of dmlgpu/bench/ratios.py, on clocks that tick as told."""
 
 import random
 import statistics
@@ -6,7 +6,7 @@ import statistics
 import pytest
 from scipy.stats import binom
 
-from benchmarks.measure import Ratio, duration, interval_rank, ratio, summarize
+from dmlgpu.bench.ratios import Ratio, duration, interval_rank, ratio, summarize
 
 
 class Clock:

@@ -1,0 +1,64 @@
+"""Every block of Python on the pages runs, in order, on the adapter `numpy`; what quotes a file is in it.
+
+The operators' pages are generated with their examples, which have tests of their own.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+GENERATED = ("operators/", "examples/")
+ELSEWHERE = {
+    "browser.md": "waits for somebody to open a page; tests/chromium does",
+    "pydirectml.md": "imports pydirectml; tests/unit/test_pydirectml_scripts.py runs it",
+    "architecture.md": "has shaders between its blocks that a test compares; tests/unit/test_architecture.py runs it",
+}
+
+
+def pages() -> list[str]:
+    found = (path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
+    return sorted(page for page in found if not page.startswith(GENERATED))
+
+
+def blocks(page: str) -> list[tuple[str, str, str]]:
+    """Language, title and text of each fenced block."""
+    return BLOCK.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
+
+
+RUN = [page for page in pages() if any(block[:2] == ("python", "") for block in blocks(page))]
+QUOTES = [
+    (page, title, text) for page in pages() for _, title, text in blocks(page) if title and (ROOT / title).exists()
+]
+
+
+def test_pages_are_found() -> None:
+    assert {"index.md", "tutorial/operators.md", "graphs.md", *ELSEWHERE} <= set(RUN)
+    assert QUOTES
+
+
+@pytest.mark.parametrize("page", [page for page in RUN if page not in ELSEWHERE])
+def test_blocks_run(page: str, tmp_path: Path, adapter_environment: dict[str, str]) -> None:
+    script = tmp_path / "blocks.py"
+    script.write_text("".join(text for language, title, text in blocks(page) if (language, title) == ("python", "")))
+    done = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path,
+        env=adapter_environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("page", "path", "text"), QUOTES, ids=[f"{page}-{path}" for page, path, _ in QUOTES])
+def test_quoted_lines_are_the_files_own(page: str, path: str, text: str) -> None:
+    assert text in (ROOT / path).read_text(encoding="utf-8")

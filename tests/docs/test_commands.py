@@ -1,0 +1,57 @@
+"""Every command that a page shows, `dmlgpu VERB ...`, has a verb and options that exist."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from dmlgpu.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMAND = re.compile(r"^(?:    |    \$ |\$ )(?:[A-Z_]+=\S+ )*(dmlgpu [a-z].*)$", re.MULTILINE)
+INLINE = re.compile(r"`(?:[A-Z_]+=\S+ )*(dmlgpu [a-z][^`]*)`")
+
+
+def commands() -> list[tuple[str, str]]:
+    """Pages and the commands that they show, each command once."""
+    found: dict[str, str] = {}
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for line in (*COMMAND.findall(text), *(one.replace("\n", " ") for one in INLINE.findall(text))):
+            command = re.split(r"\s+#\s|\s+[|>]\s", line)[0].strip()
+            found.setdefault(command, page.relative_to(ROOT).as_posix())
+    return [(page, command) for command, page in found.items()]
+
+
+@functools.cache
+def tool() -> Any:
+    return typer.main.get_command(app)
+
+
+COMMANDS = commands()
+
+
+def test_commands_are_found() -> None:
+    assert len(COMMANDS) > 100
+    assert {"docs/onnx.md", "docs/troubleshooting.md", "README.md"} <= {page for page, _ in COMMANDS}
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS, ids=[f"{page}: {command}" for page, command in COMMANDS])
+def test_verb_and_options_exist(page: str, command: str) -> None:
+    words = shlex.split(re.sub(r"\[[^\]]*\]|\.\.\.", "", command))[1:]
+    found = tool()
+    while hasattr(found, "commands") and words and words[0] in found.commands:
+        found, words = found.commands[words[0]], words[1:]
+    if found is not tool() and "run" in getattr(found, "commands", ()):  # which `dmlgpu bench GEMM` means
+        found = found.commands["run"]
+    assert found is not tool() or words[0].startswith("-"), f"{page}: there is no verb {words[0]!r}"
+    known = {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
+    options = {word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)}
+    assert options <= known, f"{page}: {sorted(options - known)}"

@@ -1,0 +1,61 @@
+"""The documentation site builds without a warning, and needs nothing from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", target],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def test_every_operator_has_a_page(site: Path) -> None:
+    written = {path.stem for path in (ROOT / "docs" / "operators").glob("*.md")} - {"README", "by_task"}
+    assert len(written) == 177
+    assert written == {path.stem for path in (site / "operators").glob("*.html")} - {"index", "by_task"}
+
+
+def test_every_page_by_hand_is_in_the_navigation() -> None:
+    docs = ROOT / "docs"
+    pages = [*docs.glob("*.md"), *(docs / "tutorial").glob("*.md"), *(docs / "migration").glob("*.md")]
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    assert [page.name for page in pages if page.relative_to(docs).as_posix() not in navigation] == []
+
+
+def test_links_to_files_of_the_repository_lead_to_their_source(site: Path) -> None:
+    page = (site / "operators" / "gemm.html").read_text(encoding="utf-8")
+    assert 'href="../source/shaders/matrix/gemm.wgsl.html"' in page
+    source = (site / "source" / "shaders" / "matrix" / "gemm.wgsl.html").read_text(encoding="utf-8")
+    first = (ROOT / "shaders" / "matrix" / "gemm.wgsl").read_text(encoding="utf-8").splitlines()[0]
+    assert first in re.sub(r"<[^>]+>", "", source)
+
+
+@pytest.mark.parametrize("page", ["index.html", "tutorial/operators.html", "operators/gemm.html"])
+def test_pages_load_nothing_from_other_hosts(site: Path, page: str) -> None:
+    text = (site / page).read_text(encoding="utf-8")
+    loaded = re.findall(r"<(?:script|img|iframe)[^>]* src=\"?([^\" >]+)", text)
+    for link in re.findall(r"<link[^>]*>", text):
+        if "stylesheet" in link or "icon" in link:
+            loaded += re.findall(r"href=\"?([^\" >]+)", link)
+    assert len(loaded) >= 3
+    assert not [address for address in loaded if "//" in address]

@@ -1,0 +1,89 @@
+"""Measuring on each adapter: what is measured is right, rounds have times, schedules differ, ceilings are found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dmlgpu import Device
+from dmlgpu.backend import Range
+from dmlgpu.bench import ceilings
+from dmlgpu.bench.choosing import of_operator
+from dmlgpu.bench.prepared import PreparedOperator, scheduled
+from dmlgpu.bench.schedules import schedules_of
+from dmlgpu.bench.workload import Workload
+from dmlgpu.conformance.suites import graphs
+from dmlgpu.gpu import GpuBackend
+
+GRAPH = "pattern-normalized_residual-float16-plain"
+
+
+def small_gemm() -> Workload:
+    return of_operator("GEMM", [{"m": 4, "k": 64, "n": 3}])[0]
+
+
+@pytest.mark.parametrize("what", ["GEMM", "SCATTER_ND", "graph"])
+def test_what_is_measured_is_right_and_has_times(backend: GpuBackend, what: str) -> None:
+    workload = {
+        "GEMM": small_gemm,
+        "SCATTER_ND": lambda: of_operator("SCATTER_ND", [{"rows": 64, "columns": 8, "picked": 16}])[0],
+        "graph": lambda: Workload(GRAPH, "GRAPH", graphs.example(GRAPH).graph, case=GRAPH),
+    }[what]()
+    before = backend.allocated
+    prepared = PreparedOperator(Device.from_backend(backend), workload)
+    ready = prepared.readiness
+    assert ready.check.status == "right", ready.check
+    assert ready.counts.kernels == ready.counts.to_json()["kernels"] > 0
+    assert ready.init.total >= ready.init.rendering > 0
+    assert ready.sets > 1
+    sample = prepared.round(3)
+    assert sample.wall > 0
+    assert sample.gpu is None or sample.gpu > 0
+    assert sample.seconds == (sample.wall if sample.gpu is None else sample.gpu)
+    prepared.close()
+    del prepared
+    assert backend.allocated == before
+
+
+def test_schedules_that_are_asked_for_run_and_are_right(backend: GpuBackend) -> None:
+    names = schedules_of(small_gemm(), backend.target)
+    assert len(names) > 1
+    device, kernels = Device.from_backend(backend), set()
+    for name in names[:2]:
+        prepared = PreparedOperator(device, Workload(**{**vars(small_gemm()), "schedule": name}))
+        assert prepared.readiness.check.status == "right", name
+        kernels.add(prepared.readiness.kernels)
+        prepared.close()
+    assert len(kernels) > 1
+
+
+def test_the_executors_own_choice_comes_back(backend: GpuBackend) -> None:
+    device = Device.from_backend(backend)
+    with pytest.raises(RuntimeError), scheduled(device, "small"):
+        assert backend.target.schedule == "small"
+        raise RuntimeError
+    assert backend.target.schedule == ""
+
+
+def test_ceilings_are_found(backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ceilings, "COPY_BYTES", 1 << 16)
+    monkeypatch.setattr(ceilings, "ROUNDS", 1)
+    monkeypatch.setattr(ceilings, "_ROUND_SECONDS", 0.0)
+    monkeypatch.setattr(ceilings, "_WORKGROUPS", (8,))
+    before = backend.allocated
+    found = ceilings.measure_ceilings(Device.from_backend(backend))
+    assert min(found.copy, found.multiply_add, found.launch, found.submission) > 0
+    assert found.source in ("gpu", "wall clock")
+    assert backend.allocated == before
+
+
+def test_the_copy_copies_all(backend: GpuBackend) -> None:
+    values = np.arange(4096, dtype=np.uint32)
+    source, result = (backend.create_buffer(values.nbytes, "copy") for _ in range(2))
+    backend.write(source, 0, values.view(np.uint8))
+    shader = backend.compile_shader(ceilings.copy_kernel(64, 4, 2), "main", {}, {0: "storage", 1: "storage"}, "copy")
+    ranges = {number: Range(one, 0, values.nbytes) for number, one in enumerate((source, result))}
+    backend.wait(backend.submit(shader.bind(ranges, (2, 2, 1))))
+    assert np.array_equal(backend.read(result, 0, values.nbytes).view(np.uint32), values)
+    for one in (source, result):
+        backend.destroy_buffer(one)

@@ -1,0 +1,119 @@
+"""C types that are looked up together are those that cffi finds one by one, and all that a device asks for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import cffi
+import pytest
+from wgpu.backends.wgpu_native._ffi import ffi, get_wgpu_header
+
+from dmlgpu.gpu import adapters
+from dmlgpu.gpu.c_types import TEXTS, look_up_together
+from dmlgpu.target import AdapterInfo
+
+HEADER = """
+typedef unsigned int Flags;
+typedef struct { Flags flags[4]; } Limits;
+typedef void (*Done)(Flags status, Limits const * limits, void * data);
+"""
+NAMES = ["Flags", "Limits *", "Limits[]", "Limits []", "Done", "void(Limits, Flags)", "void(*)(Limits *)", "char []"]
+
+
+def headed(header: str = HEADER) -> cffi.FFI:
+    """An FFI that has read a header."""
+    made = cffi.FFI()
+    made.cdef(header)
+    return made
+
+
+def as_kept(one: cffi.FFI, text: str) -> tuple[object, bool]:
+    """What cffi keeps of a text: the type, and whether the text names a function."""
+    with one._lock:
+        return one._typeof_locked(text)
+
+
+def assert_same(one: cffi.FFI, text: str, plain: cffi.FFI) -> None:
+    """What is kept of a text is what cffi finds by itself, and as another FFI has it."""
+    kept = one._parsed_types.pop(text)
+    assert as_kept(one, text) == kept  # an FFI has one object for a type, however it is asked
+    found, is_function = as_kept(plain, text)
+    assert (kept[0].cname, kept[0].kind, kept[1]) == (found.cname, found.kind, is_function)
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_types_are_the_same(text: str) -> None:
+    together = headed()
+    look_up_together(together, NAMES)
+    assert_same(together, text, headed())
+
+
+def test_types_of_wgpu_are_those_of_a_fresh_reading() -> None:
+    plain = headed(get_wgpu_header())
+    assert len(set(TEXTS)) == len(TEXTS)
+    for text in TEXTS:
+        assert_same(ffi, text, plain)
+
+
+def test_what_is_there_is_not_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = headed()
+    flags = one.typeof("Flags")
+    read: list[str] = []
+    parse = one._parser.parse_type
+    monkeypatch.setattr(one._parser, "parse_type", lambda text: read.append(text) or parse(text))
+    look_up_together(one, NAMES)
+    assert [text.count("Flags") for text in read] == [1]  # of the function's arguments
+    assert all(one.typeof(text) for text in NAMES if text != "void(Limits, Flags)")
+    assert len(read) == 1
+    assert one.typeof("Flags") is flags
+
+
+def test_a_header_that_lacks_a_type_is_left_alone() -> None:
+    one = headed()
+    look_up_together(one, ["Limits *", "Missing *"])
+    assert "Limits *" not in one._parsed_types
+    assert one.typeof("Limits *").kind == "pointer"
+
+
+def test_another_ffi_stays_as_it_is() -> None:
+    class Other:
+        """One whose inside is different."""
+
+    one = Other()
+    look_up_together(one, NAMES)  # type: ignore[arg-type]
+    assert vars(one) == {}
+
+
+SESSION = """
+import sys
+from dataclasses import replace
+import numpy as np
+import dmlgpu
+from dmlgpu import gpu
+from dmlgpu.backend import Range, Resources
+from wgpu.backends.wgpu_native._ffi import ffi
+
+before = set(ffi._parsed_types)
+device = dmlgpu.Device(gpu.adapters()[int(sys.argv[1])])
+row = dmlgpu.TensorDesc(dmlgpu.DataType.FLOAT32, (4,))
+add = dmlgpu.descs.ElementWiseAdd(a_tensor=row, b_tensor=row, output_tensor=row)
+ones = np.ones(4, np.float32)
+(twos,) = dmlgpu.evaluate(add, [ones, ones], device)
+assert list(twos) == [2] * 4
+executable = device.backend.compile(add)
+memory = Range(device.backend.create_buffer(48, "memory"), 0, 16)
+inputs = (memory, replace(memory, offset=16))
+device.backend.time(executable.bind(Resources(inputs, (replace(memory, offset=32),))))
+buffer = device.create_buffer(1 << 20)
+buffer.write(np.ones(1 << 20, np.uint8))
+assert buffer.read_async().result().all()
+device.remove()
+print(sorted(set(ffi._parsed_types) - before))
+"""
+
+
+def test_a_device_asks_for_no_other_types(adapter: AdapterInfo) -> None:
+    number = str(adapters().index(adapter))
+    done = subprocess.run([sys.executable, "-c", SESSION, number], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

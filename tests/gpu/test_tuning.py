@@ -1,0 +1,61 @@
+"""Choices that tuning may make compute the same, and the search runs on a device. Nothing depends on times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dmlgpu import descs
+from dmlgpu.bench.choosing import of_operator
+from dmlgpu.device.device import Device
+from dmlgpu.enums import DataType
+from dmlgpu.gpu import GpuBackend
+from dmlgpu.schedule.gemm_choice import Shape, alternatives
+from dmlgpu.target import AdapterInfo
+from dmlgpu.tensor import TensorDesc
+from dmlgpu.tuned import UNTUNED, Tuned
+from dmlgpu.tuned_files import tuned_for
+from dmlgpu.tuning import storing
+from dmlgpu.tuning.racing import race_on
+from dmlgpu.tuning.search import Search
+from tests.gpu.descriptions import run_desc
+
+F32 = DataType.FLOAT32
+
+SAMPLED = 4
+"""Of how many choices one is compiled."""
+
+
+def test_choices_compute_the_same(backend: GpuBackend) -> None:
+    """Elements are small integers, so that every sum is exact; sizes are beside those of tiles."""
+    rows, columns, inner = 35, 67, 521
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-2, 3, sizes).astype(np.float32) for sizes in ((rows, inner), (inner, columns)))
+    desc = descs.Gemm(
+        a_tensor=TensorDesc(F32, a.shape),
+        b_tensor=TensorDesc(F32, b.shape),
+        output_tensor=TensorDesc(F32, (rows, columns)),
+    )
+    target = backend.target.exact
+    question = f"product 1x{rows}x{columns}x{inner}"
+    found = alternatives(Shape(1, rows, columns, inner), target)
+    assert len(found) > 5
+    for text in [*found][::SAMPLED]:
+        tuned = replace(target, tuned=Tuned.of({question: text}))
+        (result,) = run_desc(backend, desc, [a, b], tuned)
+        np.testing.assert_array_equal(result, a @ b, err_msg=text)
+
+
+def test_the_search_runs_on_a_device_and_what_it_finds_is_read_by_the_next(adapter: AdapterInfo, tmp_path) -> None:
+    """Without time to be sure, nothing is found faster; what is computed wrong is not measured."""
+    sizes = {"channels": 4, "filters": 4, "groups": 4, "height": 8, "width": 8, "stride": 2}
+    (workload,) = of_operator("CONVOLUTION", (sizes,))
+    device = Device(adapter)
+    target = replace(device.backend.target, tuned=UNTUNED)
+    (finding,) = Search(workload, target, race_on(device, budget=0.0)).findings({})
+    assert finding.question.startswith("convolution 1x4x1x8x8 with 4x1x1x3x3")
+    assert finding.ratio is not None and not finding.gains
+    assert set(finding.ratios) == {"depthwise", "implicit-gemm"}
+    storing.keep(adapter, [replace(finding, answer="implicit-gemm")], tmp_path)
+    assert tuned_for(adapter, tmp_path) == Tuned.of({finding.question: "implicit-gemm"})

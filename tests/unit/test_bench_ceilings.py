@@ -1,0 +1,112 @@
+"""Ceilings: which one bounds a time, where they are kept; when a machine counts as busy."""
+
+import json
+
+import pytest
+
+from dmlgpu.bench import noise
+from dmlgpu.bench.ceilings import (
+    Ceilings,
+    copy_kernel,
+    measure_ceilings,
+    multiply_add_kernel,
+    share_of,
+)
+from dmlgpu.bench.counting import Counts
+from dmlgpu.bench.kept import Kept, keep_ceilings, kept_file, load_ceilings
+from dmlgpu.bench.noise import Busyness, busyness, warnings
+from dmlgpu.device.device import Device
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.target import AdapterInfo
+
+CEILINGS = Ceilings(copy=1e9, multiply_add=1e10, launch=1e-5, submission=1e-4, source="gpu")
+CARD = AdapterInfo("card", "Vulkan", "discrete", "maker", "1.2")
+
+
+@pytest.mark.parametrize(
+    ("counts", "bound_by", "share"),
+    [
+        (Counts(bytes=10**6, operations=10**6), "copy", 0.5),  # 1 ms of 2
+        (Counts(bytes=10**5, operations=10**7), "multiply-add", 0.5),
+        (Counts(bytes=4, operations=1, kernels=100), "launch", 0.5),
+        (Counts(bytes=4, operations=1), "launch", 0.005),
+    ],
+)
+def test_the_ceiling_that_allows_no_less_time_bounds_it(counts, bound_by, share):
+    found = share_of(0.002, counts, CEILINGS)
+    assert (found.bound_by, found.share) == (bound_by, pytest.approx(share))
+
+
+def test_ceilings_are_kept_per_adapter_and_driver(tmp_path):
+    assert load_ceilings(CARD, tmp_path) is None
+    keep_ceilings(CARD, Kept(CEILINGS, 0.25), tmp_path)
+    assert load_ceilings(CARD, tmp_path) == Kept(CEILINGS, 0.25)
+    newer = AdapterInfo("card", "Vulkan", "discrete", "maker", "1.3")
+    assert load_ceilings(newer, tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"format": 1}'])
+def test_files_that_are_none_are_measured_again(tmp_path, text):
+    keep_ceilings(CARD, Kept(CEILINGS, 0.0), tmp_path)
+    kept_file(CARD, tmp_path).write_text(text, encoding="utf-8")
+    assert load_ceilings(CARD, tmp_path) is None
+
+
+def test_ceilings_of_another_format_are_measured_again(tmp_path):
+    keep_ceilings(CARD, Kept(CEILINGS, 0.0), tmp_path)
+    path = kept_file(CARD, tmp_path)
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), "format": 0}), encoding="utf-8")
+    assert load_ceilings(CARD, tmp_path) is None
+
+
+def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path):
+    (tmp_path / "file").touch()
+    keep_ceilings(CARD, Kept(CEILINGS, 0.0), tmp_path / "file")
+    assert load_ceilings(CARD, tmp_path / "file") is None
+
+
+@pytest.mark.parametrize("record", [None, {}, {"copy": 1}, {**CEILINGS.to_json(), "launch": 0}])
+def test_records_that_are_no_ceilings_are_refused(record):
+    with pytest.raises(InvalidArgument, match="must have positive numbers"):
+        Ceilings.from_json(record)
+
+
+def test_kernels_compute_as_much_as_is_counted():
+    assert copy_kernel(64, 4, 10).count("= a[first") == 4
+    assert multiply_add_kernel(8, 12, 100).count("fma(") == 12
+
+
+def test_the_reference_has_ceilings_too(monkeypatch):
+    now = iter(range(10**6))
+    found = measure_ceilings(Device(NUMPY_ADAPTER), clock=lambda: next(now))
+    assert (found.launch, found.source) == (1, "wall clock")
+    assert found.copy == 2 * (64 << 20)
+    assert found.multiply_add == 2 * 512**3
+
+
+def test_time_that_others_take_is_noticed():
+    class Clock:
+        """Moves by a tick each time that it is asked; a thread's own clock by three quarters of one."""
+
+        def __init__(self, tick):
+            self.now, self.tick = 0.0, tick
+
+        def __call__(self):
+            self.now += self.tick
+            return self.now
+
+    alone = busyness(0.0, wall=Clock(1.0), own=Clock(2.0))
+    assert (alone.taken, alone.cores) == (0.0, alone.cores)
+    disturbed = busyness(0.0, wall=Clock(1.0), own=Clock(0.5))
+    assert disturbed.taken > noise.BUSY
+
+
+def test_what_is_doubtful_is_said():
+    idle, busy = Busyness(0.02, 0.1, 8), Busyness(0.4, 9.5, 8)
+    assert warnings(idle, idle, 0.05) == []
+    assert warnings(idle, busy, 0.0) == [
+        "the machine is busy: others took 40 % of a test loop's time, load 0.1 on 8 cores"
+    ]
+    assert warnings(idle, idle, 0.2) == ["the last rounds were 20 % slower than the first"]
+    assert warnings(idle, idle, -0.2) == ["the last rounds were 20 % faster than the first"]

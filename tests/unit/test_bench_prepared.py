@@ -1,0 +1,79 @@
+"""Rounds on an executor whose timestamps are told: buffers take turns, times are the device's where they can be."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from dmlgpu.bench.choosing import of_operator
+from dmlgpu.bench.prepared import COLD_BYTES, MOST_SETS, PreparedOperator, set_count
+from dmlgpu.device.device import Device
+from dmlgpu.host.backend import NumPyBackend
+
+
+class TimedBackend(NumPyBackend):
+    """NumPy with timestamps: every list of work takes as long as is told.
+
+    Attributes:
+        seconds, source: what the timestamps tell.
+        submitted: the work of each submission.
+    """
+
+    def __init__(self, seconds=6.0, source="gpu"):
+        super().__init__()
+        self.seconds, self.source, self.submitted = seconds, source, []
+
+    def submit(self, *work):
+        self.submitted.append(work)
+        return super().submit(*work)
+
+    def time(self, work, parts=False):
+        return SimpleNamespace(seconds=self.seconds, source=self.source, host_seconds=1.0)
+
+    def prepare(self, program):
+        raise NotImplementedError
+
+    def compile_shader(self, wgsl, entry_point, constants, kinds, label):
+        raise NotImplementedError
+
+
+def prepared(backend):
+    (workload,) = of_operator("GEMM", [{"m": 2, "k": 3, "n": 4}])
+    return PreparedOperator(Device.from_backend(backend), workload)
+
+
+def test_dispatches_take_the_sets_of_buffers_in_turn():
+    backend = TimedBackend()
+    made = prepared(backend)
+    backend.submitted.clear()
+    made.round(3)
+    made.round(MOST_SETS)
+    first, second = backend.submitted
+    assert made.readiness.sets == MOST_SETS
+    assert len({id(work) for work in (*first, *second[: MOST_SETS - 3])}) == MOST_SETS
+    assert [id(work) for work in second[-3:]] == [id(work) for work in first]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "source", "gpu"), [(6.0, "gpu", 2.0), (0.0, "gpu", None), (6.0, "wall clock", None)]
+)
+def test_times_are_the_devices_where_there_are_some(seconds, source, gpu):
+    sample = prepared(TimedBackend(seconds, source)).round(3)
+    assert sample.gpu == gpu
+    assert sample.seconds == (gpu or sample.wall)
+    assert sample.wall > 0
+
+
+def test_memory_is_given_back():
+    backend = TimedBackend()
+    made = prepared(backend)
+    assert backend._allocated > 0
+    made.close()
+    assert backend._allocated == 0
+
+
+def test_sets_are_as_many_as_leave_caches_behind(monkeypatch):
+    monkeypatch.setattr("dmlgpu.bench.prepared.host_budget", lambda: 4 << 30)
+    assert set_count(4) == MOST_SETS
+    assert set_count(COLD_BYTES // 4) == 4
+    assert set_count(COLD_BYTES) == 2
+    assert set_count(1 << 30) == 1  # a quarter of the memory

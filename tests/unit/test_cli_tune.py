@@ -1,0 +1,83 @@
+"""``dmlgpu tune``: what is kept is listed, shared, taken and forgotten; what cannot be is a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dmlgpu.cli import tune
+from dmlgpu.target import AdapterInfo
+from dmlgpu.tuned_files import tuned_file
+from dmlgpu.tuning import storing
+from tests.unit.cli_process import dmlgpu, run_here
+from tests.unit.test_tuned_files import CARD, PRODUCT, finding
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of tuned choices, on a machine whose only adapter is CARD."""
+
+    def chosen(wanted: str | None) -> AdapterInfo:
+        return CARD
+
+    monkeypatch.setattr(tune, "choose_adapter", chosen)
+    monkeypatch.setenv("DMLGPU_TUNED", str(tmp_path))
+    return tmp_path
+
+
+def test_what_is_kept_is_listed_with_what_it_gains(folder: Path) -> None:
+    assert run_here("tune", "--list").stdout == f"there are no tuned choices in {folder}\n"
+    storing.keep(CARD, [finding()])
+    (folder / "broken.json").write_text("{}")
+    lines = run_here("tune", "--list").stdout.splitlines()
+    assert lines[:2] == [
+        str(folder / "broken.json"),
+        f"  not used: {folder / 'broken.json'} is no file of tuned choices (KeyError: 'format')",
+    ]
+    assert lines[2] == str(tuned_file(CARD)) and "Card 7" in lines[3]
+    assert lines[-1].split() == [*PRODUCT.split(), "register", "8x2", "0.50"]
+
+
+def test_choices_are_shared_forgotten_and_taken(folder: Path) -> None:
+    storing.keep(CARD, [finding()])
+    shared = folder / "for others" / "card.json"
+    assert run_here("tune", "--share", shared).stdout == f"{CARD}: 1 written\n"
+    assert run_here("tune", "--clear").stdout == f"{CARD}: forgotten\n"
+    refused = run_here("tune", "--share", shared)
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        f"dmlgpu: there are no tuned choices for {CARD} to share; dmlgpu tune finds some\n",
+    )
+    assert run_here("tune", "--take", shared).returncode == 0
+    assert storing.kept(CARD).answers == {PRODUCT: "register 8x2"}
+
+
+def test_what_is_not_for_this_adapter_is_refused(folder: Path) -> None:
+    storing.write(folder / "other.json", storing.keep(replace(CARD, driver="2"), [finding()], folder / "other"))
+    refused = run_here("tune", "--take", folder / "other.json")
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("has choices for the driver '2', which must be 'driver 1.2'\n")
+    assert storing.kept(CARD).answers == {}
+
+
+def test_the_reference_has_nothing_to_tune() -> None:
+    refused = run_here("tune", "GEMM", "--adapter", "numpy")
+    assert refused.returncode == 1 and "so there is nothing to tune" in refused.stderr
+
+
+@pytest.mark.parametrize("more", [["--clear"], ["GEMM"], ["-s", "m=64"], ["--share", "x.json"]])
+def test_listing_goes_alone(more: list[str]) -> None:
+    refused = run_here("tune", "--list", *more)
+    assert refused.returncode == 2 and "each go alone" in refused.stderr
+
+
+def test_a_broken_file_is_one_sentence_on_standard_error(tmp_path: Path) -> None:
+    """The warning is told as the command line tells everything, without a place in the code."""
+    setup = """
+import warnings, dmlgpu.cli.main as m
+from dmlgpu.tuned_files import TunedFileWarning
+m.verb = lambda name: type("App", (), dict(app=staticmethod(lambda **_: warnings.warn("broken", TunedFileWarning))))
+"""
+    assert dmlgpu("anything", setup=setup).stderr == "dmlgpu: broken\n"

@@ -1,0 +1,315 @@
+"""Programs come out of files as they went in, or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dmlgpu import DataType, TensorDesc, compiler, descs, kept_programs, programs
+from dmlgpu.cache import CacheLimits
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.graph.compiler import compile_network
+from dmlgpu.graph.resolve import resolve
+from dmlgpu.kept_programs import ProgramFiles, default_folder, version_of, without_files
+from dmlgpu.plan import Role
+from dmlgpu.program import Kernel, Program, Slot
+from dmlgpu.target import Profile, Target
+from dmlgpu.wgsl import templates
+from tests.unit.graph_examples import chain, relu
+
+TARGET = Target("CPU", Profile.CPU, frozenset({"immediates", "shader-int64", "shader-f16"}))
+ROW = TensorDesc(DataType.FLOAT32, (4, 5))
+ADD = descs.ElementWiseAdd(a_tensor=ROW, b_tensor=ROW, output_tensor=ROW)
+SHARED = Kernel("shared", "text", (Slot(Role.INPUT, 0, 0, 16), Slot(Role.INPUT, 0, 0, 32)), (1, 2, 3), (0, 0))
+ODD = Program(
+    'ODD "\n\\é',
+    (SHARED, Kernel("other", "text", (Slot(Role.CONSTANT, 1, 16, 4),), (4, 5, 6)), SHARED),
+    (Kernel("first", "another\n", (Slot(Role.PERSISTENT, 0, 0, 4), Slot(Role.TEMPORARY, 0, 0, 4)), (1, 1, 1)),),
+    48,
+    64,
+    False,
+    (b"", bytes(range(256))),
+    32,
+)
+"""What no operator has all at once."""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ProgramFiles:
+    """An empty folder of programs."""
+    return ProgramFiles(tmp_path / "programs", "1")
+
+
+@pytest.fixture
+def in_files(files: ProgramFiles, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgramFiles]:
+    """The folder in which executors' programs are kept, and nothing in memory."""
+    monkeypatch.setattr(programs, "files", files)
+    kept_programs.programs.clear()
+    yield files
+    kept_programs.programs.clear()
+
+
+def one_file(files: ProgramFiles) -> Path:
+    (path,) = files.folder.iterdir()
+    return path
+
+
+def network_program() -> Program:
+    return compile_network(resolve(chain(relu(), relu())), TARGET).program
+
+
+@pytest.mark.parametrize("make", [lambda: compiler.compile_operator(ADD, TARGET), network_program, lambda: ODD])
+def test_programs_come_back_equal(files: ProgramFiles, make: Callable[[], Program]) -> None:
+    program = make()
+    files.save("key", program)
+    found = files.load("key")
+    assert found == program
+    assert found is not program
+
+
+def test_equal_texts_are_one_object(files: ProgramFiles) -> None:
+    files.save("key", ODD)
+    found = files.load("key")
+    assert found is not None
+    assert found.kernels[0].wgsl is found.kernels[1].wgsl
+
+
+def test_what_was_not_saved_is_not_found(files: ProgramFiles) -> None:
+    assert files.load("key") is None
+    files.save("key", ODD)
+    assert files.load("another") is None
+    assert ProgramFiles(files.folder, "2").load("key") is None
+    assert ProgramFiles(files.folder, "1").load("key") == ODD
+
+
+def resealed(data: bytes, change: Callable[[dict[str, object]], object]) -> bytes:
+    """A file whose content is changed and whose hash is right."""
+    record = json.loads(data.partition(b"\n")[2])
+    body = json.dumps(change(record)).encode()
+    return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda data: b"",
+    "cut off": lambda data: data[:-1],
+    "another byte": lambda data: data[:-2] + bytes([data[-2] ^ 1]) + data[-1:],
+    "no hash": lambda data: data.partition(b"\n")[2],
+    "no JSON": lambda data: hashlib.sha256(b"[").hexdigest().encode() + b"\n[",
+    "nested too deeply": lambda data: hashlib.sha256(b"[" * 99999).hexdigest().encode() + b"\n" + b"[" * 99999,
+    "a list": lambda data: resealed(data, lambda record: [record]),
+    "of another key": lambda data: resealed(data, lambda record: record | {"key": "0" * 64}),
+    "no kernels": lambda data: resealed(data, lambda record: {key: record[key] for key in record if key != "kernels"}),
+    "no text": lambda data: resealed(data, lambda record: record | {"texts": []}),
+    "a number for a text": lambda data: resealed(data, lambda record: record | {"texts": [1, 2]}),
+    "a size that is none": lambda data: resealed(data, lambda record: record | {"sizes": [1.5, 0, 0]}),
+    "two sizes": lambda data: resealed(data, lambda record: record | {"sizes": [0, 0]}),
+    "no base 64": lambda data: resealed(data, lambda record: record | {"constants": ["%"]}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_damaged_files_are_as_if_they_were_not_there(files: ProgramFiles, damage: Callable[[bytes], bytes]) -> None:
+    files.save("key", ODD)
+    path = one_file(files)
+    path.write_bytes(damage(path.read_bytes()))
+    assert files.load("key") is None
+    assert not path.exists()
+    files.save("key", ODD)
+    assert files.load("key") == ODD
+
+
+def test_files_are_bounded_and_those_used_last_stay(tmp_path: Path) -> None:
+    files = ProgramFiles(tmp_path, "1", CacheLimits(entries=8, size=1 << 20))
+    for number in range(8):
+        files.save(f"{number}", ODD)
+        os.utime(max(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns), ns=(number, number))
+    assert files.load("1") == ODD
+    for number in range(8, 20):
+        files.save(f"{number}", ODD)
+        assert len(list(tmp_path.iterdir())) <= 8
+    kept = {number for number in range(20) if files.load(f"{number}") is not None}
+    assert 19 in kept
+    assert not kept & {0, 2, 3}
+
+
+def test_files_of_other_processes_and_half_written_ones_count(tmp_path: Path) -> None:
+    (tmp_path / ".killed.part").write_bytes(bytes(1000))
+    os.utime(tmp_path / ".killed.part", ns=(0, 0))
+    ProgramFiles(tmp_path, "0").save("key", ODD)
+    ProgramFiles(tmp_path, "1", CacheLimits(entries=2, size=1 << 20)).save("key", ODD)
+    assert not (tmp_path / ".killed.part").exists()
+    assert len(list(tmp_path.iterdir())) <= 2
+
+
+def test_bytes_are_bounded(tmp_path: Path) -> None:
+    ProgramFiles(tmp_path, "1", CacheLimits(entries=8, size=100)).save("key", ODD)
+    assert list(tmp_path.iterdir()) == []  # too large for the folder
+    size = 4000
+    files = ProgramFiles(tmp_path, "1", CacheLimits(entries=100, size=size))
+    for number in range(20):
+        files.save(f"{number}", ODD)
+        assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= size
+    assert files.load("19") == ODD
+
+
+def test_where_no_folder_can_be_there_is_nothing_and_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    files = ProgramFiles(tmp_path / "file" / "programs", "1")
+    files.save("key", ODD)
+    assert files.load("key") is None
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_a_full_disk_leaves_nothing_behind(files: ProgramFiles, limited_files: Callable[[int], None]) -> None:
+    files.folder.mkdir()
+    limited_files(64)
+    files.save("key", ODD)
+    assert list(files.folder.iterdir()) == []
+
+
+# ---- where, and by what ----------------------------------------------------------------------------------------------
+
+
+def test_the_version_changes_with_any_source_file(tmp_path: Path) -> None:
+    for name in ("a.py", "deep/b.wgsl", "deep/deeper/c.py", "notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1")
+    seen = {version_of([tmp_path])}
+    (tmp_path / "notes.txt").write_text("none of them")
+    assert version_of([tmp_path]) in seen
+    for change in (
+        lambda: (tmp_path / "deep/b.wgsl").write_text("12"),
+        lambda: os.utime(tmp_path / "deep/deeper/c.py", ns=(5, 5)),
+        lambda: (tmp_path / "new.py").write_text(""),
+        (tmp_path / "a.py").unlink,
+    ):
+        change()
+        version = version_of([tmp_path])
+        assert version is not None
+        assert version not in seen
+        seen.add(version)
+
+
+def test_an_archive_has_no_version(tmp_path: Path) -> None:
+    (tmp_path / "archive.zip").write_bytes(b"PK")
+    assert version_of([tmp_path / "archive.zip" / "dmlgpu"]) is None
+
+
+def test_the_environment_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    for variable, value, expected in (
+        ("DMLGPU_CACHE", "off", None),
+        ("DMLGPU_CACHE", " OFF ", None),
+        ("DMLGPU_CACHE", str(tmp_path), tmp_path),
+        ("XDG_CACHE_HOME", str(tmp_path), tmp_path / "dmlgpu/programs"),
+        ("HOME", str(tmp_path), tmp_path / ".cache/dmlgpu/programs"),
+    ):
+        for name in ("DMLGPU_CACHE", "XDG_CACHE_HOME", "HOME"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(variable, value)
+        assert default_folder() == expected
+
+
+# ---- executors' programs ---------------------------------------------------------------------------------------------
+
+
+def refuse(*_: object, **__: object) -> Program:
+    raise AssertionError("compiled")
+
+
+def test_operators_are_compiled_once_for_all_processes(in_files: ProgramFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = programs.of_operator(ADD, TARGET)
+    assert programs.of_operator(ADD, TARGET) is made
+    kept_programs.programs.clear()  # as in the next process
+    monkeypatch.setattr(compiler, "stages", refuse)
+    found = programs.of_operator(ADD, TARGET)
+    assert found == made
+    assert found.timings.rendering == 0 < found.timings.planning
+    with pytest.raises(AssertionError):
+        programs.of_operator(ADD, Target("other"))
+
+
+def test_networks_are_compiled_once_for_all_processes(in_files: ProgramFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = resolve(chain(relu(), relu()))
+    made = programs.of_network(network, TARGET)
+    monkeypatch.setattr("dmlgpu.graph.compiler.compile_network", refuse)
+    assert programs.of_network(network, TARGET) == made
+    for other, target, disabled in (
+        (resolve(chain(relu())), TARGET, ()),
+        (network, Target("other"), ()),
+        (network, TARGET, ("element-wise",)),
+    ):
+        with pytest.raises(AssertionError):
+            programs.of_network(other, target, disabled)
+    with pytest.raises(InvalidArgument, match="disabled_passes must name passes"):
+        programs.of_network(network, TARGET, ("fusion",))
+
+
+@pytest.mark.usefixtures("in_files")
+def test_mutants_do_without_files() -> None:
+    plain = programs.of_operator(ADD, TARGET)
+    kept_programs.programs.clear()
+    text = templates.source("elementwise/element_wise_add")
+    with templates.replaced("elementwise/element_wise_add", text.replace("a + b", "a - b")):
+        mutant = programs.of_operator(ADD, TARGET)
+    kept_programs.programs.clear()
+    assert mutant != plain
+    assert programs.of_operator(ADD, TARGET) == plain
+
+
+def test_without_files(files: ProgramFiles) -> None:
+    with without_files(), without_files():
+        files.save("key", ODD)
+    assert not files.folder.exists()
+    files.save("key", ODD)
+    with without_files():
+        assert files.load("key") is None
+    assert files.load("key") == ODD
+
+
+PROCESS = """
+import hashlib, sys
+import dmlgpu.eager.tensor, dmlgpu.gpu.backend
+from dmlgpu import descs, programs, TensorDesc, DataType
+from dmlgpu.target import Profile, Target
+row = TensorDesc(DataType.FLOAT32, (4, 1000))
+desc = descs.ActivationSoftmax1(input_tensor=row, output_tensor=row, axes=(1,))
+target = Target("CPU", Profile.CPU, frozenset({"immediates", "shader-int64", "shader-f16", "subgroup"}))
+text = repr(programs.of_operator(desc, target))
+compiling = ("jinja2", "dmlgpu.compiler", "dmlgpu.schedule", "dmlgpu.wgsl", "dmlgpu.graph.compiler", "dmlgpu.reference")
+print(hashlib.sha256(text.encode()).hexdigest(), *[name for name in compiling if name in sys.modules])
+"""
+
+
+def test_the_next_process_loads_no_compiler(tmp_path: Path) -> None:
+    environment = {**os.environ, "DMLGPU_CACHE": str(tmp_path)}
+    command = [sys.executable, "-c", PROCESS]
+    first, second = (
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(2)
+    )
+    assert first[0] == second[0]
+    assert first[1:] == ["jinja2", "dmlgpu.compiler", "dmlgpu.schedule", "dmlgpu.wgsl"]
+    assert second[1:] == []
+
+
+def test_models_are_loaded_without_the_compiler() -> None:
+    names = (
+        "jinja2",
+        "dmlgpu.compiler",
+        "dmlgpu.schedule",
+        "dmlgpu.wgsl",
+        "dmlgpu.explain",
+        "dmlgpu.ops",
+        "onnx.reference",
+    )
+    code = f"import sys, dmlgpu.frontends.onnx; print([name for name in {names} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,44 @@
+"""Blocks of words in variables of 64-bit numbers: where, and by which functions."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlgpu import compiler, descs
+from dmlgpu.enums import DataType
+from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import TensorDesc
+from dmlgpu.wgsl.blocks import Variable, in_doubles, stored_as
+
+CPU = Target("CPU", Profile.CPU, frozenset({"shader-int64"}))
+
+
+@pytest.mark.parametrize(
+    ("target", "stored"),
+    [
+        (CPU, ["u32", "u64", "vec2<u64>", "atomic<u32>", "f64"]),
+        (Target("CPU"), ["u32", "vec2<u32>", "vec4<u32>", "atomic<u32>", "f64"]),
+        (Target("GPU", Profile.DISCRETE, CPU.features), ["u32", "vec2<u32>", "vec4<u32>", "atomic<u32>", "f64"]),
+    ],
+    ids=["doubles", "no 64 bits", "a GPU"],
+)
+def test_cpu_adapters_with_64_bits_store_doubles(target, stored):
+    blocks = ("u32", "vec2<u32>", "vec4<u32>", "atomic<u32>", "f64")
+    assert [stored_as(block, target) for block in blocks] == stored
+
+
+def test_accesses_go_through_functions_and_only_those_that_are_called_are_written():
+    variables = [Variable("buffer0", "vec4<u32>"), Variable("buffer1", "vec2<u32>"), Variable("buffer2", "u32")]
+    text = in_doubles("buffer0[a[0]] = vec4<u32>(buffer1[1], buffer1[buffer2[0]]);", variables, CPU)
+    assert text.startswith("store_buffer0_vec4(a[0], vec4<u32>(load_buffer1_vec2(1), load_buffer1_vec2(buffer2[0])));")
+    assert "(u64(block.w) << 32u) | u64(block.z)" in text
+    assert "return vec2<u32>(u32(doubles & 4294967295lu), u32(doubles >> 32u));" in text
+    assert "fn load_buffer0_vec4" not in text and "fn store_buffer1_vec2" not in text and "buffer2_u32" not in text
+
+
+def test_a_kernel_reads_and_writes_units_as_doubles():
+    tensor = TensorDesc(DataType.FLOAT32, (64,))
+    desc = descs.ElementWiseSqrt(input_tensor=tensor, output_tensor=tensor)
+    (kernel,) = compiler.compile_operator(desc, CPU).kernels
+    assert kernel.wgsl.count(": array<vec2<u64>>;") == 2
+    assert "buffer1[at]" in kernel.wgsl and "buffer0[at] = vec2<u64>(" in kernel.wgsl
