@@ -21,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from dmlgpu.cache import Cache, CacheLimits
+from dmlgpu.folders import cache_folder
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan.tensors import Role
 from dmlgpu.program import Kernel, Program, Slot
@@ -167,13 +168,9 @@ def default_folder() -> Path | None:
     if given:
         return Path(given)
     try:
-        if sys.platform == "win32":
-            caches = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-        else:
-            caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:  # nobody's home
+        return cache_folder() / "programs"
+    except FileNotFoundError:
         return None
-    return caches / "dmlgpu" / "programs"
 
 
 def version_of(folders: Sequence[Path]) -> str | None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlgpu.errors import InvalidArgument
+from dmlgpu.folders import cache_folder
 from dmlgpu.target import AdapterInfo
 from dmlgpu.tuned import UNTUNED, Tuned
 
@@ -30,15 +30,12 @@ class TunedFileWarning(UserWarning):
     """A file of tuned choices is ignored."""
 
 
-def cache_folder() -> Path:
-    """Return the folder in which dmlgpu keeps what it can make again."""
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "dmlgpu"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dmlgpu"
-
-
 def tuned_folder() -> Path:
-    """Return the folder of the files."""
+    """Return the folder of the files.
+
+    Raises:
+        FileNotFoundError: the variable names none, and there is no folder of caches.
+    """
     given = os.environ.get(VARIABLE, "")
     return Path(given) if given and given != OFF else cache_folder() / "tuned"
 
@@ -49,7 +46,7 @@ def identity(info: AdapterInfo) -> dict[str, str]:
 
 
 def tuned_file(info: AdapterInfo, folder: Path | None = None) -> Path:
-    """Return where an adapter's choices are kept."""
+    """Return where an adapter's choices are kept. Raises FileNotFoundError as ``tuned_folder`` does."""
     digest = hashlib.sha256(json.dumps(identity(info), sort_keys=True).encode()).hexdigest()[:12]
     name = re.sub(r"[^a-z0-9]+", "-", f"{info.backend} {info.name}".lower()).strip("-")[:60]
     return (folder or tuned_folder()) / f"{name}-{digest}.json"
@@ -121,12 +118,12 @@ def check_adapter(path: Path, found: TunedFile, info: AdapterInfo) -> None:
 
 
 def tuned_for(info: AdapterInfo, folder: Path | None = None) -> Tuned:
-    """Return what is kept for an adapter: nothing where nothing was tuned, and nothing but a warning where the file is
-    broken or another adapter's."""
+    """Return what is kept for an adapter: nothing where nothing was tuned or nothing can be kept, and nothing but a
+    warning where the file is broken or another adapter's."""
     if os.environ.get(VARIABLE) == OFF and folder is None:
         return UNTUNED
-    path = tuned_file(info, folder)
     try:
+        path = tuned_file(info, folder)
         found = read_tuned(path)
         check_adapter(path, found, info)
     except FileNotFoundError:

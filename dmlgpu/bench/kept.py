@@ -13,8 +13,8 @@ from pathlib import Path
 from dmlgpu.bench.ceilings import Ceilings
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.files import whole_file
+from dmlgpu.folders import cache_folder
 from dmlgpu.target import AdapterInfo
-from dmlgpu.tuned_files import cache_folder
 
 FORMAT = 1
 """Of the files, and of the micro-benchmarks that made them: others are measured again."""
@@ -29,7 +29,7 @@ def identity(info: AdapterInfo) -> dict[str, str | int]:
 
 
 def kept_file(info: AdapterInfo, folder: Path | None = None) -> Path:
-    """Return where the ceilings of an adapter are kept."""
+    """Return where the ceilings of an adapter are kept. Raises FileNotFoundError where there is no folder of caches."""
     digest = hashlib.sha256(json.dumps(identity(info), sort_keys=True).encode()).hexdigest()[:16]
     return (folder or cache_folder()) / "ceilings" / f"{digest}.json"
 
@@ -60,9 +60,9 @@ def load_ceilings(info: AdapterInfo, folder: Path | None = None) -> Kept | None:
 
 def keep_ceilings(info: AdapterInfo, kept: Kept, folder: Path | None = None) -> None:
     """Keep the ceilings of an adapter; where the folder cannot be written, they are measured again next time."""
-    path = kept_file(info, folder)
     record = {"format": FORMAT, "adapter": identity(info), "ceilings": kept.ceilings.to_json(), "taken": kept.taken}
     with contextlib.suppress(OSError):
+        path = kept_file(info, folder)
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as stream:
             stream.write(json.dumps(record, indent=2).encode())

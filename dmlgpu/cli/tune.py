@@ -59,7 +59,7 @@ def tune(
         OSError: a file cannot be written.
     """
     info = choose_adapter(adapter)
-    target = _target(info)
+    target, kept_in = _target(info), tuned_file(info)
     before = noise.busyness()
     found: list[search.Finding] = []
     records: list[dict[str, Any]] = []
@@ -72,7 +72,7 @@ def tune(
     print(search.summary(found))
     for warning in noise.warnings(before, after, 0.0):
         print(f"dmlgpu: {warning}", file=sys.stderr)
-    print(f"kept in {tuned_file(info)}")
+    print(f"kept in {kept_in}")
     if record is not None:
         content = {"adapter": str(info), "profile": target.profile, "features": sorted(target.features)}
         with whole_file(record) as stream:

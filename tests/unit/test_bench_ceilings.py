@@ -66,6 +66,12 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path):
     assert load_ceilings(CARD, tmp_path / "file") is None
 
 
+@pytest.mark.usefixtures("homeless")
+def test_without_a_home_nothing_is_kept():
+    keep_ceilings(CARD, Kept(CEILINGS, 0.0))
+    assert load_ceilings(CARD) is None
+
+
 @pytest.mark.parametrize("record", [None, {}, {"copy": 1}, {**CEILINGS.to_json(), "launch": 0}])
 def test_records_that_are_no_ceilings_are_refused(record):
     with pytest.raises(InvalidArgument, match="must have positive numbers"):

@@ -205,6 +205,14 @@ def test_caches(monkeypatch, tmp_path):
     assert software.caches() == (software.Cache("Mesa", "~/mesa/mesa_shader_cache", 2, 110),)
 
 
+@pytest.mark.usefixtures("homeless")
+def test_caches_of_a_user_without_a_home_are_those_that_variables_name(monkeypatch, tmp_path):
+    monkeypatch.delenv("__GL_SHADER_DISK_CACHE_PATH", raising=False)
+    monkeypatch.setenv("MESA_SHADER_CACHE_DIR", str(tmp_path))
+    (tmp_path / "mesa_shader_cache_db").mkdir()
+    assert software.caches() == (software.Cache("Mesa", f"{tmp_path}/mesa_shader_cache_db", 0, 0),)
+
+
 @pytest.mark.parametrize(
     ("text", "library", "problem"),
     [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dmlgpu.cli import tune
-from dmlgpu.target import AdapterInfo
+from dmlgpu.target import AdapterInfo, Target
 from dmlgpu.tuned_files import tuned_file
 from dmlgpu.tuning import storing
 from tests.unit.cli_process import dmlgpu, run_here
@@ -65,6 +65,17 @@ def test_what_is_not_for_this_adapter_is_refused(folder: Path) -> None:
 def test_the_reference_has_nothing_to_tune() -> None:
     refused = run_here("tune", "GEMM", "--adapter", "numpy")
     assert refused.returncode == 1 and "so there is nothing to tune" in refused.stderr
+
+
+@pytest.mark.usefixtures("folder", "homeless")
+def test_what_could_not_be_kept_is_not_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("DMLGPU_TUNED")
+    monkeypatch.setattr(tune, "_target", lambda info: Target(info.name))
+    with pytest.raises(FileNotFoundError, match="no folder for caches"):
+        tune.tune([], None, 1.0)
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("more", [["--clear"], ["GEMM"], ["-s", "m=64"], ["--share", "x.json"]])

@@ -165,6 +165,14 @@ def test_manifests_are_looked_for_where_the_loader_does(folder, tmp_path, monkey
     assert found == [folder / "cards.json", config / "b.json", data / "a.json"]
 
 
+@pytest.mark.usefixtures("homeless")
+def test_a_user_without_a_home_has_the_manifests_that_variables_name(folder, monkeypatch):
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("VK_ADD_DRIVER_FILES", str(folder / "cards.json"))
+    assert folder / "cards.json" in machine_manifests()
+
+
 def test_elsewhere_than_on_linux_there_is_nothing_to_look_for(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     assert machine_manifests() == ()

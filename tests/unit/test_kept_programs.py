@@ -217,6 +217,12 @@ def test_the_environment_names_the_folder(tmp_path: Path, monkeypatch: pytest.Mo
         assert default_folder() == expected
 
 
+@pytest.mark.usefixtures("homeless")
+def test_without_a_home_no_programs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DMLGPU_CACHE", raising=False)
+    assert default_folder() is None
+
+
 # ---- executors' programs ---------------------------------------------------------------------------------------------
 
 

@@ -49,6 +49,21 @@ def test_the_variable_names_another_folder_or_turns_it_off(tmp_path: Path, monke
     assert tuned_for(CARD) == UNTUNED
 
 
+@pytest.mark.usefixtures("homeless")
+def test_without_a_home_nothing_is_looked_up_unless_the_variable_names_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DMLGPU_TUNED", raising=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tuned_for(CARD) == UNTUNED
+    with pytest.raises(FileNotFoundError, match="no folder for caches"):
+        storing.keep(CARD, [finding()])
+    monkeypatch.setenv("DMLGPU_TUNED", str(tmp_path))
+    storing.keep(CARD, [finding()])
+    assert tuned_for(CARD) != UNTUNED
+
+
 def said(path: Path) -> str:
     """The one warning about a file."""
     with pytest.warns(TunedFileWarning) as caught:

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 import dmlgpu
+from dmlgpu import folders
 
 EXTRAS = ("cli", "onnx", "demo", "cluster")
 """Those of users; the others are for work on dmlgpu itself."""
@@ -125,21 +126,29 @@ def environment() -> dict[str, str]:
 
 def caches() -> tuple[Cache, ...]:
     """Return the folders that exist of those in which drivers keep compiled kernels."""
-    home, kept = Path.home(), Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    places: dict[str, list[str | Path]] = {
-        "Mesa": [os.environ.get("MESA_SHADER_CACHE_DIR") or kept],
-        "NVIDIA": [os.environ.get("__GL_SHADER_DISK_CACHE_PATH") or kept / "nvidia", home / ".nv"],
-        "AMD": [kept / "AMD"],
-        "Direct3D": [home / "AppData" / "Local" / "D3DSCache"],
-    }
-    inside = {"Mesa": ("mesa_shader_cache", "mesa_shader_cache_db", "mesa_shader_cache_sf")}
     found = []
-    for name, folders in places.items():
-        for folder in (Path(root, part) for root in folders for part in inside.get(name, (".",))):
-            if folder.is_dir():
-                sizes = list(_sizes(folder))
-                found.append(Cache(name, short(folder), len(sizes), sum(sizes)))
+    for name, folder in _cache_folders():
+        if folder.is_dir():
+            sizes = list(_sizes(folder))
+            found.append(Cache(name, short(folder), len(sizes), sum(sizes)))
     return tuple(found)
+
+
+def _cache_folders() -> Iterator[tuple[str, Path]]:
+    """Yield where drivers keep compiled kernels, each with whose folder it is."""
+    usual, home = folders.user_caches(), folders.home()
+    mesa = os.environ.get("MESA_SHADER_CACHE_DIR") or usual
+    nvidia = os.environ.get("__GL_SHADER_DISK_CACHE_PATH") or (usual and usual / "nvidia")
+    if mesa:
+        for part in ("mesa_shader_cache", "mesa_shader_cache_db", "mesa_shader_cache_sf"):
+            yield "Mesa", Path(mesa, part)
+    if nvidia:
+        yield "NVIDIA", Path(nvidia)
+    if home:
+        yield "NVIDIA", home / ".nv"
+    if usual:
+        yield "AMD", usual / "AMD"
+        yield "Direct3D", usual / "D3DSCache"
 
 
 def _sizes(folder: Path) -> Iterator[int]:
@@ -158,5 +167,5 @@ def _sizes(folder: Path) -> Iterator[int]:
 
 def short(path: str | Path) -> str:
     """Return a text in which ``~`` stands for the home folder, so that a report does not tell the user's name."""
-    text, home = str(path), str(Path.home())
+    text, home = str(path), str(folders.home() or "")
     return text if home in ("/", "") else re.sub(rf"{re.escape(home)}(?=$|[/\\:])", "~", text)

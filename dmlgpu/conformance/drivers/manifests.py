@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from dmlgpu import folders
 from dmlgpu.errors import InvalidArgument
 
 MANIFEST_VARIABLES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES")
@@ -39,10 +40,10 @@ def machine_manifests() -> tuple[Path, ...]:
     if not sys.platform.startswith("linux"):
         return ()
     named = [Path(text) for name in MANIFEST_VARIABLES for text in _paths(os.environ.get(name, ""))]
-    folders = [Path(text, "vulkan", "icd.d") for text in _loader_folders()]
+    places = [Path(text, "vulkan", "icd.d") for text in _loader_folders()]
     browsers = [Path(text) for pattern in SWIFTSHADER_MANIFESTS for text in glob.glob(os.path.expanduser(pattern))]
     unique: dict[Path, Path] = {}
-    for path in (*named, *folders, *browsers):
+    for path in (*named, *places, *browsers):
         for manifest in [path] if path.is_file() else sorted(path.glob("*.json")):
             unique.setdefault(manifest.resolve(), manifest.absolute())
     return tuple(unique.values())
@@ -50,12 +51,12 @@ def machine_manifests() -> tuple[Path, ...]:
 
 def _loader_folders() -> list[str]:
     """Where Vulkan's loader looks on Linux, in its order."""
-    home = Path.home()
+    home = folders.home()
     texts = (
-        os.environ.get("XDG_CONFIG_HOME") or str(home / ".config"),
+        os.environ.get("XDG_CONFIG_HOME") or str(home / ".config" if home else ""),
         os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg",
         "/usr/local/etc:/etc",
-        os.environ.get("XDG_DATA_HOME") or str(home / ".local/share"),
+        os.environ.get("XDG_DATA_HOME") or str(home / ".local/share" if home else ""),
         os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share",
     )
     return [folder for text in texts for folder in _paths(text)]
