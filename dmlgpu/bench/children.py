@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -130,35 +131,22 @@ _KEYS = itertools.count()
 
 
 @dataclass
-class Remote:
-    """A workload on a child's adapter, under a schedule: a ``Contestant``.
+class ChildContestant(ABC):
+    """What a child has ready under a key, and measures: a ``Contestant``.
 
     Attributes:
         child: where it runs.
         adapter: what the adapter is called.
-        workload: what runs.
-        schedule: by name; empty for the one that is chosen.
-        checked: whether its results are compared with the reference.
-        plain: whether it is computed in plain NumPy instead.
     """
 
     child: Child
     adapter: str
-    workload: Workload
-    schedule: str = ""
-    checked: bool = True
-    plain: bool = False
-    _key: str = field(default_factory=lambda: str(next(_KEYS)))
-    _generation: int = 0
+    _key: str = field(init=False, default_factory=lambda: str(next(_KEYS)))
+    _generation: int = field(init=False, default=0)
 
+    @abstractmethod
     def prepare(self) -> dict[str, Any]:
         """Make it ready (see ``Contestant``)."""
-        workload = replace(self.workload, schedule=self.schedule)
-        given = {"workload": pack(workload), "checked": self.checked, "plain": self.plain}
-        request = {"do": "prepare", "key": self._key, **given}
-        ready: dict[str, Any] = self.child.ask(request)["ready"]
-        self._generation = self.child.generation
-        return ready
 
     def round(self, calls: int) -> Sample:
         """Run it (see ``Contestant``)."""
@@ -171,6 +159,34 @@ class Remote:
         if self._generation and self.child.generation == self._generation:
             with contextlib.suppress(DmlError):
                 self.child.ask({"do": "close", "key": self._key})
+
+    def _prepare(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Have the child make ready what a request says, and return what it tells of it."""
+        ready: dict[str, Any] = self.child.ask({"do": "prepare", "key": self._key, **request})["ready"]
+        self._generation = self.child.generation
+        return ready
+
+
+@dataclass
+class Remote(ChildContestant):
+    """A workload on a child's adapter, under a schedule.
+
+    Attributes:
+        workload: what runs.
+        schedule: by name; empty for the one that is chosen.
+        checked: whether its results are compared with the reference.
+        plain: whether it is computed in plain NumPy instead.
+    """
+
+    workload: Workload
+    schedule: str = ""
+    checked: bool = True
+    plain: bool = False
+
+    def prepare(self) -> dict[str, Any]:
+        """Make it ready (see ``Contestant``)."""
+        workload = replace(self.workload, schedule=self.schedule)
+        return self._prepare({"workload": pack(workload), "checked": self.checked, "plain": self.plain})
 
 
 def ceilings_of(child: Child) -> Ceilings:

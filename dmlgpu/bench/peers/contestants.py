@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import itertools
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dmlgpu.bench.checking import Check, compare_all, expected_outputs, verdict_of
-from dmlgpu.bench.children import Child, Remote
+from dmlgpu.bench.children import ChildContestant, Remote
 from dmlgpu.bench.peers.calls import Array, Call, load_outputs, parse_node
 from dmlgpu.bench.prepared import Sample, set_count
 from dmlgpu.bench.workload import Workload
 from dmlgpu.conformance.running.graph_runner import run_graph
 from dmlgpu.device.device import Device
-from dmlgpu.errors import DmlError, ModelError
+from dmlgpu.errors import ModelError
 from dmlgpu.graph.description import GraphDesc
 from dmlgpu.graph.resolve import resolve
 from dmlgpu.host.adapter import NUMPY_ADAPTER
@@ -132,49 +130,27 @@ def _as_theirs(array: Array, how: Mapping[str, Any]) -> Array:
     return np.ascontiguousarray(array, np.int64 if array.dtype == np.uint32 else None)
 
 
-_KEYS = itertools.count()
-
-
 @dataclass
-class PeerContestant:
-    """A row in a peer's process: a ``Contestant``.
+class PeerContestant(ChildContestant):
+    """A row in the process of a peer, which its ``adapter`` names.
 
     Attributes:
-        child: the process.
-        adapter: the peer's name.
         row: what it computes.
         checked: whether its results are compared with the reference.
     """
 
-    child: Child
-    adapter: str
     row: PeerRow
     checked: bool = True
     schedule: str = ""
-    _key: str = field(default_factory=lambda: str(next(_KEYS)))
-    _generation: int = 0
 
     def prepare(self) -> dict[str, Any]:
         """Make it ready (see ``Contestant``)."""
         with tempfile.TemporaryDirectory(prefix="dmlgpu-peer-") as name:
             folder = Path(name)
             self.row.call.save(folder)
-            ready: dict[str, Any] = self.child.ask({"do": "prepare", "key": self._key, "folder": name})["ready"]
-            self._generation = self.child.generation
+            ready = self._prepare({"folder": name})
             check = self.row.check(load_outputs(folder)) if self.checked else Check("unchecked", "nobody asked for it")
         return {**ready, "check": asdict(check), "kernels": [self.adapter]}
-
-    def round(self, calls: int) -> Sample:
-        """Run it (see ``Contestant``)."""
-        if self.child.generation != self._generation:
-            raise DmlError("its process was lost while another workload ran in it")
-        return Sample(**self.child.ask({"do": "round", "key": self._key, "calls": calls})["sample"])
-
-    def close(self) -> None:
-        """Give back what the child holds for it."""
-        if self._generation and self.child.generation == self._generation:
-            with contextlib.suppress(DmlError):
-                self.child.ask({"do": "close", "key": self._key})
 
 
 @dataclass
