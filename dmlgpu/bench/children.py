@@ -5,12 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
-import queue
-import subprocess
 import sys
-import tempfile
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,11 +16,8 @@ from dmlgpu.bench.prepared import Sample
 from dmlgpu.bench.worker import pack
 from dmlgpu.bench.workload import Workload
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter
-from dmlgpu.conformance.running.child_process import describe_exit
+from dmlgpu.conformance.running.child_process import ChildLost, LineProcess, NoAnswer
 from dmlgpu.errors import DmlError, NotSupported
-
-STARTUP_LIMIT = 120.0
-"""Seconds that a child may take more for its first answer: for loading Python, a driver, a device."""
 
 
 class Child:
@@ -38,12 +30,12 @@ class Child:
     """
 
     def __init__(self, command: tuple[str, ...], environment: Mapping[str, str] | None = None, time_limit: float = 60):
-        self._command, self._environment, self._limit = command, dict(environment or {}), time_limit
-        self._process: subprocess.Popen[str] | None = None
-        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed in close)
-        self.generation = 0
+        self._process, self._limit = LineProcess(command, dict(environment or {})), time_limit
+
+    @property
+    def generation(self) -> int:
         """How often it was started: what an earlier process knew is lost."""
+        return self._process.generation
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and return the answer.
@@ -51,21 +43,10 @@ class Child:
         Raises:
             NotSupported: the child refused; DmlError: it failed, crashed or gave no answer in time.
         """
-        limit = self._limit
-        if self._process is None:
-            self._start()
-            limit += STARTUP_LIMIT
-        assert self._process is not None and self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # a child that is gone gives no answer either
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
         try:
-            line = self._answers.get(timeout=limit)
-        except queue.Empty:
-            self._stop()
-            raise DmlError(f"no answer after {limit:g} s") from None
-        if not line:
-            raise DmlError(self._crashed())
+            line = next(self._process.ask(json.dumps(request), self._limit))
+        except (NoAnswer, ChildLost) as error:
+            raise DmlError(str(error)) from None
         answer: dict[str, Any] = json.loads(line)
         if "refused" in answer:
             raise NotSupported(answer["refused"])
@@ -75,50 +56,7 @@ class Child:
 
     def close(self) -> None:
         """End the process."""
-        self._stop()
-        self._errors.close()
-
-    def _start(self) -> None:
-        self.generation += 1
-        self._answers = queue.SimpleQueue()
-        self._errors.seek(0)
-        self._errors.truncate()
-        self._process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env={**os.environ, **self._environment},
-        )
-        threading.Thread(target=_listen, args=(self._process, self._answers), daemon=True).start()
-
-    def _crashed(self) -> str:
-        assert self._process is not None
-        code = self._process.wait()
-        self._errors.seek(0)
-        printed = self._errors.read().decode(errors="replace")
-        self._stop()
-        return describe_exit(code, printed)
-
-    def _stop(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                assert pipe is not None
-                with contextlib.suppress(BrokenPipeError, OSError):
-                    pipe.close()
-
-
-def _listen(process: subprocess.Popen[str], answers: queue.SimpleQueue[str]) -> None:
-    """Hand a child's lines on; an empty one says that it has ended."""
-    assert process.stdout is not None
-    with contextlib.suppress(ValueError):  # closed meanwhile
-        for line in process.stdout:
-            answers.put(line)
-    answers.put("")
+        self._process.close()
 
 
 def child_of(adapter: LocatedAdapter, time_limit: float) -> Child:

@@ -83,7 +83,7 @@ def test_a_crash_is_told_and_the_next_request_starts_a_new_process(child):
 
 
 def test_a_child_that_hangs_is_ended(child, monkeypatch):
-    monkeypatch.setattr("dmlgpu.bench.children.STARTUP_LIMIT", 0.0)
+    monkeypatch.setattr("dmlgpu.conformance.running.child_process.STARTUP_LIMIT", 0.0)
     child._limit = 0.2
     with pytest.raises(DmlError, match=r"no answer after 0\.2 s"):
         child.ask({"do": "hang"})
@@ -92,7 +92,7 @@ def test_a_child_that_hangs_is_ended(child, monkeypatch):
 def test_what_a_lost_process_had_ready_is_not_measured(child):
     remote = Remote(child, "gpu", Workload("x", "GEMM"))
     remote._generation = 1
-    child.generation = 2
+    child._process.generation = 2
     with pytest.raises(DmlError, match="its process was lost"):
         remote.round(1)
 

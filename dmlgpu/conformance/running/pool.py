@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import queue
-import subprocess
 import sys
-import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from dmlgpu.conformance.running.child_process import describe_exit
+from dmlgpu.conformance.running.child_process import ChildLost, LineProcess, NoAnswer
 from dmlgpu.conformance.running.outcome import KERNELS, Outcome, Status
 from dmlgpu.conformance.running.wording import bound_text
 
@@ -25,9 +19,6 @@ CASES_PER_CHILD = 250
 
 PRECISE = "precise"
 """What asks a child for a device that is."""
-
-STARTUP_LIMIT = 120.0
-"""Seconds that a child may take more for its first case: for loading Python, a driver, a device."""
 
 
 @dataclass(frozen=True)
@@ -63,109 +54,38 @@ class WorkerProcess:
     """
 
     def __init__(self, job: Job, *arguments: str):
-        self.job, self._arguments = job, arguments
-        self._process: subprocess.Popen[str] | None = None
-        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._interrupted = False
-        self._answered = 0
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed in close)
+        self.job = job
+        worker = (sys.executable, "-m", "dmlgpu.conformance.running.worker")
+        precise = PRECISE if job.precise else ""
+        command = (*worker, job.suite, str(job.adapter), job.adapter_text, precise, *arguments)
+        self._child = LineProcess(command, job.environment)
 
     def run(self, name: str) -> Outcome:
         """Run a case once."""
-        limit = self.job.time_limit
-        if self._interrupted:
-            return Outcome(name, Status.CRASH, message="interrupted")
-        if self._process is None:
-            self._start()
-            limit += STARTUP_LIMIT
-        assert self._process is not None and self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # a child that is gone gives no answer either
-            self._process.stdin.write(name + "\n")
-            self._process.stdin.flush()
         kernels: dict[str, None] = {}
-        deadline = time.monotonic() + limit
-        while True:
-            try:
-                line = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
-                self._stop()
-                message = f"no result after {limit:g} s"
-                return Outcome(name, Status.TIME_OUT, message=message, seconds=limit, kernels=tuple(kernels))
-            if not line:
-                return replace(self._crashed(name), kernels=tuple(kernels))
-            record = json.loads(line)
-            if record.keys() != {KERNELS}:
-                break
-            kernels |= dict.fromkeys(record[KERNELS])
+        try:
+            for line in self._child.ask(name, self.job.time_limit):
+                record = json.loads(line)
+                if record.keys() != {KERNELS}:
+                    break
+                kernels |= dict.fromkeys(record[KERNELS])
+        except NoAnswer as error:
+            message = f"no result after {error.seconds:g} s"
+            return Outcome(name, Status.TIME_OUT, message=message, seconds=error.seconds, kernels=tuple(kernels))
+        except ChildLost as error:
+            return Outcome(name, Status.CRASH, message=str(error), kernels=tuple(kernels))
         outcome = Outcome.from_json(record)
-        self._answered += 1
-        if outcome.status is Status.DEVICE_LOST or self._answered == CASES_PER_CHILD:
-            self._stop()
+        if outcome.status is Status.DEVICE_LOST or self._child.asked == CASES_PER_CHILD:
+            self._child.stop()
         return outcome
 
     def interrupt(self) -> None:
         """End the child from another thread, for good; the case that it runs counts as crashed."""
-        self._interrupted, process = True, self._process
-        if process is not None:
-            process.kill()
+        self._child.interrupt()
 
     def close(self) -> None:
         """End the child."""
-        self._stop()
-        self._errors.close()
-
-    def _start(self) -> None:
-        self._answered = 0
-        self._answers = queue.SimpleQueue()
-        self._errors.seek(0)
-        self._errors.truncate()
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "dmlgpu.conformance.running.worker",
-                self.job.suite,
-                str(self.job.adapter),
-                self.job.adapter_text,
-                PRECISE if self.job.precise else "",
-                *self._arguments,
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env={**os.environ, **self.job.environment},
-        )
-        threading.Thread(target=_listen, args=(self._process, self._answers), daemon=True).start()
-        if self._interrupted:
-            self._process.kill()
-
-    def _crashed(self, name: str) -> Outcome:
-        assert self._process is not None
-        code = self._process.wait()
-        self._errors.seek(0)
-        printed = self._errors.read().decode(errors="replace")
-        self._stop()
-        return Outcome(name, Status.CRASH, message=describe_exit(code, printed))
-
-    def _stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                assert pipe is not None
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
-            self._process = None
-
-
-def _listen(process: subprocess.Popen[str], answers: queue.SimpleQueue[str]) -> None:
-    """Hand a child's lines on; an empty one says that it has ended."""
-    assert process.stdout is not None
-    with contextlib.suppress(ValueError):  # closed meanwhile
-        for line in process.stdout:
-            answers.put(line)
-    answers.put("")
+        self._child.close()
 
 
 def run_repeatedly(worker: WorkerProcess, name: str) -> Outcome:
