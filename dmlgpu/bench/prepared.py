@@ -105,12 +105,11 @@ class Prepared(Protocol):
 
 
 @contextlib.contextmanager
-def scheduled(device: Device, schedule: str) -> Iterator[None]:
-    """Have the device's executor compile by a schedule that is named; by its own choice where the name is empty."""
+def retargeted(device: Device, **changes: Any) -> Iterator[None]:
+    """Have the device's executor compile for a target with other values in these fields, while it lasts."""
     backend = device.backend
     before = backend.target
-    if schedule:
-        backend.target = replace(before, schedule=schedule)
+    backend.target = replace(before, **changes)
     try:
         yield
     finally:
@@ -144,7 +143,7 @@ class PreparedOperator:
         assert desc is not None
         start = clock()
         flags = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if workload.half_precision else ExecutionFlags.NONE
-        with scheduled(device, workload.schedule):
+        with retargeted(device, schedule=workload.schedule or device.backend.target.schedule):
             if isinstance(desc, GraphDesc):
                 compiled = device.compile_graph(desc, flags)
             else:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
-from dmlgpu.bench.prepared import PreparedOperator, Sample
+from dmlgpu.bench.prepared import PreparedOperator, Sample, retargeted
 from dmlgpu.bench.samples import Contestant, Measured, Patience, measure
 from dmlgpu.bench.workload import Workload
 from dmlgpu.device.device import Device
@@ -16,18 +14,6 @@ from dmlgpu.tuning.search import Race
 
 SHARE_OF_FIRST = 0.2
 """Of the time of a final, what each choice is measured for at first."""
-
-
-@contextlib.contextmanager
-def choosing(device: Device, tuned: Tuned) -> Iterator[None]:
-    """Have the device's executor compile by these choices."""
-    backend = device.backend
-    before = backend.target
-    backend.target = replace(before, tuned=tuned)
-    try:
-        yield
-    finally:
-        backend.target = before
 
 
 class Tried:
@@ -49,7 +35,7 @@ class Tried:
 
     def prepare(self) -> dict[str, Any]:
         """Compile it, and run it once."""
-        with choosing(self._device, self._tuned):
+        with retargeted(self._device, tuned=self._tuned):
             self._prepared = PreparedOperator(self._device, self._workload, checked=self._checked)
         return self._prepared.readiness.to_json()
 

@@ -9,7 +9,7 @@ from dmlgpu import Device
 from dmlgpu.backend import Range
 from dmlgpu.bench import ceilings
 from dmlgpu.bench.choosing import of_operator
-from dmlgpu.bench.prepared import PreparedOperator, scheduled
+from dmlgpu.bench.prepared import PreparedOperator, retargeted
 from dmlgpu.bench.schedules import schedules_of
 from dmlgpu.bench.workload import Workload
 from dmlgpu.conformance.suites import graphs
@@ -59,7 +59,7 @@ def test_schedules_that_are_asked_for_run_and_are_right(backend: GpuBackend) -> 
 
 def test_the_executors_own_choice_comes_back(backend: GpuBackend) -> None:
     device = Device.from_backend(backend)
-    with pytest.raises(RuntimeError), scheduled(device, "small"):
+    with pytest.raises(RuntimeError), retargeted(device, schedule="small"):
         assert backend.target.schedule == "small"
         raise RuntimeError
     assert backend.target.schedule == ""
