@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from dmlgpu import __version__
-from dmlgpu.cli import bench_app, completion, demos, tune_app
+from dmlgpu.cli import bench_app, demos, export_app, test_app, tune_app
 from dmlgpu.cli import dispatch_options as options
 from dmlgpu.cli.main import verb
-from dmlgpu.cli.options import MAX_SECONDS, Adapter, Drivers, Json, Precise, finite
+from dmlgpu.cli.options import Adapter, Drivers, Json, Precise, Without, schedules_option, shape_option, subject
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -82,15 +82,7 @@ def doctor(as_json: Json = False) -> None:
 
 @app.command()
 def ops(
-    word: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="WORD",
-            help="One operator, such as gather_nd1, or what to look for.",
-            show_default=False,
-            autocompletion=completion.operators,
-        ),
-    ] = None,
+    word: Annotated[str | None, subject("WORD", "One operator, such as gather_nd1, or what to look for.")] = None,
     implemented: Annotated[bool, typer.Option("--implemented", help="Only what dmlgpu implements.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -114,15 +106,7 @@ def ops(
 @app.command()
 def show(
     *,
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="CASE|OPERATOR|MODEL",
-            help="What to look into.",
-            show_default=False,
-            autocompletion=completion.operators,
-        ),
-    ],
+    what: Annotated[str, subject("CASE|OPERATOR|MODEL", "What to look into.")],
     adapter: Adapter = None,
     wgsl: Annotated[bool, typer.Option("--wgsl", help="Print the kernels' text, and nothing else.")] = False,
     dump: Annotated[
@@ -130,29 +114,10 @@ def show(
     ] = None,
     timings: Annotated[bool, typer.Option("--timings", help="Compile, too, and tell where the time goes.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Of graphs, also print plan, schedule and program.")] = False,
-    schedules: Annotated[
-        str | None,
-        typer.Option(
-            "--schedules",
-            metavar="cpu|gpu",
-            help="The schedules for processors or GPUs, whatever it is.",
-            autocompletion=completion.schedules,
-        ),
-    ] = None,
+    schedules: Annotated[str | None, schedules_option("The schedules for processors or GPUs, whatever it is.")] = None,
     precise: Precise = False,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--without",
-            metavar="PASS",
-            help="Leave a pass of the graph compiler out; may be repeated.",
-            autocompletion=completion.passes,
-        ),
-    ] = None,
-    shapes: Annotated[
-        list[str] | None,
-        typer.Option("--shape", metavar="NAME=1x3x48x192", help="An input's sizes, of ONNX models; may be repeated."),
-    ] = None,
+    without: Without = None,
+    shapes: Annotated[list[str] | None, shape_option("An input's sizes, of ONNX models; may be repeated.")] = None,
     as_json: Json = False,
 ) -> None:
     """Look inside: description, plan, schedule with its reasons, kernels; of graphs what fused, bytes and memory.
@@ -268,116 +233,7 @@ def run(
     verb("run").run(model, output_dir, adapter, precise=precise, allow_paths=allow_paths, dispatching=chosen, **onnx)
 
 
-@app.command()
-def test(
-    *,
-    adapter: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--adapter", "-a", metavar="NAME", help="Part of an adapter's name, or its number; 'all'; may be repeated."
-        ),
-    ] = None,
-    pattern: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-k",
-            metavar="PATTERN",
-            help="Only cases with this in their name, or matching * and ?, in any case. Repeated: one of them.",
-        ),
-    ] = None,
-    profile: Annotated[
-        str, typer.Option("--profile", "-p", help="quick, standard or full.", autocompletion=completion.profiles)
-    ] = "quick",
-    suite: Annotated[
-        str, typer.Option("--suite", help="Which list of cases.", autocompletion=completion.suites)
-    ] = "dmlgpu",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write everything down as JSON Lines.")
-    ] = None,
-    expectations: Annotated[
-        list[Path] | None, typer.Option("--expectations", "-e", metavar="FILE.toml", help="Failures that are known.")
-    ] = None,
-    workers: Annotated[int, typer.Option("--workers", "-n", min=1, max=64, help="Processes at once.")] = 1,
-    time_limit: Annotated[
-        float,
-        typer.Option("--time-limit", min=0.1, max=MAX_SECONDS, callback=finite, help="Seconds for one case."),
-    ] = 60.0,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each case, which must not differ.")] = 1,
-    precise: Precise = False,
-    drivers: Drivers = None,
-    pairwise: Annotated[
-        bool, typer.Option("--pairwise", help="Compare the adapters with each other instead of with the reference.")
-    ] = False,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Run on every distinct adapter of this Dask cluster's workers."),
-    ] = None,
-    patience: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            max=MAX_SECONDS,
-            callback=finite,
-            help="Seconds to wait for another worker when the last one with an adapter is lost.",
-        ),
-    ] = 60.0,
-    browser: Annotated[
-        bool, typer.Option("--browser", help="Also test a browser's GPU: wait for the page to be opened.")
-    ] = False,
-    pages: Annotated[
-        int, typer.Option("--pages", min=1, max=64, metavar="N", help="With --browser: wait for so many pages.")
-    ] = 1,
-    only_list: Annotated[bool, typer.Option("--list", help="Print the cases' names instead of running them.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
-) -> None:
-    """Test whether adapters compute DirectML's operators right. Each case is compared with the NumPy reference.
-
-    A case that hangs or crashes is recorded, and the run goes on. Exit code 1: something is not as expected.
-
-    \b
-    Examples:
-      dmlgpu test
-      dmlgpu test --adapter all --profile standard -n 2 -o results.jsonl
-      dmlgpu test --drivers all -o results.jsonl
-      dmlgpu test --drivers all --pairwise --profile full
-      dmlgpu test -k gather_nd1 --profile full
-      dmlgpu test -k softmax -k gemm
-      dmlgpu test --precise -k convolution
-      dmlgpu test -k gather_nd1-float32-uint32-2x3-packed-s0 --adapter 0
-      dmlgpu test --browser -o results.jsonl
-      dmlgpu test --scheduler tcp://10.0.0.1:8786 --profile full -o cluster.jsonl
-    """
-    request = verb("request").Request(
-        adapters=tuple(adapter or ()),
-        drivers=tuple(drivers or ()),
-        suite=suite,
-        profile=profile,
-        patterns=tuple(pattern or ()),
-        output=output,
-        expectations=tuple(expectations or ()),
-        workers=workers,
-        time_limit=time_limit,
-        repeat=repeat,
-        pages=pages if browser else 0,
-        precise=precise,
-    )
-    if as_json and not only_list:
-        raise typer.BadParameter("--json is for --list; what a run finds is written as JSON Lines by --output")
-    if only_list:
-        verb("test").list_cases(request, as_json)
-        return
-    if scheduler and pairwise:
-        raise typer.BadParameter("--pairwise compares adapters of this machine, not those of a cluster")
-    if browser and (scheduler or pairwise):
-        raise typer.BadParameter("--browser goes neither with --pairwise nor with --scheduler")
-    if scheduler:
-        passed = verb("cluster").test(request, scheduler, patience)
-    else:
-        passed = verb("pairwise").compare_adapters(request) if pairwise else verb("test").test(request)
-    if not passed:
-        raise typer.Exit(1)
-
-
+app.command()(test_app.test)
 app.add_typer(bench_app.app, name="bench")
 app.command()(tune_app.tune)
 
@@ -408,92 +264,7 @@ def serve(
     verb("serve").serve(host, port, many=many, certificate=certificate, key=key)
 
 
-@app.command()
-def export(
-    *,
-    what: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="MODEL.onnx|MODEL.json[:NAME]|demo|FILE.py[:NAME]|OPERATOR",
-            help="What to export.",
-            show_default=False,
-            autocompletion=completion.operators,
-        ),
-    ] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="The folder; it is made where it is missing.")
-    ],
-    suite: Annotated[
-        str | None,
-        typer.Option(
-            "--suite",
-            metavar="quick|standard|full",
-            help="Export the cases of a profile of `dmlgpu test`, as a page that runs them.",
-            autocompletion=completion.profiles,
-        ),
-    ] = None,
-    pattern: Annotated[
-        list[str] | None,
-        typer.Option("-k", metavar="PATTERN", help="Only the suite's cases that match; may be repeated."),
-    ] = None,
-    shapes: Annotated[
-        list[str] | None,
-        typer.Option("--shape", metavar="NAME=1x3", help="Sizes of an input of a model in ONNX; may be repeated."),
-    ] = None,
-    weights: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--weights", metavar="NAME=FILE.npy", help="What the folder holds of a graph's input; may be repeated."
-        ),
-    ] = None,
-    schedules: Annotated[
-        str,
-        typer.Option(
-            "--schedules",
-            metavar="cpu|gpu",
-            help="The schedules for processors or GPUs.",
-            autocompletion=completion.schedules,
-        ),
-    ] = "gpu",
-    half: Annotated[
-        bool, typer.Option("--half", help="Compute 16-bit floats natively, where the browser has shader-f16.")
-    ] = False,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--without",
-            metavar="PASS",
-            help="Leave a pass of the graph compiler out; may be repeated.",
-            autocompletion=completion.passes,
-        ),
-    ] = None,
-) -> None:
-    """Write a folder that computes a model in any page with WebGPU, without Python; or a page that runs cases.
-
-    It holds the kernels, the weights, a runtime in JavaScript with types for TypeScript, and a page that shows it
-    working; it also runs under Node with the package webgpu. Sizes of inputs are fixed. What the host would have to
-    compute or to decide while the model runs is refused, with the names of the nodes. docs/export.md has more.
-
-    With --suite it is a page that tests the GPU of whoever opens it, and saves what came of it for `dmlgpu report`.
-
-    \b
-    Examples:
-      dmlgpu export demo -o palette
-      dmlgpu export model.onnx -o folder --shape image=1x3x224x224
-      dmlgpu export graphs.py:network -o folder --weights filter=filter.npy
-      dmlgpu export --suite quick -o conformance
-    """
-    options = verb("export").Options(tuple(shapes or ()), tuple(weights or ()), schedules, half, tuple(without or ()))
-    if (what is None) == (suite is None):
-        raise typer.BadParameter("give what to export, or --suite, and not both")
-    if suite is None:
-        if pattern:
-            raise typer.BadParameter("-k is for --suite")
-        verb("export").export_model(what, output, options)
-    elif shapes or weights or half or without:
-        raise typer.BadParameter("--shape, --weights, --half and --without are not for --suite")
-    else:
-        verb("export").export_suite(suite, tuple(pattern or ()), output, schedules)
+app.command()(export_app.export)
 
 
 @app.command()

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from dmlgpu.cli import completion
 from dmlgpu.cli.main import verb
-from dmlgpu.cli.options import MAX_SECONDS, Drivers, Json, finite
+from dmlgpu.cli.options import MAX_SECONDS, Drivers, Json, Records, Sizes, Types, finite, shape_option, subject
 
 DEFAULT = "run"
 
@@ -45,22 +45,9 @@ def root() -> None:
 @app.command()
 def run(
     *,
-    what: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="OPERATOR|CASE|MODEL|SUITE",
-            help="What to measure.",
-            show_default=False,
-            autocompletion=completion.measured,
-        ),
-    ],
-    sizes: Annotated[
-        list[str] | None,
-        typer.Option("--size", "-s", metavar="NAME=NUMBERS", help="Such as m=64..4096 or m=k=n=512,1024; repeatable."),
-    ] = None,
-    types: Annotated[
-        list[str] | None, typer.Option("--type", "-t", metavar="TYPES", help="Data types, such as float16,float32.")
-    ] = None,
+    what: Annotated[list[str], subject("OPERATOR|CASE|MODEL|SUITE", "What to measure.", completion.measured)],
+    sizes: Sizes = None,
+    types: Types = None,
     layouts: Annotated[
         list[str] | None,
         typer.Option("--layout", "-l", metavar="LAYOUTS", help="packed, strided, padded, transposed, channels-last."),
@@ -70,10 +57,7 @@ def run(
         list[str] | None,
         typer.Option("--schedule", metavar="NAMES", help="These schedules beside the one that is chosen."),
     ] = None,
-    shapes: Annotated[
-        list[str] | None,
-        typer.Option("--shape", metavar="NAME=1x3x48x192", help="An input's sizes, of ONNX models; repeatable."),
-    ] = None,
+    shapes: Annotated[list[str] | None, shape_option("An input's sizes, of ONNX models; repeatable.")] = None,
     adapter: Annotated[
         list[str] | None,
         typer.Option(
@@ -112,9 +96,7 @@ def run(
         Path | None,
         typer.Option("--plot", metavar="FILE.png|.svg", help="Draw a roofline, and times over the sizes of a range."),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write everything down as JSON Lines.")
-    ] = None,
+    output: Records = None,
     as_json: Json = False,
 ) -> None:
     """Measure until the times are sure, and say how sure: of compiling, of the first dispatch, and of those after it.

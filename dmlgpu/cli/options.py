@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -36,6 +38,47 @@ Drivers = Annotated[
         "folder with such; may be repeated.",
     ),
 ]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Records = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE.jsonl", help="Write everything down as JSON Lines.")
+]
+Sizes = Annotated[
+    list[str] | None,
+    typer.Option("--size", "-s", metavar="NAME=NUMBERS", help="Such as m=64..4096 or m=k=n=512,1024; repeatable."),
+]
+Types = Annotated[
+    list[str] | None, typer.Option("--type", "-t", metavar="TYPES", help="Data types, such as float16,float32.")
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without",
+        metavar="PASS",
+        help="Leave a pass of the graph compiler out; may be repeated.",
+        autocompletion=completion.passes,
+    ),
+]
+
+
+def subject(metavar: str, meaning: str, complete: Callable[[str], list[str]] = completion.operators) -> Any:
+    """Return the argument that says what a verb is about.
+
+    Args:
+        metavar: what may be named.
+        meaning: its help text.
+        complete: what a shell offers.
+    """
+    return typer.Argument(metavar=metavar, help=meaning, show_default=False, autocompletion=complete)
+
+
+def shape_option(meaning: str, metavar: str = "NAME=1x3x48x192") -> Any:
+    """Return the option ``--shape``, for the sizes of a model's inputs."""
+    return typer.Option("--shape", metavar=metavar, help=meaning)
+
+
+def schedules_option(meaning: str) -> Any:
+    """Return the option ``--schedules``, for a family of schedules."""
+    return typer.Option("--schedules", metavar="cpu|gpu", help=meaning, autocompletion=completion.schedules)
 
 
 def finite(seconds: float) -> float:
@@ -47,6 +90,3 @@ def finite(seconds: float) -> float:
     if not math.isfinite(seconds):
         raise typer.BadParameter(f"{seconds} is no number of seconds")
     return seconds
-
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -7,29 +7,18 @@ from typing import Annotated
 
 import typer
 
-from dmlgpu.cli import completion
 from dmlgpu.cli.main import verb
-from dmlgpu.cli.options import MAX_SECONDS, Adapter, finite
+from dmlgpu.cli.options import MAX_SECONDS, Adapter, Sizes, Types, finite, subject
 
 
 def tune(
     *,
     what: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[OPERATOR|CASE|MODEL|SUITE]...",
-            help="What to tune; by default products and convolutions of usual sizes.",
-            show_default=False,
-            autocompletion=completion.operators,
-        ),
+        subject("[OPERATOR|CASE|MODEL|SUITE]...", "What to tune; by default products and convolutions of usual sizes."),
     ] = None,
-    sizes: Annotated[
-        list[str] | None,
-        typer.Option("--size", "-s", metavar="NAME=NUMBERS", help="Such as m=64..4096 or m=k=n=512,1024; repeatable."),
-    ] = None,
-    types: Annotated[
-        list[str] | None, typer.Option("--type", "-t", metavar="TYPES", help="Data types, such as float16,float32.")
-    ] = None,
+    sizes: Sizes = None,
+    types: Types = None,
     adapter: Adapter = None,
     budget: Annotated[
         float,
