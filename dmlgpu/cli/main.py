@@ -25,7 +25,7 @@ EXIT_CODES = {
 }
 """What the exit codes of all verbs mean."""
 
-_EXTRAS = {
+EXTRAS = {
     "typer": "cli",
     "rich": "cli",
     "packaging": "cli",
@@ -35,10 +35,11 @@ _EXTRAS = {
     "segno": "browser",
     "PIL": "demo",
     "skimage": "demo",
-    "scipy": "demo",
+    "scipy": "ocr",
     "sklearn": "train",
     "onnx": "onnx",
 }
+"""Which extra brings a module that may be missing."""
 
 _show_by_python = warnings.showwarning
 
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"dmlgpu: {_describe(error)}", file=sys.stderr)
         return USAGE if isinstance(error, InvalidArgument | AdapterNotFound | OSError) else FAILED
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
         print(f"dmlgpu: this needs {error.name}; install it with: pip install 'dmlgpu[{extra}]'", file=sys.stderr)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from dmlgpu.cli.diagnosis import adapters, drivers, findings, software
 from dmlgpu.cli.diagnosis.adapters import CASES, SUITE, Examination, Examined
 from dmlgpu.cli.diagnosis.drivers import Card, Loader, Manifest, read_manifest
 from dmlgpu.cli.diagnosis.software import Requirement
-from dmlgpu.cli.main import main
+from dmlgpu.cli.main import EXTRAS, main
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.suites.registry import suite_by_name
@@ -153,6 +155,8 @@ def test_packages(machine, capsys):
             Requirement("", "wgpu", ">=0.32,<0.33", "0.30.0", False),
             Requirement("", "numpy", ">=2.0", "2.1", True),
             Requirement("onnx", "onnx", ">=1.19", None, False),
+            Requirement("ocr", "onnx", ">=1.19", None, False),
+            Requirement("ocr", "scipy", ">=1.11", None, False),
             Requirement("cli", "rich", ">=13", "12.0", False),
         ]
     )
@@ -162,7 +166,8 @@ def test_packages(machine, capsys):
         ("wgpu 0.30.0; dmlgpu needs wgpu>=0.32,<0.33", "pip install 'wgpu>=0.32,<0.33'"),
         ("rich 12.0; the extra cli needs rich>=13", "pip install 'dmlgpu[cli]'"),
     ]
-    assert notes == [("the extra onnx is not complete: onnx", "pip install 'dmlgpu[onnx]', if you need it")]
+    text = "extras that are not complete: onnx needs onnx; ocr needs onnx, scipy"
+    assert notes == [(text, "pip install 'dmlgpu[EXTRA]', if you need one")]
 
 
 def test_requirements_of_the_metadata(monkeypatch):
@@ -173,6 +178,8 @@ def test_requirements_of_the_metadata(monkeypatch):
         'nonesuch-package>=1; extra == "onnx"',
         "dmlgpu[cli]; extra == 'demo'",
         "ruff>=0.6; extra == 'test'",
+        "scipy>=1.11; (python_version < '3.0') and extra == 'ocr'",
+        "onnx>=1.19; (python_version > '3.0') and extra == 'ocr'",
     ]
     monkeypatch.setattr(software, "requires", lambda name: lines)
     monkeypatch.setattr(software, "installed", {"numpy": "2.4", "wgpu": "0.32.0", "typer": "0.20"}.get)
@@ -181,7 +188,31 @@ def test_requirements_of_the_metadata(monkeypatch):
         Requirement("", "wgpu", "<0.1", "0.32.0", False),
         Requirement("cli", "typer", ">=0.16", "0.20", True),
         Requirement("onnx", "nonesuch-package", ">=1", None, False),
+        Requirement("ocr", "onnx", ">=1.19", None, False),
     )
+
+
+FOR_USERS = {"cli", "onnx", "demo", "ocr", "train", "browser", "bench", "cluster", "docs", "peers"}
+
+
+@pytest.fixture
+def extras():
+    """The requirements of each extra, as pyproject.toml has them."""
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)["project"]["optional-dependencies"]
+
+
+def test_every_extra_for_users_is_examined_and_no_other(extras, monkeypatch):
+    lines = [f"{one.partition(';')[0]}; extra == '{extra}'" for extra, asked in extras.items() for one in asked]
+    monkeypatch.setattr(software, "requires", lambda name: lines)
+    assert {one.extra for one in software.requirements()} == FOR_USERS
+    assert FOR_USERS.isdisjoint(software.FOR_WORK) and FOR_USERS.union(software.FOR_WORK) == extras.keys()
+
+
+def test_what_a_missing_module_asks_for_is_an_extra_that_brings_it(extras):
+    packages = {"PIL": "pillow", "skimage": "scikit-image", "sklearn": "scikit-learn"}
+    for module, extra in EXTRAS.items():
+        assert packages.get(module, module) in [re.match(r"[\w-]+", one)[0] for one in extras[extra]]
 
 
 def test_variables_that_matter_and_no_others(monkeypatch):

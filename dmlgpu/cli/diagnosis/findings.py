@@ -47,7 +47,7 @@ class Finding:
 
 
 def of_requirements(requirements: Sequence[Requirement]) -> Iterator[Finding]:
-    """Find packages that are missing, or of a version that will not do; an extra that is not there is a note."""
+    """Find packages that are missing, or of a version that will not do; extras that are not there are a note."""
     for one in requirements:
         has = f"{one.package} {one.installed}" if one.installed else f"{one.package} is not installed"
         wanted = f"{one.package}{one.wanted}"
@@ -55,11 +55,13 @@ def of_requirements(requirements: Sequence[Requirement]) -> Iterator[Finding]:
             yield Finding(True, f"{has}; dmlgpu needs {wanted}", f"pip install '{wanted}'")
         elif one.installed and not one.fits:
             yield Finding(True, f"{has}; the extra {one.extra} needs {wanted}", f"pip install 'dmlgpu[{one.extra}]'")
-    for extra in dict.fromkeys(one.extra for one in requirements if one.extra):
-        missing = [one.package for one in requirements if one.extra == extra and one.installed is None]
-        if missing:
-            text = f"the extra {extra} is not complete: {', '.join(missing)}"
-            yield Finding(False, text, f"pip install 'dmlgpu[{extra}]', if you need it")
+    missing: dict[str, list[str]] = {}
+    for one in requirements:
+        if one.extra and one.installed is None:
+            missing.setdefault(one.extra, []).append(one.package)
+    if missing:
+        text = "; ".join(f"{extra} needs {', '.join(packages)}" for extra, packages in missing.items())
+        yield Finding(False, f"extras that are not complete: {text}", "pip install 'dmlgpu[EXTRA]', if you need one")
 
 
 def of_drivers(loaders: Sequence[Loader], manifests: Sequence[Manifest], cards: Sequence[Card]) -> Iterator[Finding]:

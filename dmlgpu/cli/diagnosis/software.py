@@ -14,8 +14,8 @@ from pathlib import Path
 import dmlgpu
 from dmlgpu import folders
 
-EXTRAS = ("cli", "onnx", "demo", "cluster")
-"""Those of users; the others are for work on dmlgpu itself."""
+FOR_WORK = ("array-api-tests", "release", "test")
+"""The extras for work on dmlgpu itself; the others are for users."""
 
 DEPENDENCIES = ("wgpu", "numpy", "jinja2")
 """What the library needs, for where dmlgpu runs without having been installed."""
@@ -90,7 +90,8 @@ def installed(package: str) -> str | None:
 
 
 def requirements() -> tuple[Requirement, ...]:
-    """Return what dmlgpu and its extras ask for; of a dmlgpu that is not installed only what the library needs."""
+    """Return what dmlgpu and its extras for users ask for; of a dmlgpu that is not installed only what the library
+    needs."""
     try:
         texts = requires("dmlgpu") or list(DEPENDENCIES)
     except PackageNotFoundError:
@@ -99,15 +100,26 @@ def requirements() -> tuple[Requirement, ...]:
 
 
 def _requirements(texts: Iterable[str]) -> Iterator[Requirement]:
-    """The requirements of some lines of a package's metadata, without extras that ask for other extras of dmlgpu."""
+    """The requirements of some lines of a package's metadata, without those for other versions of Python, and without
+    extras that ask for other extras of dmlgpu."""
     for text in texts:
         asked, _, marker = text.partition(";")
-        name = _NAME.match(asked.strip())
-        extra = _EXTRA.search(marker)
-        if name is None or (extra and extra[1] not in EXTRAS) or name[0] == "dmlgpu":
+        name, found = _NAME.match(asked.strip()), _EXTRA.search(marker)
+        extra = found[1] if found else ""
+        if name is None or name[0] == "dmlgpu" or extra in FOR_WORK or not _applies(marker.strip(), extra):
             continue
         wanted, there = asked.strip()[name.end() :].strip(" ()"), installed(name[0])
-        yield Requirement(extra[1] if extra else "", name[0], wanted, there, there is not None and _fits(there, wanted))
+        yield Requirement(extra, name[0], wanted, there, there is not None and _fits(there, wanted))
+
+
+def _applies(marker: str, extra: str) -> bool:
+    """Return whether a requirement with a marker is one of the extra's here; True where ``packaging``, which knows, is
+    not installed."""
+    try:
+        from packaging.markers import Marker  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError:
+        return True
+    return not marker or Marker(marker).evaluate({"extra": extra})
 
 
 def _fits(there: str, wanted: str) -> bool:
