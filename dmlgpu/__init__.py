@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dmlgpu.device.commands import Fence as Fence
     from dmlgpu.device.commands import Queue as Queue
     from dmlgpu.device.device import Device as Device
-    from dmlgpu.device.device import default_device as default_device
     from dmlgpu.device.evaluate import evaluate as evaluate
     from dmlgpu.device.features import FeatureLevels as FeatureLevels
     from dmlgpu.device.features import FeatureLevelsQuery as FeatureLevelsQuery
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from dmlgpu.device.operator import Operator as Operator
     from dmlgpu.device.operator import OperatorInitializer as OperatorInitializer
     from dmlgpu.device.readback import Readback as Readback
+    from dmlgpu.device.shared import default_device as default_device
     from dmlgpu.device.table import BindingTable as BindingTable
     from dmlgpu.eager.tensor import Tensor as Tensor
     from dmlgpu.enums import DataType as DataType
@@ -85,7 +85,7 @@ _HOMES = {
     "device.binding": ("BufferArrayBinding", "BufferBinding"),
     "device.buffer": ("Buffer",),
     "device.commands": ("CommandList", "CommandRecorder", "Fence", "Queue"),
-    "device.device": ("Device", "default_device"),
+    "device.device": ("Device",),
     "device.evaluate": ("evaluate",),
     "device.features": (
         "FeatureLevels",
@@ -97,6 +97,7 @@ _HOMES = {
     ),
     "device.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
     "device.readback": ("Readback",),
+    "device.shared": ("default_device",),
     "device.table": ("BindingTable",),
     "enums": ("DataType", "ExecutionFlags", "FeatureLevel", "TensorFlags"),
     "errors": (

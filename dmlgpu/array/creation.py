@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.array.operands import Dtype, Where, as_type, optional, run, tensor, word
-from dmlgpu.device.device import as_device
+from dmlgpu.device.shared import as_device
 from dmlgpu.eager.calls import caller, named, single
 from dmlgpu.eager.layout import broadcast_sizes, checked_sizes
 from dmlgpu.eager.tensor import Tensor

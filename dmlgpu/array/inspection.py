@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from dmlgpu.array.operands import KINDS, Where
-from dmlgpu.device import device as devices_of_process
-from dmlgpu.device.device import Device, as_device, default_device
+from dmlgpu.device.device import Device
+from dmlgpu.device.shared import as_device, default_device, shared_devices
 from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.tensor import MAX_DIMENSIONS
 
@@ -60,7 +60,7 @@ class NamespaceInfo:
     def devices(self) -> list[Device]:
         """Return the default device and the others that this process has opened by the names of their adapters; the
         names of further adapters are devices, too (see ``dmlgpu.adapters``)."""
-        opened = [one for one in devices_of_process.shared_devices() if one is not default_device()]
+        opened = [one for one in shared_devices() if one is not default_device()]
         return [default_device(), *opened]
 
 

@@ -18,9 +18,10 @@ from dmlgpu.builder.location import caller
 from dmlgpu.builder.nodes import BuiltNode, GraphInput, Origin, shown, unread, used
 from dmlgpu.builder.policy import Policy, as_policy
 from dmlgpu.device.child import as_tuple
-from dmlgpu.device.device import Device, default_device
+from dmlgpu.device.device import Device
 from dmlgpu.device.evaluate import run_compiled
 from dmlgpu.device.operator import CompiledOperator
+from dmlgpu.device.shared import default_device
 from dmlgpu.enums import DataType, ExecutionFlags, FeatureLevel, TensorFlags
 from dmlgpu.errors import InvalidArgument, InvalidDescription, InvalidGraph, NotSupported, abridged
 from dmlgpu.files import whole_file

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from dmlgpu.device.binding import BufferArrayBinding
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.child import as_tuple
-from dmlgpu.device.device import Device, as_device
+from dmlgpu.device.device import Device
 from dmlgpu.device.operator import CompiledOperator, with_absent
+from dmlgpu.device.shared import as_device
 from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import kinds
-from dmlgpu.device.device import Device, as_device
+from dmlgpu.device.device import Device
+from dmlgpu.device.shared import as_device
 from dmlgpu.eager.execution import apply
 from dmlgpu.eager.preparation import short
 from dmlgpu.eager.recording import unrecorded

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dmlgpu import descs
-from dmlgpu.device.device import Device, as_device
+from dmlgpu.device.device import Device
+from dmlgpu.device.shared import as_device
 from dmlgpu.eager.outcome import EmptyOperand, is_telling, of_nothing
 from dmlgpu.eager.preparation import data_type_for, hashable, in_words_of, prepare, short, signature
 from dmlgpu.eager.recording import recorder

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import descs
-from dmlgpu.device.device import Device, as_device
+from dmlgpu.device.device import Device
+from dmlgpu.device.shared import as_device
 from dmlgpu.eager import indexing, integers, layout
 from dmlgpu.eager.arithmetic import Arithmetic
 from dmlgpu.eager.execution import apply

@@ -7,7 +7,8 @@ look for. All of them are here; where both have a name (``argmax``, ``argmin``, 
 
 from __future__ import annotations
 
-from dmlgpu.device.device import Device, as_device
+from dmlgpu.device.device import Device
+from dmlgpu.device.shared import as_device
 from dmlgpu.eager.session import session_of
 from dmlgpu.ops.directml import *  # noqa: F403
 from dmlgpu.ops.elementwise import *  # noqa: F403

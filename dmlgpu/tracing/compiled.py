@@ -15,8 +15,9 @@ import numpy as np
 from dmlgpu import kinds
 from dmlgpu.builder.graph import Graph
 from dmlgpu.cache import Cache, CacheInfo, CacheLimits
-from dmlgpu.device.device import Device, as_device
+from dmlgpu.device.device import Device
 from dmlgpu.device.operator import CompiledOperator
+from dmlgpu.device.shared import as_device
 from dmlgpu.eager.recording import recorded_by, recorder
 from dmlgpu.eager.strided import Strided
 from dmlgpu.eager.tensor import Tensor

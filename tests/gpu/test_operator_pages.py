@@ -11,7 +11,7 @@ import pytest
 
 import dmlgpu
 from dmlgpu import Device, NotSupported, evaluate, operators
-from dmlgpu.device import device as devices
+from dmlgpu.device import shared
 from dmlgpu.target import AdapterInfo
 
 PAGES = Path(__file__).parents[2] / "docs" / "operators"
@@ -31,7 +31,7 @@ def test_the_example_of_a_page(stem: str, device: Device, monkeypatch: pytest.Mo
     code, _, _ = rest.partition("```")
     assert "assert" in code
     monkeypatch.setattr(dmlgpu, "evaluate", functools.partial(evaluate, device=device))
-    monkeypatch.setattr(devices, "_default", device)
+    monkeypatch.setattr(shared, "_default", device)
     names: dict[str, Any] = {}
     try:
         exec(code, names)

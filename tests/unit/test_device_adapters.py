@@ -6,7 +6,7 @@ import pytest
 
 import dmlgpu
 from dmlgpu import AdapterInfo, AdapterNotFound, Device, SoftwareAdapterWarning, gpu
-from dmlgpu.device import adapters, device
+from dmlgpu.device import adapters, shared
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit.device_objects import raises
 
@@ -130,7 +130,7 @@ def test_no_match_lists_them_all(machine, wish):
 
 
 def test_the_default_device_is_kept_until_it_is_removed(monkeypatch):
-    monkeypatch.setattr(device, "_default", None)
+    monkeypatch.setattr(shared, "_default", None)
     monkeypatch.setenv("DMLGPU_ADAPTER", "numpy")
     first = dmlgpu.default_device()
     assert dmlgpu.default_device() is first

@@ -24,7 +24,7 @@ from dmlgpu import (
     Tensor,
     ops,
 )
-from dmlgpu.device.device import as_device
+from dmlgpu.device.shared import as_device
 from dmlgpu.eager.pool import KEPT_BYTES, rounded
 from dmlgpu.eager.session import COMPILED, Session, session_of
 from dmlgpu.host.backend import NumPyBackend
@@ -213,7 +213,7 @@ def test_to_the_host_and_back(x: Tensor, device: Device) -> None:
 
 
 def test_pickling_is_by_value(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dmlgpu.device.device._default", as_device("test", "numpy"))
+    monkeypatch.setattr("dmlgpu.device.shared._default", as_device("test", "numpy"))
     found = pickle.loads(pickle.dumps(x[:, 1:]))
     assert np.array_equal(found.numpy(), ARRAY[:, 1:]) and found.device is as_device("test", "numpy")
     for copied in (copy.deepcopy(x), copy.copy(x)):

@@ -11,7 +11,7 @@ import pytest
 
 import dmlgpu
 from dmlgpu import Device, enums, evaluate
-from dmlgpu.device import device as devices
+from dmlgpu.device import shared
 from dmlgpu.schema import catalog
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ def test_the_operators_that_people_use_most_have_examples():
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=stems(EXAMPLES))
 def test_an_example_runs(path, device, monkeypatch):
-    monkeypatch.setattr(devices, "_default", device)
+    monkeypatch.setattr(shared, "_default", device)
     monkeypatch.setattr(dmlgpu, "evaluate", functools.partial(evaluate, device=device))
     exec(compile(path.read_text(encoding="utf-8"), path, "exec"), {})
 

@@ -143,7 +143,7 @@ WRONG = (
 
 @pytest.mark.parametrize("module", [elementwise, logic, moving, networks, recurrent, reductions, windows])
 def test_wrong_arguments_are_refused(module: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dmlgpu.device.device._default", device)  # for arrays that no tensor stands beside
+    monkeypatch.setattr("dmlgpu.device.shared._default", device)  # for arrays that no tensor stands beside
     operands = {one.name.split()[0]: one.operands for one in reversed(EXAMPLES)}
     image = floats(1, 2, 4, 4)
     refused = 0

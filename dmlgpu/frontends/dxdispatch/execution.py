@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.device.buffer import Buffer
-from dmlgpu.device.device import Device, default_device
+from dmlgpu.device.device import Device
+from dmlgpu.device.shared import default_device
 from dmlgpu.errors import BindingError, DmlError, InvalidDescription, ModelError, OutOfMemory
 from dmlgpu.frontends.dxdispatch import output
 from dmlgpu.frontends.dxdispatch.model import (

@@ -11,7 +11,8 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 from onnx.backend.base import Backend, BackendRep, DeviceType, namedtupledict
 from onnx.backend.base import Device as OnnxDevice
 
-from dmlgpu.device.device import Device, default_device
+from dmlgpu.device.device import Device
+from dmlgpu.device.shared import default_device
 from dmlgpu.errors import DmlError
 from dmlgpu.frontends.onnx import support
 from dmlgpu.frontends.onnx.model import read

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.device.device import Device, as_device
+from dmlgpu.device.device import Device
+from dmlgpu.device.shared import as_device
 from dmlgpu.eager.tensor import Tensor
 from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.frontends.onnx import support
