@@ -5,50 +5,34 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dmlgpu import kinds, operators, validation
-from dmlgpu.builder import drawing, picture
+from dmlgpu.builder import picture
+from dmlgpu.builder.arrays import Array, encoded, in_order
 from dmlgpu.builder.description import describe
 from dmlgpu.builder.expression import Expression
 from dmlgpu.builder.location import caller
 from dmlgpu.builder.nodes import BuiltNode, GraphInput, Origin, shown, unread, used
 from dmlgpu.builder.policy import Policy, as_policy
-from dmlgpu.device.child import as_tuple
 from dmlgpu.device.device import Device
 from dmlgpu.device.evaluate import run_compiled
 from dmlgpu.device.operator import CompiledOperator
 from dmlgpu.device.shared import default_device
 from dmlgpu.enums import DataType, ExecutionFlags, FeatureLevel, TensorFlags
 from dmlgpu.errors import InvalidArgument, InvalidDescription, InvalidGraph, NotSupported, abridged
-from dmlgpu.files import whole_file
 from dmlgpu.graph.description import GraphDesc
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.inference import complete
 from dmlgpu.tensor import TensorDesc
-
-Array: TypeAlias = NDArray[Any]
 
 _NAME = kinds.optional(kinds.text)
 _SIZES = kinds.tuple_of(kinds.integer, "integers")
 _OUTPUTS = kinds.tuple_of(kinds.instance_of(Expression, "an Expression"), "Expressions")
 _INPUTS = kinds.tuple_of(kinds.optional(kinds.instance_of(Expression, "an Expression")), "Expressions or None")
 _DESC = kinds.instance_of(OperatorDesc, "an OperatorDesc")
-_TYPES = {one.numpy: one for one in DataType if one is not DataType.UNKNOWN and one.bits >= 8}
-
-
-def _numbers(value: Any) -> Array:
-    """Take what NumPy makes an array of numbers of, with at least one element."""
-    try:
-        array = np.asarray(value)
-    except Exception:  # whatever a foreign __array__ raises
-        array = np.empty(0)
-    if array.dtype.kind not in "biuf" or not array.size:
-        raise kinds.WrongKind("an array of numbers, at least one", value)
-    return array
 
 
 class Graph:
@@ -144,17 +128,8 @@ class Graph:
         Raises:
             InvalidArgument: the array is of no type of DirectML's, or holds what the type cannot.
         """
-        data_type = kinds.argument("constant", "data_type", kinds.optional(kinds.member_of(DataType)), data_type)
         name = kinds.argument("constant", "name", _NAME, name)
-        given = kinds.argument("constant", "array", _numbers, array)
-        if data_type is None:
-            data_type = _TYPES.get(given.dtype)
-            if data_type is None:
-                raise InvalidArgument(f"constant: array must be of a type of DirectML's, got {given.dtype}")
-        if given.ndim == 0:
-            given = given.reshape(1)
-        desc = TensorDesc(data_type, given.shape)
-        data = desc.encode(given.astype(desc.data_type.numpy)).tobytes()
+        desc, data = encoded("constant", array, data_type)
         self.nodes.append(BuiltNode(desc, (), self._full_name(name), caller(), data))
         return Expression(self, Origin("constant", len(self.nodes) - 1), desc)
 
@@ -399,28 +374,12 @@ class Graph:
         """
         outputs = self._check_outputs(outputs)
         compiled = self.compile([*outputs, *self._unread(outputs)], flags, disabled_passes=disabled_passes)
-        arrays = self._in_order(inputs)
-        needed = [None if port.desc is None else one for port, one in zip(compiled.inputs, self.inputs, strict=True)]
-        for number, one in enumerate(needed):
-            if one is None:
-                arrays[number] = None
-            elif arrays[number] is None:
-                raise InvalidArgument(f"{self._label}: inputs must have an array for {one.name!r}")
-        raw = run_compiled(compiled, arrays, [None if one is None else one.desc for one in needed], self._label)
+        needed = [port.desc is not None for port in compiled.inputs]
+        arrays = in_order(self._label, self.inputs, needed, inputs)
+        tensors = [one.desc if is_needed else None for one, is_needed in zip(self.inputs, needed, strict=True)]
+        raw = run_compiled(compiled, arrays, tensors, self._label)
         found = zip(outputs, raw, strict=False)  # behind the outputs come those that are required and not wanted
         return tuple(output.desc.decode(data) for output, data in found if data is not None)
-
-    def _in_order(self, inputs: Mapping[str, Array] | Sequence[Array | None]) -> list[Array | None]:
-        if isinstance(inputs, Mapping):
-            names = [one.name for one in self.inputs]
-            for name in inputs:
-                if name not in names:
-                    raise InvalidArgument(f"{self._label}: inputs must be named {', '.join(names)}, got {name!r}")
-            return [inputs.get(name) for name in names]
-        arrays = as_tuple(self._label, "inputs", inputs, "arrays")
-        if len(arrays) != len(self.inputs):
-            raise InvalidArgument(f"{self._label}: inputs must be {len(self.inputs)} arrays, got {len(arrays)}")
-        return list(arrays)
 
     # ---- pictures ---------------------------------------------------------------------------------------------------
 
@@ -435,9 +394,4 @@ class Graph:
             InvalidArgument: another ending.
             NotSupported: ``.svg`` where there is no ``dot``.
         """
-        path = Path(path)
-        if path.suffix == ".html":
-            with whole_file(path) as stream:
-                stream.write(drawing.to_page(self.name, self.inputs, self.nodes).encode())
-        else:
-            picture.save(self.to_dot(), path)
+        picture.save(Path(path), self.name, self.inputs, self.nodes)

@@ -1,4 +1,4 @@
-"""Pictures of graphs, in Graphviz' language."""
+"""Pictures of graphs, in Graphviz' language, and files with pictures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from dmlgpu.builder.drawing import to_page
 from dmlgpu.builder.nodes import BuiltNode, GraphInput, shown
 from dmlgpu.errors import InvalidArgument, NotSupported
 from dmlgpu.files import whole_file
@@ -37,20 +38,21 @@ def _quoted(*lines: str) -> str:
     return f'"{text}"'
 
 
-def save(dot: str, path: Path) -> None:
-    """Write a picture as ``.dot`` or ``.svg``.
+def save(path: Path, name: str | None, inputs: Sequence[GraphInput], nodes: Sequence[BuiltNode]) -> None:
+    """Write a picture: ``.dot`` text, an ``.html`` page, or ``.svg``.
 
     Raises:
         InvalidArgument: another ending.
-        NotSupported: Graphviz is not installed.
+        NotSupported: ``.svg`` where Graphviz is not installed.
     """
-    if path.suffix == ".dot":
-        with whole_file(path) as stream:
-            stream.write(dot.encode())
-        return
-    if path.suffix != ".svg":
+    if path.suffix not in (".dot", ".html", ".svg"):
         raise InvalidArgument(f"Graph.save: path must end in .dot, .html or .svg, got {str(path)!r}")
+    if path.suffix != ".svg":
+        picture = to_page if path.suffix == ".html" else to_dot
+        with whole_file(path) as stream:
+            stream.write(picture(name, inputs, nodes).encode())
+        return
     program = shutil.which("dot")
     if program is None:
         raise NotSupported("Graph.save: .svg needs Graphviz' program dot, which is not installed; save as .html")
-    subprocess.run([program, "-Tsvg", "-o", path], input=dot.encode(), check=True)
+    subprocess.run([program, "-Tsvg", "-o", path], input=to_dot(name, inputs, nodes).encode(), check=True)
