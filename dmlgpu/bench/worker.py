@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import base64
 import gc
-import json
 import pickle
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any, TextIO
+from typing import Any
 
 from dmlgpu.bench.ceilings import measure_ceilings
 from dmlgpu.bench.models import PreparedModel
+from dmlgpu.bench.peers.serving import LineServer
 from dmlgpu.bench.plain import PreparedPlain
 from dmlgpu.bench.prepared import Prepared, PreparedOperator
 from dmlgpu.bench.workload import Workload
@@ -43,7 +43,7 @@ def pack(workload: Workload) -> str:
     return base64.b64encode(pickle.dumps(workload)).decode()
 
 
-class Server:
+class Server(LineServer):
     """Answers requests about workloads on a device.
 
     Args:
@@ -51,28 +51,13 @@ class Server:
         prepare: makes them ready.
     """
 
+    refusals, failures = (NotSupported,), (DmlError,)
+
     def __init__(self, device: Device, prepare: Prepare = prepare):
         self._device, self._prepare = device, prepare
         self._ready: dict[str, Prepared] = {}
 
-    def serve(self, requests: TextIO, answers: TextIO) -> None:
-        """Answer requests, a line each, until they end."""
-        gc.disable()  # while nothing is measured it is done by hand
-        for line in requests:
-            print(json.dumps(self.answer(json.loads(line))), file=answers, flush=True)
-
-    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what is asked for; errors are answers too."""
-        try:
-            return self._answer(request)
-        except NotSupported as refusal:
-            return {"refused": str(refusal)}
-        except DmlError as error:
-            return {"failed": str(error)}
-        except Exception as error:  # a fault of one workload is not the end of the others
-            return {"failed": f"{type(error).__name__}: {error}"}
-
-    def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
         match request["do"]:
             case "prepare":
                 gc.collect()

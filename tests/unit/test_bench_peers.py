@@ -279,7 +279,7 @@ def test_the_command_measures_a_peer_and_says_who_is_missing(tmp_path, monkeypat
     keep_ceilings(NUMPY_ADAPTER, Kept(Ceilings(1e10, 1e10, 1e-6, 1e-6, "wall clock"), 0.0))
     package = tmp_path / "other" / "peers"
     (package / "programs").mkdir(parents=True)
-    for name in ("__init__.py", "worker.py", "calls.py"):
+    for name in ("__init__.py", "worker.py", "serving.py", "calls.py"):
         (package / name).write_text((known._FOLDER / name).read_text(encoding="utf-8"), encoding="utf-8")
     (package / "programs" / "softmax.py").write_text(SOFTMAX, encoding="utf-8")
     (package / "programs" / "gone.py").write_text("import no_such_module_anywhere", encoding="utf-8")

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import gc
 import importlib
-import json
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 
 from .calls import Array, Call, NotOffered, save_outputs
+from .serving import LineServer
 
 
 class Running(Protocol):
@@ -44,7 +44,7 @@ class Peer(Protocol):
         """
 
 
-class Server:
+class Server(LineServer):
     """Answers requests about calls.
 
     Args:
@@ -52,27 +52,14 @@ class Server:
         clock: returns seconds.
     """
 
+    refusals = (NotOffered, ImportError)
+
     def __init__(self, load: Callable[[], Peer], clock: Callable[[], float] = time.perf_counter):
         self._load, self._clock = load, clock
         self._ready: dict[str, Running] = {}
         self._numbers: dict[str, int] = {}
 
-    def serve(self, requests: TextIO, answers: TextIO) -> None:
-        """Answer requests, a line each, until they end."""
-        gc.disable()  # while nothing is measured it is done by hand
-        for line in requests:
-            print(json.dumps(self.answer(json.loads(line))), file=answers, flush=True)
-
-    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what is asked for; errors are answers too."""
-        try:
-            return self._answer(request)
-        except (NotOffered, ImportError) as refusal:
-            return {"refused": str(refusal)}
-        except Exception as error:  # a fault of one call is not the end of the others
-            return {"failed": f"{type(error).__name__}: {error}"}
-
-    def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
         match request["do"]:
             case "versions":
                 return {"versions": {"python": sys.version.split()[0], **self._load().versions()}}
