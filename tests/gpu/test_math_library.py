@@ -68,6 +68,7 @@ SPECIAL: dict[str, list[tuple[float, float]]] = {
         (-103.98, 0.0),
         (LEAST, 1.0),
     ],
+    "exp_bounded": [(0.0, 1.0), (-0.0, 1.0), (-INF, 0.0), (NAN, NAN), (-103.98, 0.0), (-200.0, 0.0), (LEAST, 1.0)],
     "expm1_f32": [*ODD, (INF, INF), (-INF, -1.0), (100.0, INF), (-100.0, -1.0)],
     "log_f32": [(1.0, 0.0), (0.0, -INF), (-0.0, -INF), (-1.0, NAN), (INF, INF), (-INF, NAN), (NAN, NAN), (-LEAST, NAN)],
     "log1p_f32": [*ODD, (-1.0, -INF), (-1.5, NAN), (INF, INF), (-INF, NAN)],

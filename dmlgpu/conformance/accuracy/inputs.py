@@ -89,8 +89,12 @@ def _pairs(function: Function, count: int) -> Sequence[tuple[Floats, Floats]]:
 
 
 def in_domain(function: Function, numbers: Floats) -> Floats:
-    """Those numbers that a function takes, in whole blocks of four."""
-    return _padded(numbers if function.minimum is None else numbers[numbers >= function.minimum])
+    """Those numbers that a function takes, in whole blocks of four; NaN unless there is a smallest."""
+    if function.minimum is not None:
+        numbers = numbers[numbers >= function.minimum]
+    if function.maximum is not None:
+        numbers = numbers[~(numbers > function.maximum)]
+    return _padded(numbers)
 
 
 def _padded(array: Floats) -> Floats:
