@@ -18,6 +18,9 @@ STARTUP_LIMIT = 120.0
 PARENT_INTERVAL = 1.0
 """Seconds between two looks at whether the parent is still there."""
 
+EXIT_LIMIT = 10.0
+"""Seconds that a child may take to end after it closed its output; drivers can hang while they are unloaded."""
+
 LAST_LINES = 5
 """Lines of what a child printed before it crashed that are kept."""
 
@@ -154,7 +157,11 @@ class LineProcess:
 
     def _crashed(self) -> str:
         assert self._process is not None
-        code = self._process.wait()
+        try:
+            code = self._process.wait(EXIT_LIMIT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
         self._errors.seek(0)
         printed = self._errors.read().decode(errors="replace")
         self.stop()
