@@ -55,10 +55,9 @@ def _convolution(desc: descs.Convolution, inputs: tuple[Array, ...]) -> Array:
         for row, column in np.ndindex(*window)
     ]
     if desc.group_count == x.shape[1] == filters:
-        weights = taps.reshape(filters, -1, 1, 1)
         result: Array = np.zeros((x.shape[0], filters, rows, columns), x.dtype)
-        for number, view in enumerate(views):
-            result += view * weights[:, number : number + 1].reshape(filters, 1, 1)
+        for view, (row, column) in zip(views, np.ndindex(*window), strict=True):
+            result += view * taps[:, :, row, column].reshape(filters, 1, 1)
         return result
     groups = desc.group_count
     weights = taps.reshape(groups, filters // groups, each * len(views))
