@@ -1,11 +1,11 @@
 """Writes the tables of docs/speed.md, and its plots, from what `dmlgpu bench -o` measured.
 
-python scripts/speed_page.py FILE.jsonl ...     keep these files in benchmarks/results/speed, then write the page
+python scripts/speed_page.py FILE.jsonl ...     keep these files, in place of earlier ones, and write the page
 python scripts/speed_page.py                    write the page from the files that are kept
 python scripts/speed_page.py --check            fail when the page is not what would be written
 
-Files hold the suites `families`, `scaling` (with --numpy) and, if there is one, `peers`, on one adapter. Of what is
-measured twice the later file counts.
+They are kept in benchmarks/results/speed. Files hold the suites `families`, `scaling` (with --numpy) and, if there is
+one, `peers`, on one adapter. Of what is measured twice the later file counts.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def main() -> int:
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE.jsonl", help="what `dmlgpu bench -o` wrote")
     parser.add_argument("--check", action="store_true", help="write nothing; 1 when the page is out of date")
     given = parser.parse_args()
-    for path in given.files:
-        keep(path)
+    if given.files:
+        keep_all(given.files)
     text = PAGE.read_text(encoding="utf-8")
     due = page(text, [run for path in sorted(KEPT.glob("*.jsonl")) for run in read_file(path)])
     if given.check:
@@ -80,6 +80,15 @@ def main() -> int:
         return int(text != due)
     PAGE.write_text(due, encoding="utf-8")
     return 0
+
+
+def keep_all(paths: Sequence[Path]) -> None:
+    """Keep files of measurements in place of earlier ones."""
+    earlier = set(KEPT.glob("*.jsonl"))
+    for path in paths:
+        keep(path)
+    for path in earlier - {KEPT / path.name for path in paths}:
+        path.unlink()
 
 
 def keep(path: Path) -> None:
@@ -217,6 +226,8 @@ def families(found: Found, *, draw: bool) -> Iterator[str]:
     """A section per family that has a range of sizes: its plot, its table, where it breaks even."""
     said = break_evens(found.curves)
     first = True
+    for path in IMAGES.glob("*") if draw else ():
+        path.unlink()
     for ours in found.curves:
         if ours.adapter != found.adapter or ours.schedule:
             continue

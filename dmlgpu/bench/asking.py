@@ -92,25 +92,35 @@ def suite_file(word: str) -> Path | None:
 
 
 def suite_rows(word: str) -> tuple[Path, tuple[Asked, ...]] | None:
-    """Return a suite that a word names, and its rows; of ``SUITE:NAME`` those of an operator or with a name. None for
-    words that name no suite.
+    """Return a suite that a word names, and its rows; of ``SUITE:NAMES`` those of operators or with names, which
+    commas separate. None for words that name no suite.
 
     Raises:
         InvalidArgument: there is no such row.
         ModelError, OSError: as for ``read_suite``.
     """
-    path, name = suite_file(word), ""
+    path, wanted = suite_file(word), ""
     if path is None:
-        suite, _, name = word.rpartition(":")
+        suite, _, wanted = word.rpartition(":")
         path = suite_file(suite)
     if path is None:
         return None
     rows = read_suite(path)
-    chosen = tuple(row for row in rows if name in ("", row.name) or name.upper() == row.what.upper())
-    if not chosen:
-        known = ", ".join(dict.fromkeys(row.name or row.what for row in rows))
-        raise InvalidArgument(f"{path} has no row {name!r}; its rows are {known}")
-    return path, chosen
+    if not wanted:
+        return path, rows
+    found = _rows_named(rows, wanted)  # a name may have commas itself
+    for name in () if found else split((wanted,)):
+        named = _rows_named(rows, name)
+        if not named:
+            known = ", ".join(dict.fromkeys(row.name or row.what for row in rows))
+            raise InvalidArgument(f"{path} has no row {name!r}; its rows are {known}")
+        found += named
+    return path, found
+
+
+def _rows_named(rows: tuple[Asked, ...], name: str) -> tuple[Asked, ...]:
+    """Return the rows with a name, or of an operator."""
+    return tuple(row for row in rows if name == row.name or name.upper() == row.what.upper())
 
 
 def read_suite(path: Path) -> tuple[Asked, ...]:

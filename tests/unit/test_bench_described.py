@@ -131,9 +131,13 @@ def test_rows_of_a_suite_can_be_picked(tmp_path):
     (path,) = suite(tmp_path, '[[row]]\nwhat = "GEMM"\nname = "a"\n[[row]]\nwhat = "GEMM"\nname = "b"\n')
     assert [one.workload.name for one in find([Asked(f"{path.what}:b")])] == ["b"]
     assert [one.workload.name for one in find([Asked(f"{path.what}:gemm")])] == ["a", "b"]
+    assert [one.workload.name for one in find([Asked(f"{path.what}:b,a")])] == ["b", "a"]
     assert {one.workload.operator for one in find([Asked("scaling:GEMM")])} == {"GEMM"}
-    with pytest.raises(InvalidArgument, match="has no row 'c'; its rows are a, b"):
-        find([Asked(f"{path.what}:c")])
+    for names in ("c", "a,c"):
+        with pytest.raises(InvalidArgument, match="has no row 'c'; its rows are a, b"):
+            find([Asked(f"{path.what}:{names}")])
+    (path,) = suite(tmp_path, '[[row]]\nwhat = "GEMM"\nname = "a, b"\n')
+    assert [one.workload.name for one in find([Asked(f"{path.what}:a, b")])] == ["a, b"]
 
 
 @pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*.toml")), ids=lambda path: path.stem)
