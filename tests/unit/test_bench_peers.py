@@ -220,7 +220,7 @@ def test_every_peer_has_a_module():
 def test_calls_become_models_that_compute_the_same():
     x, w = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((3, 4), np.float32)
     call = Call((Node("MatMul", ("x0", "x1"), ("y0",)),), {"x0": x, "x1": w}, frozenset(["x1"]), ("y0",))
-    made = onnx_models.model(call, first="one")
+    made = onnx_models.model(call, first="first")
     assert [one.name for one in made.graph.input] == ["x0"]
     result, first = ReferenceEvaluator(made).run(None, {"x0": x})
     assert np.array_equal(result, x @ w)
