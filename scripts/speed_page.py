@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dmlgpu.bench.asking import read_suite, suite_file
+from dmlgpu.bench.asking import Asked
 from dmlgpu.bench.measurement import Measurement
 from dmlgpu.bench.noise import BUSY
 from dmlgpu.bench.peers import standing
@@ -27,6 +27,7 @@ from dmlgpu.bench.ratios import duration
 from dmlgpu.bench.records import BenchRun, read_file
 from dmlgpu.bench.scaling import NUMPY, REFERENCE, Sweep, break_evens, sweeps
 from dmlgpu.bench.wording import share_text
+from dmlgpu.cli.bench_subjects import find
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "speed.md"
@@ -180,21 +181,14 @@ def rows(found: Found) -> Iterator[str]:
     """A table of the rows of the suite ``families``."""
     yield "| row | time | GB/s | GFLOP/s | reached | beyond that, the time goes to |"
     yield "|---|--:|--:|--:|--:|---|"
-    path = suite_file("families")
-    assert path is not None
-    for row in read_suite(path):
-        known = [one for name, one in found.ours.items() if is_of(one, name, row.what, row.name)]
-        for one in known[: len(row.types) or 1]:
-            assert one.median is not None and one.noise is not None
-            yield (
-                f"| {one.name} | {duration(one.median)} ± {100 * one.noise:.0f} % | {rate(one.bytes_per_second)} |"
-                f" {rate(one.operations_per_second)} | {share_text(one)} | {LIMITS.get(row.name or row.what, '')} |"
-            )
-
-
-def is_of(one: Measurement, name: str, what: str, own: str) -> bool:
-    """Whether a measurement is of a suite's row."""
-    return name == own or name.startswith(f"{own}: ") if own else one.operator == what and name.startswith(what)
+    for subject in find([Asked("families")]):
+        one = found.ours.get(subject.workload.name)
+        if one is None or one.median is None or one.noise is None:
+            continue
+        yield (
+            f"| {one.name} | {duration(one.median)} ± {100 * one.noise:.0f} % | {rate(one.bytes_per_second)} |"
+            f" {rate(one.operations_per_second)} | {share_text(one)} | {LIMITS.get(one.name) or LIMITS[one.operator]} |"
+        )
 
 
 def rate(value: float | None) -> str:

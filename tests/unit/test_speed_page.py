@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.bench.asking import read_suite, suite_file
+from dmlgpu.bench.asking import Asked, read_suite, suite_file
 from dmlgpu.bench.records import read_file, write_run
+from dmlgpu.cli.bench_subjects import find
 from tests.unit.bench_fakes import measured, run
 
 ROOT = Path(__file__).parents[2]
@@ -86,6 +87,15 @@ def test_tables_are_made_of_the_measurements(script):
     assert "| 128 | 128 ms | 256 ms | 200 ms | 0.78 | 50 % of the copy rate | 1.50 |" in text
     assert "GEMM float32: gpu is faster than NumPy at m=k=n=64, but slower at 128." in text
     assert "busy during 2 of 2 measurements: others took up to 40 %" in "\n".join(script["machine"](found))
+
+
+def test_rows_are_those_of_the_suite_alone(script):
+    names = [one.workload.name for one in find([Asked("families")])]
+    given = [measured(name, share=0.5, bound_by="copy") for name in (names[0], "depth-wise convolution", "GEMM m=64")]
+    found = script["found_in"]([run(*given)])
+    _, _, *lines = script["rows"](found)
+    assert [line.split(" | ")[0] for line in lines] == [f"| {names[0]}", "| depth-wise convolution"]
+    assert lines[1].endswith("| 50 % of the copy rate | loads of the windows: one channel gives little to add up |")
 
 
 def test_a_page_without_its_marks_is_refused(script):

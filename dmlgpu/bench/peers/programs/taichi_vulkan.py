@@ -2,7 +2,7 @@
 
 # Taichi reads annotations of kernels as they are, so that they must not become texts.
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import taichi as ti
@@ -11,8 +11,12 @@ from ..calls import Array, Call, Node, NotOffered
 
 ti.init(arch=ti.vulkan, offline_cache=False, log_level=ti.ERROR)
 
-FLOATS = ti.types.ndarray(dtype=ti.f32)
-INDICES = ti.types.ndarray(dtype=ti.i32)
+if TYPE_CHECKING:
+    FLOATS: TypeAlias = Any
+    INDICES: TypeAlias = Any
+else:
+    FLOATS = ti.types.ndarray(dtype=ti.f32)
+    INDICES = ti.types.ndarray(dtype=ti.i32)
 
 
 def versions() -> dict[str, str]:
@@ -67,28 +71,28 @@ def _upload(array: Array) -> Any:
 
 
 @ti.kernel
-def add(a: FLOATS, b: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def, valid-type]
+def add(a: FLOATS, b: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def]
     """Element by element."""
     for i in ti.grouped(y):
         y[i] = a[i] + b[i]
 
 
 @ti.kernel
-def tanh(x: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def, valid-type]
+def tanh(x: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def]
     """Element by element."""
     for i in ti.grouped(y):
         y[i] = ti.tanh(x[i])
 
 
 @ti.kernel
-def transpose(x: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def, valid-type]
+def transpose(x: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def]
     """Of a matrix."""
     for i, j in y:
         y[i, j] = x[j, i]
 
 
 @ti.kernel
-def row_sums(x: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def, valid-type]
+def row_sums(x: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def]
     """A row by each invocation."""
     for i in range(x.shape[0]):
         total = 0.0
@@ -98,7 +102,7 @@ def row_sums(x: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def, valid-type]
 
 
 @ti.kernel
-def softmax(x: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def, valid-type]
+def softmax(x: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def]
     """A row by each invocation."""
     for i in range(x.shape[0]):
         largest = x[i, 0]
@@ -113,7 +117,7 @@ def softmax(x: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def, valid-type]
 
 
 @ti.kernel
-def product(a: FLOATS, b: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def, valid-type]
+def product(a: FLOATS, b: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def]
     """An element by each invocation."""
     for i, j in y:
         total = 0.0
@@ -123,7 +127,7 @@ def product(a: FLOATS, b: FLOATS, y: FLOATS):  # type: ignore[no-untyped-def, va
 
 
 @ti.kernel
-def gather(table: FLOATS, rows: INDICES, y: FLOATS):  # type: ignore[no-untyped-def, valid-type]
+def gather(table: FLOATS, rows: INDICES, y: FLOATS):  # type: ignore[no-untyped-def]
     """Rows of a table."""
     for i, j in y:
         y[i, j] = table[rows[i], j]
