@@ -14,11 +14,12 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from graphs import build, convolution, tensor
-from harness import Call, Part, Result, main, open_backend
+from targets import Call, Part, Result, main
 
-from dmlgpu import OperatorDesc, descs
+from dmlgpu import Device, OperatorDesc, descs
 from dmlgpu.bench.ratios import ratio
 from dmlgpu.compiler import compile_operator
 from dmlgpu.enums import MatrixTransform
@@ -99,7 +100,7 @@ def distinct_kernels(target: Target) -> list[Kernel]:
 
 def in_parallel(adapter: str) -> Iterator[Result]:
     """The pipelines of a program, made by one thread and by as many as there are cores."""
-    backend = open_backend(adapter)
+    backend: Any = Device(adapter).backend
     kernels, cores = distinct_kernels(backend.target), pipelines.cores()
 
     def made(threads: int) -> Call:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from harness import Part, Result, main
+from targets import Part, Result, main
 
 import dmlgpu
 from dmlgpu import Device, Tensor, TensorDesc, descs, ops

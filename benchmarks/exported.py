@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from graphs import residual_graphs
-from harness import Result, open_backend
-from measure import MINIMUM_ROUNDS, summarize
+from graphs import FILTERS, residual_graphs
+from targets import Result
 
-from dmlgpu import export
+from dmlgpu import Device, export
 from dmlgpu.backend import Range, Resources
+from dmlgpu.bench.ratios import MINIMUM_ROUNDS, summarize
+from dmlgpu.bench.workload import Workload
 from dmlgpu.graph.compiler import compile_network
 from dmlgpu.graph.resolve import resolve
 
@@ -67,10 +68,16 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+def residual_network() -> tuple[Any, list[Any]]:
+    """The network, and its image and filters."""
+    graph, _ = residual_graphs()
+    return graph, list(Workload("network", "GRAPH", graph, contents=FILTERS).inputs())
+
+
 def native() -> Callable[[], float]:
     """The network, compiled for wgpu-native: seconds that a run takes, from the image to the result on the host."""
-    graph, _, inputs = residual_graphs()
-    backend = open_backend("vulkan")
+    graph, inputs = residual_network()
+    backend: Any = Device("vulkan").backend
     print(f"wgpu-native: {backend.info}", file=sys.stderr)
     network = resolve(graph)
     program = compile_network(network, backend.target.exact).program
@@ -104,7 +111,7 @@ def main(rounds: int) -> int:
     """Measure, and print what was found."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only here
 
-    graph, _, (_, *filters) = residual_graphs()
+    graph, (_, *filters) = residual_network()
     browser = shutil.which("chromium")
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as profile:
         names = ["image", *(f"filter{number}" for number in range(len(filters)))]

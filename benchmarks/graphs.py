@@ -1,5 +1,5 @@
-"""Compiled graphs against their parts: chains of element-wise operators, residual blocks, attention, tiny nodes that
-run again.
+"""Compiled graphs and attention against their parts: chains of element-wise operators, residual blocks, single
+operators in place of attention, tiny nodes that run again. They compare one workload with another, which no suite does.
 
     python benchmarks/graphs.py [ADAPTER] [-k PART]
 
@@ -9,24 +9,29 @@ Ratios are times of the graph over those of what it is compared with. Exits with
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
 import rerun
-from attention import HEADS, ROWS, SIZE
-from attention import fused as multihead_attention
-from harness import Bench, Call, Part, Result, main, open_backend
-from numpy.typing import NDArray
+from targets import Call, Part, Result, main
 
-from dmlgpu import DataType, OperatorDesc, ScaleBias, TensorDesc, descs
+from dmlgpu import DataType, Device, OperatorDesc, ScaleBias, TensorDesc, descs
+from dmlgpu.bench.prepared import PreparedOperator
 from dmlgpu.bench.ratios import ratio
-from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, MatrixTransform, TensorFlags
+from dmlgpu.bench.workload import Contents, Workload
+from dmlgpu.enums import (
+    ConvolutionDirection,
+    ConvolutionMode,
+    MatrixTransform,
+    MultiheadAttentionMaskType,
+    TensorFlags,
+)
 from dmlgpu.graph import GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
-from dmlgpu.graph.compiler import compile_network
-from dmlgpu.graph.resolve import resolve
 
 ELEMENTS = 1 << 22
 CHANNELS, SIDE, CONVOLUTIONS = 64, 56, 8
+HEADS, ROWS, SIZE = 8, 256, 64
+FILTERS = {number + 1: Contents(scale=1 / 24) for number in range(CONVOLUTIONS)}
+"""Of the networks' inputs, small enough that numbers stay of one size from layer to layer."""
 
 
 def tensor(*sizes: int) -> TensorDesc:
@@ -47,16 +52,21 @@ def build(nodes: Sequence[tuple[OperatorDesc, Sequence[int | str]]]) -> GraphDes
     return GraphDesc(len(names), 1, operators, tuple(into), tuple(inner), (OutputEdge(len(nodes) - 1, 0, 0),))
 
 
-def graph_call(bench: Bench, graph: GraphDesc, inputs: Sequence[NDArray[np.float32]]) -> tuple[Call, int]:
-    """A graph as a call, and how many kernels it has."""
-    compiled = compile_network(resolve(graph), bench.backend.target)
-    sizes = [one.byte_size for one in compiled.network.output_tensors]
-    return bench.program(compiled.program, inputs, sizes), len(compiled.program.kernels)
+def prepared(
+    device: Device, desc: OperatorDesc | GraphDesc, contents: Mapping[int, Contents] | None = None
+) -> PreparedOperator:
+    """An operator or a graph on random numbers, ready to run."""
+    return PreparedOperator(device, Workload("benchmark", "", desc, contents=contents or {}), checked=False)
+
+
+def kernels_of(one: PreparedOperator) -> int:
+    """How many kernels something has."""
+    return one.readiness.counts.kernels
 
 
 def element_wise(adapter: str) -> Iterator[Result]:
     """A chain of ten operators on 4M elements: at most 1.3 times one of them."""
-    bench, whole = Bench(open_backend(adapter)), tensor(ELEMENTS)
+    device, whole = Device(adapter), tensor(ELEMENTS)
     add = descs.ElementWiseAdd(a_tensor=whole, b_tensor=whole, output_tensor=whole)
     multiply = descs.ElementWiseMultiply(a_tensor=whole, b_tensor=whole, output_tensor=whole)
     relu = descs.ActivationRelu(input_tensor=whole, output_tensor=whole)
@@ -66,10 +76,9 @@ def element_wise(adapter: str) -> Iterator[Result]:
         (desc, [number - 1 if number else "x", *(["y"] if len(desc.inputs) == 2 else [])])
         for number, desc in enumerate(kinds)
     ]
-    values = [np.random.default_rng(seed).standard_normal(ELEMENTS, np.float32) for seed in (1, 2)]
-    chain, kernels = graph_call(bench, build(nodes), values)
-    one = bench.operator(add, *values)
-    yield Result(f"chain of 10, {kernels} kernels / one ADD, 4M float32", ratio(chain, one), at_most=1.3)
+    chain, one = prepared(device, build(nodes)), prepared(device, add)
+    name = f"chain of 10, {kernels_of(chain)} kernels / one ADD, 4M float32"
+    yield Result(name, ratio(chain.run, one.run), at_most=1.3)
 
 
 def convolution(image: TensorDesc | None = None) -> descs.Convolution:
@@ -93,8 +102,8 @@ def convolution(image: TensorDesc | None = None) -> descs.Convolution:
     )
 
 
-def residual_graphs() -> tuple[GraphDesc, GraphDesc, list[NDArray[np.float32]]]:
-    """Eight convolutions with relu and residual adds, the convolutions alone, and image and filters for both."""
+def residual_graphs() -> tuple[GraphDesc, GraphDesc]:
+    """Eight convolutions with relu and residual adds, and the convolutions alone, both of an image and filters."""
     image = tensor(1, CHANNELS, SIDE, SIDE)
     relu = descs.ActivationRelu(input_tensor=image, output_tensor=image)
     add = descs.ElementWiseAdd(a_tensor=image, b_tensor=image, output_tensor=image)
@@ -110,54 +119,78 @@ def residual_graphs() -> tuple[GraphDesc, GraphDesc, list[NDArray[np.float32]]]:
             nodes.append((add, [len(nodes) - 1, skip]))
         nodes.append((relu, [len(nodes) - 1]))
         last = len(nodes) - 1
-    rng = np.random.default_rng(1)
-    filters = [rng.standard_normal((CHANNELS, CHANNELS, 3, 3), np.float32) / 24 for _ in range(CONVOLUTIONS)]
-    return build(nodes), build(plain), [rng.standard_normal((1, CHANNELS, SIDE, SIDE), np.float32), *filters]
+    return build(nodes), build(plain)
 
 
 def residual_network(adapter: str) -> Iterator[Result]:
     """Eight convolutions with relu and residual adds: at most 1.02 times the convolutions alone."""
-    bench = Bench(open_backend(adapter))
-    network, plain, inputs = residual_graphs()
-    whole, kernels = graph_call(bench, network, inputs)
-    alone, _ = graph_call(bench, plain, inputs)
-    name = f"{CONVOLUTIONS} convolutions with relu and adds, {kernels} kernels / without"
-    yield Result(name, ratio(whole, alone), at_most=1.02)
+    device = Device(adapter)
+    whole, alone = (prepared(device, graph, FILTERS) for graph in residual_graphs())
+    name = f"{CONVOLUTIONS} convolutions with relu and adds, {kernels_of(whole)} kernels / without"
+    yield Result(name, ratio(whole.run, alone.run), at_most=1.02)
+
+
+def product(a: TensorDesc, b: TensorDesc, output: TensorDesc, transform: MatrixTransform, alpha: float) -> descs.Gemm:
+    """A product of matrices, the second maybe transposed, times a number."""
+    return descs.Gemm(a_tensor=a, b_tensor=b, output_tensor=output, trans_b=transform, alpha=alpha)
+
+
+def multihead_attention(heads: int, queries: int, keys: int, size: int) -> descs.MultiheadAttention1:
+    """Attention of one sequence, its heads side by side in each row."""
+    width = heads * size
+    return descs.MultiheadAttention1(
+        query_tensor=tensor(1, queries, width),
+        key_tensor=tensor(1, keys, width),
+        value_tensor=tensor(1, keys, width),
+        output_tensor=tensor(1, queries, width),
+        scale=size**-0.5,
+        mask_filter_value=-10000.0,
+        query_head_count=heads,
+        key_value_head_count=heads,
+        mask_type=MultiheadAttentionMaskType.NONE,
+    )
+
+
+def single_operators(device: Device, heads: int, queries: int, keys: int, size: int) -> Call:
+    """GEMM, softmax and GEMM, each run and waited for by itself, on tensors with a head after the other."""
+    query, key, scores = tensor(heads, queries, size), tensor(heads, keys, size), tensor(heads, queries, keys)
+    calls = [
+        prepared(device, one).run
+        for one in (
+            product(query, key, scores, MatrixTransform.TRANSPOSE, size**-0.5),
+            descs.ActivationSoftmax1(input_tensor=scores, output_tensor=scores, axes=(2,)),
+            product(scores, key, query, MatrixTransform.NONE, 1.0),
+        )
+    ]
+    return lambda number: [call(number) for call in calls]
 
 
 def attention(adapter: str) -> Iterator[Result]:
-    """Scale, mask and softmax between two products: as fast as MULTIHEAD_ATTENTION."""
-    bench = Bench(open_backend(adapter))
+    """MULTIHEAD_ATTENTION1: 8 heads x 256 x 64 no slower than its single operators one after the other; then scale,
+    mask and softmax between two products in a graph: as fast as that."""
+    device = Device(adapter)
+    shapes = {
+        "8 heads x 256 x 64": (HEADS, ROWS, ROWS, SIZE),
+        "one query on 4,096 keys": (HEADS, 1, 4096, SIZE),
+        "1 head x 2,048 x 64": (1, 2048, 2048, SIZE),
+    }
+    for number, (name, shape) in enumerate(shapes.items()):
+        measured = ratio(single_operators(device, *shape), prepared(device, multihead_attention(*shape)).run)
+        yield Result(f"single operators / attention, {name}", measured, at_least=None if number else 1.0)
     rows, scores = tensor(1, HEADS, ROWS, SIZE), tensor(1, HEADS, ROWS, ROWS)
     mask = TensorDesc(DataType.FLOAT32, scores.sizes, (0, 0, ROWS, 1))
-
-    def product(a: TensorDesc, b: TensorDesc, output: TensorDesc, transform: MatrixTransform) -> descs.Gemm:
-        return descs.Gemm(
-            a_tensor=a,
-            b_tensor=b,
-            c_tensor=None,
-            output_tensor=output,
-            trans_a=MatrixTransform.NONE,
-            trans_b=transform,
-            alpha=1.0,
-            beta=0.0,
-            fused_activation=None,
-        )
-
     scale = descs.ElementWiseIdentity(input_tensor=scores, output_tensor=scores, scale_bias=ScaleBias(SIZE**-0.5, 0.0))
     nodes: list[tuple[OperatorDesc, Sequence[int | str]]] = [
-        (product(rows, rows, scores, MatrixTransform.TRANSPOSE), ["query", "key"]),
+        (product(rows, rows, scores, MatrixTransform.TRANSPOSE, 1.0), ["query", "key"]),
         (scale, [0]),
         (descs.ElementWiseAdd(a_tensor=scores, b_tensor=mask, output_tensor=scores), [1, "mask"]),
         (descs.ActivationSoftmax1(input_tensor=scores, output_tensor=scores, axes=(3,)), [2]),
-        (product(scores, rows, rows, MatrixTransform.NONE), [3, "value"]),
+        (product(scores, rows, rows, MatrixTransform.NONE, 1.0), [3, "value"]),
     ]
-    rng = np.random.default_rng(1)
-    query, key, value = (rng.standard_normal((1, HEADS, ROWS, SIZE), np.float32) for _ in range(3))
-    inputs = [query, key, np.zeros((ROWS, ROWS), np.float32), value]
-    call, kernels = graph_call(bench, build(nodes), inputs)
-    name = f"{kernels} kernels of two products / attention, {HEADS} x {ROWS} x {SIZE}"
-    yield Result(name, ratio(call, multihead_attention(bench, HEADS, ROWS, ROWS, SIZE)), at_most=1.1)
+    chain = prepared(device, build(nodes), {2: Contents(constant=0.0)})
+    name = f"{kernels_of(chain)} kernels of two products / attention, {HEADS} x {ROWS} x {SIZE}"
+    fused = prepared(device, multihead_attention(HEADS, ROWS, ROWS, SIZE))
+    yield Result(name, ratio(chain.run, fused.run), at_most=1.1)
 
 
 PARTS: dict[str, Part] = {

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from harness import Call, Result, main
 from numpy.typing import NDArray
+from targets import Call, Result, main
 
 from dmlgpu import Buffer, BufferBinding, CommandList, CompiledOperator, Device, adapters, descs
 from dmlgpu.bench.ratios import ratio

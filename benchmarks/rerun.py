@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-from harness import Call, Result
 from numpy.typing import NDArray
+from targets import Call, Result
 from wgpu.backends.wgpu_native._api import libf
 from wgpu.backends.wgpu_native._ffi import ffi
 

@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from harness import Part, Result, main, open_backend
-from measure import MINIMUM_ROUNDS, summarize
+from targets import Part, Result, main
 
-from dmlgpu import TensorDesc, descs
+from dmlgpu import Device, TensorDesc, descs
+from dmlgpu.bench.ratios import MINIMUM_ROUNDS, summarize
 from dmlgpu.compiler import compile_operator
 from dmlgpu.enums import DataType
 
@@ -149,10 +149,10 @@ def product(adapter: str) -> Iterator[Result]:
     """A process to its first product of matrices, of which the bare one has the text already."""
     square = TensorDesc(DataType.FLOAT32, (1, 1, SIDE, SIDE))
     desc = descs.Gemm(a_tensor=square, b_tensor=square, c_tensor=None, output_tensor=square)
-    backend = open_backend(adapter)
-    *_, kernel = compile_operator(desc, backend.target.exact).kernels
+    target = Device(adapter).backend.target
+    *_, kernel = compile_operator(desc, target.exact).kernels
     sizes = " ".join(str(slot.size) for slot in kernel.slots)
-    features, grid = " ".join(backend.target.features), " ".join(map(str, kernel.grid))
+    features, grid = " ".join(target.features), " ".join(map(str, kernel.grid))
     with tempfile.TemporaryDirectory() as folder:
         text, kept = Path(folder, "kernel.wgsl"), str(Path(folder, "programs"))
         text.write_text(kernel.wgsl, encoding="utf-8")
@@ -182,6 +182,12 @@ def _matrix_product(folder: Path) -> Path | None:
     path = folder / "product.onnx"
     path.write_bytes(model.SerializeToString())
     return path
+
+
+def importing(adapter: str) -> Iterator[Result]:
+    """Importing dmlgpu, beside what it cannot do without."""
+    starts = {"import dmlgpu": process("import dmlgpu"), "import wgpu, numpy": process("import wgpu, numpy")}
+    yield from in_turn(starts, {})
 
 
 def commands(adapter: str) -> Iterator[Result]:
@@ -216,7 +222,7 @@ def models(adapter: str) -> Iterator[Result]:
             yield from in_turn(starts, {"nothing kept in files": 1.0})
 
 
-PARTS: dict[str, Part] = {"product": product, "commands": commands, "models": models}
+PARTS: dict[str, Part] = {"product": product, "importing": importing, "commands": commands, "models": models}
 
 if __name__ == "__main__":
     sys.exit(main(__doc__, PARTS))

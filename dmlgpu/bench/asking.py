@@ -29,6 +29,8 @@ class Asked:
         layouts: none for packed tensors.
         schedules: by name; ``all`` for every schedule there is, none for the choice.
         shapes: of an ONNX model's inputs, by name.
+        desc: the description of an operator, as ``described`` takes it, in place of sizes, types and layouts.
+        contents: of such an operator's inputs, as ``described.contents_of`` takes them.
         name: what tables call it, where not as usual.
         more: further keys of a suite's row, for whoever knows them.
     """
@@ -39,6 +41,8 @@ class Asked:
     layouts: tuple[str, ...] = ()
     schedules: tuple[str, ...] = ()
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    desc: Mapping[str, Any] = field(default_factory=dict)
+    contents: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)
 
@@ -87,6 +91,38 @@ def suite_file(word: str) -> Path | None:
     return SUITES / f"{word}{_SUFFIX}" if word in suite_names() else None
 
 
+def suite_rows(word: str) -> tuple[Path, tuple[Asked, ...]] | None:
+    """Return a suite that a word names, and its rows; of ``SUITE:NAMES`` those of operators or with names, which
+    commas separate. None for words that name no suite.
+
+    Raises:
+        InvalidArgument: there is no such row.
+        ModelError, OSError: as for ``read_suite``.
+    """
+    path, wanted = suite_file(word), ""
+    if path is None:
+        suite, _, wanted = word.rpartition(":")
+        path = suite_file(suite)
+    if path is None:
+        return None
+    rows = read_suite(path)
+    if not wanted:
+        return path, rows
+    found = _rows_named(rows, wanted)  # a name may have commas itself
+    for name in () if found else split((wanted,)):
+        named = _rows_named(rows, name)
+        if not named:
+            known = ", ".join(dict.fromkeys(row.name or row.what for row in rows))
+            raise InvalidArgument(f"{path} has no row {name!r}; its rows are {known}")
+        found += named
+    return path, found
+
+
+def _rows_named(rows: tuple[Asked, ...], name: str) -> tuple[Asked, ...]:
+    """Return the rows with a name, or of an operator."""
+    return tuple(row for row in rows if name == row.name or name.upper() == row.what.upper())
+
+
 def read_suite(path: Path) -> tuple[Asked, ...]:
     """Read a suite.
 
@@ -121,6 +157,8 @@ def _asked(where: str, row: Any) -> Asked:
             split(_texts(where, row, "layouts")),
             split(_texts(where, row, "schedules")),
             dict(map(parse_shape, _texts(where, row, "shapes"))),
+            _table(where, row, "desc"),
+            _table(where, row, "contents"),
             row.get("name", ""),
             {key: value for key, value in row.items() if key not in _KEYS},
         )
@@ -128,7 +166,14 @@ def _asked(where: str, row: Any) -> Asked:
         raise ModelError(where, str(error)) from error
 
 
-_KEYS = ("what", "sizes", "types", "layouts", "schedules", "shapes", "name")
+_KEYS = ("what", "sizes", "types", "layouts", "schedules", "shapes", "desc", "contents", "name")
+
+
+def _table(where: str, row: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = row.get(key, {})
+    if not isinstance(value, dict):
+        raise ModelError(f"{where}: {key}", f"must be a table, got {value!r}")
+    return value
 
 
 def _texts(where: str, row: Mapping[str, Any], key: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import reference
+from dmlgpu.bench import families  # noqa: F401 - registers the rows, of which a child knows no others
 from dmlgpu.bench.rows import ROWS, Maker
 from dmlgpu.bench.workload import Array, Arrays, Workload
 from dmlgpu.conformance.cases.case import Case

@@ -17,6 +17,9 @@ from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Step
 from dmlgpu.plan.parts import written
 
+_PICKS = descs.Gather | descs.GatherElements | descs.GatherNd | descs.GatherNd1
+"""Operators that read no more of an input than they write."""
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -25,7 +28,7 @@ class Counts:
     Attributes:
         bytes: of inputs read and outputs written once: the least that any way to compute it moves.
         operations: arithmetic operations by the description, two for a multiply-add; one per element of the largest
-            tensor where nothing is multiplied and added up.
+            tensor where nothing is multiplied and added up, of what is looked up the elements that are picked.
         plan_bytes: what the kernels read and write, temporary tensors included; None where nothing is compiled.
         plan_operations: what they compute, likewise.
         unfused_bytes: of a graph, what its nodes would read and write one by one; else None.
@@ -78,7 +81,7 @@ def count(desc: OperatorDesc | GraphDesc, explanation: Explanation | None = None
 
 def bytes_of(desc: OperatorDesc) -> int:
     """Return the bytes of an operator's inputs and outputs; of what is looked up, no more than is picked."""
-    if isinstance(desc, descs.Gather | descs.GatherElements | descs.GatherNd | descs.GatherNd1):
+    if isinstance(desc, _PICKS):
         output = byte_count([desc.output_tensor])
         return 2 * output + byte_count([desc.indices_tensor])
     return byte_count([slot.tensor for slot in (*desc.inputs, *desc.outputs)])
@@ -103,7 +106,8 @@ def operations_of(desc: OperatorDesc) -> int:
         case descs.Rnn() | descs.Gru() | descs.Lstm():
             steps = desc.input_tensor.sizes[-3] * desc.input_tensor.sizes[-2]
             return 2 * steps * (desc.weight_tensor.element_count + desc.recurrence_tensor.element_count)
-    tensors = [slot.tensor for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None]
+    slots = desc.outputs if isinstance(desc, _PICKS) else (*desc.inputs, *desc.outputs)
+    tensors = [slot.tensor for slot in slots if slot.tensor is not None]
     return max((one.element_count for one in tensors), default=0)
 
 

@@ -28,6 +28,56 @@ def _softmax(desc: descs.ActivationSoftmax1, inputs: tuple[Array, ...]) -> Array
     return y
 
 
+def _log_softmax(desc: descs.ActivationLogSoftmax1, inputs: tuple[Array, ...]) -> Array:
+    (x,) = inputs
+    y = x - x.max(desc.axes, keepdims=True)
+    y -= np.log(np.exp(y).sum(desc.axes, keepdims=True))
+    return y
+
+
+def _hardmax(desc: descs.ActivationHardmax1, inputs: tuple[Array, ...]) -> Array:
+    (x,), (axis,) = inputs, desc.axes
+    y = np.zeros_like(x)
+    np.put_along_axis(y, x.argmax(axis, keepdims=True), 1, axis)
+    return y
+
+
+def _convolution(desc: descs.Convolution, inputs: tuple[Array, ...]) -> Array:
+    """Depth-wise ones add up shifted images, others multiply their windows, laid out as columns, an image at a time."""
+    x, taps = inputs
+    edges = zip(desc.start_padding, desc.end_padding, strict=True)
+    padded = np.pad(x, ((0, 0), (0, 0), *edges))
+    assert desc.output_tensor is not None
+    rows, columns = desc.output_tensor.sizes[2:]
+    (down, right), (filters, each, *window) = desc.strides, taps.shape
+    views = [
+        padded[:, :, row : row + down * rows : down, column : column + right * columns : right][:, :, :rows, :columns]
+        for row, column in np.ndindex(*window)
+    ]
+    if desc.group_count == x.shape[1] == filters:
+        result: Array = np.zeros((x.shape[0], filters, rows, columns), x.dtype)
+        for view, (row, column) in zip(views, np.ndindex(*window), strict=True):
+            result += view * taps[:, :, row, column].reshape(filters, 1, 1)
+        return result
+    groups = desc.group_count
+    weights = taps.reshape(groups, filters // groups, each * len(views))
+    images = []
+    for image in range(x.shape[0]):
+        laid_out = np.stack([view[image] for view in views], 1).reshape(groups, each * len(views), rows * columns)
+        images.append((weights @ laid_out).reshape(filters, rows, columns))
+    return np.stack(images)
+
+
+def _attention(desc: descs.MultiheadAttention, inputs: tuple[Array, ...]) -> Array:
+    heads = desc.head_count
+    query, key, value = (one.reshape(*one.shape[:2], heads, -1).swapaxes(1, 2) for one in inputs)
+    scores = query @ key.swapaxes(2, 3) * np.float32(desc.scale)
+    scores -= scores.max(-1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(-1, keepdims=True)
+    return (scores @ value).swapaxes(1, 2).reshape(inputs[0].shape)
+
+
 def _layer_normalization(desc: descs.MeanVarianceNormalization2, inputs: tuple[Array, ...]) -> Array:
     x, scale, bias = inputs
     y = x - x.mean(desc.axes, keepdims=True)
@@ -79,6 +129,8 @@ FORMULAS: Mapping[str, Formula] = {
     "ARGMIN": lambda desc, inputs: inputs[0].argmin(desc.axes[0], keepdims=True),
     "ARGMAX": lambda desc, inputs: inputs[0].argmax(desc.axes[0], keepdims=True),
     "ACTIVATION_SOFTMAX1": _softmax,
+    "ACTIVATION_LOG_SOFTMAX1": _log_softmax,
+    "ACTIVATION_HARDMAX1": _hardmax,
     "MEAN_VARIANCE_NORMALIZATION2": _layer_normalization,
     "GATHER": lambda desc, inputs: inputs[0][inputs[1][0]],
     "GATHER_ELEMENTS": lambda desc, inputs: np.take_along_axis(inputs[0], inputs[1], desc.axis),
@@ -90,6 +142,8 @@ FORMULAS: Mapping[str, Formula] = {
     "TILE": lambda desc, inputs: np.tile(inputs[0], desc.repeats),
     "CUMULATIVE_SUMMATION": lambda desc, inputs: inputs[0].cumsum(desc.axis),
     "MAX_POOLING2": _max_pooling,
+    "CONVOLUTION": _convolution,
+    "MULTIHEAD_ATTENTION": _attention,
 }
 """How people write the table's rows in NumPy. They hold for the rows' descriptions, not for all of an operator's."""
 

@@ -61,8 +61,32 @@ def plot(measurements: Sequence[Measurement], ceilings: Mapping[str, Ceilings], 
         _scaling(next(axes), [one for one in found if one.title == title])
     for unused in axes:
         unused.set_axis_off()
-    with whole_file(path) as stream:
-        figure.savefig(stream, format=path.suffix.lower().removeprefix("."), dpi=120)
+    _save(figure, path)
+
+
+def plot_sweeps(curves: Sequence[Sweep], path: Path) -> None:
+    """Draw the times over sizes of what has one title.
+
+    Raises:
+        InvalidArgument: for another suffix.
+        ModuleNotFoundError: Matplotlib is not installed.
+        OSError: the file cannot be written.
+    """
+    check_path(path)
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    _scaling(figure.subplots(), curves)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    """Write a plot; texts of an SVG stay texts, and nothing in it says when it was made."""
+    from matplotlib import rc_context  # noqa: PLC0415 - an extra
+
+    kind = path.suffix.lower().removeprefix(".")
+    with whole_file(path) as stream, rc_context({"svg.fonttype": "none", "svg.hashsalt": "dmlgpu"}):
+        figure.savefig(stream, format=kind, dpi=120, metadata={"Date": None} if kind == "svg" else None)
 
 
 def _roofline(axes: Any, adapter: str, ceilings: Ceilings, measurements: Sequence[Measurement]) -> None:
@@ -105,5 +129,6 @@ def _scaling(axes: Any, curves: Sequence[Sweep]) -> None:
         if place is not None and place != places[0]:
             axes.axvline(place, linestyle=":", color="gray", label=f"{one.label}: as fast as NumPy from {place:,} on")
     axes.set(xscale="log", yscale="log", xlabel=curves[0].size, ylabel="seconds per dispatch", title=curves[0].title)
-    axes.grid(visible=True, which="both", alpha=0.2)
+    axes.minorticks_off()
+    axes.grid(visible=True, alpha=0.2)
     axes.legend(fontsize=8)

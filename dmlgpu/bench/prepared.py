@@ -190,6 +190,11 @@ class PreparedOperator:
         timed = measure(backend, *work).device if hasattr(backend, "time") else None
         return Sample(timed / calls if timed else None, wall / calls, cpu / calls)
 
+    def run(self, number: int) -> None:
+        """Run it once on the set of buffers that a running number picks, and wait: what ``ratios.ratio`` measures."""
+        backend = self._device.backend
+        backend.wait(backend.submit(self._work[number % self._sets]))
+
     def close(self) -> None:
         """Give the buffers back."""
         self._work.clear()

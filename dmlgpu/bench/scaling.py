@@ -74,6 +74,12 @@ def break_even(sweep: Sweep, other: Sweep) -> int | None:
     return found
 
 
+def faster_at(sweep: Sweep, other: Sweep) -> list[int]:
+    """Return the sizes at which a sweep is faster than another, by the host's time."""
+    times = {place: one.wall for place, one in other.points}
+    return [place for place, one in sweep.points if one.wall is not None and one.wall <= (times.get(place) or 0.0)]
+
+
 def break_evens(found: Sequence[Sweep]) -> list[str]:
     """Return in a sentence each from where on sweeps are faster than NumPy, where that was measured beside."""
     said = []
@@ -83,7 +89,14 @@ def break_evens(found: Sequence[Sweep]) -> list[str]:
             continue
         place = break_even(one, others[0])
         first, last = one.points[0][0], one.points[-1][0]
-        if place is None:
+        faster = faster_at(one, others[0])
+        if place is None and faster:
+            where = ", ".join(f"{size:,}" for size in faster)
+            said.append(
+                f"{one.title}: {one.label} is faster than {others[0].adapter} at {one.size}={where}, but slower at"
+                f" {last:,}"
+            )
+        elif place is None:
             said.append(f"{one.title}: {one.label} is slower than {others[0].adapter} up to {one.size}={last:,}")
         elif place == first:
             said.append(f"{one.title}: {one.label} is faster than {others[0].adapter} from {one.size}={first:,} on")

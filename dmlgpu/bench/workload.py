@@ -32,12 +32,17 @@ class Contents:
         distinct: whether no index occurs twice along the first dimension.
         scale: what floats of a normal distribution are multiplied by.
         constant: every element, in place of all that; None for random ones.
+        density: the share of elements that are not 0.
+        corners: rows hold regions, two opposite corners within 0 up to this, and a 0 before them in rows of five; 0
+            for no regions.
     """
 
     below: int = 0
     distinct: bool = False
     scale: float = 1.0
     constant: float | None = None
+    density: float = 1.0
+    corners: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -102,25 +107,39 @@ class Workload:
 
 
 def fill(rng: np.random.Generator, tensor: TensorDesc, contents: Contents) -> Array:
-    """Return random elements of a tensor: floats of a normal distribution, small integers, or indices; equal ones along
-    dimensions of stride 0."""
+    """Return elements of a tensor: floats of a normal distribution, small integers, or what contents say; equal ones
+    along dimensions of stride 0."""
     dtype, sizes = tensor.data_type.numpy, tensor.sizes
     stored = tuple(size if stride else 1 for size, stride in zip(sizes, tensor.element_strides, strict=True))
     if stored != sizes:
         return np.broadcast_to(fill(rng, TensorDesc(tensor.data_type, stored), contents), sizes)
-    if contents.constant is not None:
-        return np.full(sizes, contents.constant, dtype)
-    if contents.distinct and contents.below >= sizes[0]:
-        # Rows of indices that count up, each from its own place: any two rows differ everywhere.
-        first = rng.permutation(contents.below)[: sizes[0]].reshape(-1, *(1,) * (len(sizes) - 1))
-        along = np.arange(math.prod(sizes[1:])).reshape(1, *sizes[1:])
-        return ((first + along) % contents.below).astype(dtype)
-    if contents.below:
-        return rng.integers(0, contents.below, sizes).astype(dtype)
+    found = _particular(rng, sizes, contents)
+    if found is not None:
+        return found.astype(dtype, copy=False)
     if tensor.data_type.is_float:
         wide = np.float64 if tensor.data_type is DataType.FLOAT64 else np.float32
         return (rng.standard_normal(sizes, wide) * wide(contents.scale)).astype(dtype, copy=False)
     return rng.integers(-100 if tensor.data_type.is_signed else 0, 100, sizes).astype(dtype)
+
+
+def _particular(rng: np.random.Generator, sizes: tuple[int, ...], contents: Contents) -> Array | None:
+    """Return the numbers that contents say; None for arbitrary ones."""
+    found: Array | None = None
+    if contents.constant is not None:
+        found = np.full(sizes, contents.constant)
+    elif contents.density < 1:
+        found = rng.random(sizes) < contents.density
+    elif contents.corners:
+        corners = np.sort(rng.uniform(0, contents.corners, (*sizes[:-1], 2, 2)), -2).reshape(*sizes[:-1], 4)
+        found = np.pad(corners, [(0, 0)] * (len(sizes) - 1) + [(sizes[-1] - 4, 0)])
+    elif contents.distinct and contents.below >= sizes[0]:
+        # Rows of indices that count up, each from its own place: any two rows differ everywhere.
+        first = rng.permutation(contents.below)[: sizes[0]].reshape(-1, *(1,) * (len(sizes) - 1))
+        along = np.arange(math.prod(sizes[1:])).reshape(1, *sizes[1:])
+        found = (first + along) % contents.below
+    elif contents.below:
+        found = rng.integers(0, contents.below, sizes)
+    return found
 
 
 def byte_count(tensors: Sequence[TensorDesc | None]) -> int:

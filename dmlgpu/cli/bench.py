@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from dmlgpu.bench import noise, plotting
+from dmlgpu.bench.aims import AGAINST_NUMPY, read_aims
 from dmlgpu.bench.ceilings import Ceilings
 from dmlgpu.bench.children import Child, Remote, ceilings_of, child_of
 from dmlgpu.bench.kept import Kept, keep_ceilings, load_ceilings
@@ -26,7 +27,14 @@ from dmlgpu.bench.schedules import NAMES, schedules_of
 from dmlgpu.bench.workload import Workload
 from dmlgpu.cli.adapters import choose_adapters
 from dmlgpu.cli.bench_subjects import Subject
-from dmlgpu.cli.bench_text import BenchProgress, print_adapter, print_busyness, print_measurement, print_standings
+from dmlgpu.cli.bench_text import (
+    BenchProgress,
+    print_adapter,
+    print_aims,
+    print_busyness,
+    print_measurement,
+    print_standings,
+)
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, process_adapters
 from dmlgpu.device.adapters import target_of
 from dmlgpu.errors import DmlError, InvalidArgument
@@ -81,15 +89,18 @@ def bench(request: BenchRequest) -> BenchRun:
         OSError: the output cannot be written.
     """
     _check(request)
+    aims = {one.workload.name: _aims(one) for one in request.subjects if _aims(one)}
     adapters = choose_adapters(request.adapters, request.drivers)
     children = {one.label: child_of(one, request.time_limit) for one in adapters}
-    if request.numpy or any(map(_has_peers, request.subjects)):
+    if request.numpy or any(_has_peers(one) or AGAINST_NUMPY in _aims(one) for one in request.subjects):
         children[NUMPY] = _host_child(adapters, children, request)
     peers = _peers(request)
     try:
         before = noise.busyness()
         ceilings = _ceilings(adapters, children, before, request)
         header = facts(adapters, ceilings, request.command, _options(request))
+        if aims:
+            header["aims"] = aims
         if peers:
             header["peers"] = {one.peer.name: one.to_json() for one in peers}
             header["wanted"] = {one.workload.name: PeerRow(one.workload, one.more).wanted for one in request.subjects}
@@ -112,6 +123,7 @@ def bench(request: BenchRequest) -> BenchRun:
         for text in break_evens(sweeps(found)):
             print(text)
         print_standings(run)
+        print_aims(run)
     else:
         print(json.dumps({**header, "measurements": [one.to_json() for one in found]}, indent=2))
     return run
@@ -198,7 +210,8 @@ def _measurements(
             for one in adapters
             for schedule in _schedules(workload, subject.schedules, one)
         ]
-        if request.numpy or (beside and has_formula(workload)):
+        wanted = request.numpy or AGAINST_NUMPY in _aims(subject)
+        if wanted or (beside and has_formula(workload)):
             contestants.append(_in_numpy(children[NUMPY], workload))
         if beside:
             row = PeerRow(workload, subject.more)
@@ -223,6 +236,10 @@ def _in_numpy(child: Child, workload: Workload) -> Remote:
     if has_formula(workload):
         return Remote(child, NUMPY, workload, plain=True)
     return Remote(child, REFERENCE, workload, checked=False)
+
+
+def _aims(subject: Subject) -> dict[str, float]:
+    return read_aims(subject.workload.name, subject.more.get("aims", {}))
 
 
 def _has_peers(subject: Subject) -> bool:

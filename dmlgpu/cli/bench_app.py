@@ -101,7 +101,7 @@ def run(
 ) -> None:
     """Measure until the times are sure, and say how sure: of compiling, of the first dispatch, and of those after it.
 
-    Exit code 1: something could not be measured, a result is wrong, or a suite's aim beside peers is missed.
+    Exit code 1: something could not be measured, a result is wrong, or what a suite aims at is missed.
 
     \b
     Examples:
@@ -111,11 +111,13 @@ def run(
       dmlgpu bench ELEMENT_WISE_ADD -s elements=1K..64M --drivers all
       dmlgpu bench GEMM -s m=k=n=64..2048 --numpy --plot gemm.svg
       dmlgpu bench families -o before.jsonl
+      dmlgpu bench scaling:GEMM --numpy
       dmlgpu bench peers --peer-env tinygrad=other/.venv
       dmlgpu bench my_rows.toml --budget 20 --precision 0.01
       dmlgpu bench model.onnx --shape x=1x3x48x192 --adapter 0
     """
     from dmlgpu.bench import asking  # noqa: PLC0415 - the help needs none of it
+    from dmlgpu.bench.aims import aims_of  # noqa: PLC0415 - likewise
     from dmlgpu.bench.peers.known import parse_environments  # noqa: PLC0415 - likewise
     from dmlgpu.bench.peers.standing import standings  # noqa: PLC0415 - likewise
     from dmlgpu.bench.samples import Patience  # noqa: PLC0415 - likewise
@@ -147,7 +149,8 @@ def run(
         command=("dmlgpu", *sys.argv[1:]),
     )
     measured = module.bench(request)
-    if not measured.is_good or not all(one.is_met for one in standings(measured)):
+    met = all(one.is_met for one in standings(measured)) and all(one.is_met for one in aims_of(measured))
+    if not measured.is_good or not met:
         raise typer.Exit(1)
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dmlgpu.bench.asking import Asked, read_suite, suite_file, suite_names
+from dmlgpu.bench.asking import Asked, suite_names, suite_rows
 from dmlgpu.bench.choosing import of_case, of_operator
+from dmlgpu.bench.described import contents_of, described
 from dmlgpu.bench.workload import Workload
 from dmlgpu.cli import subjects
 from dmlgpu.cli.subjects import find_subjects, operator_named
@@ -57,13 +58,14 @@ def _named(workload: Workload, row: Asked, several: bool) -> str:
 
 def _rows(asked: Iterable[Asked]) -> Iterator[Asked]:
     for one in asked:
-        path = suite_file(one.what)
-        if path is None:
+        suite = suite_rows(one.what)
+        if suite is None:
             yield one
             continue
+        path, rows = suite
         if any(one.sizes) or one.layouts:
             raise InvalidArgument(f"the rows of {one.what} have their own sizes and layouts")
-        for row in read_suite(path):
+        for row in rows:
             beside = path.parent / row.what.partition(":")[0]
             what = str(path.parent / row.what) if beside.suffix == ".py" and beside.is_file() else row.what
             yield replace(row, what=what, types=one.types or row.types, schedules=one.schedules or row.schedules)
@@ -71,6 +73,8 @@ def _rows(asked: Iterable[Asked]) -> Iterator[Asked]:
 
 def _workloads(row: Asked) -> list[Workload]:
     name = operator_named(row.what)
+    if row.desc or row.contents:
+        return [_described(row, name)]
     if name is not None and not row.shapes:
         return of_operator(name, row.sizes, row.types, row.layouts)
     if any(row.sizes) or row.types or row.layouts:
@@ -92,6 +96,18 @@ def _workloads(row: Asked) -> list[Workload]:
         taken = f"{subjects.TAKEN}, or a suite ({', '.join(suite_names())}, FILE.toml)"
         raise InvalidArgument(f"{what}; bench takes {taken}") from None
     return [_of_subject(one) for one in found]
+
+
+def _described(row: Asked, operator: str | None) -> Workload:
+    """Return the workload of a row that describes its operator itself."""
+    if operator is None or not row.desc or not row.name:
+        raise InvalidArgument(f"{row.what}: a row with desc or contents must have an operator, a desc and a name")
+    if any(row.sizes) or row.types or row.layouts or row.shapes:
+        raise InvalidArgument(f"{row.name} has a desc, which says its sizes, types and layouts")
+    desc = described(operator, row.desc)
+    tensors = [slot.tensor for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None]
+    data_type = tensors[0].data_type.name.lower() if tensors else ""
+    return Workload(row.name, operator, desc, data_type=data_type, contents=contents_of(row.name, row.contents))
 
 
 def _of_subject(subject: subjects.Subject) -> Workload:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from dmlgpu.bench import noise
+from dmlgpu.bench.aims import aims_of
 from dmlgpu.bench.ceilings import Ceilings
 from dmlgpu.bench.measurement import Measurement
 from dmlgpu.bench.peers import standing
@@ -68,6 +69,16 @@ def print_standings(run: BenchRun) -> None:
         columns = ["", label, *names, "best on a GPU", "its time / ours", "wanted", "share of ceiling"]
         table(columns, [one.cells() for one in rows], right=range(1, 2 + len(names)))
         print(standing.summary(rows), flush=True)
+
+
+def print_aims(run: BenchRun) -> None:
+    """Print a table of what rows aim at and what became of it; nothing where they aim at nothing."""
+    found = aims_of(run)
+    if found:
+        print()
+        columns = ["", "adapter", "aim", "measured", "wanted", ""]
+        table(columns, [one.cells() for one in found], right=(3, 4))
+        print(end="", flush=True)
 
 
 class BenchProgress:

@@ -1,6 +1,7 @@
 """Children that answer, refuse, fail, crash and hang; the server's answers on the reference; the command line."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -179,6 +180,12 @@ def test_plain_numpy_computes_what_the_operator_does(operator):
         workload_outputs = [found.reshape(workload.desc.outputs[0].tensor.sizes)]
     assert check(workload, workload.inputs(), workload_outputs, 1).status == "right"
     assert prepared.readiness.kernels == ("NumPy",)
+
+
+def test_a_worker_knows_the_rows_of_which_it_compares_parts():
+    code = "import dmlgpu.bench.worker; from dmlgpu.bench.rows import ROWS; print(len(ROWS))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) == len(ROWS)
 
 
 def test_what_has_no_formula_is_refused():

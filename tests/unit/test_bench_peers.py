@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 from dmlgpu.bench.asking import read_suite, suite_file
 from dmlgpu.bench.ceilings import Ceilings
@@ -14,6 +15,7 @@ from dmlgpu.bench.kept import Kept, keep_ceilings
 from dmlgpu.bench.peers import known
 from dmlgpu.bench.peers.calls import Call, Node, NotOffered, load_outputs, parse_node
 from dmlgpu.bench.peers.contestants import OneByOne, PeerRow
+from dmlgpu.bench.peers.programs import onnx_models
 from dmlgpu.bench.peers.standing import standings, summary, time_text
 from dmlgpu.bench.peers.worker import Server
 from dmlgpu.bench.prepared import Sample
@@ -213,6 +215,17 @@ def test_interpreters_are_files_or_environments(tmp_path):
 def test_every_peer_has_a_module():
     for peer in known.PEERS:
         assert (known._FOLDER / "programs" / f"{peer.module}.py").is_file()
+
+
+def test_calls_become_models_that_compute_the_same():
+    x, w = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((3, 4), np.float32)
+    call = Call((Node("MatMul", ("x0", "x1"), ("y0",)),), {"x0": x, "x1": w}, frozenset(["x1"]), ("y0",))
+    made = onnx_models.model(call, first="first")
+    assert [one.name for one in made.graph.input] == ["x0"]
+    result, first = ReferenceEvaluator(made).run(None, {"x0": x})
+    assert np.array_equal(result, x @ w)
+    assert np.array_equal(first, (x @ w).reshape(-1)[:1])
+    assert [one.name for one in onnx_models.model(call).graph.output] == ["y0"]
 
 
 # ---- the table

@@ -63,6 +63,17 @@ def test_times_are_the_devices_where_there_are_some(seconds, source, gpu):
     assert sample.wall > 0
 
 
+def test_a_call_runs_once_on_the_set_that_its_number_picks():
+    backend = TimedBackend()
+    made = prepared(backend)
+    backend.submitted.clear()
+    for number in (1, 2, MOST_SETS + 1):
+        made.run(number)
+    first, second, third = backend.submitted
+    assert first == third != second
+    assert len(first) == 1
+
+
 def test_memory_is_given_back():
     backend = TimedBackend()
     made = prepared(backend)

@@ -172,6 +172,10 @@ def test_break_even_is_where_a_curve_stays_below_another():
     assert break_evens([ours, numpy]) == [
         "GEMM: gpu breaks even with NumPy at m=k=8; it is slower at the next smaller size"
     ]
+    humped = swept("gpu", {1: 9.0, 2: 1.0, 4: 3.0, 8: 9.0})
+    assert break_evens(sweeps([*humped, *swept("NumPy", dict.fromkeys((1, 2, 4, 8), 4.0))])) == [
+        "GEMM: gpu is faster than NumPy at m=k=2, 4, but slower at 8"
+    ]
 
 
 def test_a_curve_may_be_faster_everywhere_or_nowhere():
@@ -191,6 +195,17 @@ def test_sizes_that_change_apart_are_drawn_over_bytes():
 
 
 # ---- plots
+
+
+def test_a_family_alone_is_drawn_the_same_each_time(tmp_path):
+    curves = sweeps([*swept("gpu", {1: 9.0, 2: 1.0}), *swept("NumPy", {1: 4.0, 2: 4.0})])
+    for name in ("one.svg", "two.svg"):
+        plotting.plot_sweeps(curves, tmp_path / name)
+    text = (tmp_path / "one.svg").read_text(encoding="utf-8")
+    assert text == (tmp_path / "two.svg").read_text(encoding="utf-8")
+    assert "seconds per dispatch" in text  # a text, not its outlines
+    with pytest.raises(InvalidArgument, match="the suffix must be"):
+        plotting.plot_sweeps(curves, tmp_path / "one.pdf")
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])

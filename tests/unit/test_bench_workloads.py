@@ -155,6 +155,7 @@ def test_a_convolution_counts_its_window():
 def test_a_gather_counts_what_it_picks():
     (workload,) = of_operator("GATHER", [{"rows": 1000, "columns": 8, "picked": 4}])
     assert count(workload.desc).bytes == 2 * 4 * 4 * 8 + 4 * 4
+    assert count(workload.desc).operations == 4 * 8
 
 
 def test_a_graph_counts_what_fusion_saves():

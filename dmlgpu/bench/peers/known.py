@@ -48,6 +48,10 @@ PEERS: tuple[KnownPeer, ...] = (
     KnownPeer("webgpu-provider", "webgpu_provider", "onnxruntime onnxruntime-ep-webgpu onnx"),
     KnownPeer("tinygrad", "tinygrad_webgpu", "tinygrad dawn-python numpy"),
     KnownPeer("ncnn", "ncnn_vulkan", "ncnn numpy"),
+    KnownPeer("iree", "iree_vulkan", "iree-base-compiler iree-base-runtime onnx numpy"),
+    KnownPeer("taichi", "taichi_vulkan", "taichi numpy"),
+    KnownPeer("torch-cuda", "torch_cuda", "torch numpy"),
+    KnownPeer("torch", "torch_cpu", "torch numpy", is_gpu=False),
     KnownPeer("onnxruntime", "onnxruntime_cpu", "onnxruntime onnx", is_gpu=False),
 )
 

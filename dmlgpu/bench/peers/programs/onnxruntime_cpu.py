@@ -10,14 +10,11 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import onnx
 import onnxruntime
-from onnx import helper, numpy_helper
 
 from ..calls import Array, Call
-
-OPSET = 21
+from . import onnx_models
 
 
 def versions() -> dict[str, str]:
@@ -46,7 +43,7 @@ class Session:
             options.add_provider_for_devices(devices, {})
             place = "webgpu"
         providers = {} if devices else {"providers": ["CPUExecutionProvider"]}
-        made = model(call).SerializeToString()
+        made = onnx_models.model(call, first="first").SerializeToString()
         self._session = onnxruntime.InferenceSession(made, options, **providers)
         self._outputs = call.outputs
         value = onnxruntime.OrtValue
@@ -73,25 +70,3 @@ class Session:
         self.run(0)
         values = self._bindings[0].get_outputs()
         return [value.numpy() for value in values[: len(self._outputs)]]
-
-
-def model(call: Call) -> onnx.ModelProto:
-    """Return the call as a model, and the first element of its first output as another output."""
-    fixed = [numpy_helper.from_array(call.arrays[name], name) for name in sorted(call.fixed)]
-    line = {"flat": [-1], "zero": [0], "one": [1]}
-    fixed += [numpy_helper.from_array(np.array(value, np.int64), name) for name, value in line.items()]
-    nodes = [helper.make_node(one.op, one.inputs, one.outputs, **one.attributes) for one in call.nodes]
-    nodes.append(helper.make_node("Reshape", [call.outputs[0], "flat"], ["line"]))
-    nodes.append(helper.make_node("Slice", ["line", "zero", "one"], ["first"]))
-    inputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-        for name, array in call.inputs.items()
-    ]
-    outputs = [onnx.ValueInfoProto(name=name) for name in (*call.outputs, "first")]
-    graph = helper.make_graph(nodes, "call", inputs, outputs, fixed)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
-    inferred = onnx.shape_inference.infer_shapes(made, strict_mode=True, data_prop=True)
-    types = {one.name: one for one in (*inferred.graph.output, *inferred.graph.value_info)}
-    del inferred.graph.output[:]
-    inferred.graph.output.extend(types[name] for name in (*call.outputs, "first"))
-    return inferred

@@ -1,0 +1,112 @@
+"""What rows of suites aim at: a share of the ceiling, a ratio to NumPy, the choice of a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dmlgpu.bench.measurement import Measurement
+from dmlgpu.bench.ratios import MINIMUM_ROUNDS, summarize
+from dmlgpu.bench.records import BenchRun
+from dmlgpu.bench.scaling import NUMPY
+from dmlgpu.errors import ModelError
+
+SHARE, AGAINST_NUMPY, CHOICE = "share", "numpy", "choice"
+KINDS: Mapping[str, str] = {
+    SHARE: "share of the ceiling",
+    AGAINST_NUMPY: "NumPy's time / ours",
+    CHOICE: "fastest schedule's time / the choice's",
+}
+"""What can be aimed at, each a number that is to be at least as large."""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What one row aims at on one adapter.
+
+    Attributes:
+        name: the row's.
+        adapter: where.
+        kind: one of KINDS.
+        wanted: the least number.
+        found: what was measured.
+        best: the end of its interval that is nearer to the aim.
+        rounds: from which it comes.
+    """
+
+    name: str
+    adapter: str
+    kind: str
+    wanted: float
+    found: float
+    best: float
+    rounds: int
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the interval reaches the aim; also where rounds are too few to tell."""
+        return self.rounds < MINIMUM_ROUNDS or self.best >= self.wanted
+
+    def cells(self) -> list[str]:
+        """Return a line of the table."""
+        few = "" if self.rounds >= MINIMUM_ROUNDS else f"{self.rounds} rounds are too few"
+        verdict = few or ("met" if self.is_met else "missed")
+        return [self.name, self.adapter, KINDS[self.kind], f"{self.found:.3g}", f"{self.wanted:g}", verdict]
+
+
+def read_aims(name: str, given: Any) -> dict[str, float]:
+    """Return what a suite's row aims at, as its table ``aims`` says.
+
+    Raises:
+        ModelError: it is no table of positive numbers by KINDS.
+    """
+    numbers = given.values() if isinstance(given, dict) else ()
+    if not isinstance(given, dict) or not all(
+        not isinstance(one, bool) and isinstance(one, int | float) and one > 0 for one in numbers
+    ):
+        raise ModelError(f"row {name!r}: aims", f"must be a table of positive numbers, got {given!r}")
+    for key in given:
+        if key not in KINDS:
+            raise ModelError(f"row {name!r}: aims", f"must have keys of {', '.join(KINDS)}, got {key!r}")
+    return {key: float(value) for key, value in given.items()}
+
+
+def aims_of(run: BenchRun) -> list[Aim]:
+    """Return what became of the aims of a run, as far as what they compare was measured."""
+    found = []
+    for name, wanted in run.facts.get("aims", {}).items():
+        rows = [one for one in run.measurements if one.name == name and one.status == "measured" and one.median]
+        for ours in (one for one in rows if not one.schedule and one.adapter in run.facts["adapters"]):
+            for kind, least in wanted.items():
+                values = _COMPUTED[kind](ours, rows)
+                if values is not None:
+                    found.append(Aim(name, ours.adapter, kind, least, *values, len(ours.seconds)))
+    return found
+
+
+def _share(ours: Measurement, rows: Sequence[Measurement]) -> tuple[float, float] | None:
+    if ours.share is None or ours.median is None or ours.ends is None:
+        return None
+    return ours.share, ours.share * ours.median / ours.ends[0]
+
+
+def _against_numpy(ours: Measurement, rows: Sequence[Measurement]) -> tuple[float, float] | None:
+    """By the wall clock: it is what somebody waits for."""
+    other = next((one for one in rows if one.adapter == NUMPY), None)
+    if other is None or not other.wall or not ours.wall:
+        return None
+    ratio = other.wall / ours.wall
+    return ratio, ratio * (1 + (other.noise or 0.0)) * (1 + (ours.noise or 0.0))
+
+
+def _choice(ours: Measurement, rows: Sequence[Measurement]) -> tuple[float, float] | None:
+    """Rounds of schedules are pairs; a schedule whose results are wrong is never the fastest."""
+    others = [one for one in rows if one.adapter == ours.adapter and one.check != "wrong"]
+    fastest = min(others, key=lambda one: one.median or 0.0, default=ours)
+    rounds = min(len(fastest.seconds), len(ours.seconds))
+    found = summarize(fastest.seconds[:rounds], ours.seconds[:rounds])
+    return found.median, found.high
+
+
+_COMPUTED = {SHARE: _share, AGAINST_NUMPY: _against_numpy, CHOICE: _choice}

@@ -1,0 +1,28 @@
+"""PyTorch on its first CUDA device."""
+
+from __future__ import annotations
+
+import torch
+
+from ..calls import Call
+from . import torch_cpu
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of PyTorch and of CUDA.
+
+    Raises:
+        ImportError: this PyTorch finds no device.
+    """
+    if not torch.cuda.is_available():
+        raise ImportError("torch finds no CUDA device")
+    return {"cuda": str(torch.version.cuda), **torch_cpu.versions()}
+
+
+def prepare(call: Call) -> torch_cpu.Program:
+    """Make a call ready on the device.
+
+    Raises:
+        NotOffered: there is no such operator here.
+    """
+    return torch_cpu.Program(call, "cuda", torch.cuda.synchronize)

@@ -1,0 +1,262 @@
+"""Writes the tables of docs/speed.md, and its plots, from what `dmlgpu bench -o` measured.
+
+python scripts/speed_page.py FILE.jsonl ...     keep these files, in place of earlier ones, and write the page
+python scripts/speed_page.py                    write the page from the files that are kept
+python scripts/speed_page.py --check            fail when the page is not what would be written
+
+They are kept in benchmarks/results/speed. Files hold the suites `families`, `scaling` (with --numpy) and, if there is
+one, `peers`, on one adapter. Of what is measured twice the later file counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dmlgpu.bench.asking import Asked
+from dmlgpu.bench.measurement import Measurement
+from dmlgpu.bench.noise import BUSY
+from dmlgpu.bench.peers import standing
+from dmlgpu.bench.plotting import plot_sweeps
+from dmlgpu.bench.ratios import duration
+from dmlgpu.bench.records import BenchRun, read_file
+from dmlgpu.bench.scaling import NUMPY, REFERENCE, Sweep, break_evens, sweeps
+from dmlgpu.bench.wording import share_text
+from dmlgpu.cli.bench_subjects import find
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "speed.md"
+KEPT = ROOT / "benchmarks" / "results" / "speed"
+IMAGES = ROOT / "docs" / "images" / "speed"
+BEGIN, END = "<!-- {}, written by scripts/speed_page.py -->\n", "<!-- end of {} -->\n"
+PRIVATE = ("interpreter", "environment")
+"""What of a run says where things lie on a machine, which nobody else needs."""
+
+LIMITS = {
+    "GEMM": "loads of both operands from the caches, beside the multiply-adds",
+    "CONVOLUTION": "Winograd's transforms and the products' loads",
+    "depth-wise convolution": "loads of the windows: one channel gives little to add up",
+    "MULTIHEAD_ATTENTION": "exponentials between the two products, and their loads",
+    "ELEMENT_WISE_ADD": "memory",
+    "ACTIVATION_GELU": "the polynomial of the error function",
+    "transpose 2048x2048": "stores to as many lines of the cache as the tile is wide",
+    "REDUCE": "reading: rows are summed up by few invocations each",
+    "ARGMIN": "comparing places along with values",
+    "ACTIVATION_SOFTMAX1": "exponentials, and reading each row more than once",
+    "MEAN_VARIANCE_NORMALIZATION2": "reading each row more than once",
+    "BATCH_NORMALIZATION": "memory",
+    "MAX_POOLING2": "loads of single elements, two apart",
+    "RESAMPLE3": "four loads and their weights for each element",
+    "GATHER": "rows that lie scattered in memory",
+    "SCATTER_ELEMENTS": "copying everything, then writing elements one by one",
+    "SCATTER_ND": "copying everything, then writing rows",
+    "SLICE1": "loads of single elements, two apart",
+    "JOIN": "memory",
+    "CUMULATIVE_SUMMATION": "sums that wait for those before them",
+    "TOP_K1": "comparisons, whose branches invocations take in step",
+    "ELEMENT_WISE_QUANTIZE_LINEAR": "divisions and rounding, and bytes put together to words",
+    "LSTM": "steps that wait for those before them, each a small product",
+}
+"""By the names of the suite's rows, or what they measure: what the time goes to beyond the ceiling."""
+
+
+def main() -> int:
+    """Keep files, then write or check."""
+    parser = argparse.ArgumentParser(description="Write the tables and plots of docs/speed.md.")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE.jsonl", help="what `dmlgpu bench -o` wrote")
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 when the page is out of date")
+    given = parser.parse_args()
+    if given.files:
+        keep_all(given.files)
+    text = PAGE.read_text(encoding="utf-8")
+    due = page(text, [run for path in sorted(KEPT.glob("*.jsonl")) for run in read_file(path)])
+    if given.check:
+        if text != due:
+            print(f"{PAGE} is out of date: python scripts/speed_page.py writes it anew", file=sys.stderr)
+        return int(text != due)
+    PAGE.write_text(due, encoding="utf-8")
+    return 0
+
+
+def keep_all(paths: Sequence[Path]) -> None:
+    """Keep files of measurements in place of earlier ones."""
+    earlier = set(KEPT.glob("*.jsonl"))
+    for path in paths:
+        keep(path)
+    for path in earlier - {KEPT / path.name for path in paths}:
+        path.unlink()
+
+
+def keep(path: Path) -> None:
+    """Keep a file of measurements without what says where things lie on the machine."""
+    read_file(path)  # says what is wrong with it
+    KEPT.mkdir(parents=True, exist_ok=True)
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    text = "".join(f"{json.dumps(without(line), separators=(',', ':'))}\n" for line in lines)
+    (KEPT / path.name).write_text(text, encoding="utf-8")
+
+
+def without(record: object) -> object:
+    """Return a record without PRIVATE, at any depth."""
+    if isinstance(record, dict):
+        return {key: without(value) for key, value in record.items() if key not in PRIVATE}
+    return [without(one) for one in record] if isinstance(record, list) else record
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was measured on one adapter.
+
+    Attributes:
+        adapter: what it is called.
+        runs: with it.
+        ours: by name, under the chosen schedule; those of a run with peers, one call at a time, are not among them.
+        curves: over sizes, ours and NumPy's.
+    """
+
+    adapter: str
+    runs: Sequence[BenchRun]
+    ours: dict[str, Measurement]
+    curves: tuple[Sweep, ...]
+
+
+def found_in(runs: Sequence[BenchRun]) -> Found:
+    """Put runs together."""
+    (adapter,) = {label for run in runs for label in run.facts["adapters"]}
+    alone = {
+        one.key: one for run in runs if "peers" not in run.facts for one in run.measurements if one.status == "measured"
+    }
+    ours = {name: one for (name, where, schedule), one in alone.items() if where == adapter and not schedule}
+    return Found(adapter, runs, ours, sweeps(list(alone.values())))
+
+
+def page(text: str, runs: Sequence[BenchRun], *, draw: bool = True) -> str:
+    """Return the page with tables of these runs between the lines that name this script."""
+    found = found_in(runs)
+    for title, lines in (("the machine", machine(found)), ("the rows", rows(found)), ("the peers", peers(runs))):
+        text = between(text, title, list(lines))
+    return between(text, "the families", list(families(found, draw=draw)))
+
+
+def between(text: str, title: str, lines: Sequence[str]) -> str:
+    """Return a text with lines in place of those between two marks."""
+    begin, end = BEGIN.format(title), END.format(title)
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    if begin not in text or end not in text:
+        raise SystemExit(f"{PAGE}: the lines around {title} are missing")
+    body = "\n".join(lines)
+    return f"{before}{begin}\n{body}\n\n{end}{after}"
+
+
+def machine(found: Found) -> Iterator[str]:
+    """What everything was measured on."""
+    facts = found.runs[-1].facts
+    info, ceilings = facts["adapters"][found.adapter]["adapter"], found.runs[-1].ceilings(found.adapter)
+    days = sorted({run.facts["started"][:10] for run in found.runs})
+    yield f"{info['backend']}: {info['name']} ({info['driver']}), {facts['os'].partition('-')[0]}, {', '.join(days)}."
+    if ceilings is not None:
+        yield (
+            f"Ceilings: copies {ceilings.copy / 1e9:.1f} GB/s, multiply-adds {ceilings.multiply_add / 1e9:.1f} GFLOP/s,"
+            f" {duration(ceilings.launch)} for each launch, {duration(ceilings.submission)} to submit one and wait."
+        )
+    every = [one for run in found.runs for one in run.measurements if one.taken is not None]
+    busy = [one.taken or 0.0 for one in every if (one.taken or 0.0) > BUSY]
+    if busy:
+        yield (
+            f"**The machine was busy during {len(busy)} of {len(every)} measurements: others took up to"
+            f" {100 * max(busy):.0f} % of a test loop's time. Such times are good for nothing but ratios.**"
+        )
+    wrong = [one.name for run in found.runs for one in run.measurements if one.check == "wrong"]
+    if wrong:
+        yield f"**Wrong results: {', '.join(wrong)}.**"
+
+
+def rows(found: Found) -> Iterator[str]:
+    """A table of the rows of the suite ``families``."""
+    yield "| row | time | GB/s | GFLOP/s | reached | beyond that, the time goes to |"
+    yield "|---|--:|--:|--:|--:|---|"
+    for subject in find([Asked("families")]):
+        one = found.ours.get(subject.workload.name)
+        if one is None or one.median is None or one.noise is None:
+            continue
+        yield (
+            f"| {one.name} | {duration(one.median)} ± {100 * one.noise:.0f} % | {rate(one.bytes_per_second)} |"
+            f" {rate(one.operations_per_second)} | {share_text(one)} | {LIMITS.get(one.name) or LIMITS[one.operator]} |"
+        )
+
+
+def rate(value: float | None) -> str:
+    """Units of 1e9 per second."""
+    return "" if value is None else f"{value / 1e9:.3g}"
+
+
+def peers(runs: Sequence[BenchRun]) -> Iterator[str]:
+    """A table of our times beside those of peers, of the last run with some."""
+    beside = [run for run in runs if "peers" in run.facts]
+    if not beside:
+        yield "No run beside other programs is kept here; `dmlgpu bench peers` measures one."
+        return
+    run = beside[-1]
+    versions = [f"{name} {next(reversed(one['versions'].values()))}" for name, one in run.facts["peers"].items()]
+    yield f"Milliseconds per run, one at a time, by the wall clock. {', '.join(versions)}."
+    yield ""
+    yield f"| row | dmlgpu | {' | '.join((*run.facts['peers'], NUMPY))} | best on a GPU | its time / ours |"
+    yield f"|---|{'--:|' * (2 + len(run.facts['peers']))}---|--:|"
+    for one in standing.standings(run):
+        times = [standing.time_text(each) for each in (one.ours, *one.theirs)]
+        best = "" if one.best is None else one.best.adapter
+        yield f"| {one.name} | {' | '.join(times)} | {best} | {standing.ratio_text(one.ratio)} |"
+    yield ""
+    yield standing.summary(standing.standings(run)) + "."
+
+
+def families(found: Found, *, draw: bool) -> Iterator[str]:
+    """A section per family that has a range of sizes: its plot, its table, where it breaks even."""
+    said = break_evens(found.curves)
+    first = True
+    for path in IMAGES.glob("*") if draw else ():
+        path.unlink()
+    for ours in found.curves:
+        if ours.adapter != found.adapter or ours.schedule:
+            continue
+        beside = [one for one in found.curves if one.title == ours.title and one is not ours]
+        name = re.sub(r"[^a-z0-9]+", "-", ours.title.lower()).strip("-")
+        if draw:
+            IMAGES.mkdir(parents=True, exist_ok=True)
+            plot_sweeps([ours, *beside], IMAGES / f"{name}.svg")
+        if not first:
+            yield ""
+        first = False
+        yield f"### {ours.title}"
+        yield ""
+        yield f"![times of {ours.title} over sizes](images/speed/{name}.svg)"
+        yield ""
+        yield from (f"{sentence}." for sentence in said if sentence.startswith(f"{ours.title}: "))
+        yield ""
+        yield from sizes_table(ours, next((one for one in beside if one.adapter in (NUMPY, REFERENCE)), None))
+
+
+def sizes_table(ours: Sweep, other: Sweep | None) -> Iterator[str]:
+    """A line per size: times, the share of the ceiling, memory beside the least there can be."""
+    theirs = {} if other is None else {place: one.wall for place, one in other.points}
+    name = NUMPY if other is None else other.adapter
+    yield f"| {ours.size} | a dispatch | and waited for | {name} | its time / ours | reached | memory / least |"
+    yield "|--:|--:|--:|--:|--:|--:|--:|"
+    for place, one in ours.points:
+        wall, numpy = one.wall or 0.0, theirs.get(place)
+        beside = ("", "") if numpy is None else (duration(numpy), f"{numpy / wall:.2g}" if wall else "")
+        counts = one.counts
+        extra = counts.get("temporary_bytes", 0) + counts.get("persistent_bytes", 0)
+        memory = f"{1 + extra / counts['bytes']:.2f}" if counts.get("bytes") else ""
+        cells = (f"{place:,}", duration(one.median or 0.0), duration(wall), *beside, share_text(one), memory)
+        yield f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""What rows aim at: met where the interval reaches it, and the command says so."""
+
+import json
+
+import pytest
+
+from dmlgpu.bench.aims import aims_of
+from dmlgpu.bench.ceilings import Ceilings
+from dmlgpu.bench.kept import Kept, keep_ceilings
+from dmlgpu.bench.records import BenchRun
+from dmlgpu.host.adapter import NUMPY_ADAPTER
+from tests.unit.bench_fakes import measured
+from tests.unit.cli_process import run_here
+
+ROUNDS = 12
+
+
+def aims(*measurements, **wanted):
+    return aims_of(BenchRun({"adapters": {"gpu": {}}, "aims": {"GEMM": wanted}}, measurements))
+
+
+def times(*seconds):
+    return tuple(seconds) * (ROUNDS // len(seconds))
+
+
+@pytest.mark.parametrize(("wanted", "met"), [(0.5, True), (0.54, True), (0.56, False), (0.7, False)])
+def test_a_share_is_met_where_the_interval_reaches_it(wanted, met):
+    ours = measured(adapter="gpu", seconds=times(0.010, 0.012), share=0.5)  # 0.5 at 11 ms, 0.55 at 10 ms
+    (aim,) = aims(ours, share=wanted)
+    assert aim.found == 0.5
+    assert aim.best == pytest.approx(0.55)
+    assert aim.is_met == met
+    assert aim.cells()[-1] == ("met" if met else "missed")
+
+
+def test_few_rounds_tell_nothing():
+    (aim,) = aims(measured(adapter="gpu", seconds=(0.01,) * 3, share=0.1), share=0.9)
+    assert aim.is_met
+    assert aim.cells()[-1] == "3 rounds are too few"
+
+
+def test_numpy_is_compared_by_the_wall_clock():
+    ours = measured(adapter="gpu", seconds=times(0.001), wall=0.004)
+    (aim,) = aims(ours, measured(adapter="NumPy", seconds=times(0.002), wall=0.002), numpy=0.6)
+    assert (aim.name, aim.adapter, aim.found, aim.is_met) == ("GEMM", "gpu", 0.5, False)
+    assert aims(ours, numpy=0.6) == []  # nothing to compare with
+
+
+def test_the_choice_is_compared_with_the_fastest_schedule_that_is_right():
+    ours = measured(adapter="gpu", seconds=times(0.010))
+    others = (
+        measured(adapter="gpu", schedule="small", seconds=times(0.008)),
+        measured(adapter="gpu", schedule="wrong", seconds=times(0.001), check="wrong"),
+        measured(adapter="card", schedule="other", seconds=times(0.001)),
+    )
+    (aim,) = aims(ours, *others, choice=0.87)
+    assert (aim.found, aim.is_met) == (pytest.approx(0.8), False)
+    (alone,) = aims(ours, choice=0.87)
+    assert (alone.found, alone.is_met) == (1.0, True)
+
+
+def test_the_command_says_what_is_met_and_fails_where_it_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr("dmlgpu.bench.kept.cache_folder", lambda: tmp_path / "cache")
+    keep_ceilings(NUMPY_ADAPTER, Kept(Ceilings(1e10, 1e10, 1e-6, 1e-6, "wall clock"), 0.0))
+    suite, output = tmp_path / "mine.toml", tmp_path / "bench.jsonl"
+    row = '[[row]]\nwhat = "GEMM"\nname = "product"\nsizes = ["m=k=n=4"]\n'
+    suite.write_text(f"{row}aims.numpy = 1e6\n", encoding="utf-8")
+    ran = run_here("bench", suite, "-a", "numpy", "--budget", "0.5", "--precision", "0.001", "-o", output)
+    assert "NumPy's time / ours" in ran.stdout
+    assert ran.returncode == 1
+    assert "missed" in ran.stdout
+    header, *measurements, _ = map(json.loads, output.read_text(encoding="utf-8").splitlines())
+    assert header["aims"] == {"product": {"numpy": 1e6}}
+    assert {one["adapter"] for one in measurements} == {"numpy", "NumPy"}  # beside, although nobody asked for it
+    suite.write_text(f"{row}aims.speed = 3\n", encoding="utf-8")
+    refused = run_here("bench", suite, "-a", "numpy")
+    assert refused.returncode != 0
+    assert "row 'product': aims" in refused.stderr
