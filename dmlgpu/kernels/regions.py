@@ -8,7 +8,7 @@ from typing import Any
 from dmlgpu.enums import InterpolationMode
 from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.resampling import bits_of_float
-from dmlgpu.plan import Body, Constants, Map, Plan, Reduce, Reduction, Step, Tensor, constants, element
+from dmlgpu.plan import Body, Constants, Map, Plan, Reduce, Reduction, Sizes, Step, Tensor, Tiles, constants, element
 from dmlgpu.target import Target
 
 BESIDE = 8
@@ -159,16 +159,22 @@ class Work:
     target: Target
     steps: list[Step] = field(default_factory=list)
 
+    def turns(self, most: int, iterations: int) -> int:
+        """Return how often one invocation goes through loops of so many iterations: ``most`` times, if the target lets
+        it."""
+        limit = self.target.loop_limit
+        return most if limit is None else max(1, min(most, limit // (2 * iterations + 2)))
+
     def stored(self, body: Body) -> Tensor:
         """Adds a map into a temporary tensor."""
         stored = Tensor.temporary("map", body.data_type, body.sizes)
         self.steps.append(Map("map", body, stored, costly=True))
         return stored
 
-    def in_shares(self, body: Body, output: Tensor, shares: Shares) -> None:
+    def in_shares(self, body: Body, output: Tensor, shares: Shares, tile: Sizes | None = None) -> None:
         """Adds a map per share; each but the first goes on from what came of those before, its input ``previous``.
 
-        A body's own type holds what is between the shares.
+        A body's own type holds what is between the shares. With a tile it computes whole tiles.
         """
         between = output
         if shares.count > 1 and output.data_type is not body.data_type:
@@ -178,17 +184,14 @@ class Work:
             inputs = {**dict(body.inputs), **({"previous": between} if share else {})}
             values = (*body.constants, ("share", share), ("shares", shares))
             step = element(body.file, result.data_type, body.sizes, portable=True, values=values, **inputs)
-            self.steps.append(Map(f"share {share}", step, result, costly=True))
+            label = f"share {share}"
+            self.steps.append(Tiles(label, step, tile, result) if tile else Map(label, step, result, costly=True))
 
-    def reduce(self, reduction: Reduction, body: Body, output: Tensor, iterations: int) -> None:
-        """Adds a reduction over the dimensions that a body has beyond the output's.
-
-        Args:
-            iterations: of the loops that each element of the body takes.
-        """
-        axes = tuple(range(output.rank, body.rank))
+    def reduce(self, reduction: Reduction, source: Tensor, output: Tensor) -> None:
+        """Adds a reduction over the dimensions that a tensor has beyond the output's."""
+        axes = tuple(range(output.rank, source.rank))
         results = replace(output, sizes=output.sizes + (1,) * len(axes), strides=output.strides + (0,) * len(axes))
-        self.steps.append(Reduce("", reduction, body, axes, results, iterations))
+        self.steps.append(Reduce("", reduction, source, axes, results))
 
     def plan(self, operator: str) -> Plan:
         """Return the plan."""

@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Collection, Mapping
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType, ReduceFunction
-from dmlgpu.kernels.regions import Axis, Sampling, Shares, Work, element
+from dmlgpu.kernels.regions import Axis, Sampling, Shares, Work
 from dmlgpu.operators.indices import last_dimensions
 from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.regions import FLOAT32, INCLUDED, UINT32, check_sampling, region_inputs
-from dmlgpu.plan import Element, Map, Plan, Reduction, Source, Tensor, constants
-from dmlgpu.target import Target
+from dmlgpu.plan import Element, Map, Plan, Reduction, Sizes, Source, Tensor, Tiles, constants, element
+from dmlgpu.target import Profile, Target
 
 SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
 
 BLOCK = 32
 """Output elements along an axis that the bits of a word name."""
 
+GROUP = 32
+"""Regions that the bits of a word name."""
+
+ELEMENTS = 8
+"""Elements along an axis whose weights an invocation finds at once."""
+
+CHANNELS_ON_CPU, CHANNELS_ON_GPU = 8, 4
+"""Channels that an invocation takes at once."""
+
+IN_TURN = 32
+"""Channels that an invocation takes one after the other."""
+
+ENOUGH = 4096
+"""Invocations that keep an adapter busy: beyond them, none takes less than all regions."""
+
 SIDES = ("row", "column")
 GRADIENT, REGIONS = "regions/roi_align_grad", "regions/roi_align_grad_regions"
-WEIGHTS, TOUCHED, WINNER = "regions/weights", "regions/touched", "regions/winner"
+WEIGHTS, TOUCHED, REACHING = "regions/weights", "regions/touched", "regions/reaching"
+WINNER, PLACE = "regions/winner", "regions/winning_place"
 
 
 class RoiAlignGrad(Lowering):
@@ -41,7 +58,18 @@ class RoiAlignGrad(Lowering):
     """
 
     desc = descs.RoiAlignGrad
-    shaders = (GRADIENT, REGIONS, WEIGHTS, TOUCHED, WINNER, "regions/winning", "regions/fractions", *INCLUDED)
+    shaders = (
+        GRADIENT,
+        REGIONS,
+        WEIGHTS,
+        TOUCHED,
+        REACHING,
+        WINNER,
+        PLACE,
+        "regions/winning",
+        "regions/fractions",
+        *INCLUDED,
+    )
 
     @classmethod
     def probe(cls, asked: Collection[str]) -> Probe:
@@ -115,34 +143,72 @@ class _Gradients(Work):
         if not self.maximum:
             return {}
         winner = Tensor.temporary("winner", DataType.UINT64, self.gradient.sizes)
-        values, inputs = self.sampling.values(), {**self.input, **self.regions}
+        inputs = {**self.input, **self.regions}
+        tile = self._channels()
+        values = self.sampling.values(tile=tile[1])
         body = element(WINNER, DataType.UINT64, winner.sizes, portable=True, values=values, **inputs)
-        self.in_shares(body, winner, self.shares)
+        self.in_shares(body, winner, self.shares, tile)
         return {"winner": winner}
 
     def add_input_gradient(self, output: Tensor) -> None:
         """Add the steps in which each element of the input sums its shares of the output elements that it touches."""
-        inputs: dict[str, Source] = {"gradient": self.gradient, "batch": self.regions["batch"]}
-        weights = {name: self._weights(axis) for name, axis in zip(SIDES, self.sampling.axes, strict=True)}
-        for name, table in weights.items():
-            inputs[f"{name}s"] = self._touched(table)
-        if self.maximum:
-            inputs |= {"roi": self.regions["roi"], **self.winner}
-        else:
-            inputs |= {f"{name}_weights": table for name, table in weights.items()}
-        blocks = tuple(-(-axis.outputs // BLOCK) for axis in self.sampling.axes)
-        sizes = (*output.sizes, self.gradient.sizes[0], *blocks)
-        values = self.sampling.values(maximum=self.maximum, block=BLOCK)
         rows, columns = (min(BLOCK, axis.outputs) for axis in self.sampling.axes)
-        self.reduce(
-            SUM, element(GRADIENT, FLOAT32, sizes, portable=True, values=values, **inputs), output, rows * (columns + 1)
-        )
+        blocks = math.prod(-(-axis.outputs // BLOCK) for axis in self.sampling.axes)
+        iterations = blocks * (rows * (columns + 1) + 2)
+        group = self.turns(GROUP, iterations)
+        inputs: dict[str, Source] = {"gradient": self.gradient}
+        for name, axis in zip(SIDES, self.sampling.axes, strict=True):
+            weights = self._weights(axis)
+            touched = self._touched(weights)
+            batches = output.sizes[0] if name == SIDES[0] else None
+            inputs |= {f"{name}s": touched, f"{name}_regions": self._reaching(touched, group, batches)}
+            if not self.maximum:
+                inputs[f"{name}_weights"] = weights
+        if self.maximum:
+            inputs["places"] = self._places()
+        _, channels, *_ = tile = self._channels()
+        groups = -(-self.gradient.sizes[0] // group)
+        share = max(1, min(groups, groups * math.prod(output.sizes) // channels // ENOUGH))
+        share = self.turns(share, group * iterations)
+        shares = -(-groups // share)
+        values = constants(maximum=self.maximum, block=BLOCK, group=group, share=share, shares=shares, tile=channels)
+        summed = output if shares == 1 else Tensor.temporary("shares", FLOAT32, (*output.sizes, shares))
+        body = element(GRADIENT, FLOAT32, summed.sizes, portable=True, values=values, **inputs)
+        self.steps.append(Tiles("input gradient", body, (*tile, 1)[: summed.rank], summed))
+        if shares > 1:
+            self.reduce(SUM, summed, output)
+
+    def _reaching(self, touched: Tensor, group: int, batches: int | None) -> Tensor:
+        """Return, as bits, which of a group of regions touch an element along an axis, in each of some batches."""
+        regions, blocks, spatial = touched.sizes
+        sizes = (batches or 1, -(-regions // group), blocks, spatial)
+        inputs = {"touched": touched, **({"batch": self.regions["batch"]} if batches else {})}
+        values = constants(group=group, batches=batches is not None)
+        return self.stored(element(REACHING, UINT32, sizes, portable=True, values=values, **inputs))
+
+    def _places(self) -> Tensor:
+        """Return where the largest sample of each output element lies."""
+        places = Tensor.temporary("places", DataType.UINT64, self.gradient.sizes)
+        tile = self._channels()
+        inputs = {"roi": self.regions["roi"], **self.winner}
+        values = self.sampling.values(tile=tile[1])
+        body = element(PLACE, places.data_type, places.sizes, portable=True, values=values, **inputs)
+        self.steps.append(Tiles("places", body, tile, places))
+        return places
+
+    def _channels(self) -> Sizes:
+        """Return the tile of channels that one invocation computes: they have all but the elements in common."""
+        most = CHANNELS_ON_CPU if self.target.profile is Profile.CPU else CHANNELS_ON_GPU
+        return (1, min(most, self.gradient.sizes[1]), 1, 1)
 
     def _weights(self, axis: Axis) -> Tensor:
         """Return the weights of elements along an axis in the output elements of each region."""
-        sizes = (self.gradient.sizes[0], axis.outputs, axis.spatial)
-        values = self.sampling.values(axis=axis)
-        return self.stored(element(WEIGHTS, FLOAT32, sizes, portable=True, values=values, roi=self.regions["roi"]))
+        weights = Tensor.temporary("weights", FLOAT32, (self.gradient.sizes[0], axis.outputs, axis.spatial))
+        tile = min(ELEMENTS, axis.spatial)
+        values = self.sampling.values(axis=axis, tile=tile)
+        body = element(WEIGHTS, FLOAT32, weights.sizes, portable=True, values=values, roi=self.regions["roi"])
+        self.steps.append(Tiles("weights", body, (1, 1, tile), weights))
+        return weights
 
     def _touched(self, weights: Tensor) -> Tensor:
         """Return, as bits, in which of a block of output elements an element along an axis has weight."""
@@ -158,8 +224,12 @@ class _Gradients(Work):
             self.steps.append(Map("zeros", Element("layout/zero", output.data_type, output.sizes), output))
             return
         shares = Shares(0, 0, 1, 1) if self.maximum else self.shares
-        sizes = (*output.sizes, *self.gradient.sizes[1:], shares.count)
-        values = self.sampling.values(maximum=self.maximum, shares=shares)
+        _, channels, *outputs = self.gradient.sizes
+        together = self.turns(min(channels, IN_TURN), shares.iterations)
+        sizes = (*output.sizes, -(-channels // together), *outputs, shares.count)
+        parts = Tensor.temporary("parts", FLOAT32, sizes)
+        values = self.sampling.values(maximum=self.maximum, shares=shares, channels=together)
         inputs = {"gradient": self.gradient, **self.input, **self.regions, **self.winner}
         body = element(REGIONS, FLOAT32, sizes, portable=True, values=values, **inputs)
-        self.reduce(SUM, body, output, shares.iterations)
+        self.steps.append(Tiles("region gradient", body, (1, 4, 1, 1, 1, 1), parts))
+        self.reduce(SUM, parts, output)

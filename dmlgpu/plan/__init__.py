@@ -16,7 +16,7 @@ from dmlgpu.plan.sources import (
     element,
     only_moves,
 )
-from dmlgpu.plan.steps.base import MOST_KERNELS, Map, Plan, Repeat, Step
+from dmlgpu.plan.steps.base import MOST_KERNELS, Map, Plan, Repeat, Step, Tiles
 from dmlgpu.plan.steps.ordering import Scatter, Sort, record_lanes
 from dmlgpu.plan.steps.products import Attend, Contract, Convolution, Convolve, Pool, Product, Recurrence, Space
 from dmlgpu.plan.steps.reductions import (
@@ -71,6 +71,7 @@ __all__ = [
     "Stage",
     "Step",
     "Tensor",
+    "Tiles",
     "View",
     "Virtual",
     "apply",

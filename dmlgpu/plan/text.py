@@ -20,7 +20,7 @@ from typing import Any
 
 from dmlgpu.plan.parts import read, written
 from dmlgpu.plan.sources import AffineView, Body, Held, Source, Virtual
-from dmlgpu.plan.steps.base import Map, Plan, Repeat, Step
+from dmlgpu.plan.steps.base import Map, Plan, Repeat, Step, Tiles
 from dmlgpu.plan.steps.ordering import Scatter, Sort
 from dmlgpu.plan.steps.products import Attend, Contract, Convolve, Pool, Product, Recurrence
 from dmlgpu.plan.steps.reductions import Compact, Reduce, Rows, Scan
@@ -166,6 +166,11 @@ def _convolve(step: Convolve) -> list[str]:
         f"product = sum over {over}{how} of {source} * {filters}",
         *_of_sum(step.epilogue, step.output),
     ]
+
+
+@equations.register
+def _tiles(step: Tiles) -> list[str]:
+    return _map(Map(step.label, step.body, step.output))
 
 
 @equations.register

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import collapse
 from dmlgpu.kernels.packing import UNIT, pack, running_dimension
 from dmlgpu.kernels.sources import computed, fold_views, is_identity
@@ -13,10 +14,11 @@ from dmlgpu.schedule.launch import loop_launch, map_launch
 from dmlgpu.schedule.ranges import near_copy
 from dmlgpu.schedule.runs import find_runs
 from dmlgpu.schedule.scheduling import schedule_step
-from dmlgpu.schedule.steps import ScheduledMap, Steps
+from dmlgpu.schedule.steps import ScheduledMap, ScheduledWordRows, Steps
+from dmlgpu.schedule.steps.maps import WORDS
 from dmlgpu.schedule.transpose import find_transpose
 from dmlgpu.schedule.upsample import find_upsample
-from dmlgpu.schedule.walk import Walk, choose_walk
+from dmlgpu.schedule.walk import choose_walk
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import WORD_BITS
 
@@ -41,10 +43,15 @@ def _map(step: Map, target: Target) -> Steps:
     runs = None if step.keeps_neighbours else find_runs(step.label, body, output, target)
     if runs is not None:
         return Steps((runs,))
+    run = _run_of_words(body, output, target)
+    rows = None if run is None else _rows_of_words(step, body, output, run, target)
+    if rows is not None:
+        return Steps((rows,))
     walk = choose_walk(output, step.keeps_neighbours)
-    launch = (loop_launch if step.costly else map_launch)(walk.items(output), target)
+    run = run if walk.by_words else None
+    items = walk.items(output)
+    launch = (loop_launch if step.costly else map_launch)(items if run is None else -(-items // WORDS), target)
     reason = "; ".join(filter(None, (_why_units(output), walk.reason)))
-    run = _run_of_words(body, output, walk, target)
     return Steps((ScheduledMap(step.label, launch, output, body, walk, step.costly, run, reason=reason),))
 
 
@@ -52,16 +59,37 @@ SHORTEST_RUN = 8
 """Words of a run below which too many lie at its ends."""
 
 
-def _run_of_words(body: Body, output: Tensor, walk: Walk, target: Target) -> int | None:
-    """Return the dimension along which a copy of bytes that is walked by words finds whole words; None where it finds
-    few, for halves of words, where that gains nothing, and on GPUs."""
+def _run_of_words(body: Body, output: Tensor, target: Target) -> int | None:
+    """Return the dimension along which a copy of bytes finds whole words; None where it finds few, for halves of words,
+    where that gains nothing, and on GPUs."""
     run, is_bytes = running_dimension(output), WORD_BITS // output.unit_bits == UNIT
-    if target.profile is not Profile.CPU or not walk.by_words or not is_bytes or run is None or not is_identity(body):
+    if target.profile is not Profile.CPU or not is_bytes or run is None or not is_identity(body):
         return None
     source = body.children[0]
     if not isinstance(source, Tensor) or source.strides[run] != 1 or source.unit_bits != output.unit_bits:
         return None
     return run if output.sizes[run] >= SHORTEST_RUN * UNIT else None
+
+
+def _rows_of_words(step: Map, body: Body, output: Tensor, run: int, target: Target) -> ScheduledWordRows | None:
+    """Return the copy row by row; None where rows share words. It goes through no word that is not its own, however
+    many lie between the rows."""
+    first = output.offset % UNIT
+    words = -(-(first + output.sizes[run]) // UNIT)
+    reach = words
+    strides = [0] * output.rank
+    others = (d for d in range(output.rank) if d != run and output.sizes[d] > 1)
+    for dimension in sorted(others, key=lambda d: output.strides[d]):
+        strides[dimension], rest = divmod(output.strides[dimension], UNIT)
+        if rest or strides[dimension] < reach:
+            return None
+        reach += (output.sizes[dimension] - 1) * strides[dimension]
+    strides[run] = 1
+    sizes = tuple(-(-words // WORDS) if d == run else size for d, size in enumerate(output.sizes))
+    walk = choose_walk(Tensor(output.binding, DataType.UINT32, sizes, tuple(strides)))
+    launch = map_launch(walk.count, target)
+    made = ScheduledWordRows(step.label, launch, output, body, walk, run, first, step.keeps_neighbours)
+    return replace(made, reason=f"each row has {words} words of its own, {WORDS} of which an invocation copies at once")
 
 
 def _why_units(output: Tensor) -> str:

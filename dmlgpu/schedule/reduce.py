@@ -28,8 +28,6 @@ def _reduce(step: Reduce, target: Target) -> Steps:
     theirs."""
     if step.reduction.longest is not None:
         target = limited(target, 4 * step.reduction.longest)
-    if step.iterations and target.loop_limit is not None:
-        target = replace(target, loop_limit=target.loop_limit // (step.iterations + 1))
     source = fold_views(step.source)
     axes, output, epilogue = step.axes, step.output, step.epilogue
     if is_elementwise(source):

@@ -7,11 +7,22 @@ from dataclasses import replace
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import UNIT, pack_source, pack_tensor, packs_source, packs_tensor
 from dmlgpu.kernels.sources import CONVERT
-from dmlgpu.plan import Body, Held, Sizes, Tensor, apply
+from dmlgpu.plan import Body, Held, Sizes, Tensor, Tiles, apply
 from dmlgpu.schedule.launch import tile_launch
+from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import ScheduledTiles, Steps
 from dmlgpu.schedule.walk import Walk, choose_walk
 from dmlgpu.target import Target
+
+
+@schedule_step.register
+def _tiles(step: Tiles, target: Target) -> Steps:
+    """Return the kernel of tiles whose numbers are stored as they are."""
+    body, output = step.body, step.output
+    made = tiles(step.label, body, step.tile, unchanged(output.data_type, output.sizes), output, target=target)
+    return made.because(
+        f"an invocation computes {'x'.join(map(str, step.tile))} elements, from what it reads only once"
+    )
 
 
 def tiles(label: str, body: Body, tile: Sizes, epilogue: Body, output: Tensor, *, target: Target) -> Steps:

@@ -110,10 +110,17 @@ class Builder:
             return templates.render("access/index", index_type=index_type, **values)
         return templates.render("access/load", decoded=decode(a), **values)
 
-    def words(self, name: str, tensor: Tensor) -> str:
-        """Return ``<name>_word``, for an input of units below a word whose accessor is there already."""
+    def words(self, name: str, tensor: Tensor, *counts: int) -> str:
+        """Return ``<name>_words<count>``, which read so many words at once, for an input of units below a word whose
+        accessor is there already."""
+        count = WORD_BITS // tensor.unit_bits
         return templates.render(
-            "access/words", name=name, slot=self._slot(tensor, "u32"), count=WORD_BITS // tensor.unit_bits
+            "access/words",
+            name=name,
+            slot=self._slot(tensor, "u32"),
+            count=count,
+            counts=sorted(set(counts)),
+            last=tensor.reach * 8 // WORD_BITS - 1,
         )
 
     def store(self, tensor: Tensor, portable: bool = False, atomic: bool = False) -> tuple[str, dict[str, Any]]:

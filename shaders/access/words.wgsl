@@ -1,8 +1,12 @@
-// The bits of a word that begins with some unit, of neighbours that lie side by side in memory.
-fn {{ name }}_word(at: {{ name }}_at) -> u32 {
+// The bits of words of which the first begins with some unit, of neighbours that lie side by side in memory. Units before the
+// tensor's first or behind its last one give any bits.
+# for words in counts
+fn {{ name }}_words{{ words }}(at: {{ name }}_at) -> array<u32, {{ words }}> {
     let unit = {{ name }}_unit(at);
-    let low = buffer{{ slot }}[{{ name }}_base() + unit / {{ count }}u];
-    let high = buffer{{ slot }}[{{ name }}_base() + (unit + {{ count - 1 }}u) / {{ count }}u];
     let shift = (unit % {{ count }}u) * {{ 32 // count }}u;
-    return (low >> shift) | select(high << (32u - shift), 0u, shift == 0u);
+    # for word in range(words + 1)
+    let word{{ word }} = buffer{{ slot }}[{{ name }}_base() + min((unit + {{ word * count if word < words else word * count - 1 }}u) / {{ count }}u, {{ last }}u)];
+    # endfor
+    return array<u32, {{ words }}>({% for word in range(words) %}{{ ", " if word }}(word{{ word }} >> shift) | select(word{{ word + 1 }} << (32u - shift), 0u, shift == 0u){% endfor %});
 }
+# endfor

@@ -1,5 +1,5 @@
-// MAP of a copy, word by word: units that lie side by side in both tensors are read as a word, from where it begins; words at
-// the ends of runs are put together from single units. (A loop for these: some processors' drivers go through both
+// MAP of a copy, {{ words }} words at a time: units that lie side by side in both tensors are read as words, from where the first begins;
+// words at the ends of runs are put together from single units. (Loops for these: some processors' drivers go through both
 // branches, but not through loops that nobody enters.)
 {% set count = 32 // unit_bits %}
 {% include "schedules/locate" %}
@@ -9,24 +9,38 @@ fn part(number: u32, shift: u32, bits: ptr<function, u32>, own: ptr<function, u3
     *bits |= output_bits(element(at)) << shift;
     *own |= {{ 2 ** unit_bits - 1 }}u << shift;
 }
-fn handle(word: u32) {
-    let number = word * {{ count }}u - {{ walk.first }}u;
+fn word(number: u32, there: u32) {
+    if (number >= {{ total }}u) { return; }
+    let unit = number * {{ count }}u - {{ walk.first }}u;
     var at: output_at;
-    let whole = number < {{ walk.count }}u && locate(number, &at) && at[{{ run }}] < {{ size - count + 1 }}u;
+    let whole = unit < {{ walk.count }}u && locate(unit, &at) && at[{{ run }}] < {{ size - count + 1 }}u;
     var bits = 0u;
     var own = 0u;
     if (whole) {
-        bits = input_word(at);
+        bits = input_words1(at)[0];
         own = {{ 2 ** 32 - 1 }}u;
     }
     for (var place = select(0u, {{ count }}u, whole); place < {{ count }}u; place++) {
-        part(number + place, place * {{ unit_bits }}u, &bits, &own);
+        part(unit + place, place * {{ unit_bits }}u, &bits, &own);
     }
-    let there = output_base() + {{ walk.word }}u + word;
     # if walk.keeps_neighbours
     if (own == 0u) { return; }
     if (own != {{ 2 ** 32 - 1 }}u) { bits |= buffer{{ slot }}[there] & ~own; }
     # endif
     buffer{{ slot }}[there] = bits;
+}
+fn handle(number: u32) {
+    let first = number * {{ words }}u;
+    let unit = first * {{ count }}u - {{ walk.first }}u;
+    let there = output_base() + {{ walk.word }}u + first;
+    var at: output_at;
+    let whole = unit < {{ walk.count }}u && locate(unit, &at) && at[{{ run }}] < {{ [size - count * words + 1, 0]|max }}u;
+    if (whole) {
+        let bits = input_words{{ words }}(at);
+        # for place in range(words)
+        buffer{{ slot }}[there + {{ place }}u] = bits[{{ place }}];
+        # endfor
+    }
+    for (var place = select(0u, {{ words }}u, whole); place < {{ words }}u; place++) { word(first + place, there + place); }
 }
 {% include "schedules/map_main" %}

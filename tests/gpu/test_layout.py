@@ -92,13 +92,26 @@ def test_pieces_of_small_types_go_into_any_layout(backend: GpuBackend, axis: int
     check(backend, join(replace(whole, strides=strides, total_tensor_size_in_bytes=None), *pieces, axis=axis))
 
 
-@pytest.mark.parametrize("extents", [(37, 64, 35), (129, 35), (33, 32, 34, 32)])
-def test_runs_of_bytes_move_by_words(backend: GpuBackend, extents: tuple[int, ...]) -> None:
-    whole = tensors(U8, (3, 5, 0), 2, extents)
-    for desc in (join(*whole, axis=2), split(*whole, axis=2)):
-        kernels = compiler.compile_operator(desc, replace(backend.target.exact, profile=Profile.CPU)).kernels
-        assert any("schedules/map_words" in kernel.wgsl for kernel in kernels)
-        check(backend, desc)
+@pytest.mark.parametrize(
+    ("extents", "stride", "file"),
+    [
+        pytest.param((37, 64, 35), 136, "map_rows", id="words of their own"),
+        pytest.param((129, 35), 164, "map_rows", id="two pieces"),
+        pytest.param((51, 41, 63, 333), 488, "map_rows", id="far apart"),
+        pytest.param((37, 64, 35), 144, "map_rows", id="gaps between rows"),
+        pytest.param((33, 32, 34, 32), 131, "map_words", id="words of two rows"),
+        pytest.param((37, 64, 35), 137, "map_words", id="gaps within words"),
+        pytest.param((67, 130), 197, "map_words", id="several words at once"),
+    ],
+)
+def test_runs_of_bytes_move_by_words(backend: GpuBackend, extents: tuple[int, ...], stride: int, file: str) -> None:
+    whole, *pieces = tensors(U8, (3, 5, 0), 2, extents)
+    whole = replace(whole, strides=(5 * stride, stride, 1), total_tensor_size_in_bytes=None)
+    desc = join(whole, *pieces, axis=2)
+    kernels = compiler.compile_operator(desc, replace(backend.target.exact, profile=Profile.CPU)).kernels
+    assert all(f"schedules/{file}" in kernel.wgsl for kernel in kernels)
+    check(backend, desc)
+    check(backend, split(whole, *pieces, axis=2))
 
 
 def padding1(

@@ -14,7 +14,7 @@ from dmlgpu.conformance.running.comparison import compare
 from dmlgpu.enums import DataType, InterpolationMode, ReduceFunction
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.operator_desc import OperatorDesc, Size2D
-from dmlgpu.plan import Map
+from dmlgpu.plan import Tiles
 from dmlgpu.target import Profile
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
@@ -101,9 +101,34 @@ def test_gradients_in_shares(backend: GpuBackend, function: ReduceFunction) -> N
     desc = gradient(reduction_function=function)
     given = RNG.standard_normal(FORWARD.sizes).astype(np.float32)
     target = replace(backend.target.exact, loop_limit=SHORT // 2)
-    maps = [step.label for step in operators.lower(desc, target).steps if isinstance(step, Map)]
-    assert ("share 1" in maps) == (function is ReduceFunction.MAX)
+    labels = [step.label for step in operators.lower(desc, target).steps if isinstance(step, Tiles)]
+    assert ("share 1" in labels) == (function is ReduceFunction.MAX)
     check(backend, desc, [IMAGE, given, REGIONS, BATCHES], loop_limit=SHORT // 2)
+
+
+@pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
+@pytest.mark.parametrize("loop_limit", [None, 4000])
+@pytest.mark.parametrize("function", [ReduceFunction.AVERAGE, ReduceFunction.MAX])
+def test_gradients_of_more_regions_channels_and_outputs_than_one_invocation_takes(
+    backend: GpuBackend, function: ReduceFunction, loop_limit: int | None, profile: Profile
+) -> None:
+    image = RNG.standard_normal((2, 35, 4, 9)).astype(np.float32)
+    regions = np.sort(RNG.integers(-2, 20, (40, 2, 2)), 1).reshape(40, 4).astype(np.float32) / 2
+    batches = RNG.integers(0, 3, 40).astype(np.uint32)
+    given = RNG.integers(-3, 4, (40, 35, 2, 64)).astype(np.float32)
+    desc = descs.RoiAlignGrad(
+        input_tensor=of(image),
+        input_gradient_tensor=of(given),
+        output_gradient_tensor=of(image),
+        output_roi_gradient_tensor=of(regions),
+        **sampling(roi_tensor=of(regions), batch_indices_tensor=of(batches), reduction_function=function)
+        | {"minimum_samples_per_output": 2, "maximum_samples_per_output": 2},
+    )
+    inputs = [image, given, regions, batches]
+    target = replace(backend.target.exact, loop_limit=loop_limit, profile=profile)
+    wanted = reference.evaluate(desc, inputs)
+    for got, want in zip(run_desc(backend, desc, inputs, target), wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-2)
 
 
 def test_bins_in_shares(backend: GpuBackend) -> None:

@@ -7,7 +7,7 @@ from dmlgpu.enums import DataType, InterpolationMode, ReduceFunction
 from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.regions import Sampling, Shares
 from dmlgpu.operator_desc import Size2D
-from dmlgpu.schedule.steps import ScheduledMap, ScheduledReduce
+from dmlgpu.schedule.steps import ScheduledMap, ScheduledReduce, ScheduledTiles
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 from tests.schedules import steps_of
@@ -188,14 +188,33 @@ def test_pooling_finds_places_and_takes_what_is_there():
 
 
 def test_gradients_are_gathered():
-    tables = [(ScheduledMap, "map")] * 4
+    tables = [(ScheduledTiles, "weights"), (ScheduledMap, "map"), (ScheduledMap, "map")]
     found = labels(gradient())
-    assert found[:4] == tables
-    assert {kind for kind, _ in found[4:]} == {ScheduledReduce}
+    assert found[:3] == tables
+    assert found[6:] == [
+        (ScheduledTiles, "input gradient"),
+        (ScheduledTiles, "region gradient"),
+        (ScheduledReduce, "serial"),
+    ]
     largest = labels(gradient(reduction_function=ReduceFunction.MAX))
-    assert largest.count((ScheduledMap, "share 0")) == 1
+    assert largest.count((ScheduledTiles, "share 0")) == 1
     nearest = gradient(interpolation_mode=InterpolationMode.NEAREST_NEIGHBOR, output_gradient_tensor=None)
     assert labels(nearest) == [(ScheduledMap, "zeros")]
+
+
+def test_invocations_take_fewer_regions_where_there_are_few_of_them():
+    """So that some hundred elements of an image, and thousands of regions, keep an adapter busy."""
+    regions = 4000
+    given = {
+        "input_tensor": tensor(1, 1, 8, 8),
+        "output_gradient_tensor": tensor(1, 1, 8, 8),
+        "input_gradient_tensor": tensor(regions, 1, 7, 6),
+        "roi_tensor": tensor(regions, 4),
+        "batch_indices_tensor": tensor(regions, data_type=DataType.UINT32),
+        "output_roi_gradient_tensor": None,
+    }
+    *_, shares, summed = steps_of(gradient(**given), TARGET)
+    assert (shares.output.sizes, summed.output.sizes) == ((1, 1, 8, 8, 125), (64, 1))
 
 
 @pytest.mark.parametrize("function", [ReduceFunction.AVERAGE, ReduceFunction.MAX])

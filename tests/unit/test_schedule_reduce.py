@@ -247,13 +247,6 @@ def test_no_invocation_loops_longer_than_any_driver_allows(rows, target, data_ty
             assert step.schedule is not ReduceSchedule.PARTIAL or step.output.sizes[-1] <= count
 
 
-def test_elements_that_loop_make_walks_shorter():
-    target, iterations = replace(CPU, loop_limit=LOOP_LIMIT), 99
-    source, output = tensor(Role.INPUT, (1000, 1 << 16)), tensor(Role.OUTPUT, (1000, 1))
-    for step in schedule_step(Reduce("", REDUCTION, source, (1,), output, iterations), target).steps:
-        assert longest_loop(step, target) * (1 if step.of_partials else iterations + 1) <= LOOP_LIMIT
-
-
 def test_sums_are_no_longer_than_rounding_errors_allow():
     source, output = tensor(Role.INPUT, (1000, 1 << 14)), tensor(Role.OUTPUT, (1000, 1))
     steps = scheduled(source, (1,), output, CPU, replace(REDUCTION, longest=64))

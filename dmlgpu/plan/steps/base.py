@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmlgpu.plan.sources import Body
-from dmlgpu.plan.tensors import Binding, Tensor
+from dmlgpu.plan.tensors import Binding, Sizes, Tensor
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,21 @@ class Map(Step):
     output: Tensor
     keeps_neighbours: bool = False
     costly: bool = False
+
+
+@dataclass(frozen=True)
+class Tiles(Step):
+    """Computes the output tile by tile: one invocation all elements of a tile, from what they read in common.
+
+    Attributes:
+        body: defines ``fn tile(at: output_at) -> array<tile_s, n>``: the numbers of the tile whose first element is at
+            ``at``, row by row. Those beyond the edge of the output are computed and dropped.
+        tile: elements along each dimension of the output.
+    """
+
+    body: Body
+    tile: Sizes
+    output: Tensor
 
 
 MOST_KERNELS = 1 << 13

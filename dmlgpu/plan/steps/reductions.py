@@ -40,7 +40,6 @@ class Reduce(Step):
         source: what is reduced.
         axes: the dimensions along which a row lies; the last ones of a source that changes coordinates.
         output: of the source's sizes, 1 along the axes. Its lanes are the numbers of a result.
-        iterations: of the loops that computing one element of the source takes.
         epilogue: computes what is stored, an element-wise tree over the output's sizes with a leaf ``Held.product`` of
             32 bits, which stands for the result; None: the result itself.
     """
@@ -49,7 +48,6 @@ class Reduce(Step):
     source: Source
     axes: tuple[int, ...]
     output: Tensor
-    iterations: int = 0
     epilogue: Body | None = None
 
 

@@ -15,6 +15,7 @@ from dmlgpu.schedule.steps.maps import (
     ScheduledRuns,
     ScheduledTranspose,
     ScheduledUpsample,
+    ScheduledWordRows,
     Tap,
     TileDigit,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "ScheduledTiles",
     "ScheduledTranspose",
     "ScheduledUpsample",
+    "ScheduledWordRows",
     "SortSchedule",
     "Steps",
     "Tap",

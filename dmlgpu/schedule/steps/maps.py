@@ -10,6 +10,9 @@ from dmlgpu.schedule.steps.base import Scheduled
 from dmlgpu.schedule.walk import Walk
 from dmlgpu.tensor import WORD_BITS, packed_strides
 
+WORDS = 4
+"""Words that an invocation copies at once where units of a word lie side by side."""
+
 
 @dataclass(frozen=True)
 class ScheduledMap(Scheduled):
@@ -46,6 +49,25 @@ def _is_dense(tensor: Tensor) -> bool:
     """Return whether units lie in memory in their own order and without gaps."""
     packed = packed_strides(tensor.sizes)
     return all(tensor.sizes[d] == 1 or tensor.strides[d] == packed[d] for d in range(tensor.rank))
+
+
+@dataclass(frozen=True)
+class ScheduledWordRows(Scheduled):
+    """A copy of units below a word, in rows that have words of their own.
+
+    Attributes:
+        body: copies from a tensor in which the units of a row lie side by side as well.
+        walk: over ``WORDS`` words of a row at a time.
+        run: the dimension along which a row lies.
+        first: the unit in which a row begins, of those of its first word.
+        keeps_neighbours: as for ``plan.Map``.
+    """
+
+    body: Body
+    walk: Walk
+    run: int
+    first: int
+    keeps_neighbours: bool
 
 
 @dataclass(frozen=True)

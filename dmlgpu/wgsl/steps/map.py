@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dmlgpu.plan import Tensor
 from dmlgpu.schedule.runs import fixed_leaves
-from dmlgpu.schedule.steps import ScheduledBlocks, ScheduledMap, ScheduledRuns, ScheduledTranspose
+from dmlgpu.schedule.steps import ScheduledBlocks, ScheduledMap, ScheduledRuns, ScheduledTranspose, ScheduledWordRows
+from dmlgpu.schedule.steps.maps import WORDS
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder
 from dmlgpu.wgsl.steps.step import render_step
@@ -20,8 +21,28 @@ def _map(step: ScheduledMap, builder: Builder) -> str:
         return text + templates.render("schedules/map", **values)
     (source,) = step.body.children
     assert isinstance(source, Tensor)
-    values |= {"run": step.run, "size": step.output.sizes[step.run]}
-    return text + builder.words("input", source) + templates.render("schedules/map_words", **values)
+    values |= {"run": step.run, "size": step.output.sizes[step.run], "words": WORDS}
+    values["total"] = step.walk.items(step.output)
+    return text + builder.words("input", source, 1, WORDS) + templates.render("schedules/map_words", **values)
+
+
+@render_step.register
+def _rows(step: ScheduledWordRows, builder: Builder) -> str:
+    store, values = builder.store(step.output)
+    (source,) = step.body.children
+    assert isinstance(source, Tensor)
+    text = store + builder.body(step.body) + builder.words("input", source, 1, WORDS)
+    return text + templates.render(
+        "schedules/map_rows",
+        walk=step.walk,
+        launch=step.launch,
+        run=step.run,
+        size=step.output.sizes[step.run],
+        first=step.first,
+        words=WORDS,
+        keeps_neighbours=step.keeps_neighbours,
+        **values,
+    )
 
 
 @render_step.register

@@ -1,0 +1,34 @@
+// MAP of a copy whose rows begin in words of their own, {{ words }} words of a row at a time. Units lie side by side in both tensors, and
+// are read as words, from where the first begins. At the ends of rows words are stored in part. (A loop for these: some
+// processors' drivers go through both branches, but not through loops that nobody enters.)
+{% set count = 32 // unit_bits %}
+{% include "schedules/locate" %}
+fn handle(number: u32) {
+    var at: output_at;
+    if (!locate(number, &at)) { return; }
+    let first = at[{{ run }}] * {{ count * words }}u - {{ first }}u; // before the row's first unit it is a large number
+    at[{{ run }}] = 0u;
+    let there = output_base() + output_unit(at) / {{ count }}u + (first + {{ first }}u) / {{ count }}u;
+    at[{{ run }}] = first;
+    let whole = first < {{ [size - count * words + 1, 0]|max }}u;
+    if (whole) {
+        let bits = input_words{{ words }}(at);
+        # for place in range(words)
+        buffer{{ slot }}[there + {{ place }}u] = bits[{{ place }}];
+        # endfor
+    }
+    for (var place = select(0u, {{ words }}u, whole); place < {{ words }}u; place++) {
+        at[{{ run }}] = first + place * {{ count }}u;
+        var own = 0u;
+        # for unit in range(count)
+        own |= select(0u, {{ (2 ** unit_bits - 1) * 2 ** (unit * unit_bits) }}u, at[{{ run }}] + {{ unit }}u < {{ size }}u);
+        # endfor
+        if (own == 0u) { continue; }
+        var bits = input_words1(at)[0] & own;
+        # if keeps_neighbours
+        if (own != {{ 2 ** 32 - 1 }}u) { bits |= buffer{{ slot }}[there + place] & ~own; }
+        # endif
+        buffer{{ slot }}[there + place] = bits;
+    }
+}
+{% include "schedules/map_main" %}
