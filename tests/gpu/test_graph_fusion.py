@@ -235,14 +235,16 @@ def test_elements_that_are_repeated_are_added_and_joined(
 
 
 @pytest.mark.parametrize("data_type", [DataType.FLOAT16, DataType.UINT8, DataType.INT8])
-@pytest.mark.parametrize("factor", [2, 8])
-def test_narrow_elements_that_are_repeated_are_joined(device: Device, data_type: DataType, factor: int) -> None:
+@pytest.mark.parametrize(("width", "factor"), [(4, 2), (4, 8), (3, 2), (3, 3)])  # rows of words, and parts of words
+def test_narrow_elements_that_are_repeated_are_joined(
+    device: Device, data_type: DataType, width: int, factor: int
+) -> None:
     graph = Graph()
-    sampled = sampled_by(graph, (1, 2, 3, 4), (1, 1, factor, factor), data_type)
+    sampled = sampled_by(graph, (1, 3, 3, width), (1, 1, factor, factor), data_type)
     large = graph.input(sampled.sizes, data_type, name="large")
-    small = integers(0, 100, np.int8, 1, 2, 3, 4).astype(data_type.numpy)
-    arrays = {"small": small, "large": np.zeros(sampled.sizes, data_type.numpy)}
-    agree(device, graph, functions.join([sampled, large], axis=1), arrays, 0)
+    small = integers(0, 100, np.int8, 1, 3, 3, width).astype(data_type.numpy)
+    arrays = {"small": small, "large": np.full(sampled.sizes, 7, data_type.numpy)}
+    agree(device, graph, functions.join([sampled, large, sampled], axis=1), arrays, 0)
 
 
 def test_two_ways_to_repeat_along_a_dimension_are_left_as_they_are(device: Device) -> None:
