@@ -1,5 +1,7 @@
 """The OCR models of the package rapidocr-onnxruntime on a picture with text, on dmlgpu and on onnxruntime.
 
+Of each model, how much of a run is spent in Python, and the ratios to onnxruntime's providers.
+
     python benchmarks/models.py llvmpipe --picture 640x480 --peers webgpu cpu
 
 Pictures go in and results come out as arrays on both sides; results agree within 1e-3 or the program ends.
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from native_time import python_time
 from numpy.typing import NDArray
 
 from dmlgpu.bench.ratios import ratio
@@ -29,6 +32,9 @@ MODELS = {
 """Files, and the height and width that a model wants; None for the picture's."""
 
 TOLERANCE = 1e-3
+
+MOST_PYTHON = 0.05
+"""Share of a run."""
 
 
 def picture(height: int, width: int) -> Picture:
@@ -91,6 +97,8 @@ def main() -> None:
 
         found = ours(image)
         print(f"{label} {image.shape[3]}x{image.shape[2]}: loaded and run in {time.perf_counter() - start:.2f} s")
+        spent = python_time(lambda image=image, ours=ours: ours(image), given.rounds)
+        print(f"  {'met   ' if spent.share <= MOST_PYTHON else 'MISSED'} {spent}", flush=True)
         for provider in given.peers:
             other = theirs(path, provider)
             np.testing.assert_allclose(found, other(image), rtol=0, atol=TOLERANCE)

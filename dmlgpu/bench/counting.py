@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from dmlgpu import descs
 from dmlgpu.bench.workload import byte_count
 from dmlgpu.enums import ConvolutionDirection
-from dmlgpu.explain import Explanation
+from dmlgpu.explain import ExplainedKernel, Explanation
 from dmlgpu.explain.fusion import multiplications
 from dmlgpu.graph.description import GraphDesc, OperatorNode
 from dmlgpu.graph.resolve import resolve
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.plan import Step
+from dmlgpu.plan import Step, parts
 from dmlgpu.plan.parts import written
+from dmlgpu.schedule.steps import Scheduled, ScheduledAttend, ScheduledContract, ScheduledRecurrence, ScheduledTiles
 
 _PICKS = descs.Gather | descs.GatherElements | descs.GatherNd | descs.GatherNd1
 """Operators that read no more of an input than they write."""
@@ -117,3 +119,57 @@ def operations_of_step(step: Step) -> int:
     if products is not None:
         return 2 * products
     return sum(math.prod(tensor.sizes) for tensor in written(step))
+
+
+def kernel_counts(explanation: Explanation) -> Iterator[tuple[str, Counts]]:
+    """Yield for each kernel of an execution its label, and what it moves and computes, all of its turns together.
+
+    Bytes are those of the tensors that it reads and writes, each once; what looks elements up counts its table as a
+    whole. Operations are those of the kernel, not of the description: Winograd's filtering multiplies less.
+    """
+    by_step: dict[int | None, list[ExplainedKernel]] = {}
+    for one in explanation.kernels:
+        by_step.setdefault(one.step, []).append(one)
+    for one in explanation.kernels:
+        if one.scheduled is None or one.step is None:
+            counts = Counts(sum(slot.size for slot in one.kernel.slots), 0)
+        else:
+            beside = [other.scheduled for other in by_step[one.step] if other.scheduled is not None]
+            operations = _operations_of_kernel(one.scheduled, explanation.steps[one.step], beside)
+            counts = Counts(_bytes_of_kernel(one.scheduled), operations)
+        yield one.kernel.label, Counts(one.times * counts.bytes, one.times * counts.operations, kernels=one.times)
+
+
+def _bytes_of_kernel(scheduled: Scheduled) -> int:
+    """Bytes of what a kernel reads and writes; tensors that begin at one place, as elements and as units, are one."""
+    found: dict[tuple[object, int], int] = {}
+    for tensor in parts.tensors(scheduled):
+        place = tensor.binding, tensor.offset * tensor.unit_bits
+        found[place] = max(found.get(place, 0), tensor.distinct_bytes)
+    return sum(found.values())
+
+
+def _operations_of_kernel(scheduled: Scheduled, step: Step, beside: Sequence[Scheduled]) -> int:
+    """Operations of one of the kernels of a step: two for each multiplication, else one for each element it writes.
+
+    Args:
+        scheduled: the kernel.
+        step: what it is a kernel of.
+        beside: all kernels of the step.
+    """
+    if isinstance(scheduled, ScheduledContract):
+        return 2 * math.prod(scheduled.space.output) * math.prod(scheduled.space.inner)
+    products = multiplications(step)
+    elsewhere = any(isinstance(one, ScheduledContract) for one in beside)
+    if products is None or elsewhere or not isinstance(scheduled, _MULTIPLYING):
+        return _written_elements(scheduled)
+    whole = sum(_written_elements(one) for one in beside if isinstance(one, _MULTIPLYING))
+    return 2 * products * _written_elements(scheduled) // max(1, whole)
+
+
+def _written_elements(scheduled: Scheduled) -> int:
+    return math.prod(scheduled.output.sizes) * max(scheduled.output.lanes, 1)
+
+
+_MULTIPLYING = (ScheduledTiles, ScheduledAttend, ScheduledRecurrence)
+"""Kernels that do all multiplications of a step without products, or those for a part of its output."""

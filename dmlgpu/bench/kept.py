@@ -1,4 +1,4 @@
-"""Ceilings that were measured before, kept in the user's cache folder per adapter and driver."""
+"""Ceilings that were measured before, kept in the user's cache folder per adapter and driver, or measured and kept."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import hashlib
 import json
 import os
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from dmlgpu.bench import noise
 from dmlgpu.bench.ceilings import Ceilings
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.files import whole_file
@@ -46,6 +48,13 @@ class Kept:
     ceilings: Ceilings
     taken: float
 
+    @property
+    def doubt(self) -> str:
+        """Why the ceilings may be too low, in words; empty where nothing speaks against them."""
+        if self.taken <= noise.BUSY:
+            return ""
+        return f"others took {100 * self.taken:.0f} % of the processor while they were measured, so they are too low"
+
 
 def load_ceilings(info: AdapterInfo, folder: Path | None = None) -> Kept | None:
     """Return the ceilings that are kept for an adapter; None where there are none that can be read."""
@@ -66,3 +75,23 @@ def keep_ceilings(info: AdapterInfo, kept: Kept, folder: Path | None = None) -> 
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as stream:
             stream.write(json.dumps(record, indent=2).encode())
+
+
+def known_ceilings(
+    info: AdapterInfo, measure: Callable[[], Ceilings], before: noise.Busyness, *, again: bool = False
+) -> Kept:
+    """Return the ceilings that are kept for an adapter; else measure and keep them, as where the machine was busy when
+    they were measured and is not any more. Raises what ``measure`` raises.
+
+    Args:
+        info: the adapter.
+        measure: measures its ceilings.
+        before: how busy the machine is now.
+        again: whether they are measured in any case.
+    """
+    kept = None if again else load_ceilings(info)
+    if kept is None or (kept.taken > noise.BUSY and before.taken <= noise.BUSY):
+        measured = measure()
+        kept = Kept(measured, max(before.taken, noise.busyness().taken))
+        keep_ceilings(info, kept)
+    return kept

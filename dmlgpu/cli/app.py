@@ -174,8 +174,15 @@ def run(
         bool, typer.Option("--check", help="Compare every node with the reference, and with onnxruntime or onnx.")
     ] = False,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Print where the time of a run goes, by kernel and by node.")
+        bool,
+        typer.Option(
+            "--profile",
+            help="Print where the time of a run goes, by kernel and by node, and the share of the device's ceiling.",
+        ),
     ] = False,
+    profile_json: Annotated[
+        Path | None, typer.Option("--profile-json", metavar="FILE.json", help="Write the same as JSON.")
+    ] = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="FILE.json", help="Write a trace of host and device for Chrome.")
     ] = None,
@@ -229,7 +236,8 @@ def run(
     )
     overrides = dispatching.onnx_options(name_overrides, denotation_overrides, binding_shapes)
     chosen = dispatching.DispatchOptions(timing, timing_verbosity, overrides, print_onnx_bindings)
-    onnx = {"inputs": tuple(inputs or ()), "check": check, "profile": profile, "trace": trace, "repeat": repeat}
+    onnx = {"inputs": tuple(inputs or ()), "check": check, "profile": profile, "profile_json": profile_json}
+    onnx |= {"trace": trace, "repeat": repeat}
     verb("run").run(model, output_dir, adapter, precise=precise, allow_paths=allow_paths, dispatching=chosen, **onnx)
 
 

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -14,7 +15,7 @@ from dmlgpu.bench import noise, plotting
 from dmlgpu.bench.aims import AGAINST_NUMPY, read_aims
 from dmlgpu.bench.ceilings import Ceilings
 from dmlgpu.bench.children import Child, Remote, ceilings_of, child_of
-from dmlgpu.bench.kept import Kept, keep_ceilings, load_ceilings
+from dmlgpu.bench.kept import known_ceilings
 from dmlgpu.bench.measurement import Measurement, measurement
 from dmlgpu.bench.peers import known
 from dmlgpu.bench.peers.contestants import OneByOne, PeerContestant, PeerRow
@@ -168,24 +169,16 @@ def _ceilings(
     the machine was busy when they were measured and is not any more."""
     found = {}
     for one in adapters:
-        kept = None if request.ceilings else load_ceilings(one.info)
-        if kept is None or (kept.taken > noise.BUSY and before.taken <= noise.BUSY):
-            try:
-                measured = ceilings_of(children[one.label])
-            except DmlError as error:
-                print(f"dmlgpu: the ceilings of {one} could not be measured: {error}", file=sys.stderr)
-                if not request.as_json:
-                    print_adapter(one, None)
-                continue
-            kept = Kept(measured, max(before.taken, noise.busyness().taken))
-            keep_ceilings(one.info, kept)
-        if kept.taken > noise.BUSY:
-            taken = f"{100 * kept.taken:.0f} %"
-            print(
-                f"dmlgpu: while the ceilings of {one} were measured, others took {taken} of the processor, so they are"
-                " too low; --ceilings measures them again",
-                file=sys.stderr,
-            )
+        child = children[one.label]
+        try:
+            kept = known_ceilings(one.info, partial(ceilings_of, child), before, again=request.ceilings)
+        except DmlError as error:
+            print(f"dmlgpu: the ceilings of {one} could not be measured: {error}", file=sys.stderr)
+            if not request.as_json:
+                print_adapter(one, None)
+            continue
+        if kept.doubt:
+            print(f"dmlgpu: ceilings of {one}: {kept.doubt}; --ceilings measures them again", file=sys.stderr)
         found[one.label] = kept.ceilings
         if not request.as_json:
             print_adapter(one, kept.ceilings)

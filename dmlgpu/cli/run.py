@@ -44,9 +44,8 @@ def run(
     onnx, dispatch = OnnxOptions(**options), dispatching or DispatchOptions()
     if onnx != OnnxOptions() and (model.suffix.lower() != ".onnx" or dispatch != DispatchOptions()):
         wrong = model.name if model.suffix.lower() != ".onnx" else "options of DxDispatch's beside them"
-        raise InvalidArgument(
-            f"run: --input, --check, --profile, --trace and --repeat are for models in ONNX, got {wrong}"
-        )
+        ours = "--input, --check, --profile, --profile-json, --trace and --repeat"
+        raise InvalidArgument(f"run: {ours} are for models in ONNX, got {wrong}")
     if model.suffix.lower() == ".onnx" and dispatch == DispatchOptions():
         run_onnx(model, output_dir, adapter, onnx, precise=precise)
         return

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.cli import tables
 from dmlgpu.cli.adapter import choose_adapter
 from dmlgpu.device.device import Device
 from dmlgpu.errors import InvalidArgument, InvalidState
@@ -23,13 +22,11 @@ from dmlgpu.files import whole_file
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.checking import Divergence
-    from dmlgpu.frontends.onnx.placement import Placement
     from dmlgpu.frontends.onnx.segments import Segment
+    from dmlgpu.frontends.onnx.session import Session
     from dmlgpu.frontends.onnx.watching import Profile
 
 Array = NDArray[Any]
-
-_MOST_ROWS = 40
 
 
 @dataclass(frozen=True)
@@ -40,6 +37,7 @@ class OnnxOptions:
         inputs: each ``name=file.npy``.
         check: compare every node.
         profile: print where the time of a run goes.
+        profile_json: the file for the same as JSON.
         trace: the file for a trace in Chrome's format.
         repeat: runs.
     """
@@ -47,6 +45,7 @@ class OnnxOptions:
     inputs: tuple[str, ...] = ()
     check: bool = False
     profile: bool = False
+    profile_json: Path | None = None
     trace: Path | None = None
     repeat: int = 1
 
@@ -92,12 +91,12 @@ def run_onnx(
             f"first run {times[0] * 1e3:.1f} ms, then {statistics.median(later) * 1e3:.2f} ms"
             f" ({later[0] * 1e3:.2f} to {later[-1] * 1e3:.2f}, {len(later)} runs)"
         )
-    if options.profile or options.trace is not None:
+    if options.profile or options.profile_json is not None or options.trace is not None:
         profile = onnx.watching.Profile()
         with onnx.watching.watched_by(profile):
             session.run(arrays)
-        if options.profile:
-            print_profile(profile, session.placement)
+        if options.profile or options.profile_json is not None:
+            _report(profile, session, options)
         if options.trace is not None:
             with whole_file(options.trace) as stream:
                 stream.write(json.dumps(profile.trace()).encode())
@@ -133,6 +132,19 @@ class _Progress:
         pass
 
 
+def _report(profile: Profile, session: Session, options: OnnxOptions) -> None:
+    """Print and write where the time of a profiled run went."""
+    from dmlgpu.bench.profiles import tables  # noqa: PLC0415 - it loads the compiler
+    from dmlgpu.cli import profile_onnx  # noqa: PLC0415 - likewise
+
+    ceilings = profile_onnx.device_ceilings(session.device)
+    found = tables(profile, session.placement, ceilings)
+    if options.profile:
+        profile_onnx.print_profile(found, ceilings)
+    if options.profile_json is not None:
+        profile_onnx.write_profile(found, ceilings, session.device, options.profile_json)
+
+
 def _print_outputs(found: Mapping[str, Array], output_dir: Path | None) -> None:
     for name, array in found.items():
         print(f"{name}: {array.dtype} {list(array.shape)}")
@@ -147,40 +159,6 @@ def _save(folder: Path, name: str, array: Array) -> Path:
     with whole_file(path) as stream:
         np.save(stream, array)
     return path
-
-
-def print_profile(profile: Profile, placement: Sequence[Placement]) -> None:
-    """Print kernels by what they took, then nodes; a kernel of several nodes counts for each an equal share."""
-    total = sum(seconds for _, _, seconds in profile.kernels) or 1.0
-    nodes: dict[str, list[str]] = {}
-    for one in placement:
-        for label in one.kernels:
-            nodes.setdefault(label, []).append(f"{one.op_type} {one.node}")
-    by_kernel = profile.by_kernel()
-    rows = [
-        (f"{seconds * 1e3:.3f}", f"{100 * seconds / total:.1f}", str(count), label, ", ".join(nodes.get(label, ())[:4]))
-        for label, (count, seconds) in by_kernel.items()
-    ]
-    print(f"\n{len(profile.kernels)} kernels took {total * 1e3:.2f} ms, each timed by itself")
-    tables.table(("ms", "%", "times", "kernel", "nodes"), rows[:_MOST_ROWS], right=(0, 1, 2))
-    by_node: dict[str, float] = {}
-    by_operator: dict[str, float] = {}
-    by_module: dict[str, float] = {}
-    for label, (_, seconds) in by_kernel.items():
-        of = nodes.get(label, [])
-        for name in of:
-            by_node[name] = by_node.get(name, 0.0) + seconds / len(of)
-            operator, _, node = name.partition(" ")
-            by_operator[operator] = by_operator.get(operator, 0.0) + seconds / len(of)
-            module = node.rpartition("/")[0]
-            by_module[module] = by_module.get(module, 0.0) + seconds / len(of)
-    for heading, found in (("node", by_node), ("operator", by_operator), ("module", by_module)):
-        if not any(found):
-            continue  # no kernels, on numpy; no modules, which exporters write into names with slashes
-        print()
-        ordered = sorted(found.items(), key=lambda one: -one[1])[:_MOST_ROWS]
-        shares = [(f"{seconds * 1e3:.3f}", f"{100 * seconds / total:.1f}", name) for name, seconds in ordered]
-        tables.table(("ms", "%", heading), shares, right=(0, 1))
 
 
 def _check(check: Any, folder: Path) -> None:

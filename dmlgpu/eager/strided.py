@@ -180,7 +180,10 @@ class Strided:
         end = -(-(self.offset + span(self.sizes, self.strides)) * bits // 32) * 4
         raw = self.buffer.read(begin, end - begin)
         sizes, strides = self.sizes or (1,), self.strides or (1,)
-        if shift:
+        if not shift and bits >= 8 and self.signature[2] is None:
+            found = raw[: self.size * bits // 8].view(self.data_type.numpy).reshape(self.sizes)
+            found = found if found.flags.writeable else found.copy()
+        elif shift:
             found = TensorDesc(self.data_type, (2, *sizes), (shift, *strides)).decode(raw)[1].reshape(self.sizes)
         else:
             found = TensorDesc(self.data_type, sizes, self.signature[2]).decode(raw).reshape(self.sizes)

@@ -26,6 +26,13 @@ from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import MAX_DIMENSIONS, TensorDesc, packed_strides
 
 
+def _bytes_of(array: NDArray[Any], data_type: DataType) -> NDArray[np.uint8]:
+    """Return the bytes of a packed tensor, whole words: the array's own where that is what they are."""
+    if array.dtype == data_type.numpy and data_type.bits >= 8 and array.nbytes % 4 == 0:
+        return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return TensorDesc(data_type, array.shape or (1,)).encode(array)
+
+
 class Tensor(Strided, Arithmetic):
     """An array on a device. Memory never changes once it is computed, so that views may share it: assignment gives
     the tensor that is assigned to new memory.
@@ -61,7 +68,7 @@ class Tensor(Strided, Arithmetic):
         if array.ndim > MAX_DIMENSIONS:
             raise InvalidArgument(f"{caller}: values must have at most {MAX_DIMENSIONS} dimensions, got {array.ndim}")
         target = as_device(caller, device)
-        raw = TensorDesc(found, array.shape or (1,)).encode(array) if array.size else np.empty(0, np.uint8)
+        raw = _bytes_of(array, found)
         buffer = session_of(target).pool.take(target, raw.size, caller)
         if array.size:
             buffer.write(raw)

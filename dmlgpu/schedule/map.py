@@ -7,6 +7,7 @@ from dataclasses import replace
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import collapse
 from dmlgpu.kernels.packing import UNIT, pack, running_dimension
+from dmlgpu.kernels.repeats import split_repeats
 from dmlgpu.kernels.sources import computed, fold_views, is_identity
 from dmlgpu.plan import Body, Map, Tensor, View
 from dmlgpu.schedule.blocks import find_blocks
@@ -30,8 +31,8 @@ def _map(step: Map, target: Target) -> Steps:
     upsample = find_upsample(step, target)
     if upsample is not None:
         return Steps((upsample,))
-    folded = fold_views(step.body)
-    body, output = near_copy(*collapse(folded if folded.moves else computed(folded), step.output))
+    folded, output = split_repeats(fold_views(step.body), step.output)
+    body, output = near_copy(*collapse(folded if folded.moves else computed(folded), output))
     transpose = find_transpose(step.label, body, output, target)
     if transpose is not None:
         return Steps((transpose,))

@@ -11,8 +11,9 @@ from graph_checks import agree
 from dmlgpu import DataType, Graph
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
+from dmlgpu.builder.expression import Expression
 from dmlgpu.device.device import Device
-from dmlgpu.enums import InterpolationMode, ReduceFunction
+from dmlgpu.enums import AxisDirection, InterpolationMode, ReduceFunction
 from dmlgpu.graph.compiler import compile_network
 from dmlgpu.graph.resolve import resolve
 from dmlgpu.plan.parts import tensors
@@ -200,3 +201,63 @@ def test_products_and_convolutions_write_inside_a_border(device: Device, data_ty
         labels = agree(device, graph, padded, arrays, tolerance)
         if data_type is DataType.FLOAT32 or "gemm" in labels[-1]:
             assert "border" in labels[0], labels
+
+
+def sampled_by(graph: Graph, sizes: tuple[int, ...], factors: tuple[float, ...], data_type: DataType) -> Expression:
+    """An input whose elements nearest neighbour repeats, as many times as the factors say."""
+    return functions.resample3(
+        graph.input(sizes, data_type, name="small"),
+        interpolation_mode=InterpolationMode.NEAREST_NEIGHBOR,
+        rounding_direction=AxisDirection.DECREASING,
+        scales=factors,
+        input_pixel_offsets=(0.0,) * len(sizes),
+        output_pixel_offsets=(0.0,) * len(sizes),
+        output_sizes=tuple(int(size * factor) for size, factor in zip(sizes, factors, strict=True)),
+        antialiased=False,
+    )
+
+
+@pytest.mark.parametrize("factors", [(1, 1, 2, 2), (1, 1, 4, 4), (1, 1, 3, 8), (1, 1, 1, 6), (2, 1, 2, 4)])
+@pytest.mark.parametrize("width", [4, 5])
+def test_elements_that_are_repeated_are_added_and_joined(
+    device: Device, factors: tuple[float, ...], width: int
+) -> None:
+    sizes = (2, 3, 5, width)
+    graph = Graph()
+    sampled = sampled_by(graph, sizes, factors, DataType.FLOAT32)
+    large = graph.input(sampled.sizes, name="large")
+    small = floats(*sizes)
+    small.view(np.uint32)[0, 0, 0, :2] = 0x7F800001, 0xFFC12345  # NaNs keep their bits where they are only moved
+    arrays = {"small": floats(*sizes), "large": floats(*sampled.sizes)}
+    agree(device, graph, dml.activation_relu(sampled + large) * sampled, arrays)
+    joined = functions.join([large, sampled, large], axis=1)
+    agree(device, graph, joined, {**arrays, "small": small}, 0)
+
+
+@pytest.mark.parametrize("data_type", [DataType.FLOAT16, DataType.UINT8, DataType.INT8])
+@pytest.mark.parametrize(("width", "factor"), [(4, 2), (4, 8), (3, 2), (3, 3)])  # rows of words, and parts of words
+def test_narrow_elements_that_are_repeated_are_joined(
+    device: Device, data_type: DataType, width: int, factor: int
+) -> None:
+    graph = Graph()
+    sampled = sampled_by(graph, (1, 3, 3, width), (1, 1, factor, factor), data_type)
+    large = graph.input(sampled.sizes, data_type, name="large")
+    small = integers(0, 100, np.int8, 1, 3, 3, width).astype(data_type.numpy)
+    arrays = {"small": small, "large": np.full(sampled.sizes, 7, data_type.numpy)}
+    agree(device, graph, functions.join([sampled, large, sampled], axis=1), arrays, 0)
+
+
+def test_two_ways_to_repeat_along_a_dimension_are_left_as_they_are(device: Device) -> None:
+    graph = Graph()
+    twice = sampled_by(graph, (1, 1, 4, 8), (1, 1, 2, 2), DataType.FLOAT32)
+    four = functions.resample3(
+        graph.input((1, 1, 2, 4), name="smaller"),
+        interpolation_mode=InterpolationMode.NEAREST_NEIGHBOR,
+        rounding_direction=AxisDirection.DECREASING,
+        scales=(1.0, 1.0, 4.0, 4.0),
+        input_pixel_offsets=(0.0,) * 4,
+        output_pixel_offsets=(0.0,) * 4,
+        output_sizes=twice.sizes,
+        antialiased=False,
+    )
+    agree(device, graph, twice + four, {"small": floats(1, 1, 4, 8), "smaller": floats(1, 1, 2, 4)}, 0)

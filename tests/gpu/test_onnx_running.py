@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import Device
 from dmlgpu.frontends.onnx import load
+from dmlgpu.frontends.onnx.segments import Segment, Weights
+from dmlgpu.frontends.onnx.session import Session
 from dmlgpu.frontends.onnx.watching import Profile, watched_by
+from dmlgpu.gpu.pipelines import Pipelines
 
 
 def test_a_fused_kernel_is_placed_profiled_and_its_weights_shared(device: Device) -> None:
@@ -48,3 +52,59 @@ def test_a_fused_kernel_is_placed_profiled_and_its_weights_shared(device: Device
     if device.adapter.name != "numpy":
         assert placed["relu"].kernels == placed["conv"].kernels
         assert set(profile.by_kernel()) & set(placed["conv"].kernels)
+
+
+def test_a_second_shape_uploads_no_weight_lays_none_out_and_compiles_what_is_new(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    weights = {
+        "filters": rng.standard_normal((16, 8, 1, 1)).astype(np.float32),  # laid out for a product
+        "more": rng.standard_normal((8, 16, 3, 3)).astype(np.float32),  # filtered by Winograd
+        "table": rng.standard_normal((8, 5)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "filters"], ["c"]),
+        helper.make_node("Conv", ["c", "more"], ["d"], pads=[1, 1, 1, 1]),
+        helper.make_node("GlobalAveragePool", ["d"], ["pooled"]),
+        helper.make_node("Flatten", ["pooled"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "table"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, "height", 32])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    uploaded, texts, laid_out = [], [], []
+    data, keep, compile_one = Weights.data, Weights.keep_laid_out, Pipelines._compile
+    monkeypatch.setattr(Weights, "data", lambda self, number: uploaded.append(number) or data(self, number))
+    monkeypatch.setattr(Weights, "keep_laid_out", lambda *given: laid_out.append(given) or keep(*given))
+    monkeypatch.setattr(Pipelines, "_compile", lambda *given: texts.append(given[2].wgsl) or compile_one(*given))
+    session = load(model, device)
+    counts = []
+    for height in (32, 40, 32):
+        x = rng.standard_normal((1, 8, height, 32)).astype(np.float32)
+        (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
+        np.testing.assert_allclose(session.run({"x": x})["y"], expected, rtol=1e-3, atol=1e-3)
+        counts.append((len(uploaded), len(laid_out), len(texts)))
+    first, second, third = counts
+    assert sorted(set(uploaded)) == sorted(uploaded)  # each once
+    assert second[:2] == first[:2]
+    assert third == second
+    if device.adapter.name != "numpy":
+        assert uploaded
+        assert laid_out
+        assert len(set(texts)) == len(texts)
+        initial = {
+            kernel.wgsl for segment in segments_of(session) for kernel in segment.compiled.program.initialization
+        }
+        assert initial
+        assert not initial & set(texts[first[2] :])
+
+
+def segments_of(session: Session) -> list[Segment]:
+    """What a session has compiled."""
+    return [part.segment for part in session._runner._last if part.segment is not None]

@@ -8,11 +8,18 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dmlgpu.cli.run_onnx import print_profile
+from dmlgpu.bench.ceilings import Ceilings, Share
+from dmlgpu.bench.counting import Counts
+from dmlgpu.bench.kept import Kept, keep_ceilings, load_ceilings
+from dmlgpu.bench.profiles import tables
+from dmlgpu.cli.profile_onnx import device_ceilings, print_profile
+from dmlgpu.device.device import Device
+from dmlgpu.errors import NotSupported
 from dmlgpu.frontends.onnx.operators import elementwise
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.watching import Profile
-from tests.unit.cli_process import dmlgpu, run_here
+from dmlgpu.host.adapter import NUMPY_ADAPTER
+from tests.unit.cli_process import run_here
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 
@@ -45,12 +52,25 @@ def options(model, *more):
     return "run", model, "--adapter", "numpy", "--input", f"x={model.parent / 'x.npy'}", *more
 
 
-def test_run_profiles_traces_and_repeats(model, tmp_path):
-    done = dmlgpu(*options(model, "-o", tmp_path / "out", "--repeat", "3", "--profile", "--trace", tmp_path / "t.json"))
+CEILINGS = Ceilings(copy=1e9, multiply_add=1e6, launch=1e-9, submission=1e-9, source="wall clock")
+"""Of a device that multiplies slowly, so that products are bound by that."""
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache folder."""
+    monkeypatch.setattr("dmlgpu.bench.kept.cache_folder", lambda: tmp_path / "cache")
+    return tmp_path / "cache"
+
+
+def test_run_profiles_traces_and_repeats(model, tmp_path, cache):
+    keep_ceilings(NUMPY_ADAPTER, Kept(CEILINGS, 0.0))
+    more = ("--repeat", "3", "--profile", "--trace", tmp_path / "t.json")
+    done = run_here(*options(model, "-o", tmp_path / "out", *more))
     assert (done.returncode, done.stderr) == (0, "")
     np.testing.assert_allclose(np.load(tmp_path / "out" / "y.npy"), np.tanh(X @ np.eye(4, 32)), rtol=1e-5)
     assert re.search(r"first run [\d.]+ ms, then [\d.]+ ms \([\d.]+ to [\d.]+, 2 runs\)", done.stdout)
-    assert re.search(r"ms +% +times +kernel +nodes", done.stdout)
+    assert re.search(r"ms +% +ceiling % +of +times +kernel +nodes", done.stdout)
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     assert {one["tid"] for one in events if one["ph"] == "X"} == {1, 2}
     assert all(one["ts"] >= 0 and one["dur"] >= 0 for one in events if one["ph"] == "X")
@@ -63,12 +83,66 @@ def test_a_profile_shares_kernels_among_nodes_operators_and_modules(capsys):
         Placement("/head/act", "Tanh", "device", (), ("product",)),
         Placement("/tail/out", "Neg", "device", (), ("rest",)),
     ]
-    print_profile(profile, placement)
+    print_profile(tables(profile, placement, None), None)
     out = capsys.readouterr().out
     assert re.search(r"4\.000 +80\.0 +2 +product +MatMul /head/linear, Tanh /head/act", out)
     assert re.search(r"2\.000 +40\.0 +MatMul /head/linear\n", out)
     assert re.search(r"1\.000 +20\.0 +Neg\n", out)
-    assert re.search(r"ms +% +module\n4\.000 +80\.0 +/head\n1\.000 +20\.0 +/tail\n", out)
+    assert re.search(r"ms +% +ceiling % +of +module\n4\.000 +80\.0 +/head\n1\.000 +20\.0 +/tail\n", out)
+
+
+def test_a_profile_tells_the_share_of_the_ceiling(model, tmp_path, cache):
+    keep_ceilings(NUMPY_ADAPTER, Kept(CEILINGS, 0.0))
+    made = onnx.load(model)
+    del made.graph.node[2], made.graph.output[1]  # what elements decide about
+    onnx.save(made, model)
+    done = run_here(*options(model, "--profile", "--profile-json", tmp_path / "profile.json"))
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads((tmp_path / "profile.json").read_text())
+    assert found["ceilings"] == CEILINGS.to_json()
+    (whole,) = found["kernels"]  # numpy runs a graph as a whole
+    assert whole["operations"] == 2 * 3 * 4 * 32 + 3 * 32  # the product, and one for each element of Tanh
+    assert whole["bound_by"] == found["total"]["bound_by"] == "multiply-add"
+    least = whole["operations"] / CEILINGS.multiply_add
+    assert whole["share"] == pytest.approx(least / whole["seconds"])
+    assert f"{100 * whole['share']:.0f}  multiply-add" in done.stdout
+
+
+def test_rows_of_several_kernels_have_the_sum_of_their_least_times(monkeypatch):
+    work = {"product": Counts(10**5, 2000, kernels=1), "copy": Counts(10**6, 1, kernels=1)}
+    monkeypatch.setattr("dmlgpu.bench.profiles.counts_by_label", lambda segments: work)
+    profile = Profile(kernels=[("product", 0.0, 0.004), ("copy", 0.004, 0.002)])
+    placement = [
+        Placement("a", "MatMul", "device", (), ("product",)),
+        Placement("b", "Relu", "device", (), ("product", "copy")),
+    ]
+    found = tables(profile, placement, CEILINGS)
+    assert [(row.share.share, row.share.bound_by) for row in found.kernels] == [
+        (pytest.approx(0.5), "multiply-add"),  # 2 ms of 4
+        (pytest.approx(0.5), "copy"),  # 1 ms of 2
+    ]
+    assert found.total.share == Share(pytest.approx(0.5), "multiply-add")
+    relu = next(row for row in found.nodes if row.name == "Relu b")
+    assert (relu.seconds, relu.part) == (pytest.approx(0.004), pytest.approx(4 / 6))
+    assert relu.share.share == pytest.approx(0.5)  # 1 ms of half the product and 1 ms of the copy
+
+
+def test_ceilings_are_measured_once_and_it_is_told(cache, capsys):
+    now = iter([0.0, 2.5])
+    device = Device("numpy")
+    first = device_ceilings(device, lambda _: CEILINGS, lambda: next(now))
+    assert (first, "measured the ceilings of" in (told := capsys.readouterr().err)) == (CEILINGS, True)
+    assert "in 2.5 s" in told
+    if not load_ceilings(NUMPY_ADAPTER).doubt:  # a busy machine measures again once it is quiet
+        assert device_ceilings(device, pytest.fail) == CEILINGS
+
+
+def test_ceilings_that_cannot_be_measured_are_told(cache, capsys):
+    def refused(device):
+        raise NotSupported("no kernels")
+
+    assert device_ceilings(Device("numpy"), refused) is None
+    assert "could not be measured: no kernels" in capsys.readouterr().err
 
 
 def test_check_names_the_first_node_that_diverges(model, tmp_path, monkeypatch):

@@ -422,3 +422,20 @@ def test_what_adapters_cannot_compute_is_refused_by_name(monkeypatch: pytest.Mon
     monkeypatch.setattr(NumPyBackend, "check", refuse)
     with pytest.raises(NotSupported, match=r"^relu: ACTIVATION_RELU: no such feature$"):
         ops.relu(Tensor([1.0], device=device))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "int64"])
+@pytest.mark.parametrize("shape", [(4, 6), (3, 5), (2,), ()])
+def test_arrays_go_in_and_come_out_as_copies(device: Device, dtype: str, shape: tuple[int, ...]) -> None:
+    given = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+    kept = given.copy()
+    tensor = Tensor(given, device=device)
+    swapped = Tensor(kept.astype(kept.dtype.newbyteorder("S")), dtype, device=device)
+    reversed_rows = Tensor(kept[::-1] if shape else kept, device=device)
+    given[...] = 0
+    first, second = tensor.numpy(), tensor.numpy()
+    first[...] = 0
+    np.testing.assert_array_equal(second, kept)
+    np.testing.assert_array_equal(swapped.numpy(), kept)
+    np.testing.assert_array_equal(reversed_rows.numpy(), kept[::-1] if shape else kept)
+    assert (second.dtype, second.shape) == (kept.dtype, shape)

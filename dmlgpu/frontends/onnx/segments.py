@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -135,6 +135,7 @@ class Segment:
     """A graph that computes slots from slots and weights; compiled when it first runs.
 
     Attributes:
+        ALL_NODES: what profiles call a graph whose kernels an executor cannot tell apart.
         graph: what is compiled.
         outputs: its outputs; behind them come those that operators require and nothing reads.
         feeds: per input of the graph the slot that feeds it, None for a weight.
@@ -142,6 +143,8 @@ class Segment:
         fills: the slot of each of ``outputs``.
         store: where weights are.
     """
+
+    ALL_NODES: ClassVar[str] = "all nodes"
 
     graph: Graph
     outputs: list[Expression]
@@ -264,7 +267,7 @@ class Segment:
         )
         start = time.perf_counter()
         work = device._state.call(executable.bind, resources)
-        watch.ran(self, start, watching.timed(device, "all nodes", work))
+        watch.ran(self, start, watching.timed(device, self.ALL_NODES, work))
         return taken
 
 

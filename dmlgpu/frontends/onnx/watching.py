@@ -62,11 +62,13 @@ class Profile:
     Attributes:
         spans: what the host waited for or did: name, start in seconds of ``time.perf_counter``, duration.
         kernels: what the device did: label, start, duration; kernels of a segment one behind the other.
+        segments: what ran, a segment for each time.
     """
 
     times: bool = True
     spans: list[tuple[str, float, float]] = field(default_factory=list)
     kernels: list[tuple[str, float, float]] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
 
     def compiling(self, segment: Segment) -> None:
         """Take note of nothing: ``compiled`` tells how long it took."""
@@ -76,7 +78,8 @@ class Profile:
         self.spans.append((f"compile {len(segment.graph.nodes)} nodes", start, seconds))
 
     def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
-        """Keep a span, and the kernels."""
+        """Keep a span, the kernels and what ran."""
+        self.segments.append(segment)
         total = 0.0
         for label, seconds in kernels:
             self.kernels.append((label.removeprefix("graph "), start + total, seconds))

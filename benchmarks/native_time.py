@@ -1,0 +1,113 @@
+"""How much of a call's time is spent in Python: what remains of it beside wgpu-native's calls and waits for the device.
+
+Every function of wgpu's C library is timed where Python hands over to C, so that wgpu-py's own checks count as Python,
+and so do these clocks. Waiting counts as a whole, with the questions that it asks: Python has nothing else to do then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from wgpu.backends.wgpu_native import _api
+
+from dmlgpu.bench.ratios import duration
+from dmlgpu.gpu import native, queue, transfers
+
+
+@dataclass(frozen=True)
+class PythonTime:
+    """Where the time of a call went, in seconds: that of the call with the median share of Python.
+
+    Attributes:
+        whole: from its beginning to its end.
+        native: in calls of the C library, outside of waits.
+        waiting: for the device.
+    """
+
+    whole: float
+    native: float
+    waiting: float
+
+    @property
+    def python(self) -> float:
+        """The rest."""
+        return self.whole - self.native - self.waiting
+
+    @property
+    def share(self) -> float:
+        """Of Python in the whole."""
+        return self.python / self.whole
+
+    def __str__(self) -> str:
+        parts = f"{duration(self.native)} in wgpu-native, {duration(self.waiting)} waiting"
+        return f"{100 * self.share:.1f} % in Python ({duration(self.python)} of {duration(self.whole)}; {parts})"
+
+
+class _Clock:
+    """Adds up the time of calls; calls inside of others that it times count once."""
+
+    def __init__(self) -> None:
+        self.seconds = {"native": 0.0, "waiting": 0.0}
+        self._inside = False
+
+    def timed(self, function: Callable[..., Any], what: str) -> Callable[..., Any]:
+        """Return a function that does the same and is timed."""
+
+        def call(*arguments: Any) -> Any:
+            if self._inside:
+                return function(*arguments)
+            self._inside, start = True, time.perf_counter()
+            try:
+                return function(*arguments)
+            finally:
+                self.seconds[what] += time.perf_counter() - start
+                self._inside = False
+
+        return call
+
+
+class _Library:
+    """The C library with other functions under the names of some."""
+
+    def __init__(self, library: Any, calls: dict[str, Callable[..., Any]]):
+        self._library = library
+        self.__dict__.update(calls)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._library, name)
+
+
+@contextmanager
+def _watched(clock: _Clock) -> Iterator[None]:
+    """Have a clock time all that leaves Python."""
+    library = _api.lib
+    names = [name for name in dir(library) if name.startswith("wgpu")]
+    calls = {name: clock.timed(getattr(library, name), "native") for name in names}
+    with ExitStack() as stack:
+        for module in (native, _api):
+            stack.enter_context(patch.object(module, "lib", _Library(library, calls)))
+        for name, call in calls.items():
+            stack.enter_context(patch.object(_api.libf, name, _api.libf._make_proxy_func(name, call)))
+        for module in (queue, transfers):
+            waiting = clock.timed(module.wait_until, "waiting")
+            stack.enter_context(patch.object(module, "wait_until", waiting))
+        yield
+
+
+def python_time(call: Callable[[], object], rounds: int) -> PythonTime:
+    """Measure a call that was made before, in this thread; it must wait for its own work."""
+    found = []
+    clock = _Clock()
+    with _watched(clock):
+        call()
+        for _ in range(rounds):
+            clock.seconds = dict.fromkeys(clock.seconds, 0.0)
+            start = time.perf_counter()
+            call()
+            found.append(PythonTime(time.perf_counter() - start, **clock.seconds))
+    return sorted(found, key=lambda one: one.share)[rounds // 2]

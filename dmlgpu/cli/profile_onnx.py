@@ -1,0 +1,89 @@
+"""``dmlgpu run MODEL.onnx --profile``: tables of kernels, nodes, operators and modules beside the device's ceilings."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dmlgpu.bench import noise
+from dmlgpu.bench.ceilings import Ceilings, Share, measure_ceilings
+from dmlgpu.bench.kept import known_ceilings
+from dmlgpu.bench.profiles import Row, Tables
+from dmlgpu.cli import tables
+from dmlgpu.cli.bench_text import print_ceilings
+from dmlgpu.device.device import Device
+from dmlgpu.errors import DmlError
+from dmlgpu.files import whole_file
+
+_MOST_ROWS = 40
+
+
+def device_ceilings(
+    device: Device,
+    measure: Callable[[Device], Ceilings] = measure_ceilings,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Ceilings | None:
+    """Return what a device can do at most: as it is kept, or measured now, which is told on standard error.
+
+    Returns:
+        None where it cannot be measured, which is told, too.
+    """
+
+    def measured() -> Ceilings:
+        start = clock()
+        found = measure(device)
+        print(f"dmlgpu: measured the ceilings of {device.adapter} in {clock() - start:.1f} s", file=sys.stderr)
+        return found
+
+    try:
+        kept = known_ceilings(device.adapter, measured, noise.busyness())
+    except DmlError as error:
+        print(f"dmlgpu: the ceilings of {device.adapter} could not be measured: {error}", file=sys.stderr)
+        return None
+    if kept.doubt:
+        print(f"dmlgpu: ceilings: {kept.doubt}; `dmlgpu bench --ceilings` measures them again", file=sys.stderr)
+    return kept.ceilings
+
+
+def print_profile(found: Tables, ceilings: Ceilings | None) -> None:
+    """Print kernels by what they took, then nodes, operators and modules."""
+    total = found.total
+    times = sum(row.times for row in found.kernels)
+    of_ceiling = "" if total.share is None else f", {100 * total.share.share:.0f} % of the device's ceilings"
+    print(f"\n{times} kernels took {total.seconds * 1e3:.2f} ms, each timed by itself{of_ceiling}")
+    if ceilings is not None:
+        print_ceilings(ceilings)
+    rows = [(*_cells(row), str(row.times), row.name, ", ".join(row.nodes[:4])) for row in found.kernels[:_MOST_ROWS]]
+    tables.table((*_HEADINGS, "times", "kernel", "nodes"), rows, right=(0, 1, 2, 4))
+    for heading in ("node", "operator", "module"):
+        named: Sequence[Row] = getattr(found, f"{heading}s")
+        if named:  # no kernels are known on numpy; no modules, which exporters write into names with slashes
+            print()
+            shown = [(*_cells(row), row.name) for row in named[:_MOST_ROWS]]
+            tables.table((*_HEADINGS, heading), shown, right=(0, 1, 2))
+
+
+_HEADINGS = ("ms", "%", "ceiling %", "of")
+
+
+def _cells(row: Row) -> tuple[str, str, str, str]:
+    return (f"{row.seconds * 1e3:.3f}", f"{100 * row.part:.1f}", *_share_cells(row.share))
+
+
+def _share_cells(share: Share | None) -> tuple[str, str]:
+    return ("", "") if share is None else (f"{100 * share.share:.0f}", share.bound_by)
+
+
+def write_profile(found: Tables, ceilings: Ceilings | None, device: Device, path: Path) -> None:
+    """Write a profile for programs.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    record = {"adapter": str(device.adapter), "ceilings": ceilings and ceilings.to_json(), **found.to_json()}
+    with whole_file(path) as stream:
+        stream.write(json.dumps(record, indent=2, ensure_ascii=False).encode())
+    print(f"profile written to {path}")
