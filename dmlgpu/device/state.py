@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import os
 import threading
 import weakref
@@ -11,6 +13,7 @@ from queue import SimpleQueue
 from typing import ParamSpec, TypeVar
 
 from dmlgpu.backend import Backend
+from dmlgpu.deferred import Deferred
 from dmlgpu.errors import DeviceRemoved, DmlError, InvalidState, abridged
 
 Parameters = ParamSpec("Parameters")
@@ -24,6 +27,7 @@ class DeviceState:
         backend: the executor.
         label: the device as messages name it.
         lock: held around every call of the executor that does not block.
+        deferred: what runs under the lock, at the latest before the next call of the executor.
         removed: why the device is gone, or None.
         release_epoch: grows with every released buffer, so that cached checks know when to look again.
         last_serial: the latest submission, or None.
@@ -35,7 +39,9 @@ class DeviceState:
         self.label = ""
         self.name(None)
         self.lock = threading.RLock()
+        self.deferred = Deferred(self.lock)
         self.removed: str | None = None
+        self._epochs = itertools.count(1)  # one by one, whichever threads count
         self.release_epoch = 0
         self.last_serial: int | None = None
         self.waiters: set[SimpleQueue[None]] = set()
@@ -59,6 +65,7 @@ class DeviceState:
     ) -> Result:
         """Call the executor under the lock; a lost adapter removes the device."""
         with self.lock:
+            self.deferred.run()
             self.check()
             return self.call_unlocked(function, *args, **kwargs)
 
@@ -90,17 +97,20 @@ class DeviceState:
     def after_fork(self) -> None:
         """Make the state usable in a forked child, where threads that held the lock are gone, or refuse its use."""
         self.lock = threading.RLock()
+        self.deferred = Deferred(self.lock)
         reason = getattr(self.backend, "lost_by_fork", None)
         if reason is not None:
             self.removed, self._lost_by_fork = reason, True
 
     def free(self, memory: object) -> None:
-        """Give memory back; on a removed device it is gone already."""
-        with self.lock:
-            self.release_epoch += 1
-            if self.removed is None:
-                with contextlib.suppress(DeviceRemoved):
-                    self.call_unlocked(self.backend.destroy_buffer, memory)
+        """Give memory back without waiting for another thread; on a removed device it is gone already."""
+        self.release_epoch = next(self._epochs)
+        self.deferred.add(functools.partial(self._free, memory))
+
+    def _free(self, memory: object) -> None:
+        if self.removed is None:
+            with contextlib.suppress(DeviceRemoved):
+                self.call_unlocked(self.backend.destroy_buffer, memory)
 
     def is_in_flight(self, serial: int | None) -> bool:
         """Return whether a submission is still being worked on."""

@@ -51,6 +51,7 @@ class Pool:
         """
         whole = rounded(size)
         with self._state.lock:  # reentrant: a collection of garbage within it may give buffers back
+            self._state.deferred.run()
             unused = self._unused.get(whole)
             memory = unused.pop() if unused else None
             if memory is not None:
@@ -64,7 +65,7 @@ class Pool:
             memory=memory,
             identity=memory,
             name=label,
-            free=lambda given: self._give(given, whole),
+            free=lambda given: self._state.deferred.add(lambda: self._give(given, whole)),
         )
 
     def _allocate(self, size: int, whole: int, label: str) -> tuple[Any, int]:
@@ -78,13 +79,12 @@ class Pool:
         return self._state.call(create, exact, label), exact
 
     def _give(self, memory: Any, size: int) -> None:
-        """Keep a buffer that nobody uses any more; where too many are kept, let them go."""
-        with self._state.lock:
-            is_room = self._state.removed is None and size <= KEPT_BYTES // 2
-            if is_room and self.kept + size <= KEPT_BYTES:
-                self._unused.setdefault(size, []).append(memory)
-                self.kept += size
-                return
+        """Keep a buffer that nobody uses any more; where too many are kept, let them go. Hold the lock."""
+        is_room = self._state.removed is None and size <= KEPT_BYTES // 2
+        if is_room and self.kept + size <= KEPT_BYTES:
+            self._unused.setdefault(size, []).append(memory)
+            self.kept += size
+            return
         if is_room:
             self.clear()
         self._forget()

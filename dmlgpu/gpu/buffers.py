@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import wgpu
@@ -129,6 +130,7 @@ class Allocator:
         context = self._context
         usage = _USAGE | (wgpu.BufferUsage.MAP_READ if self._mappable else 0)
         with context.lock:
+            context.deferred.run()
             context.check()
             self._check_size(size, label, charged)
             with context.reporting(f"buffer {label!r} of {size:,} bytes"):
@@ -153,15 +155,17 @@ class Allocator:
             return WrappedBuffer(buffer, label, self._context)
 
     def destroy(self, buffer: GpuBuffer) -> None:
-        """Give a buffer's memory back. Destroying twice does nothing."""
-        with self._context.lock:
-            if buffer.destroyed:
-                return
-            buffer.destroyed = True
-            self.epoch += 1
-            self.allocated -= buffer.charge
-            if buffer.owned:
-                buffer.wgpu.destroy()
+        """Give a buffer's memory back without waiting for another thread. Destroying twice does nothing."""
+        self._context.deferred.add(functools.partial(self._destroy, buffer))
+
+    def _destroy(self, buffer: GpuBuffer) -> None:
+        if buffer.destroyed:
+            return
+        buffer.destroyed = True
+        self.epoch += 1
+        self.allocated -= buffer.charge
+        if buffer.owned:
+            buffer.wgpu.destroy()
 
     def _check_size(self, size: int, label: str, charged: bool) -> None:
         limit = self._context.limits["max-buffer-size"]

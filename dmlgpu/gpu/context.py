@@ -9,6 +9,7 @@ from typing import Any
 
 import wgpu
 
+from dmlgpu.deferred import Deferred
 from dmlgpu.errors import DeviceRemoved, DmlError, InvalidArgument, InvalidState, NotSupported, OutOfMemory
 from dmlgpu.gpu import forks, native
 from dmlgpu.gpu.adapter import describe, target_of, wgpu_adapter
@@ -17,6 +18,7 @@ from dmlgpu.target import AdapterInfo, Target
 
 _OPENGL = threading.RLock()
 """All OpenGL devices share one lock: contexts used by two threads at once abort the process."""
+_OPENGL_DEFERRED = Deferred(_OPENGL)
 
 
 class Context:
@@ -27,13 +29,18 @@ class Context:
         info: its adapter.
         target: what lowering may know about it.
         lock: held around every call that records, submits or maps.
+        deferred: what runs under the lock, at the latest before memory is taken or work is submitted.
         owned: whether ``close`` destroys the device.
     """
 
     def __init__(self, device: wgpu.GPUDevice, info: AdapterInfo, target: Target, owned: bool):
         self.device, self.info, self.target, self.owned = device, info, target, owned
         self.queue = device.queue
-        self.lock = _OPENGL if info.backend == "OpenGL" else threading.RLock()
+        if info.backend == "OpenGL":
+            self.lock, self.deferred = _OPENGL, _OPENGL_DEFERRED
+        else:
+            self.lock = threading.RLock()
+            self.deferred = Deferred(self.lock)
         self._removed: str | None = None
         self._closed = self._abandoned = False
         self._mapped: Any = None
@@ -103,6 +110,7 @@ class Context:
         self._abandoned = self._closed = True
         self._removed = forks.MADE_BEFORE_FORK
         self.lock = threading.RLock()
+        self.deferred = Deferred(self.lock)
         self.device._poller = None  # wgpu-py's thread, which would be waited for
 
     @contextlib.contextmanager

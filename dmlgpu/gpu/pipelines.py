@@ -93,7 +93,7 @@ class Pipelines:
         """Return pipelines that the cache lacks, and the kernels of new ones."""
         with self._context.lock:
             self._context.check()
-            releases.run(self._context)
+            self._context.deferred.run()
             found = {key: pipeline for key in missing if (pipeline := self._living.get(key)) is not None}
             absent = [key for key in missing if key not in found]
             layouts = {key: self._layout(key[1], immediates)[1] for key in absent}
@@ -118,7 +118,7 @@ class Pipelines:
             self._layouts.clear()
             for pipeline in list(self._living.values()):
                 native.release(pipeline)
-            releases.run(self._context)
+            self._context.deferred.run()
 
     def _compile(self, operator: str, kernel: Kernel, layout: Any) -> Any:
         device = self._context.device

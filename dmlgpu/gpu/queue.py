@@ -131,6 +131,7 @@ class Queue:
         """
         recordings = [one if isinstance(one, Recording) else Recording(one) for one in work]
         with self._context.lock:
+            self._context.deferred.run()
             self._context.check()
             for recording in recordings:
                 self.check(recording)

@@ -40,7 +40,7 @@ class GpuShader:
         ]
         with context.lock:
             context.check()
-            releases.run(context)
+            context.deferred.run()
             try:
                 self._group_layout = device.create_bind_group_layout(label=label, entries=entries)
                 layout = device.create_pipeline_layout(label=label, bind_group_layouts=[self._group_layout])

@@ -19,7 +19,7 @@ import wgpu
 import dmlgpu
 from dmlgpu import CacheLimits, DataType, Device, DeviceRemoved, TensorDesc, descs
 from dmlgpu.backend import Range, Resources
-from dmlgpu.gpu import GpuBackend, native, releases
+from dmlgpu.gpu import GpuBackend, native
 from dmlgpu.gpu.executable import GpuExecutable
 from dmlgpu.target import AdapterInfo
 from tests.gpu.gpu_programs import add, words
@@ -188,7 +188,7 @@ def test_opengl_gets_back_what_is_dropped_while_another_thread_works(fresh: GpuB
     assert native_pipelines() == before  # nobody waited for the lock
     dropped.set()
     thread.join()
-    releases.run(fresh._context)
+    fresh._context.deferred.run()
     assert native_pipelines() == before - 1
 
 

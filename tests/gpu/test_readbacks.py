@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import wgpu
 from gpu_programs import words
 from wgpu.backends.wgpu_native._api import GPUObjectBase
 
-from dmlgpu import Device
+from dmlgpu import Buffer, Device
 from dmlgpu.errors import DeviceRemoved, InvalidState, OutOfMemory
 from dmlgpu.gpu import GpuBackend, transfers
 from dmlgpu.target import AdapterInfo
@@ -105,6 +106,32 @@ def test_readbacks_of_several_threads(device: Device) -> None:
     assert failures == []
     assert len({id(array) for array in arrays}) == 1
     assert not arrays[0].any()
+
+
+@pytest.mark.parametrize("drop", [Buffer.release, None], ids=["released", "dropped"])
+def test_giving_memory_back_waits_for_no_thread(new_device: Callable[..., Device], drop: Any) -> None:
+    """Garbage is collected anywhere, also where the executor is locked, for which another thread waits."""
+    device = new_device()
+    backend: Any = device.backend
+    written, unused = device.create_buffer(256), [device.create_buffer(256)]
+    before = backend.allocated
+
+    def give_back() -> None:
+        with backend._context.lock:
+            writing.start()
+            time.sleep(0.1)  # by now it has the device's lock, and waits for the executor's
+            if drop is not None:
+                drop(unused[0])
+            unused.clear()
+
+    writing = threading.Thread(target=written.write, args=(words([1] * 64),), daemon=True)
+    giving = threading.Thread(target=give_back, daemon=True)
+    giving.start()
+    giving.join(30)
+    writing.join(30)
+    assert not giving.is_alive() and not writing.is_alive()
+    np.testing.assert_array_equal(written.read().view(np.uint32), 1)
+    assert backend.allocated == before - 256
 
 
 def test_staging_buffers_are_kept_within_limits(

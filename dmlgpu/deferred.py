@@ -1,0 +1,37 @@
+"""What runs under a lock without waiting for it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+
+class Deferred:
+    """Actions under a lock: they run at once, or, while another thread holds the lock, when ``run`` is called next.
+
+    Memory is given back like this. Python collects garbage in any thread, between any two lines. If one that holds the
+    executor's lock waited there for the device's lock, while another that holds the device's lock waits for the
+    executor's, neither would ever go on.
+
+    Args:
+        lock: reentrant. Who holds it for long calls ``run`` first.
+    """
+
+    def __init__(self, lock: threading.RLock):
+        self._lock = lock
+        self._actions: deque[Callable[[], None]] = deque()
+
+    def add(self, action: Callable[[], None]) -> None:
+        """Run an action now, or let the lock's holder find it. It must not raise."""
+        self._actions.append(action)
+        self.run()
+
+    def run(self) -> None:
+        """Run what waits, unless another thread holds the lock."""
+        while self._actions and self._lock.acquire(blocking=False):
+            try:
+                while self._actions:
+                    self._actions.popleft()()
+            finally:
+                self._lock.release()
