@@ -32,6 +32,7 @@ GENERATORS = {
     "generate_cli_pages.py": "dmlgpu/cli/",
     "conformance_counts.py": "dmlgpu/conformance/",
     "fit_math.py": "shaders/lib/math_",
+    "speed_page.py": "dmlgpu/bench/",
 }
 """Scripts that say with ``--check`` whether what they write is up to date, and where what they write it from begins."""
 

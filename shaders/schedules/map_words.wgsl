@@ -9,7 +9,7 @@ fn part(number: u32, shift: u32, bits: ptr<function, u32>, own: ptr<function, u3
     *bits |= output_bits(element(at)) << shift;
     *own |= {{ 2 ** unit_bits - 1 }}u << shift;
 }
-fn word(number: u32, there: u32) {
+fn store_word(number: u32, there: u32) {
     if (number >= {{ total }}u) { return; }
     let unit = number * {{ count }}u - {{ walk.first }}u;
     var at: output_at;
@@ -41,6 +41,6 @@ fn handle(number: u32) {
         buffer{{ slot }}[there + {{ place }}u] = bits[{{ place }}];
         # endfor
     }
-    for (var place = select(0u, {{ words }}u, whole); place < {{ words }}u; place++) { word(first + place, there + place); }
+    for (var place = select(0u, {{ words }}u, whole); place < {{ words }}u; place++) { store_word(first + place, there + place); }
 }
 {% include "schedules/map_main" %}

@@ -19,7 +19,7 @@ from dmlgpu.errors import NotSupported, ShaderError
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.plan import Map, Plan, Reduce, Reduction, Role, Tensor, View, apply, constants
 from dmlgpu.schedule import schedule
-from dmlgpu.schedule.steps import ReduceSchedule, ScheduledMap, ScheduledReduce
+from dmlgpu.schedule.steps import ReduceSchedule, ScheduledMap, ScheduledReduce, ScheduledWordRows
 from dmlgpu.schedule.walk import choose_walk
 from dmlgpu.target import AdapterInfo, Profile, Target
 from dmlgpu.tensor import TensorDesc
@@ -467,8 +467,8 @@ def test_reductions_store_by_words_and_by_exchange(either: GpuBackend, data_type
 
 def lanes_of(node: Node, strides: tuple[int, ...] | None = None) -> int:
     (step,) = schedule(map_plan(node, strides)[0], Target("any")).steps
-    assert isinstance(step, ScheduledMap)
-    return step.lanes
+    assert isinstance(step, ScheduledMap | ScheduledWordRows)
+    return step.lanes if isinstance(step, ScheduledMap) else step.output.lanes
 
 
 NEAR_MISSES = (

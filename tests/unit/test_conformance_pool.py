@@ -68,7 +68,7 @@ class Ended:
 
     def kill(self): ...
 
-    def wait(self):
+    def wait(self, timeout=None):
         return -9
 
 
