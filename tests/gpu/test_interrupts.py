@@ -10,6 +10,7 @@ import pytest
 
 from dmlgpu.target import AdapterInfo
 
+WGPU_CALLBACK = "from cffi callback <function GPUAdapter._request_device_async.<locals>.uncaptured_error_callback"
 PROGRAM = Path(__file__).with_name("interrupted.py")
 
 
@@ -18,7 +19,9 @@ def run(adapter: AdapterInfo, test: str, rounds: int) -> None:
     command = [sys.executable, str(PROGRAM), str(adapter), test, str(rounds)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
-    assert "cffi callback" not in done.stderr
+    # The second of two signals may come while wgpu-py is told that what the first one cut short was not mapped yet. Its
+    # callback is Python code, so this one is lost; ours are not.
+    assert "cffi callback" not in done.stderr.replace(WGPU_CALLBACK, "")
 
 
 def test_interrupts_at_random_times(adapter: AdapterInfo) -> None:
