@@ -2,6 +2,7 @@
 
 const MOST_UNIFORMS = 1024;
 const PARAMETER_BYTES = 48;
+const MOST_QUESTIONS = 16;
 const decoder = new TextDecoder();
 
 // Ask for a device with all that the adapter has of these.
@@ -122,7 +123,25 @@ export class Executor {
         const encoder = device.createCommandEncoder();
         this.record(encoder, work);
         device.queue.submit([encoder.finish()]);
-        return device.queue.onSubmittedWorkDone().then(() => null);
+        return this.soon(device.queue.onSubmittedWorkDone()).then(() => null);
+    }
+
+    // The same promise, of something that the device tells when submitted work is done. Browsers look for that when they
+    // are given commands, and else every other millisecond: so give them some for a while.
+    soon(promise) {
+        const {device} = this;
+        let waiting = true;
+        const stop = () => { waiting = false; };
+        promise.then(stop, stop);
+        const ask = async () => {
+            for (let turn = 0; waiting && turn < MOST_QUESTIONS; turn++) {
+                device.queue.submit([]);
+                device.pushErrorScope('validation');
+                await device.popErrorScope();
+            }
+        };
+        ask().catch(stop); // the device is gone, which is told elsewhere
+        return promise;
     }
 
     // Nanoseconds at the start and the end of each group of work, counted from the first of them.
@@ -182,7 +201,7 @@ export class Executor {
         const encoder = device.createCommandEncoder();
         encoder.copyBufferToBuffer(buffer, offset, copy, 0, size);
         device.queue.submit([encoder.finish()]);
-        await copy.mapAsync(GPUMapMode.READ);
+        await this.soon(copy.mapAsync(GPUMapMode.READ));
         const bytes = new Uint8Array(copy.getMappedRange()).slice();
         copy.destroy();
         return bytes;
