@@ -14,7 +14,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -196,6 +196,11 @@ def rate(value: float | None) -> str:
     return "" if value is None else f"{value / 1e9:.3g}"
 
 
+def _packages(versions: Mapping[str, str]) -> str:
+    """What computes, with its versions."""
+    return ", ".join(f"{package} {version}" for package, version in versions.items() if package != "python")
+
+
 def peers(runs: Sequence[BenchRun]) -> Iterator[str]:
     """A table of our times beside those of peers, of the last run with some."""
     beside = [run for run in runs if "peers" in run.facts]
@@ -203,8 +208,8 @@ def peers(runs: Sequence[BenchRun]) -> Iterator[str]:
         yield "No run beside other programs is kept here; `dmlgpu bench peers` measures one."
         return
     run = beside[-1]
-    versions = [f"{name} {next(reversed(one['versions'].values()))}" for name, one in run.facts["peers"].items()]
-    yield f"Milliseconds per run, one at a time, by the wall clock. {', '.join(versions)}."
+    peers = [f"{name} ({_packages(one['versions'])})" for name, one in run.facts["peers"].items()]
+    yield f"Milliseconds per run, one at a time, by the wall clock. {', '.join(peers)}."
     yield ""
     yield f"| row | dmlgpu | {' | '.join((*run.facts['peers'], NUMPY))} | best on a GPU | its time / ours |"
     yield f"|---|{'--:|' * (2 + len(run.facts['peers']))}---|--:|"
