@@ -102,9 +102,11 @@ def keep(path: Path) -> None:
 
 
 def without(record: object) -> object:
-    """Return a record without PRIVATE, at any depth."""
+    """Return a record without PRIVATE and without the folders of files, at any depth."""
     if isinstance(record, dict):
         return {key: without(value) for key, value in record.items() if key not in PRIVATE}
+    if isinstance(record, str) and Path(record).is_absolute():
+        return Path(record).name
     return [without(one) for one in record] if isinstance(record, list) else record
 
 
