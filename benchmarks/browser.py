@@ -86,7 +86,7 @@ def with_page(opened: Callable[[str], Any], selection: Sequence[str]) -> float:
     """Seconds of ``dmlgpu test`` on a page alone, from the command to its end."""
     start = time.perf_counter()
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    command = [*COMMAND, "test", "--browser", "-p", "quick", *selection]
+    command = [*COMMAND, "test", "-a", "browser", "-p", "quick", *selection]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8"
     ) as process:
