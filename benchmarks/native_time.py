@@ -1,7 +1,8 @@
 """How much of a call's time is spent in Python: what remains of it beside wgpu-native's calls and waits for the device.
 
-Every function of wgpu's C library is timed where Python hands over to C, so that wgpu-py's own checks count as Python,
-and so do these clocks. Waiting counts as a whole, with the questions that it asks: Python has nothing else to do then.
+Every function of wgpu's C library is timed where Python hands over to C, so that wgpu-py's own checks count as Python.
+What these clocks take themselves is measured and taken off. Waiting counts as a whole, with the questions that it asks:
+Python has nothing else to do then.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class PythonTime:
     """Where the time of a call went, in seconds: that of the call with the median share of Python.
 
     Attributes:
-        whole: from its beginning to its end.
+        whole: from its beginning to its end, without what measuring takes.
         native: in calls of the C library, outside of waits.
         waiting: for the device.
     """
@@ -52,8 +53,13 @@ class _Clock:
     """Adds up the time of calls; calls inside of others that it times count once."""
 
     def __init__(self) -> None:
-        self.seconds = {"native": 0.0, "waiting": 0.0}
         self._inside = False
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin at zero."""
+        self.seconds = {"native": 0.0, "waiting": 0.0}
+        self.calls = 0
 
     def timed(self, function: Callable[..., Any], what: str) -> Callable[..., Any]:
         """Return a function that does the same and is timed."""
@@ -61,6 +67,7 @@ class _Clock:
         def call(*arguments: Any) -> Any:
             if self._inside:
                 return function(*arguments)
+            self.calls += 1
             self._inside, start = True, time.perf_counter()
             try:
                 return function(*arguments)
@@ -69,6 +76,15 @@ class _Clock:
                 self._inside = False
 
         return call
+
+    def cost(self) -> float:
+        """Return the seconds by which timing makes a call longer, beyond those that it adds up."""
+        call, tries = self.timed(lambda *arguments: None, "native"), 20_000
+        self.clear()
+        start = time.perf_counter()
+        for _ in range(tries):
+            call(None, 0, None)
+        return (time.perf_counter() - start - self.seconds["native"]) / tries
 
 
 class _Library:
@@ -105,9 +121,11 @@ def python_time(call: Callable[[], object], rounds: int) -> PythonTime:
     clock = _Clock()
     with _watched(clock):
         call()
+        cost = clock.cost()
         for _ in range(rounds):
-            clock.seconds = dict.fromkeys(clock.seconds, 0.0)
+            clock.clear()
             start = time.perf_counter()
             call()
-            found.append(PythonTime(time.perf_counter() - start, **clock.seconds))
+            whole = time.perf_counter() - start - clock.calls * cost
+            found.append(PythonTime(whole, **clock.seconds))
     return sorted(found, key=lambda one: one.share)[rounds // 2]
