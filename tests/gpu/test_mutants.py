@@ -42,6 +42,16 @@ def test_a_fault_is_noticed_and_gone_afterwards(suite: MutantRunSuite, device: D
     assert (elsewhere.status, elsewhere.message) == (Status.PASS, UNCHANGED)
 
 
+def test_every_case_of_a_fault_meets_it(suite: MutantRunSuite, device: Device) -> None:
+    cases = [SUBTRACT, "element_wise_subtract-float32-33x65-packed-s0"]
+    elsewhere, fault = (
+        "elementwise/element_wise_add:3:16:minus_for_plus",
+        "elementwise/element_wise_subtract:3:5:zero_result",
+    )
+    assert [run(suite, device, elsewhere, "cpu", case).message for case in cases] == [UNCHANGED] * 2
+    assert [run(suite, device, fault, "cpu", case).status for case in cases] == [Status.FAIL] * 2
+
+
 def test_a_fault_in_schedules_for_gpus_is_noticed(suite: MutantRunSuite, device: Device) -> None:
     fault, case = "schedules/rows_tree:49:28:minus_for_plus", "activation_softmax1-float32-3x300-packed-inner-s0"
     assert run(suite, device, fault, "discrete", case).status is Status.FAIL

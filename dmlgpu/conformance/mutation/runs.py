@@ -37,8 +37,8 @@ class MutantRunSuite:
         self._devices: dict[Profile, Device] = {}
         self._cases: dict[str, Case] = {}
         self._targets: dict[Profile, Target] = {}
+        self._folded: dict[tuple[str, Profile], Target] = {}
         self._originals: dict[tuple[str, Profile], tuple[str, ...]] = {}
-        self._mutant = ""
 
     def names(self, profile: str) -> tuple[str, ...]:
         """None: there are far too many to list."""
@@ -58,10 +58,8 @@ class MutantRunSuite:
         faulty = self._device(device, Profile(profile))
         faulty.backend.target = self._target(case, Profile(profile))
         sound = self._original_shaders(case, faulty)
-        if mutant != self._mutant:
-            clear_caches()
-            self._mutant = mutant
         found = mutant_by_name(mutant)
+        clear_caches()  # of programs of another mutant, and of those without any
         with templates.replaced(found.file, found.text):
             try:
                 if shaders(case, faulty.backend.target.exact) == sound:
@@ -91,14 +89,17 @@ class MutantRunSuite:
         return self._devices[profile]
 
     def _target(self, case: str, profile: Profile) -> Target:
-        """What a case is compiled for: an operator with grids of two dimensions."""
+        """What a case is compiled for: an operator with grids of two dimensions, found without a mutant."""
         plain = self._targets[profile]
         if function_of(case) is not None or HAZARDS.has(case):
             return plain
-        try:
-            return with_folded_grids(case_of(case).desc, plain.exact)
-        except NotSupported:
-            return plain
+        if (case, profile) not in self._folded:
+            clear_caches()
+            try:
+                self._folded[case, profile] = with_folded_grids(case_of(case).desc, plain.exact)
+            except NotSupported:
+                self._folded[case, profile] = plain
+        return self._folded[case, profile]
 
     def _with_reference(self, name: str) -> Case:
         """The case with its reference's results: computed once, compared often."""
@@ -115,5 +116,4 @@ class MutantRunSuite:
         if key not in self._originals:
             clear_caches()
             self._originals[key] = shaders(case, target)
-            clear_caches()
         return self._originals[key]
