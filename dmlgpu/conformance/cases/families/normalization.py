@@ -242,6 +242,7 @@ class MeanVarianceNormalizationCases(_RowCases):
 ZEROS = "zeros"  # some rows are zero
 LARGE = "large"  # squares exceed float32
 TINY = "tiny"  # norms below epsilon
+UNGUARDED = "unguarded"  # an epsilon of 0
 
 
 @cases(descs.LpNormalization)
@@ -251,12 +252,14 @@ class LpNormalizationCases(NormalizationCases):
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (2003, 3))
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, ZEROS, LARGE, TINY, NAN)
+        return (PLAIN, ZEROS, LARGE, TINY, UNGUARDED, NAN)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         tensors = self.describe(key, rng, {"input_tensor": key.sizes}, {"output_tensor": key.sizes})
         axis = int(np.argmax(key.sizes) if math.prod(key.sizes) > 20000 else rng.integers(len(key.sizes)))
-        desc: Any = self.desc_class(**tensors, axis=axis, p=int(rng.integers(1, 3)), epsilon=self.epsilon(rng))
+        p, epsilon = int(rng.integers(1, 3)), self.epsilon(rng)
+        epsilon = 0.0 if key.variant == UNGUARDED else epsilon
+        desc: Any = self.desc_class(**tensors, axis=axis, p=p, epsilon=epsilon)
         return Case(name, desc, lambda contents: (self._contents(contents, key, axis, desc.epsilon),), Ulp(4))
 
     @staticmethod
