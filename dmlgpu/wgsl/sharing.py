@@ -18,9 +18,10 @@ from dmlgpu.wgsl.blocks import WORDS, Variable, accessors, is_stored, through_fu
 _STORAGE = re.compile(r"@group\(0\) @binding\(\d+\) var<storage, read_write> (\w+): array<(.+)>;\n")
 _UNIFORM = re.compile(r"(?<=@group\(0\) @binding\()\d+(?=\) var<uniform>)")
 
-_shared: Final[Cache[tuple[str, Bindings, Bindings, frozenset[int]], str]] = Cache(
+shared_texts: Final[Cache[tuple[str, Bindings, Bindings, frozenset[int]], str]] = Cache(
     CacheLimits(entries=1024, size=16 << 20)
 )
+"""The texts that were asked for last, by those they are made from."""
 
 
 def share_known(program: Program) -> Program:
@@ -42,7 +43,9 @@ def share(operator: str, kernel: Kernel, bindings: Bindings) -> Kernel:
         return kernel
     try:
         key = kernel.wgsl, kernel.bindings, bindings, _whole(kernel.slots, bindings)
-        text = _shared.get_or_make(key, lambda: _share(*key), lambda made: sys.getsizeof(key[0]) + sys.getsizeof(made))
+        text = shared_texts.get_or_make(
+            key, lambda: _share(*key), lambda made: sys.getsizeof(key[0]) + sys.getsizeof(made)
+        )
         return replace(kernel, wgsl=text, bindings=bindings)
     except NotSupported as error:
         raise NotSupported(f"{operator}: kernel {kernel.label!r}: {error}") from None

@@ -21,11 +21,9 @@ fn tile(at: output_at) -> array<tile_s, {{ rows * across.tile }}> {
     var source: input_at;
     source[0] = at[0];
     source[1] = at[1];
-    source[{{ channel }}] = 0u;
     var taps_place: taps_at;
     taps_place[0] = at[1];
     taps_place[1] = at[{{ channel }}];
-    taps_place[{{ channel }}] = 0u;
     let first_column = at[{{ column_at }}]{% if across.axis.stride != across.lanes %} * {{ across.axis.stride }}u{% if across.lanes > 1 %} / {{ across.lanes }}u{% endif %}{% endif %};
     # for row in range(rows)
     # for column in range(across.tile)

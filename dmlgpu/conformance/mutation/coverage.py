@@ -19,6 +19,7 @@ from dmlgpu.errors import NotSupported
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.target import Profile, Target
 from dmlgpu.wgsl import linker, templates
+from dmlgpu.wgsl.sharing import shared_texts
 
 PROFILES = (Profile.CPU, Profile.DISCRETE)
 """Schedules for processors and for GPUs: each adapter runs those of both kinds."""
@@ -44,6 +45,7 @@ def function_of(name: str) -> Function | None:
 def clear_caches() -> None:
     """Make rendering start anew: what is kept from the shader files is no longer true."""
     compiler.programs.clear()
+    shared_texts.clear()
     for kept in (linker.library, linker.calls):
         kept.cache_clear()
 
