@@ -7,12 +7,12 @@ For few rows, on a processor, they share heads instead of keys, and put the scor
 
 Processors do better by rows: an invocation holds some rows and their weighted sums in registers, and goes through the
 keys one by one, with no workgroup memory at all. Neighbours take rows of the same head, and hand each other what they
-read of keys and values; where there is only one row to a head, neighbours take heads, or parts of the keys, of their own.
+read of keys and values. Where a head has only one row, neighbours take heads, or parts of the keys, of their own.
 
-Queries and keys are read as in a matrix product, by rows in units of four along the head, as values always are. Operands
-that do not lie so are laid out anew in a temporary tensor if they are read often enough. Where rows are few, or keys are
-more than the driver's limit on iterations allows, the keys are split into parts, each leaving its weighted sum, its top
-and its mass of weights; a map merges them.
+Queries and keys are read as in a matrix product, by rows in units of four along the head, as values always are.
+Operands that do not lie so are laid out anew in a temporary tensor if they are read often enough. Where rows are few,
+or keys are more than the driver's limit on iterations allows, the keys are split into parts, each leaving its weighted
+sum, its top and its mass of weights; a map merges them.
 """
 
 from __future__ import annotations
@@ -245,7 +245,9 @@ class _Planner:
         if tile.alone > 1:
             reason = f"one row to a head: {tile.alone} neighbours take heads, or parts of the keys, of their own"
         elif tile.by_rows:
-            reason = f"a workgroup takes {rows}, each invocation {tile.rows} of them, and goes through the keys one by one"
+            reason = (
+                f"a workgroup takes {rows}, each invocation {tile.rows} of them, and goes through the keys one by one"
+            )
         else:
             reason = f"a workgroup takes {rows} and goes through the keys in blocks of {tile.block}"
         busy = "to keep the adapter busy, or within the driver's limit on iterations"
