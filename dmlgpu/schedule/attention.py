@@ -63,13 +63,12 @@ def choose_tile(attention: Attend, target: Target) -> AttentionTile:
     units = -(-attention.output.sizes[-1] // UNIT)
     if target.profile is not Profile.CPU:
         return _tile_on_gpu(attention, units)
-    if attention.batches * attention.rows * attention.keys * 8 * units <= LITTLE_WORK:
-        return AttentionTile(min(2, attention.rows), 1, min(-(-units // 8), 2), 8, 1)
     return _tile_by_rows(attention, units, target) or _tile_on_cpu(attention, units)
 
 
-MOST_UNITS, MOST_HELD = 32, 64
-"""Units of a head, and units of all rows of an invocation, that it holds: text and compile time grow with them."""
+MOST_UNITS, MOST_HELD, LITTLE_HELD = 32, 64, 16
+"""Units of a head, and units of all rows of an invocation, that it holds: text and compile time grow with them; the
+latter for little work."""
 
 COSTS_BY_ROWS = {4: 1.0, 2: 1.2, 1: 1.4}
 """What a row costs where an invocation takes so many, in terms of one of four; measured on lavapipe for heads of 64."""
@@ -78,21 +77,27 @@ COSTS_BY_ROWS = {4: 1.0, 2: 1.2, 1: 1.4}
 def _tile_by_rows(attention: Attend, units: int, target: Target) -> AttentionTile | None:
     """Return the tile of an invocation that takes rows by itself; None where heads do not allow it, or where it would
     read what its neighbours read too and nothing can be handed on."""
-    head = attention.query.sizes[-1]
-    held = max(head // UNIT, units)
-    if head % UNIT or held > MOST_UNITS:
+    head, little = attention.query.sizes[-1], _is_little(attention, units)
+    held, most = max(-(-head // UNIT), units), LITTLE_HELD if little else MOST_HELD
+    in_units = all(_packs_along(source) for source in (attention.query, attention.key))
+    if head % UNIT or held > MOST_UNITS or (little and not in_units):
         return None
     if attention.rows == 1:
-        in_units = _packs_along(attention.query) and _packs_along(attention.key) and _packs_along(attention.value)
-        return AttentionTile(1, 1, units, 1, 1, head // UNIT, ALONE) if in_units else None
-    if not target.has("subgroup"):
-        return None
+        fits = in_units and _packs_along(attention.value) and 2 * held <= most
+        return AttentionTile(1, 1, units, 1, 1, head // UNIT, ALONE) if fits else None
 
     def cost(rows: int) -> float:
         return -(-attention.rows // (ALONE * rows)) * rows * COSTS_BY_ROWS[rows]
 
-    rows = min((rows for rows in COSTS_BY_ROWS if rows * held <= MOST_HELD), key=cost)
-    return AttentionTile(rows, 1, units, 1, ALONE, head // UNIT)
+    fitting = [rows for rows in COSTS_BY_ROWS if rows * held <= most]
+    if not fitting or not target.has("subgroup"):
+        return None
+    return AttentionTile(min(fitting, key=cost), 1, units, 1, ALONE, head // UNIT)
+
+
+def _is_little(attention: Attend, units: int) -> bool:
+    """Return whether there is so little work that compiling fast is what counts."""
+    return attention.batches * attention.rows * attention.keys * 8 * units <= LITTLE_WORK
 
 
 def _packs_along(source: Source) -> bool:
@@ -103,6 +108,8 @@ def _packs_along(source: Source) -> bool:
 
 def _tile_on_cpu(attention: Attend, units: int) -> AttentionTile:
     """Much work for each of eight invocations, which run in step."""
+    if _is_little(attention, units):
+        return AttentionTile(min(2, attention.rows), 1, min(-(-units // 8), 2), 8, 1)
     rows = min(16, _power_of_two(attention.rows))
     across = 4 if attention.rows > rows else 8
     key_units = min(4, _power_of_two(-(-attention.keys // (UNIT * across))))

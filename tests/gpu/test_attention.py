@@ -40,6 +40,8 @@ SHAPES: dict[str, Shape] = {
     "few rows": (1, 9, 700, 2, 2, 32, F32),
     "one query of halves": (1, 1, 2500, 3, 3, 40, F16),
     "one query in many parts": (1, 1, 4001, 1, 1, 128, F32),
+    "little work": (1, 3, 20, 2, 2, 16, F32),
+    "little work of wide heads": (1, 3, 20, 2, 2, 96, F32),
 }
 
 
@@ -111,6 +113,8 @@ def test_processors_take_rows_by_themselves_where_they_hold_a_head() -> None:
     assert tile("whole tiles", "subgroup") == AttentionTile(4, 1, 16, 1, 8, 16)
     assert tile("few rows", "subgroup") == AttentionTile(2, 1, 8, 1, 8, 8)
     assert tile("four rows of shared heads", "subgroup") == AttentionTile(1, 1, 24, 1, 8, 24)
+    assert tile("little work", "subgroup") == AttentionTile(1, 1, 4, 1, 8, 4)
+    assert not tile("little work of wide heads", "subgroup").by_rows  # whose text would be long
     assert tile("one query of shared heads") == AttentionTile(1, 1, 16, 1, 1, 16, alone=8)
     assert not tile("whole tiles").by_rows  # nothing can be handed on
     assert not tile("near misses", "subgroup").by_rows  # heads of 17
