@@ -41,7 +41,7 @@ LIMITS = {
     "GEMM": "loads of both operands from the caches, beside the multiply-adds",
     "CONVOLUTION": "Winograd's transforms and the products' loads",
     "depth-wise convolution": "loads of the windows: one channel gives little to add up",
-    "MULTIHEAD_ATTENTION": "exponentials between the two products, and their loads",
+    "MULTIHEAD_ATTENTION": "loads of keys and values, and exponentials between the two products",
     "ELEMENT_WISE_ADD": "memory",
     "ACTIVATION_GELU": "the polynomial of the error function",
     "transpose 2048x2048": "stores to as many lines of the cache as the tile is wide",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_tensor, row_groups
+from dmlgpu.kernels.packing import UNIT
 from dmlgpu.kernels.rows import rows
+from dmlgpu.kernels.sources import CONVERT
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, check_axes, input_tensor, invalid, output_tensor
 from dmlgpu.plan import (
@@ -22,6 +26,7 @@ from dmlgpu.plan import (
     Source,
     Stage,
     Tensor,
+    View,
     apply,
     constants,
     repeated,
@@ -99,7 +104,7 @@ class ActivationHardmax1(_AlongAxes):
     """
 
     desc = descs.ActivationHardmax1
-    shaders = ("softmax/activation_hardmax1", "reduction/argmin")
+    shaders = ("softmax/activation_hardmax1", "reduction/argmin", "softmax/activation_hardmax1_flat")
 
     @classmethod
     def lower(cls, desc: descs.ActivationHardmax1, target: Target) -> Plan:
@@ -111,16 +116,33 @@ class ActivationHardmax1(_AlongAxes):
         first = Tensor.temporary("first", DataType.UINT32, row_sizes(source.sizes, axes))
         order = constants(order="descending", decreasing=False)
         argmax = Reduction("reduction/argmin", DataType.UINT32, 2, portable=True, constants=order, ordered=True)
-        body = Element(
-            cls.shaders[0],
-            output.data_type,
-            output.sizes,
-            (("first", repeated(first, output.sizes)),),
-            constants(sizes=output.sizes, axes=axes),
-            portable=True,
-            follows=(tuple(range(output.rank)),),
+        lies_flat = (
+            axes == (1,) and output.rank == 2 and output.strides == (output.sizes[1], 1) and output.sizes[1] >= UNIT
         )
+        if lies_flat and output.sizes[1] % UNIT and math.prod(output.sizes) % UNIT == 0:
+            body, output = cls._flat(first, output)
+        else:
+            body = Element(
+                cls.shaders[0],
+                output.data_type,
+                output.sizes,
+                (("first", repeated(first, output.sizes)),),
+                constants(sizes=output.sizes, axes=axes),
+                portable=True,
+                follows=(tuple(range(output.rank)),),
+            )
         return Plan(desc.operator, (Reduce("", argmax, source, axes, first), Map("map", body, output)))
+
+    @classmethod
+    def _flat(cls, first: Tensor, output: Tensor) -> tuple[Body, Tensor]:
+        """Return what compares places in rows that no unit divides, and the output as one row, which units do."""
+        rows, columns = output.sizes
+        indices = replace(first, sizes=(rows,), strides=(1,), view=View.INDEX)
+        output = replace(output, sizes=(rows * columns,), strides=(1,))
+        values = constants(columns=columns)
+        given = (("first", indices),)
+        ones = Element(cls.shaders[2], DataType.UINT32, output.sizes, given, values, portable=True, follows=((None,),))
+        return apply(CONVERT, output.data_type, output.sizes, portable=True, input=ones), output
 
 
 class _OfRows(Lowering):

@@ -5,10 +5,14 @@ agree on the largest one of each row so far, leave the weights in workgroup memo
 weighted sum; what was summed before is scaled down to the new top. Two barriers a block are few enough for any adapter.
 For few rows, on a processor, they share heads instead of keys, and put the scores together in workgroup memory.
 
-Queries and keys are read as in a matrix product, values in units of four along the head. Operands that do not lie so
-are laid out anew in a temporary tensor if they are read often enough. Where rows are few, or keys are more than the
-driver's limit on iterations allows, the keys are split into parts, each leaving its weighted sum, its top and its mass
-of weights; a map merges them.
+Processors do better by rows: an invocation holds some rows and their weighted sums in registers, and goes through the
+keys one by one, with no workgroup memory at all. Neighbours take rows of the same head, and hand each other what they
+read of keys and values. Where a head has only one row, neighbours take heads, or parts of the keys, of their own.
+
+Queries and keys are read as in a matrix product, by rows in units of four along the head, as values always are.
+Operands that do not lie so are laid out anew in a temporary tensor if they are read often enough. Where rows are few,
+or keys are more than the driver's limit on iterations allows, the keys are split into parts, each leaving its weighted
+sum, its top and its mass of weights; a map merges them.
 """
 
 from __future__ import annotations
@@ -44,19 +48,67 @@ LITTLE_WORK = 1 << 18
 BUSY_ON_CPU, BUSY_ON_GPU = 8, 128
 """Workgroups that keep an adapter busy."""
 
+ALONE = 8
+"""Neighbours, each with a head or a part of the keys of its own, that a processor runs in step."""
+
 FEWEST_BLOCKS = 4
 """Blocks that make a part worth a workgroup."""
+
+FEWEST_KEYS, MOST_KEYS = 64, 1024
+"""Keys that make a part worth an invocation by rows; keys whose values a single row adds up one after the other."""
 
 
 def choose_tile(attention: Attend, target: Target) -> AttentionTile:
     """Return the tile that suits an adapter and the sizes."""
     units = -(-attention.output.sizes[-1] // UNIT)
-    return (_tile_on_cpu if target.profile is Profile.CPU else _tile_on_gpu)(attention, units)
+    if target.profile is not Profile.CPU:
+        return _tile_on_gpu(attention, units)
+    return _tile_by_rows(attention, units, target) or _tile_on_cpu(attention, units)
+
+
+MOST_UNITS, MOST_HELD, LITTLE_HELD = 32, 64, 16
+"""Units of a head, and units of all rows of an invocation, that it holds: text and compile time grow with them; the
+latter for little work."""
+
+COSTS_BY_ROWS = {4: 1.0, 2: 1.2, 1: 1.4}
+"""What a row costs where an invocation takes so many, in terms of one of four; measured on lavapipe for heads of 64."""
+
+
+def _tile_by_rows(attention: Attend, units: int, target: Target) -> AttentionTile | None:
+    """Return the tile of an invocation that takes rows by itself; None where heads do not allow it, or where it would
+    read what its neighbours read too and nothing can be handed on."""
+    head, little = attention.query.sizes[-1], _is_little(attention, units)
+    held, most = max(-(-head // UNIT), units), LITTLE_HELD if little else MOST_HELD
+    in_units = all(_packs_along(source) for source in (attention.query, attention.key))
+    if head % UNIT or held > MOST_UNITS or (little and not in_units):
+        return None
+    if attention.rows == 1:
+        fits = in_units and _packs_along(attention.value) and 2 * held <= most
+        return AttentionTile(1, 1, units, 1, 1, head // UNIT, ALONE) if fits else None
+
+    def cost(rows: int) -> float:
+        return -(-attention.rows // (ALONE * rows)) * rows * COSTS_BY_ROWS[rows]
+
+    fitting = [rows for rows in COSTS_BY_ROWS if rows * held <= most]
+    if not fitting or not target.has("subgroup"):
+        return None
+    return AttentionTile(min(fitting, key=cost), 1, units, 1, ALONE, head // UNIT)
+
+
+def _is_little(attention: Attend, units: int) -> bool:
+    """Return whether there is so little work that compiling fast is what counts."""
+    return attention.batches * attention.rows * attention.keys * 8 * units <= LITTLE_WORK
+
+
+def _packs_along(source: Source) -> bool:
+    """Return whether units of four along the last dimension can be read as such."""
+    last = len(source.sizes) - 1
+    return source.sizes[last] % UNIT == 0 and packs_source(source, last, UNIT)
 
 
 def _tile_on_cpu(attention: Attend, units: int) -> AttentionTile:
     """Much work for each of eight invocations, which run in step."""
-    if attention.batches * attention.rows * attention.keys * 8 * units <= LITTLE_WORK:
+    if _is_little(attention, units):
         return AttentionTile(min(2, attention.rows), 1, min(-(-units // 8), 2), 8, 1)
     rows = min(16, _power_of_two(attention.rows))
     across = 4 if attention.rows > rows else 8
@@ -76,7 +128,7 @@ def _with_dots(attention: Attend, tile: AttentionTile) -> AttentionTile:
     """Return the tile with invocations that share heads, where rows are so few that keys are read where they lie:
     neighbours read what lies side by side then, and not one element each of many rows."""
     head = attention.query.sizes[-1]
-    in_units = packs_source(attention.query, 4, UNIT) and packs_source(attention.key, 3, UNIT)
+    in_units = _packs_along(attention.query) and _packs_along(attention.key)
     dots = head // (UNIT * tile.across)
     if attention.rows > min(tile.rows, UNIT) or not in_units or head % (UNIT * tile.across) or dots > MOST_DOTS:
         return tile
@@ -99,17 +151,27 @@ def _power_of_two(number: int) -> int:
 def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
     """Return the keys of each part: as many as the loop limit allows, and few enough to keep the adapter busy."""
     units = -(-attention.output.sizes[-1] // UNIT)
-    head = attention.query.sizes[-1]
     groups = math.prod(tile.groups(attention.rows, units)) * attention.batches
     blocks = -(-attention.keys // tile.block)
-    wanted = -(-(BUSY_ON_CPU if target.profile is Profile.CPU else BUSY_ON_GPU) // groups)
-    parts = max(1, min(wanted, blocks // FEWEST_BLOCKS))
+    busy = BUSY_ON_CPU if target.profile is Profile.CPU else BUSY_ON_GPU
+    if tile.alone > 1:
+        busy *= tile.alone // 2
+    fewest = FEWEST_KEYS // tile.block if tile.by_rows else FEWEST_BLOCKS
+    parts = max(1, min(-(-busy // groups), blocks // fewest))
+    if tile.alone > 1:
+        parts = max(parts, -(-attention.keys // MOST_KEYS))
     share = -(-blocks // parts)
     if target.loop_limit is not None:
-        scores = tile.block + UNIT * tile.key_units * (1 + tile.across) if tile.dots else head
-        iterations = 1 + scores + tile.block + 2 * UNIT * tile.key_units + tile.across
-        share = min(share, max(1, (target.loop_limit // 2) // iterations))
+        share = min(share, max(1, (target.loop_limit // 2) // _iterations(attention, tile)))
     return share * tile.block
+
+
+def _iterations(attention: Attend, tile: AttentionTile) -> int:
+    """Return the iterations of all loops that a block takes."""
+    if tile.by_rows:
+        return tile.block
+    scores = tile.block + UNIT * tile.key_units * (1 + tile.across) if tile.dots else attention.query.sizes[-1]
+    return 1 + scores + tile.block + 2 * UNIT * tile.key_units + tile.across
 
 
 # ---- steps
@@ -149,16 +211,21 @@ class _Planner:
         attention, tile = self.attention, self.tile
         row_tiles, column_tiles = tile.groups(attention.rows, -(-attention.output.sizes[-1] // UNIT))
         blocks = -(-attention.keys // tile.block)
-        if tile.dots:
-            query, key = (_along(source) for source in (attention.query, attention.key))
+        if tile.by_rows:
+            query = _along(self._in_units(attention.query, "queries", 1))
+            key = _along(self._in_units(attention.key, "keys", row_tiles))
+        elif tile.dots:
+            query, key = (
+                _along(pack_source(source, len(source.sizes) - 1, UNIT)) for source in (attention.query, attention.key)
+            )
         else:
             query = self._operand(attention.query, "queries", tile.rows % UNIT == 0, blocks * column_tiles)
             key = self._operand(attention.key, "keys", True, row_tiles * column_tiles)
-        value = self._value(row_tiles)
+        value = self._in_units(attention.value, "values", row_tiles)
         epilogue, output = pack_output(epilogue, output)
         units = value.sizes[-1]
         down, across = tile.groups(attention.rows, units)
-        total = across * down * attention.batches * parts
+        total = -(-across * down * attention.batches * parts // tile.alone)
         kernel = ScheduledAttend(
             f"attention{' in parts' if parts > 1 else ''}",
             Launch(tile.workgroup, 1, fold(total, self.target), total),
@@ -181,7 +248,15 @@ class _Planner:
     def _why(self, parts: int) -> str:
         """Return why the tile and the parts are as they are."""
         tile = self.tile
-        reason = f"a workgroup takes {tile.down * tile.rows} rows and goes through the keys in blocks of {tile.block}"
+        rows = f"{tile.down * tile.rows} rows"
+        if tile.alone > 1:
+            reason = f"one row to a head: {tile.alone} neighbours take heads, or parts of the keys, of their own"
+        elif tile.by_rows:
+            reason = (
+                f"a workgroup takes {rows}, each invocation {tile.rows} of them, and goes through the keys one by one"
+            )
+        else:
+            reason = f"a workgroup takes {rows} and goes through the keys in blocks of {tile.block}"
         busy = "to keep the adapter busy, or within the driver's limit on iterations"
         return reason + (f"; the keys are split into {parts} parts {busy}" if parts > 1 else "")
 
@@ -196,17 +271,16 @@ class _Planner:
         self._lay_out(source, replace(room, sizes=source.sizes, strides=strides), what)
         return Operand(pack_tensor(room, 3, UNIT), Form.ACROSS, batch, (count,), False)
 
-    def _value(self, reuse: int) -> Source:
-        """Return the values, laid out anew if they do not lie in units, or if they would be converted again and
-        again."""
-        source, last = self.attention.value, 3
+    def _in_units(self, source: Source, what: str, reuse: int) -> Source:
+        """Return queries, keys or values in units of four along the head, laid out anew if they do not lie so, or if
+        they would be converted again and again."""
+        last = len(source.sizes) - 1
         is_plain = isinstance(source, Tensor) and source.data_type is FLOAT32
-        fits = source.sizes[last] % UNIT == 0 and packs_source(source, last, UNIT)
-        if fits and (is_plain or reuse < LEAST_REUSE):
+        if _packs_along(source) and (is_plain or reuse < LEAST_REUSE):
             return pack_source(source, last, UNIT)
         *outer, size = source.sizes
-        room = Tensor.temporary("values", FLOAT32, (*outer, -(-size // UNIT) * UNIT))
-        self._lay_out(source, replace(room, sizes=source.sizes), "values")
+        room = Tensor.temporary(what, FLOAT32, (*outer, -(-size // UNIT) * UNIT))
+        self._lay_out(source, replace(room, sizes=source.sizes), what)
         return pack_tensor(room, last, UNIT)
 
     def _lay_out(self, source: Source, room: Tensor, what: str) -> None:
@@ -220,9 +294,9 @@ class _Planner:
 
 
 def _along(source: Source) -> Operand:
-    """Return queries or keys where they lie, in units of four along the head."""
+    """Return queries or keys that are in units of four along the head."""
     last = len(source.sizes) - 1
-    return Operand(pack_source(source, last, UNIT), Form.ALONG, source.sizes[:2], source.sizes[2:last], True)
+    return Operand(source, Form.ALONG, source.sizes[:2], source.sizes[2:last], True)
 
 
 def _merged(partials: Tensor, output: Tensor) -> Body:

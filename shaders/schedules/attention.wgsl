@@ -14,10 +14,7 @@ var<workgroup> products: array<rows_t, {{ tile.down * tile.block * tile.across }
 # if causal
 var<workgroup> most_visible: u32;
 # endif
-fn weight_of(x: f32) -> f32 { // at most 0, or NaN
-    let size = bitcast<u32>(x) & 0x7fffffffu;
-    return select(select(exp_normal(max(x, -87.0)), 0.0, size > 0x42ae0000u), x, size > 0x7f800000u);
-}
+{% include "schedules/attention_weight" %}
 fn exp_rows(x: rows_t) -> rows_t {
     return rows_t({% for part in row_parts %}weight_of(x{{ part }}){{ ", " if not loop.last }}{% endfor %});
 }

@@ -172,6 +172,7 @@ class AttentionTile:
         across, down: invocations of a workgroup along keys (and columns), and along rows.
         dots: units of four of queries and keys that an invocation multiplies for each key of a block, where those of a
             row share heads instead of keys; else 0.
+        alone: neighbours that take heads, or parts of the keys, of their own, where a head has one row; else 1.
     """
 
     rows: int
@@ -180,11 +181,17 @@ class AttentionTile:
     across: int
     down: int
     dots: int = 0
+    alone: int = 1
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether an invocation takes rows by itself, with the whole head and one key after the other."""
+        return self.across == 1
 
     @property
     def workgroup(self) -> int:
         """Invocations of a workgroup."""
-        return self.across * self.down
+        return self.across * self.down * self.alone
 
     @property
     def block(self) -> int:

@@ -50,10 +50,12 @@ def _attend(step: ScheduledAttend, builder: Builder) -> str:
         "share": step.share,
         "plain": step.is_plain,
         "causal": step.visible is not None,
+        "in_step": tile.alone == 1,
     }
     text = store + builder.epilogue(step.epilogue, FLOAT32)
     text += _operands(step, builder, digits) + _scores(step, builder, digits)
-    return text + keep(output, values) + templates.render("schedules/attention", **values)
+    schedule = "attention_rows" if tile.by_rows else "attention"
+    return text + keep(output, values) + templates.render(f"schedules/{schedule}", **values)
 
 
 def _operands(step: ScheduledAttend, builder: Builder, digits: dict[str, list[str]]) -> str:

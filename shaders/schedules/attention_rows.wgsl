@@ -1,0 +1,114 @@
+// ATTENTION, by rows: an invocation holds {{ tile.rows }} rows of queries, and their weighted sums, in registers, and goes through the keys one by
+// one. Where a score is the largest one so far, what was summed before is scaled down to it.
+# if in_step
+// Neighbours take rows of the same head. Each reads some units of a key and of its values, and hands them to its whole
+// subgroup: eight of them, or four in small subgroups, have all.
+# else
+// Neighbours take heads, or parts of the keys, of their own.
+# endif
+alias sum_t = vec4<f32>;
+const LOWEST = -3.4028234e38f;
+# if causal and in_step
+var<workgroup> most_visible: u32;
+# endif
+{% include "schedules/attention_weight" %}
+fn key_along(batch: u32, key: u32, unit: u32) -> sum_t {
+    return key_step(key_start(batch, key), unit * 4u);
+}
+fn value_along(batch: u32, key: u32, unit: u32) -> sum_t {
+    var at = value_place(batch, key);
+    at[3] = unit;
+    return value_load(at);
+}
+{% macro units_along(name, what, count) %}
+        # if in_step
+        # for load in range((count + 3) // 4)
+        let own_{{ name }}{{ load }} = {{ what }}_along(batch, key, min({{ load }}u * hands + hand, {{ count - 1 }}u));
+        # endfor
+        # for unit in range(count)
+        let {{ name }}{{ unit }} = select(subgroupBroadcast(own_{{ name }}{{ unit // 4 }}, {{ unit % 4 }}u), subgroupBroadcast(own_{{ name }}{{ unit // 8 }}, {{ unit % 8 }}u), hands == 8u);
+        # endfor
+        # else
+        # for unit in range(count)
+        let {{ name }}{{ unit }} = {{ what }}_along(batch, key, {{ unit }}u);
+        # endfor
+        # endif
+{% endmacro %}
+@compute @workgroup_size({{ launch.workgroup }})
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32{{ ", @builtin(subgroup_invocation_id) lane: u32, @builtin(subgroup_size) lanes: u32" if in_step }}) {
+    let number = group.x + group.y * {{ launch.grid[0] }}u;
+    if (number >= {{ launch.total }}u) { return; }
+    # if in_step
+    let row = ((number % {{ down }}u) * {{ tile.down }}u + me) * {{ tile.rows }}u;
+    let rest = number / {{ down }}u;
+    let hands = select(4u, 8u, lanes >= 8u);
+    let hand = lane % hands;
+    # else
+    let row = 0u;
+    let rest = number * {{ launch.workgroup }}u + me;
+    if (rest >= {{ batches * parts }}u) { return; }
+    # endif
+    let part = rest / {{ batches }}u;
+    let batch = rest % {{ batches }}u;
+    # for row in range(tile.rows)
+    let place{{ row }} = min(row + {{ row }}u, {{ rows - 1 }}u);
+    let query{{ row }} = query_start(batch, place{{ row }});
+    # for unit in range(tile.dots)
+    let q{{ row }}_{{ unit }} = query_step(query{{ row }}, {{ unit * 4 }}u);
+    # endfor
+    # if causal
+    let visible{{ row }} = visible_load(visible_place(batch, place{{ row }}));
+    # endif
+    # for unit in range(tile.units)
+    var total{{ row }}_{{ unit }} = sum_t();
+    # endfor
+    var top{{ row }} = LOWEST;
+    var mass{{ row }} = 0.0;
+    # endfor
+    let first = part * {{ share }}u;
+    # if causal and in_step
+    if (me == 0u) { most_visible = visible_load(visible_place(batch, {{ rows - 1 }}u)); }
+    let last = min(min(first + {{ share }}u, {{ keys }}u), workgroupUniformLoad(&most_visible));
+    # elif causal
+    let last = min(min(first + {{ share }}u, {{ keys }}u), visible{{ tile.rows - 1 }});
+    # else
+    let last = min(first + {{ share }}u, {{ keys }}u) + params.zero;
+    # endif
+    for (var key = first; key < last; key++) {
+{{ units_along("k", "key", tile.dots) }}
+        # for row in range(tile.rows)
+        let product{{ row }} = {% for unit in range(tile.dots) %}q{{ row }}_{{ unit }} * k{{ unit }}{{ " + " if not loop.last }}{% endfor %};
+        let sum{{ row }} = (product{{ row }}.x + product{{ row }}.y) + (product{{ row }}.z + product{{ row }}.w);
+        # set place = "score_output_at()" if plain else "score_output_place(batch, place" ~ row ~ ", key)"
+        # if causal
+        let seen{{ row }} = key < visible{{ row }};
+        let score{{ row }} = select(LOWEST, score_finish({{ place }}, sum{{ row }}), seen{{ row }});
+        # else
+        let score{{ row }} = score_finish({{ place }}, sum{{ row }});
+        # endif
+        let before{{ row }} = top{{ row }};
+        top{{ row }} = max(before{{ row }}, score{{ row }});
+        let shrink{{ row }} = weight_of(before{{ row }} - top{{ row }});
+        # if causal
+        let weight{{ row }} = select(0.0, weight_of(score{{ row }} - top{{ row }}), seen{{ row }});
+        # else
+        let weight{{ row }} = weight_of(score{{ row }} - top{{ row }});
+        # endif
+        mass{{ row }} = mass{{ row }} * shrink{{ row }} + weight{{ row }};
+        # endfor
+{{ units_along("v", "value", tile.units) }}
+        # for row in range(tile.rows)
+        # for unit in range(tile.units)
+        total{{ row }}_{{ unit }} = total{{ row }}_{{ unit }} * shrink{{ row }} + weight{{ row }} * v{{ unit }};
+        # endfor
+        # endfor
+    }
+    # for row in range(tile.rows)
+    # for unit in range(tile.units)
+    keep(part, batch, row + {{ row }}u, {{ unit }}u, total{{ row }}_{{ unit }}{{ " / mass" ~ row if parts == 1 }});
+    # endfor
+    # if parts > 1
+    keep(part, batch, row + {{ row }}u, {{ units }}u, sum_t(top{{ row }}, mass{{ row }}, 0.0, 0.0));
+    # endif
+    # endfor
+}

@@ -1,0 +1,14 @@
+// ACTIVATION_HARDMAX1 of rows side by side in memory: output = 1 where the element's place is that of its row's first largest,
+// else 0. A unit of neighbours, not longer than a row, lies in one row or two.
+fn element(at: output_at) -> output_t {
+    let start = at[0] * {{ output.lanes }}u;
+    var first_row: first_at;
+    var last_row: first_at;
+    first_row[0] = start / {{ columns }}u;
+    last_row[0] = (start + {{ output.lanes - 1 }}u) / {{ columns }}u;
+    let first = first_row[0] * {{ columns }}u + first_index(first_row, {{ columns }}u);
+    let last = last_row[0] * {{ columns }}u + first_index(last_row, {{ columns }}u);
+    # set numbers = "vec" ~ output.lanes ~ "<u32>" if output.lanes > 1 else "u32"
+    let places = {{ numbers }}(start) + {{ numbers }}({{ range(output.lanes)|join("u, ") }}u);
+    return select({{ numbers }}(0u), {{ numbers }}(1u), (places == {{ numbers }}(first)) | (places == {{ numbers }}(last)));
+}
