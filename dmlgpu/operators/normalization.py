@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dmlgpu import descs
@@ -33,6 +34,9 @@ MOMENTS = Stage(
     run="normalization/moments_run",
 )
 """The mean, what its float32 lacks, and the variance."""
+
+MOMENTS_AT_ONCE = replace(MOMENTS, file="normalization/moments_at_once")
+"""The same, of several numbers at once."""
 
 
 def number(value: int, sizes: tuple[int, ...]) -> Body:
@@ -86,7 +90,13 @@ class MeanVarianceNormalization2(Lowering):
     """
 
     desc = descs.MeanVarianceNormalization2
-    shaders = (NORMALIZE, NUMBER, "normalization/moments", "normalization/mean_square")
+    shaders = (
+        NORMALIZE,
+        NUMBER,
+        "normalization/moments",
+        "normalization/moments_at_once",
+        "normalization/mean_square",
+    )
 
     @classmethod
     def probe(cls, asked: Collection[str]) -> Probe:
@@ -117,7 +127,8 @@ class MeanVarianceNormalization2(Lowering):
         stages = _statistics(desc)
         if not stages:
             return Plan(desc.operator, (Map("map", body(output.data_type, {"input": source, **others}), output),))
-        return Plan(desc.operator, (rows(stages, body, source, desc.axes, output, others=others),))
+        at_once = MOMENTS_AT_ONCE if desc.use_mean else None
+        return Plan(desc.operator, (rows(stages, body, source, desc.axes, output, others=others, at_once=at_once),))
 
 
 def _statistics(desc: descs.MeanVarianceNormalization2) -> tuple[Stage, ...]:

@@ -113,7 +113,20 @@ class _Kernel:
             1 if units is None else units.width,
             units.together if units is not None and self.schedule is ReduceSchedule.PARTIAL else 0,
             None if self.schedule is ReduceSchedule.PARTIAL else step.epilogue,
+            self._group(target, across),
         )
+
+    def _group(self, target: Target, across: int | None) -> int:
+        """Return the units that an invocation of a CPU adapter lifts at once: where it reads a tensor along its row,
+        walks far enough, and has float64."""
+        is_plain = isinstance(self.source, Tensor) and not self.of_partials and across is None
+        is_fit = target.profile is Profile.CPU and target.has("shader-f64")
+        if not (self.step.reduction.at_once and is_plain and is_fit):
+            return 0
+        units = math.prod(self.source.sizes[axis] for axis in self.step.axes)
+        walkers = self.output.sizes[-1] if self.schedule is ReduceSchedule.PARTIAL else 1
+        group = AT_ONCE // self.source.lanes
+        return group if units >= 2 * group * walkers else 0
 
     def _launch(self, walk: Walk, target: Target) -> Launch:
         items = walk.items(self.output)
@@ -307,6 +320,9 @@ WORTH_WIDTH = 1 << 15
 
 WORTH_PARTS = 2048
 """Units that one kernel reduces on a CPU adapter about as fast as two."""
+
+AT_ONCE = 16
+"""Numbers that an invocation of a CPU adapter takes at once."""
 
 WORTH_SHARING = 1024
 """Units of a row, a few pages of memory, from which a CPU adapter walks it faster side by side than each alone."""

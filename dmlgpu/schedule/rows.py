@@ -15,7 +15,7 @@ from dmlgpu.kernels.packing import pack_along, pack_source
 from dmlgpu.kernels.sources import leaves, rewrite
 from dmlgpu.plan import Body, Held, Map, Rows, Source, Step, Tensor, apply, reduce_stage, row_sizes
 from dmlgpu.schedule.launch import loop_launch, row_launch
-from dmlgpu.schedule.reduce import canonical_reduce, choose_parts, choose_schedule, limited
+from dmlgpu.schedule.reduce import AT_ONCE, canonical_reduce, choose_parts, choose_schedule, limited
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import ReduceSchedule, ScheduledRows, Steps
 from dmlgpu.schedule.walk import choose_walk
@@ -24,9 +24,6 @@ from dmlgpu.tensor import WORD_BITS
 
 MOST_HELD = 32
 """Numbers of a row that one invocation keeps in registers."""
-
-AT_ONCE = 16
-"""Numbers that an invocation merges at once where a stage takes several."""
 
 
 @schedule_step.register

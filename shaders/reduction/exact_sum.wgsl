@@ -5,3 +5,9 @@ fn merge(a: acc_t, b: acc_t) -> acc_t {
     let sum = opaque(a.x + b.x);
     return vec2<f32>(sum, (a.y + b.y) + sum_error_f32(a.x, b.x, sum));
 }
+# if at_once|default(0)
+fn in_two_parts(sum: f64) -> acc_t {
+    let rounded = opaque(f32(sum)); // else compilers take it for the sum itself
+    return vec2<f32>(rounded, f32(sum - f64(rounded)));
+}
+# endif

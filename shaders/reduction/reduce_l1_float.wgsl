@@ -1,8 +1,14 @@
 // REDUCE L1 of floats: sum(|x|)
 {% include "reduction/exact_sum" %}
+{% import "reduction/tree_sum" as tree %}
 fn lift(value: input_s, index: u32) -> acc_t {
     return vec2<f32>(size_of_f32(value), 0.0);
 }
+# if at_once|default(0)
+fn lift_all(values: array<input_s, {{ at_once }}>) -> acc_t {
+    return in_two_parts({{ tree.sum_of("f64(size_of_f32(values[#]))", at_once) }});
+}
+# endif
 fn finish(acc: acc_t) -> output_s {
     return select(acc.x + acc.y, acc.x, is_not_finite(acc.x));
 }

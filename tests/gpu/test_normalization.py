@@ -102,6 +102,17 @@ def test_a_deviation_of_1_about_a_mean_of_10000(backend: GpuBackend, sizes: tupl
     np.testing.assert_allclose(got, centered / np.sqrt(np.square(centered).mean(1, keepdims=True) + EPSILON), 0, 1e-5)
 
 
+def test_numbers_taken_at_once_cost_no_digits(backend: GpuBackend) -> None:
+    """The sum of thousands of squared deviations carries what its additions lose."""
+    x = np.random.default_rng(5).standard_normal((64, 4000)).astype(np.float32)
+    scale = np.ones((1, x.shape[1]), np.float32)
+    (got,) = run_desc(backend, rows(x.shape, (1,)), [x, scale], target_for(backend, CPU))
+    centered = x - x.mean(1, np.float64, keepdims=True)
+    expected = centered / np.sqrt(np.square(centered).mean(1, keepdims=True) + EPSILON)
+    largest = np.abs(expected).max(1, keepdims=True)
+    assert (np.abs(got - expected) <= 2.5 * 2.0**-24 * largest).all()
+
+
 @pytest.mark.parametrize("profile", [CPU, GPU])
 @pytest.mark.parametrize("sizes", [(2, 3, 501), (30, 40, 5)])
 def test_the_statistics_of_a_batch_far_from_0(backend: GpuBackend, sizes: tuple[int, ...], profile: Profile) -> None:

@@ -186,6 +186,26 @@ def test_a_small_reduction_takes_one_kernel():
     assert [len(steps_of(rows, 4096 * 4 // rows, CPU)) for rows in (1, 2, 8)] == [2, 2, 2]
 
 
+def test_sixteen_numbers_are_lifted_at_once():
+    """On processors with float64, along rows of tensors that are long enough; partial results are merged one by one."""
+    doubles = replace(CPU, features=frozenset({"shader-f64"}))
+    sums = Reduction("reduction/reduce_sum_float", F32, 2, portable=True, at_once=True)
+
+    def groups(sizes, axis, target, reduction=sums):
+        kept = tuple(1 if number == axis else size for number, size in enumerate(sizes))
+        source, output = tensor(Role.INPUT, sizes), tensor(Role.OUTPUT, kept)
+        return [step.group for step in scheduled(source, (axis,), output, target, reduction)]
+
+    assert groups((64, 1024), 1, doubles) == [4]
+    assert groups((64, 1023), 1, doubles) == [16]
+    assert groups((64, 32), 1, doubles) == [4]
+    assert groups((1, 1 << 20), 1, doubles) == [4, 0]
+    assert groups((64, 31), 1, doubles) == groups((64, 28), 1, doubles) == [0]
+    assert not any(groups((1024, 64), 0, doubles))
+    assert groups((64, 1024), 1, CPU) == groups((64, 1024), 1, replace(doubles, profile=Profile.DISCRETE)) == [0]
+    assert groups((64, 1024), 1, doubles, replace(sums, at_once=False)) == [0]
+
+
 def steps_of(rows, count, target, data_type=F32):
     source = tensor(Role.INPUT, (rows, count), data_type=data_type)
     return scheduled(source, (1,), tensor(Role.OUTPUT, (rows, 1), data_type=data_type), target)

@@ -38,6 +38,7 @@ class ScheduledReduce(Scheduled):
         together: PARTIAL: how many neighbouring invocations share a run of units, stepping side by side; 0: all of a
             row's.
         epilogue: as for ``plan.Reduce``; its units are single elements.
+        group: units that an invocation lifts at once; 0: one after the other.
     """
 
     file: str
@@ -53,6 +54,7 @@ class ScheduledReduce(Scheduled):
     width: int = 1
     together: int = 0
     epilogue: Body | None = None
+    group: int = 0
 
     @property
     def lanes(self) -> int:

@@ -31,6 +31,7 @@ def _reduce(step: ScheduledReduce, builder: Builder) -> str:
         "of_partials": step.of_partials,
         "lanes": step.lanes,
         "across": step.across is not None,
+        "group": step.group,
         "walk": step.walk,
         "launch": step.launch,
         "finished": functools.partial(_finished, step.epilogue is not None),
@@ -68,7 +69,9 @@ def _monoid(step: ScheduledReduce, builder: Builder) -> str:
     kind, output_kind = (scalar_of(data_type, target, portable) for data_type in (step.element, result))
     output = Result(result, output_kind, portable, step.output.sizes, target)
     operands = monoid_operands(kind, step.element, target)
-    text = templates.render(step.file, output=output, **operands, **dict(step.constants))
+    text = templates.render(
+        step.file, output=output, at_once=step.group * step.lanes, **operands, **dict(step.constants)
+    )
     if step.epilogue is None:
         return text
     return f"alias result_s = {output_kind.wgsl};\n" + re.sub(r"\boutput_s\b", "result_s", text)

@@ -1,0 +1,3 @@
+// Macros for sums as trees; # stands for the number of a term.
+{% macro sum(terms) %}{% if terms|length == 1 %}{{ terms[0] }}{% else %}({{ sum(terms[:terms|length // 2]) }} + {{ sum(terms[terms|length // 2:]) }}){% endif %}{% endmacro %}
+{% macro sum_of(form, count) %}{% set terms = [] %}{% for number in range(count) %}{% set _ = terms.append(form.replace("#", number|string)) %}{% endfor %}{{ sum(terms) }}{% endmacro %}
