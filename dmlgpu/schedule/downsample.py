@@ -46,7 +46,7 @@ def find_downsample(step: Map, target: Target) -> ScheduledDownsample | None:
     walk = choose_walk(replace(made, sizes=tuple(sizes)))
     launch = item_launch(walk.count, target)
     reason = f"a size shrinks {stencil.step} times: an invocation makes {LANES} x {rows} elements with constant weights"
-    return ScheduledDownsample(step.label, launch, made, source, units, walk, stencil, rows, reason=reason)
+    return ScheduledDownsample("downsample", launch, made, source, units, walk, stencil, rows, reason=reason)
 
 
 def find_stencil(axis: Axis) -> Stencil | None:
