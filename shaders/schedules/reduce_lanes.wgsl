@@ -21,10 +21,22 @@
     }
 {% endmacro %}
 {% macro walk_row(first, stride, end) %}
+    # if in_units
+    var best = rank_of_unit(item(at, {{ first }}));
+    var place = {{ first }};
+    for (var index = {{ first }} + {{ stride }}u; index < {{ end }}; index += {{ stride }}u) {
+        let rank = rank_of_unit(item(at, index));
+        let before = is_before(rank, best);
+        best = select(best, rank, before);
+        place = select(place, index, before);
+    }
+    let acc0 = in_unit(item(at, place), place, best);
+    # else
 {{ walk(first, stride, end, ["at"]) }}
     # for lane in range(1, lanes)
     acc0 = merge(acc0, acc{{ lane }});
     # endfor
+    # endif
 {% endmacro %}
 {% macro share_bounds() %}
     let run = share / {{ together }}u;
