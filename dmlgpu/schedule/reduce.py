@@ -21,6 +21,12 @@ from dmlgpu.tensor import WORD_BITS, packed_strides
 SHORT = 4
 """Units of a row so short that one invocation takes several rows, as in a map."""
 
+RANKED_IN_UNITS = ("reduction/argmin",)
+"""Reductions that find an element: a walk need not know which one of a unit it is before its end."""
+
+AT_ONCE = 8
+"""Units of which a walk compares the best one with the best so far: the fewer turns, the faster on processors."""
+
 
 @schedule_step.register
 def _reduce(step: Reduce, target: Target) -> Steps:
@@ -113,7 +119,14 @@ class _Kernel:
             1 if units is None else units.width,
             units.together if units is not None and self.schedule is ReduceSchedule.PARTIAL else 0,
             None if self.schedule is ReduceSchedule.PARTIAL else step.epilogue,
+            self._at_once() if across is None else 0,
         )
+
+    def _at_once(self) -> int:
+        if self.of_partials or self.source.lanes == 1 or self.step.reduction.file not in RANKED_IN_UNITS:
+            return 0
+        count = math.prod(self.source.sizes[axis] for axis in self.step.axes)
+        return AT_ONCE if self.schedule is ReduceSchedule.SERIAL and count >= AT_ONCE else 1
 
     def _launch(self, walk: Walk, target: Target) -> Launch:
         items = walk.items(self.output)

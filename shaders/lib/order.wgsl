@@ -9,25 +9,11 @@ fn signed_order_f32(x: f32) -> u32 {
 
 // The first infinity is 0, the other one 0xff000000. NaN of either sign lies beyond it, modulo 2^32.
 fn ascending_f32(x: f32) -> u32 {
-    return with_one_nan(ascending_with_nans_f32(x));
+    return min(signed_order_f32(x) + 0x7f800000u, 0xff000001u);
 }
 
 fn descending_f32(x: f32) -> u32 {
-    return with_one_nan(descending_with_nans_f32(x));
-}
-
-// The same but for NaN, whose ranks differ.
-fn ascending_with_nans_f32(x: f32) -> u32 {
-    return signed_order_f32(x) + 0x7f800000u;
-}
-
-fn descending_with_nans_f32(x: f32) -> u32 {
-    return 0x7f800000u - signed_order_f32(x);
-}
-
-// The rank with that of NaN in the place of all such ranks.
-fn with_one_nan(rank: u32) -> u32 {
-    return min(rank, 0xff000001u);
+    return min(0x7f800000u - signed_order_f32(x), 0xff000001u);
 }
 
 fn ascending_u32(x: u32) -> u32 {

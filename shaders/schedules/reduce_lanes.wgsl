@@ -20,16 +20,28 @@
         # endfor
     }
 {% endmacro %}
+{% macro numbered(first, number, end, is_held) %}{{ "min(" if is_held }}{{ first }}{{ " + " ~ number if number != "0u" }}{{ ", %s - 1u)" % end if is_held }}{% endmacro %}
 {% macro walk_row(first, stride, end) %}
-    # if in_units
-    var best = rank_of_unit(item(at, {{ first }}));
+    # if at_once
+    # set last = at_once > 1 and count % at_once
+    var best = rank_of(seen(item(at, {{ first }})));
     var place = {{ first }};
-    for (var index = {{ first }} + {{ stride }}u; index < {{ end }}; index += {{ stride }}u) {
-        let rank = rank_of_unit(item(at, index));
+    for (var index = {{ first }}; index < {{ end }}; index += {{ at_once * stride }}u) {
+        # for unit in range(at_once)
+        let seen{{ unit }} = seen(item(at, {{ numbered("index", unit ~ "u", end, last) }}));
+        # endfor
+        let rank = rank_of({{ "joined(" * (at_once - 1) }}seen0{% for unit in range(1, at_once) %}, seen{{ unit }}){% endfor %});
         let before = is_before(rank, best);
         best = select(best, rank, before);
         place = select(place, index, before);
     }
+    # if at_once > 1
+    let start = place;
+    for (var turn = 0u; turn < {{ at_once }}u; turn++) {
+        let index = {{ numbered("start", "turn" if decreasing else "(%du - turn)" % (at_once - 1), end, last) }};
+        place = select(place, index, rank_of(seen(item(at, index))) == best);
+    }
+    # endif
     let acc0 = in_unit(item(at, place), place, best);
     # else
 {{ walk(first, stride, end, ["at"]) }}

@@ -38,6 +38,8 @@ class ScheduledReduce(Scheduled):
         together: PARTIAL: how many neighbouring invocations share a run of units, stepping side by side; 0: all of a
             row's.
         epilogue: as for ``plan.Reduce``; its units are single elements.
+        at_once: how many units, of several elements of a row, are compared with the best one so far at once, by the
+            shader that has the file's name and ``_unit``; 0: elements are merged one by one.
     """
 
     file: str
@@ -53,6 +55,7 @@ class ScheduledReduce(Scheduled):
     width: int = 1
     together: int = 0
     epilogue: Body | None = None
+    at_once: int = 0
 
     @property
     def lanes(self) -> int:

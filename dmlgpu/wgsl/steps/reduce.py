@@ -16,16 +16,6 @@ from dmlgpu.wgsl.steps.step import monoid_operands, render_step
 from dmlgpu.wgsl.types import scalar_of
 
 
-_IN_UNITS = {"reduction/argmin": "reduction/argmin_unit"}
-"""The shaders that walk a row by units of several elements, by those that walk it by elements."""
-
-
-def _in_units(step: ScheduledReduce) -> str | None:
-    """Return the shader by which a row is walked in units, if there is one."""
-    is_row = step.lanes > 1 and step.across is None
-    return _IN_UNITS.get(step.file) if is_row else None
-
-
 @render_step.register
 def _reduce(step: ScheduledReduce, builder: Builder) -> str:
     sizes, results = step.source.sizes, step.output.sizes[-1]
@@ -41,7 +31,8 @@ def _reduce(step: ScheduledReduce, builder: Builder) -> str:
         "of_partials": step.of_partials,
         "lanes": step.lanes,
         "across": step.across is not None,
-        "in_units": _in_units(step) is not None,
+        "at_once": step.at_once,
+        "decreasing": dict(step.constants).get("decreasing", False),
         "walk": step.walk,
         "launch": step.launch,
         "finished": functools.partial(_finished, step.epilogue is not None),
@@ -80,9 +71,8 @@ def _monoid(step: ScheduledReduce, builder: Builder) -> str:
     output = Result(result, output_kind, portable, step.output.sizes, target)
     operands = monoid_operands(kind, step.element, target)
     text = templates.render(step.file, output=output, **operands, **dict(step.constants))
-    in_units = _in_units(step)
-    if in_units is not None:
-        text += templates.render(in_units, lanes=step.lanes, **operands, **dict(step.constants))
+    if step.at_once:
+        text += templates.render(f"{step.file}_unit", lanes=step.lanes, **operands, **dict(step.constants))
     if step.epilogue is None:
         return text
     return f"alias result_s = {output_kind.wgsl};\n" + re.sub(r"\boutput_s\b", "result_s", text)
