@@ -203,7 +203,7 @@ class Resample3(Lowering):
         axes = _axes(desc, desc.input_tensor.sizes, desc.output_tensor.sizes)
         shrinking = [axis for axis in axes if axis.scale < 1]  # a triangle is as wide as two elements along the others
         if desc.antialiased and shrinking and rounding is None:
-            works = [functools.partial(antialiased, axis=axis) for axis in shrinking]
+            works: list[_Pass] = [functools.partial(antialiased, axis=axis) for axis in shrinking]
             works += _linear_works([axis for axis in axes if axis.scale >= 1])
             return _in_passes(desc.operator, input_tensor(desc, "input_tensor"), works, output_tensor(desc))
         return _interpolated(desc, axes, rounding)

@@ -22,7 +22,7 @@ from dmlgpu.tensor import WORD_BITS
 
 LANES = 4
 ROWS = 4
-"""Neighbouring output elements across memory that an invocation makes on a CPU adapter: their input elements overlap."""
+"""Output elements across memory that an invocation makes on a CPU adapter: neighbours share input elements."""
 
 
 def find_downsample(step: Map, target: Target) -> ScheduledDownsample | None:

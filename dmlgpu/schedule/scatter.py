@@ -8,19 +8,10 @@ from dataclasses import replace
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
 from dmlgpu.plan import Element, Map, Scatter, Tensor
-from dmlgpu.schedule.launch import Launch, fold, map_launch
+from dmlgpu.schedule.launch import map_launch
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import ScatterSchedule, ScheduledScatter, Steps
-from dmlgpu.target import Profile, Target
-
-WORKGROUP = 128
-"""Invocations of a workgroup on a CPU adapter."""
-
-ALONG = 4
-"""Units that an invocation stores side by side where one place says where all of them go."""
-
-APART = 16
-"""Units that an invocation stores where each has a place of its own."""
+from dmlgpu.target import Target
 
 
 @schedule_step.register
@@ -42,19 +33,9 @@ def _scatter(step: Scatter, target: Target) -> Steps:
 
 
 def _kernel(step: Scatter, label: str, schedule: ScatterSchedule, target: Target) -> Steps:
-    what, (launch, run) = (step.output, step.file, step.source, step.inputs), _launch(step, target)
+    launch = map_launch(math.prod(step.source.sizes), target)
+    what, run = (step.output, step.file, step.source, step.inputs), _run(step, launch.each)
     return Steps((ScheduledScatter(label, launch, *what, schedule, step.constants, run),))
-
-
-def _launch(step: Scatter, target: Target) -> tuple[Launch, tuple[int, int] | None]:
-    """Return the launch with the run of its invocations: on a CPU adapter many neighbours each, whose places are looked
-    up side by side."""
-    total = math.prod(step.source.sizes)
-    if target.profile is not Profile.CPU:
-        return map_launch(total, target), None
-    run = _run(step, ALONG)
-    each = APART if run is None else ALONG
-    return Launch(WORKGROUP, each, fold(-(-total // (WORKGROUP * each)), target), total), run
 
 
 def _run(step: Scatter, each: int) -> tuple[int, int] | None:
@@ -63,7 +44,7 @@ def _run(step: Scatter, each: int) -> tuple[int, int] | None:
     sizes = step.source.sizes
     inner = max((dimension for dimension in range(len(sizes)) if sizes[dimension] > 1), default=0)
     followed = step.follows[inner]
-    return None if followed is None or sizes[inner] % each else (inner, followed)
+    return None if each == 1 or followed is None or sizes[inner] % each else (inner, followed)
 
 
 def _packed(step: Scatter) -> Scatter:

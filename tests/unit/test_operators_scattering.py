@@ -198,4 +198,4 @@ def test_four_units_of_a_row_look_up_one_place_on_processors(profile, width, run
     )
     _, scatter = steps_of(desc, Target("any", profile))
     assert scatter.run == run
-    assert scatter.launch.each == (1 if profile is Profile.DISCRETE else 4 if run else 16)
+    assert scatter.launch.each == (4 if profile is Profile.CPU else 1)
