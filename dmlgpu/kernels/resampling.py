@@ -27,7 +27,7 @@ GRADIENT = "resampling/gradient"
 LONGEST_LISTED = 1 << 18
 """Elements of an axis whose coordinates are looked at one by one; those of longer ones are estimated."""
 
-FEW_TAPS = 8
+FEW_TAPS = 9
 """Elements under a triangle up to which a body adds them up itself."""
 
 MOST_PAIRS = 1 << 30

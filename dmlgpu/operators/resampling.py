@@ -149,9 +149,13 @@ def _copied(desc: Any, source: Tensor, output: Tensor) -> Plan:
 def _between(desc: Any, axes: Sequence[Axis]) -> Plan:
     """Return the plan of linear interpolation, along two axes at a time: shaders for more become too long."""
     source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
+    return _in_passes(desc.operator, source, _linear_works(axes), output)
+
+
+def _linear_works(axes: Sequence[Axis]) -> list[_Pass]:
+    """Return linear interpolation, a pass for two axes."""
     pairs = [axes[number : number + AT_ONCE] for number in range(0, len(axes), AT_ONCE)]
-    works = [functools.partial(linear, axes=pair) for pair in pairs]
-    return _in_passes(desc.operator, source, works, output)
+    return [functools.partial(linear, axes=pair) for pair in pairs]
 
 
 def _interpolated(desc: Any, axes: Sequence[Axis], rounding: Rounding | None) -> Plan:
@@ -194,11 +198,13 @@ class Resample3(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.Resample3, target: Target) -> Plan:
-        """One map, or where antialiased a pass per axis."""
+        """One map, or where antialiased a pass per axis that shrinks and linear interpolation along the others."""
         rounding = _rounding(desc)
         axes = _axes(desc, desc.input_tensor.sizes, desc.output_tensor.sizes)
-        if desc.antialiased and axes and rounding is None:
-            works = [functools.partial(antialiased, axis=axis) for axis in axes]
+        shrinking = [axis for axis in axes if axis.scale < 1]  # a triangle is as wide as two elements along the others
+        if desc.antialiased and shrinking and rounding is None:
+            works: list[_Pass] = [functools.partial(antialiased, axis=axis) for axis in shrinking]
+            works += _linear_works([axis for axis in axes if axis.scale >= 1])
             return _in_passes(desc.operator, input_tensor(desc, "input_tensor"), works, output_tensor(desc))
         return _interpolated(desc, axes, rounding)
 

@@ -11,6 +11,7 @@ from dmlgpu.kernels.repeats import split_repeats
 from dmlgpu.kernels.sources import computed, fold_views, is_identity
 from dmlgpu.plan import Body, Map, Tensor, View
 from dmlgpu.schedule.blocks import find_blocks
+from dmlgpu.schedule.downsample import find_downsample
 from dmlgpu.schedule.launch import loop_launch, map_launch
 from dmlgpu.schedule.ranges import near_copy
 from dmlgpu.schedule.runs import find_runs
@@ -28,9 +29,9 @@ from dmlgpu.tensor import WORD_BITS
 def _map(step: Map, target: Target) -> Steps:
     """Return the rewriting of the tree, in this order: views become strides, dimensions merge, elements become
     units."""
-    upsample = find_upsample(step, target)
-    if upsample is not None:
-        return Steps((upsample,))
+    resample = find_upsample(step, target) or find_downsample(step, target)
+    if resample is not None:
+        return Steps((resample,))
     folded, output = split_repeats(fold_views(step.body), step.output)
     body, output = near_copy(*collapse(folded if folded.moves else computed(folded), output))
     transpose = find_transpose(step.label, body, output, target)

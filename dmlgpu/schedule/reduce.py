@@ -21,6 +21,12 @@ from dmlgpu.tensor import WORD_BITS, packed_strides
 SHORT = 4
 """Units of a row so short that one invocation takes several rows, as in a map."""
 
+RANKED_IN_UNITS = ("reduction/argmin",)
+"""Reductions that find an element: a walk need not know which one of a unit it is before its end."""
+
+COMPARED = 8
+"""Units of which a walk compares the best one with the best so far: the fewer turns, the faster on processors."""
+
 
 @schedule_step.register
 def _reduce(step: Reduce, target: Target) -> Steps:
@@ -113,13 +119,14 @@ class _Kernel:
             1 if units is None else units.width,
             units.together if units is not None and self.schedule is ReduceSchedule.PARTIAL else 0,
             None if self.schedule is ReduceSchedule.PARTIAL else step.epilogue,
-            self._group(target, across),
+            self._group(target) if across is None else 0,
+            self._compared() if across is None else 0,
         )
 
-    def _group(self, target: Target, across: int | None) -> int:
+    def _group(self, target: Target) -> int:
         """Return the units that an invocation of a CPU adapter lifts at once: where it reads a tensor along its row,
         walks far enough, and has float64."""
-        is_plain = isinstance(self.source, Tensor) and not self.of_partials and across is None
+        is_plain = isinstance(self.source, Tensor) and not self.of_partials
         is_fit = target.profile is Profile.CPU and target.has("shader-f64")
         if not (self.step.reduction.at_once and is_plain and is_fit):
             return 0
@@ -127,6 +134,13 @@ class _Kernel:
         walkers = self.output.sizes[-1] if self.schedule is ReduceSchedule.PARTIAL else 1
         group = AT_ONCE // self.source.lanes
         return group if units >= 2 * group * walkers else 0
+
+    def _compared(self) -> int:
+        """Return the units that a walk along a row compares at once; 0 where it merges elements."""
+        if self.of_partials or self.source.lanes == 1 or self.step.reduction.file not in RANKED_IN_UNITS:
+            return 0
+        count = math.prod(self.source.sizes[axis] for axis in self.step.axes)
+        return COMPARED if self.schedule is ReduceSchedule.SERIAL and count >= COMPARED else 1
 
     def _launch(self, walk: Walk, target: Target) -> Launch:
         items = walk.items(self.output)

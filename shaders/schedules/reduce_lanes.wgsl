@@ -41,9 +41,34 @@
         # endfor
     }
 {% endmacro %}
+{% macro numbered(first, number, end, is_held) %}{{ "min(" if is_held }}{{ first }}{{ " + " ~ number if number != "0u" }}{{ ", %s - 1u)" % end if is_held }}{% endmacro %}
+{% macro walk_compared(first, stride, end) %}
+    # set last = compared > 1 and count % compared
+    var best = rank_of(seen(item(at, {{ first }})));
+    var place = {{ first }};
+    for (var index = {{ first }}; index < {{ end }}; index += {{ compared * stride }}u) {
+        # for unit in range(compared)
+        let seen{{ unit }} = seen(item(at, {{ numbered("index", unit ~ "u", end, last) }}));
+        # endfor
+        let rank = rank_of({{ "joined(" * (compared - 1) }}seen0{% for unit in range(1, compared) %}, seen{{ unit }}){% endfor %});
+        let before = is_before(rank, best);
+        best = select(best, rank, before);
+        place = select(place, index, before);
+    }
+    # if compared > 1
+    let start = place;
+    for (var turn = 0u; turn < {{ compared }}u; turn++) {
+        let index = {{ numbered("start", "turn" if decreasing else "(%du - turn)" % (compared - 1), end, last) }};
+        place = select(place, index, rank_of(seen(item(at, index))) == best);
+    }
+    # endif
+    let acc0 = in_unit(item(at, place), place, best);
+{% endmacro %}
 {% macro walk_row(first, stride, end) %}
     # if group
 {{ walk_groups(first, stride, end) }}
+    # elif compared
+{{ walk_compared(first, stride, end) }}
     # else
 {{ walk(first, stride, end, ["at"]) }}
     # for lane in range(1, lanes)

@@ -116,6 +116,33 @@ def test_every_schedule_of_sums_and_places(backend: GpuBackend, name: str) -> No
     np.testing.assert_array_equal(place.reshape(want.shape), want)
 
 
+@pytest.mark.parametrize("columns", [12, 32, 44, 62, 4096])
+@pytest.mark.parametrize("profile", [CPU, GPU])
+@pytest.mark.parametrize("direction", AxisDirection)
+@pytest.mark.parametrize("kind", [descs.Argmin, descs.Argmax])
+def test_places_among_special_numbers(
+    backend: GpuBackend, kind: Any, direction: AxisDirection, profile: Profile, columns: int
+) -> None:
+    """NaN of both signs come last, zeros of both signs are equal, and so are numbers of the same value; some rows have
+    nothing but NaN or one sign."""
+    some = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3e38, -3e38], np.float32)
+    rng = np.random.default_rng(columns)
+    x = np.stack([rng.choice(rng.choice(some, 1 + row % 4, replace=False), columns) for row in range(96)])
+    desc = kind(
+        input_tensor=TensorDesc(F32, x.shape),
+        output_tensor=TensorDesc(DataType.UINT32, (96, 1)),
+        axes=(1,),
+        axis_direction=direction,
+    )
+    (place,) = run_desc(backend, desc, [x], target_for(backend, profile))
+    ordered = np.clip(x.astype(np.float64), -1e299, 1e299) * (1 if kind is descs.Argmin else -1)
+    ranks = np.where(np.isnan(x), 1e300, ordered)
+    want = ranks.argmin(1)
+    if direction is AxisDirection.DECREASING:
+        want = columns - 1 - ranks[:, ::-1].argmin(1)
+    np.testing.assert_array_equal(place[:, 0], want)
+
+
 @pytest.mark.parametrize("name", ["ragged lines of columns", "few rows", "long rows on a GPU"])
 @pytest.mark.parametrize("function", ["AVERAGE", "L1", "L2", "LOG_SUM", "LOG_SUM_EXP", "MAX", "MIN", "SUM_SQUARE"])
 def test_every_schedule_of_the_other_functions(backend: GpuBackend, function: str, name: str) -> None:

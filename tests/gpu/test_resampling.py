@@ -71,6 +71,39 @@ def test_whole_factors_are_written_in_whole_units(
     np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("factors", [(2, 4), (1, 2), (4, 1), (3, 2)])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, BYTE])
+@pytest.mark.parametrize("offsets", [CENTERS, CORNERS, (3.25, -7.0), (-12.5, 2.0)])
+def test_antialiasing_by_whole_factors(
+    backend: GpuBackend, factors: tuple[int, int], data_type: DataType, offsets: tuple[float, float]
+) -> None:
+    """Also where the triangles lie partly or wholly beside the input, and rows that no four share."""
+    counts = (2, 7, 8)
+    sizes, scales = (2, 7 * factors[0], 8 * factors[1]), (1.0, *(1 / factor for factor in factors))
+    tensors = TensorDesc(data_type, sizes), TensorDesc(data_type, counts)
+    desc = resample3(tensors, scales, LINEAR, offsets, antialiased=True)
+    desc = desc.replace(input_pixel_offsets=(0.0, *desc.input_pixel_offsets[1:]))
+    desc = desc.replace(output_pixel_offsets=(0.0, *desc.output_pixel_offsets[1:]))
+    labels = [kernel.label for kernel in compiler.compile_operator(desc, backend.target.exact).kernels]
+    assert any("downsample" in label for label in labels)
+    x = np.random.default_rng(2).integers(0, 100, sizes).astype(data_type.numpy)
+    (expected,) = reference.evaluate(desc, (x,))
+    (got,) = run_desc(backend, desc, [x], backend.target.exact)
+    np.testing.assert_allclose(got, expected, 2e-3 if data_type is HALF else 1e-5, 1.0 if data_type is BYTE else 1e-4)
+
+
+def test_antialiasing_by_whole_factors_adds_nothing_of_elements_without_a_weight(backend: GpuBackend) -> None:
+    sizes, counts = (8, 16), (4, 8)
+    tensors = TensorDesc(FLOAT, sizes), TensorDesc(FLOAT, counts)
+    x = np.ones(sizes, np.float32)
+    x[1, 2], x[6, 11] = np.inf, np.nan
+    desc = resample3(tensors, (0.5, 0.5), LINEAR, CORNERS, antialiased=True)
+    (expected,) = reference.evaluate(desc, (x,))
+    assert np.isfinite(expected).any() and not np.isfinite(expected).all()
+    (got,) = run_desc(backend, desc, [x], backend.target.exact)
+    np.testing.assert_allclose(got, expected, 1e-6)
+
+
 @pytest.mark.parametrize("mode", [LINEAR, NEAREST])
 def test_the_gradient_of_an_edge_that_all_of_a_long_output_used(backend: GpuBackend, mode: InterpolationMode) -> None:
     desc = descs.ResampleGrad1(

@@ -12,7 +12,8 @@ from dmlgpu.kernels import resampling
 from dmlgpu.kernels.resampling import Axis, Rounding
 from dmlgpu.operator_desc import Size2D
 from dmlgpu.plan import Role, Tensor, View
-from dmlgpu.schedule.steps import ScheduledMap, ScheduledReduce, ScheduledUpsample, Tap
+from dmlgpu.schedule.downsample import find_stencil
+from dmlgpu.schedule.steps import ScheduledDownsample, ScheduledMap, ScheduledReduce, ScheduledUpsample, Stencil, Tap
 from dmlgpu.schedule.upsample import find_pattern
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
@@ -276,6 +277,24 @@ def test_whole_factors_are_written_in_whole_units():
         assert [type(step) for step in steps(other)] == [ScheduledMap]
 
 
+def test_antialiasing_by_whole_factors_is_written_in_whole_units():
+    down, along = steps(resample3((1, 2, 5, 8), sizes=(1, 2, 10, 16), antialiased=True))
+    assert isinstance(down, ScheduledDownsample) and (down.stencil.dimension, down.rows, down.walk.count) == (2, 4, 16)
+    assert isinstance(along, ScheduledDownsample) and (along.stencil.dimension, along.rows) == (3, 1)
+    given = {"sizes": (1, 2, 10, 16), "antialiased": True}
+    (step,) = steps_of(resample3((1, 2, 5, 16), **given), Target("any", profile=Profile.DISCRETE))
+    assert isinstance(step, ScheduledDownsample) and step.rows == 1
+    for counts, sizes in [((1, 2, 5, 9), (1, 2, 10, 9)), ((1, 2, 5, 6), (1, 2, 5, 12)), ((1, 2, 4, 8), (1, 2, 10, 8))]:
+        assert [type(step) for step in steps(resample3(counts, sizes=sizes, antialiased=True))] == [ScheduledMap]
+
+
+def test_antialiased_axes_that_grow_are_interpolated():
+    (grown,) = steps(resample3((1, 2, 7, 10), antialiased=True))
+    assert grown.body.file == resampling.LINEAR
+    shrunk, grown = steps(resample3((1, 2, 7, 6), antialiased=True))
+    assert (shrunk.body.file, grown.body.file) == (resampling.ANTIALIASED_SUM, resampling.LINEAR)
+
+
 # ---- axes
 
 
@@ -348,3 +367,15 @@ def test_patterns_of_whole_factors():
 )
 def test_other_axes_have_no_pattern(other):
     assert find_pattern(other) is None
+
+
+def test_stencils_of_whole_factors():
+    assert find_stencil(axis(8, 4, 0.5)) == Stencil(0, 8, 2, -1, (0.125, 0.375, 0.375, 0.125))
+    assert find_stencil(axis(8, 4, 0.5, 0.0, 0.0)) == Stencil(0, 8, 2, -1, (0.25, 0.5, 0.25))
+    third = find_stencil(axis(9, 4, 0.5, -1.0, 0.0))
+    assert third is not None and (third.first, third.taps(2)) == (0, (4, 5, 6))
+
+
+@pytest.mark.parametrize("other", [axis(8, 4, 0.4), axis(40, 4, 0.1), axis(1 << 18, 1 << 17, 0.5), axis(9, 3, 0.3)])
+def test_other_axes_have_no_stencil(other):
+    assert find_stencil(other) is None

@@ -1,4 +1,4 @@
-"""Maps, and what copies, gathers, long runs and upsampling become instead."""
+"""Maps, and what copies, gathers, long runs, upsampling and downsampling become instead."""
 
 from __future__ import annotations
 
@@ -187,3 +187,47 @@ class ScheduledUpsample(Scheduled):
     walk: Walk
     columns: Pattern
     rows: Pattern | None
+
+
+@dataclass(frozen=True)
+class Stencil:
+    """The input elements that every output element adds up along one axis, clamped at the edges.
+
+    Attributes:
+        dimension: of the tensors.
+        size: elements of the input.
+        step: input elements from one output element to the next.
+        first: the first of those that output element 0 adds up, clamped or not.
+        weights: of this one and those behind it.
+    """
+
+    dimension: int
+    size: int
+    step: int
+    first: int
+    weights: tuple[float, ...]
+
+    def taps(self, number: int) -> tuple[int, ...]:
+        """Return the input elements of an output element, those of element 0 given by their own numbers."""
+        first = number * self.step + self.first
+        return tuple(range(first, first + len(self.weights)))
+
+
+@dataclass(frozen=True)
+class ScheduledDownsample(Scheduled):
+    """Weighted sums of the same neighbours for every output element along one axis.
+
+    Attributes:
+        source: single elements of the input.
+        units: the same in units.
+        output: in units.
+        walk: over the units of the output, so many elements across memory at a time.
+        stencil: what is added up.
+        rows: output elements that an invocation makes along the axis where units lie across it; else 1.
+    """
+
+    source: Tensor
+    units: Tensor
+    walk: Walk
+    stencil: Stencil
+    rows: int

@@ -39,6 +39,8 @@ class ScheduledReduce(Scheduled):
             row's.
         epilogue: as for ``plan.Reduce``; its units are single elements.
         group: units that an invocation lifts at once; 0: one after the other.
+        compared: how many units, of several elements of a row, are compared with the best one so far at once, by the
+            shader that has the file's name and ``_unit``; 0: elements are merged one by one.
     """
 
     file: str
@@ -55,6 +57,7 @@ class ScheduledReduce(Scheduled):
     together: int = 0
     epilogue: Body | None = None
     group: int = 0
+    compared: int = 0
 
     @property
     def lanes(self) -> int:

@@ -32,6 +32,8 @@ def _reduce(step: ScheduledReduce, builder: Builder) -> str:
         "lanes": step.lanes,
         "across": step.across is not None,
         "group": step.group,
+        "compared": step.compared,
+        "decreasing": dict(step.constants).get("decreasing", False),
         "walk": step.walk,
         "launch": step.launch,
         "finished": functools.partial(_finished, step.epilogue is not None),
@@ -72,6 +74,8 @@ def _monoid(step: ScheduledReduce, builder: Builder) -> str:
     text = templates.render(
         step.file, output=output, at_once=step.group * step.lanes, **operands, **dict(step.constants)
     )
+    if step.compared:
+        text += templates.render(f"{step.file}_unit", lanes=step.lanes, **operands, **dict(step.constants))
     if step.epilogue is None:
         return text
     return f"alias result_s = {output_kind.wgsl};\n" + re.sub(r"\boutput_s\b", "result_s", text)

@@ -186,10 +186,13 @@ class Resample3Cases(_ForwardCases):
         return (*super().variants(types), ANTIALIASED)
 
     def standard_keys(self) -> Iterator[Key]:
-        """Also two that shrink to a tenth, so that many elements of the input lie under each of the output."""
+        """Also two that shrink to a tenth, so that many elements of the input lie under each of the output, and some
+        that shrink by whole factors, to whole units."""
         yield from super().standard_keys()
         yield Key((DataType.FLOAT16,), (3, 200), Layout.PACKED, ANTIALIASED)
         yield Key((DataType.FLOAT32,), (40, 50), Layout.PACKED, ANTIALIASED, 16)
+        for data_type, seed in ((DataType.FLOAT32, 0), (DataType.FLOAT16, 96), (DataType.UINT8, 14)):
+            yield Key((data_type,), (14, 32), Layout.PACKED, ANTIALIASED, seed)
 
 
 @cases(descs.Resample2)

@@ -1,0 +1,44 @@
+// ARGMIN, ARGMAX in units of {{ lanes }} elements: a walk keeps the first rank and where it was, and looks up at its end which element
+// has it.
+{% set names = ["x", "y", "z", "w"][:lanes] %}
+# if input.kind == "f32"
+// Of floats as integers, {{ "unsigned" if order == "ascending" else "signed" }}: the least, which is that of the first number if no number has the {{ "minus" if order == "ascending" else "plus" }} sign, and the largest,
+// moved so that numbers with that sign are the largest and NaN the least. Cheaper than the ranks of all.
+# set word = "u32" if order == "ascending" else "i32"
+alias seen_t = vec2<{{ word }}>;
+fn seen_one(value: f32) -> seen_t {
+    let bits = bitcast<{{ word }}>(value);
+    return seen_t(bits, bits + 0x7fffff);
+}
+fn joined(a: seen_t, b: seen_t) -> seen_t {
+    return seen_t(min(a.x, b.x), max(a.y, b.y));
+}
+fn rank_of(seen: seen_t) -> u32 {
+    let bits = select(seen.x, seen.y - 0x7fffff, seen.y >= {{ "0x807fffffu" if order == "ascending" else "0x7fffff" }});
+    return {{ order }}_f32(bitcast<f32>(bits));
+}
+# else
+alias seen_t = u32;
+fn seen_one(value: input_s) -> seen_t {
+    return {{ order }}_{{ input.kind }}(value);
+}
+fn joined(a: seen_t, b: seen_t) -> seen_t {
+    return min(a, b);
+}
+fn rank_of(seen: seen_t) -> u32 {
+    return seen;
+}
+# endif
+fn seen(unit: input_t) -> seen_t {
+    return {{ "joined(" * (lanes - 1) }}seen_one(unit.x){% for name in names[1:] %}, seen_one(unit.{{ name }})){% endfor %};
+}
+fn is_before(rank: u32, best: u32) -> bool {
+    return rank {{ "<=" if decreasing else "<" }} best;
+}
+fn in_unit(unit: input_t, index: u32, rank: u32) -> acc_t {
+    var number = 0u;
+    # for name in (names if decreasing else names|reverse)
+    number = select(number, {{ names.index(name) }}u, lift(unit.{{ name }}, 0u).x == rank);
+    # endfor
+    return acc_t(rank, index * {{ lanes }}u + number);
+}
