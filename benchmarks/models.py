@@ -36,6 +36,9 @@ TOLERANCE = 1e-3
 MOST_PYTHON = 0.05
 """Share of a run."""
 
+REST = 0.2
+"""Seconds before each call, in which threads of the one before stop to spin."""
+
 
 def picture(height: int, width: int) -> Picture:
     """A line of text across a picture, in the range of the models' inputs."""
@@ -102,7 +105,8 @@ def main() -> None:
         for provider in given.peers:
             other = theirs(path, provider)
             np.testing.assert_allclose(found, other(image), rtol=0, atol=TOLERANCE)
-            print(f"  ours / {provider}: {ratio(on(image, ours), on(image, other), given.rounds)}", flush=True)
+            measured = ratio(on(image, ours), on(image, other), given.rounds, rest=REST)
+            print(f"  ours / {provider}: {measured}", flush=True)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ def ratio(
     *,
     calls: int = 1,
     warm: int = 2,
+    rest: float = 0.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Ratio:
     """The time of ``a`` divided by the time of ``b``.
@@ -74,6 +75,8 @@ def ratio(
         rounds: at least 11. A goes first in even rounds, B in odd ones.
         calls: calls per measurement, for work that is short beside the clock's resolution.
         warm: unmeasured calls of each beforehand (compiling, filling pools).
+        rest: seconds of sleep before each measurement: threads of a runtime that go on spinning behind a call, as
+            onnxruntime's do, take the other's processors else.
         clock: seconds.
 
     Raises:
@@ -88,6 +91,8 @@ def ratio(
         b(number)
 
     def timed(work: Callable[[int], object], first: int) -> float:
+        if rest:
+            time.sleep(rest)
         start = clock()
         for number in range(first, first + calls):
             work(number)

@@ -6,6 +6,7 @@ import statistics
 import pytest
 from scipy.stats import binom
 
+from dmlgpu.bench import ratios
 from dmlgpu.bench.ratios import Ratio, duration, interval_rank, ratio, summarize
 
 
@@ -54,6 +55,19 @@ def test_warm_up_is_not_measured():
     clock = Clock()
     result = ratio(clock.work(lambda number: 1000.0 if number < 2 else 1.0), clock.work(1.0), clock=clock)
     assert result.high == 1.0
+
+
+def test_rest_comes_before_each_measurement_and_is_not_measured(monkeypatch):
+    clock, log = Clock(), []
+
+    def sleep(seconds):
+        clock.now += seconds
+        log.append(seconds)
+
+    monkeypatch.setattr(ratios.time, "sleep", sleep)
+    result = ratio(clock.work(3.0, log, "a"), clock.work(2.0, log, "b"), warm=0, rest=0.5, clock=clock)
+    assert log[:4] == [0.5, ("a", 0), 0.5, ("b", 0)]
+    assert (result.a_seconds, result.b_seconds) == (3.0, 2.0)
 
 
 def test_drift_that_hits_both_cancels():
