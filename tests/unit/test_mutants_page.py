@@ -163,7 +163,7 @@ def test_the_script_asks_for_reasons_and_for_runs(printed):
 
 
 def test_the_script_writes_reasons_above_mutants(script):
-    known = [case for entry in MISSED for case in entry["cases"] if exists(case)][:2]
+    known = max(([case for case in entry["cases"] if exists(case)] for entry in MISSED), key=len)  # of one reason
     text = [*script["survivors"]([Outcome(case, Status.FAIL) for case in known])]
     assert text[1] == "## Missed" and sum(line.startswith("- `") for line in text) == len(known) > 0
     assert all(
