@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.families.layout import ROWS, MovingCases, moving_case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
+from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors
+from dmlgpu.enums import DataType
 from dmlgpu.tensor import TensorDesc
 
 SLIM = "slim"  # many pieces of few elements, so that small types meet within words
@@ -64,6 +68,11 @@ def _cut(key: Key, rng: np.random.Generator, extent: int) -> list[int]:
 @cases(descs.Join)
 class JoinCases(_PiecesCases):
     """JOIN; the key has the sizes of its first input."""
+
+    def standard_keys(self) -> Iterator[Key]:
+        """Also rows of bytes that fill no whole words."""
+        yield from super().standard_keys()
+        yield Key((DataType.INT8,), (2, 63), Layout.ALIGNED)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axis = self.axis(key, rng)

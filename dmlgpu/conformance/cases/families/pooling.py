@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from dmlgpu import descs, reference
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import draw_tensor
+from dmlgpu.conformance.cases.layouts import Layout, draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.telling import with_rivals
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Ulp
@@ -191,6 +192,11 @@ class MaxPooling2Cases(_NumberedMaximumCases):
     """MAX_POOLING2."""
 
     standard_count = 60
+
+    def standard_keys(self) -> Iterator[Key]:
+        """Also a window of three dimensions with gaps, read in tiles."""
+        yield from super().standard_keys()
+        yield Key((DataType.FLOAT32, DataType.UINT32), (3, 1, 3, 1, 9), Layout.MIXED, DILATED)
 
 
 @cases(descs.MaxPooling1)
