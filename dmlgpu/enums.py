@@ -66,6 +66,8 @@ class DataType(IntEnum):
         Raises:
             InvalidArgument: when DirectML has no such type (bool, complex, strings ...), or it is no NumPy type.
         """
+        if isinstance(dtype, np.dtype) and dtype in _OF_NUMPY:
+            return _OF_NUMPY[dtype]
         try:
             name = "" if dtype is None else np.dtype(dtype).name.upper()  # None would be NumPy's default
         except Exception:  # whatever a foreign object raises
@@ -75,6 +77,9 @@ class DataType(IntEnum):
         if name not in cls.__members__:
             raise InvalidArgument(f"NumPy type {name.lower()} has no DirectML data type")
         return cls[name]
+
+
+_OF_NUMPY = {member.numpy: member for member in DataType if member.bits >= 8}
 
 
 class TensorType(IntEnum):
