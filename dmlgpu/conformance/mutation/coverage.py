@@ -7,19 +7,22 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dmlgpu import compiler
+from dmlgpu import aliasing, compiler
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS, Function
 from dmlgpu.conformance.accuracy.measure import kernel
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.conformance.mutation.rules import Mutant
 from dmlgpu.conformance.suites.hazards import HazardSuite
+from dmlgpu.conformance.suites.programs import Step
 from dmlgpu.conformance.suites.special_values import INFIX, SpecialValueSuite
 from dmlgpu.errors import NotSupported
 from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.plan import Role
+from dmlgpu.program import Kernel, Slot
 from dmlgpu.target import Profile, Target
 from dmlgpu.wgsl import linker, templates
-from dmlgpu.wgsl.sharing import shared_texts
+from dmlgpu.wgsl.sharing import share, shared_texts
 
 PROFILES = (Profile.CPU, Profile.DISCRETE)
 """Schedules for processors and for GPUs: each adapter runs those of both kinds."""
@@ -58,16 +61,32 @@ def shaders(name: str, target: Target) -> tuple[str, ...]:
     if HAZARDS.has(name):
         program = HAZARDS.program(name)
         target = replace(target, deterministic=target.deterministic or program.deterministic)
-        return tuple(text for desc in program.descs for text in _shaders_of(desc, target))
-    return _shaders_of(case_of(name).desc, target)
+        steps = dict.fromkeys(step for steps in program.lists for step in steps)
+        return tuple(dict.fromkeys(text for step in steps for text in _shaders_as_bound(step, target)))
+    return tuple(kernel.wgsl for kernel in _kernels_of(case_of(name).desc, target))
 
 
-def _shaders_of(desc: OperatorDesc, target: Target) -> tuple[str, ...]:
+def _kernels_of(desc: OperatorDesc, target: Target) -> tuple[Kernel, ...]:
     try:
         program = compiler.compile_operator(desc, target)
     except NotSupported:
         return ()
-    return tuple(kernel.wgsl for kernel in (*program.kernels, *program.initialization))
+    return (*program.kernels, *program.initialization)
+
+
+def _shaders_as_bound(step: Step, target: Target) -> Iterator[str]:
+    """The text of a dispatch's kernels, rendered for the slots that meet in its memory."""
+    tensors = {Role.INPUT: step.sources, Role.OUTPUT: step.targets}
+
+    def place(slot: Slot) -> aliasing.Range:
+        bound = tensors[slot.role][slot.index] if slot.role in tensors else None
+        if bound is None:
+            return slot.role, slot.offset, slot.size
+        return bound[1].buffer, bound[1].offset + slot.offset, slot.size
+
+    for kernel in _kernels_of(step.desc, target):
+        layout = aliasing.layout(list(map(place, kernel.slots)), kernel.bindings, aliasing.OFFSET_ALIGNMENT)
+        yield share(step.desc.operator, kernel, layout.bindings).wgsl
 
 
 class KernelCoverage:

@@ -133,6 +133,20 @@ def neighbours(build: ProgramBuilder) -> Program:
     return build.program((4,), steps * ROUNDS)
 
 
+def two_types(build: ProgramBuilder) -> Program:
+    """Bytes and words lie side by side, and dispatches turn the ones into the others: they see what they read and what
+    they write in blocks of different widths."""
+    narrow = replace(build, tensor=TensorDesc(DataType.UINT8, build.tensor.sizes))
+    (words, bytes_), (other_words, other_bytes) = ((Location(n, narrow.size), Location(n)) for n in range(2))
+    steps = [
+        Step(descs.Cast(input_tensor=build.tensor, output_tensor=narrow.tensor), (words,), (bytes_,)),
+        narrow.add(bytes_, other_bytes, other_bytes),
+        Step(descs.Cast(input_tensor=narrow.tensor, output_tensor=build.tensor), (other_bytes,), (other_words,)),
+        build.add(words, other_words, words),
+    ]
+    return build.program((2, 2), steps * ROUNDS)
+
+
 def two_outputs(build: ProgramBuilder) -> Program:
     """A dispatch writes two outputs side by side, and the next one reads both as one tensor."""
     tensor = build.tensor
@@ -189,6 +203,7 @@ HAZARDS: Mapping[str, Callable[[ProgramBuilder], Program]] = {
         same_input,
         overlapping_inputs,
         neighbours,
+        two_types,
         two_outputs,
         temporary,
         many,
@@ -218,8 +233,9 @@ def program(name: str) -> Program:
 
 
 def _types(hazard: str) -> tuple[str, ...]:
-    """Names of a hazard's types: there are no running sums of bytes."""
-    return tuple(data_type.name.lower() for data_type in TYPES if hazard != "temporary" or data_type.bits == 32)
+    """Names of a hazard's types: there are no running sums of bytes, and what has bytes beside words is one program."""
+    only_words = hazard in ("temporary", "two_types")
+    return tuple(data_type.name.lower() for data_type in TYPES if not only_words or data_type.bits == 32)
 
 
 class HazardSuite(ProgramSuite):
