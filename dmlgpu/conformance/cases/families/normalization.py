@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from dmlgpu import descs
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import OWNED, PLAIN, Key, SizesList, Types
+from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Ulp
+from dmlgpu.enums import DataType
 from dmlgpu.operator_desc import OperatorDesc
 
 Wide = NDArray[np.float64]
@@ -253,6 +255,11 @@ class LpNormalizationCases(NormalizationCases):
     def variants(self, types: Types) -> tuple[str, ...]:
         return (PLAIN, ZEROS, LARGE, TINY, NAN)
 
+    def standard_keys(self) -> Iterator[Key]:
+        """Also sums of absolute values of long rows, without an epsilon."""
+        yield from super().standard_keys()
+        yield Key((DataType.FLOAT32,), (3, 300), Layout.PACKED)
+
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         tensors = self.describe(key, rng, {"input_tensor": key.sizes}, {"output_tensor": key.sizes})
         axis = int(np.argmax(key.sizes) if math.prod(key.sizes) > 20000 else rng.integers(len(key.sizes)))
@@ -260,16 +267,20 @@ class LpNormalizationCases(NormalizationCases):
         if key.variant in (PLAIN, LARGE) and rng.random() < 0.5:
             epsilon = 0.0  # norms are summed up in another way
         desc: Any = self.desc_class(**tensors, axis=axis, p=p, epsilon=epsilon)
-        return Case(name, desc, lambda contents: (self._contents(contents, key, axis, desc.epsilon),), Ulp(4))
+        return Case(name, desc, lambda contents: (self._contents(contents, key, desc),), Ulp(4))
 
     @staticmethod
-    def _contents(rng: np.random.Generator, key: Key, axis: int, epsilon: float) -> Array:
-        """A third of the rows have norms near epsilon, where its maximum with a norm is not their sum."""
-        values = elements(rng, key, key.sizes)
+    def _contents(rng: np.random.Generator, key: Key, desc: Any) -> Array:
+        """A third of the rows have norms near epsilon, where its maximum with a norm is not their sum. Where there is
+        none, rows add up one number and others that are all lost beside it unless rounding errors are kept."""
+        values, axis, epsilon = elements(rng, key, key.sizes), desc.axis, desc.epsilon
         row = tuple(1 if d == axis else size for d, size in enumerate(key.sizes))
         if key.variant in (PLAIN, OWNED) and epsilon:
             near = np.broadcast_to(rng.random(row) < SHARE, key.sizes)
             values = np.where(near, values * values.dtype.type(epsilon), values)
+        if key.variant == PLAIN and not epsilon and values.dtype == np.float32:
+            first = np.arange(key.sizes[axis]).reshape(-1, *(1,) * (len(key.sizes) - axis - 1)) == 0
+            values = np.where(first, np.float32(1), np.copysign(np.float32(2 ** (-24.5 / desc.p)), values))
         if key.variant == ZEROS:
             values[np.broadcast_to(rng.random(row) < 0.5, key.sizes)] = 0
         factor = {LARGE: {2: 1e3, 4: 1e30}, TINY: {2: 1e-3, 4: 1e-10}}.get(key.variant, {2: 1, 4: 1})
