@@ -243,7 +243,7 @@ def _scaled(rng: np.random.Generator, function: ReduceFunction, desc: descs.Redu
     if data_type is DataType.FLOAT16:
         largest, smallest = float(limits.max), float(limits.smallest_subnormal)
     elif function not in SUMS:
-        largest, smallest = float(limits.max), float(limits.smallest_normal)
+        largest = float(limits.max)
     rows = rng.integers(0, 6, _reduced(sizes, desc.axes))
     sizes_of_both = np.where(rng.random(sizes) < 0.5, largest, smallest)
     scale = np.choose(rows, [largest, smallest, sizes_of_both, 1.0, 1.0, 1.0])
