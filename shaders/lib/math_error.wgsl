@@ -7,7 +7,7 @@ fn bell(x: f32, scale: f32, base: f32, more: f32) -> f32 {
     let leading = leading_f32(x);
     let square = scale * leading * leading;
     let rest = scale * (x - leading) * (x + leading);
-    let turns = ROUNDER - round((square + rest) * LOG2_E);
+    let turns = opaque(ROUNDER - (square + rest) * LOG2_E);
     let n = turns - ROUNDER;
     let high = opaque(-square - n * LN2_HIGH);
     let low = n * LN2_LOW + rest;

@@ -7,9 +7,9 @@ const LN2_LOW = -2.1219444e-4f;
 const ROUNDER = 12582912.0f; // 1.5 * 2^23: added to a number, it leaves the nearest integer in the low bits
 const ROUNDER_BITS = 0x4b400000u;
 
-// x / ln 2 rounded to an integer, plus ROUNDER, which can be taken away again without a rounding.
+// x / ln 2 rounded to an integer, plus ROUNDER.
 fn exp_turns(x: f32) -> f32 {
-    return round(x * LOG2_E) + ROUNDER;
+    return opaque(x * LOG2_E + ROUNDER);
 }
 
 fn exp_exponent(turns: f32) -> u32 {
@@ -55,12 +55,15 @@ fn exp_f32(x: f32) -> f32 {
     return exp_normal(x);
 }
 
-// e^x for x up to 70, without a branch: 1 ULP. Results too small to be normal are rounded once, or flushed, by a product.
+// e^x for x up to 88, without a branch: 1 ULP. Results too small to be normal are rounded once, or flushed, by a product.
 fn exp_bounded(x: f32) -> f32 {
-    let reduced = select(x, -104.0, opaque(x) < -104.0); // opaque, else compilers make a maximum of it, which loses NaN
+    let reduced = select(x, -104.0, x < -104.0); // of which compilers may make a maximum, which loses NaN
     let turns = exp_turns(reduced);
     let power = 1.0 + expm1_reduced(exp_remainder(reduced, turns));
-    return power * times_power(16777216.0, turns) * 5.9604645e-8; // 2^(n + 24) is normal, for n from -150 to 101
+    let normal_turns = max(turns, ROUNDER - 120.0);
+    let subnormal_power = bitcast<f32>(0x3f800000u + ((bitcast<u32>(turns) - bitcast<u32>(normal_turns)) << 23u));
+    let result = power * times_power(1.0, normal_turns) * subnormal_power;
+    return select(result, x, (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u);
 }
 
 // e^x - 1: for |x| < 0.69 one polynomial, else 2^n (e^r - 1) + (2^n - 1). 1.5 ULP.
