@@ -13,8 +13,8 @@ fn seen_one(value: f32) -> seen_t {
 fn joined(a: seen_t, b: seen_t) -> seen_t {
     return seen_t(min(a.x, b.x), max(a.y, b.y));
 }
-fn rank_of(seen: seen_t) -> u32 {
-    let bits = select(seen.x, seen.y - 0x7fffff, seen.y >= {{ "0x807fffffu" if order == "ascending" else "0x7fffff" }});
+fn rank_of(both: seen_t) -> u32 {
+    let bits = select(both.x, both.y - 0x7fffff, both.y >= {{ "0x807fffffu" if order == "ascending" else "0x7fffff" }});
     return {{ order }}_f32(bitcast<f32>(bits));
 }
 # else
@@ -25,8 +25,8 @@ fn seen_one(value: input_s) -> seen_t {
 fn joined(a: seen_t, b: seen_t) -> seen_t {
     return min(a, b);
 }
-fn rank_of(seen: seen_t) -> u32 {
-    return seen;
+fn rank_of(rank: seen_t) -> u32 {
+    return rank;
 }
 # endif
 fn seen(unit: input_t) -> seen_t {
