@@ -123,12 +123,15 @@ class ReduceCases(OperatorCases):
         return (PLAIN, *(f.name.lower() for f in functions), *(f"{f.name.lower()}-{SCALED}" for f in scaled))
 
     def standard_keys(self) -> Iterator[Key]:
-        """Also every function of a long float32 row, of numbers that need scaling, and of rows that no unit divides."""
+        """Also every function of a long float32 row, of numbers that need scaling, sums of rows of whole units, long
+        enough for several at once, and of rows that no unit divides."""
         yield from super().standard_keys()
         types = (DataType.FLOAT32,)
         for function, sizes in zip(ReduceFunction, itertools.cycle(self.packed_sizes), strict=False):
             yield Key(types, sizes, Layout.PACKED, function.name.lower())
         yield from (Key(types, (32, 60), Layout.PACKED, name) for name in self.variants(types) if SCALED in name)
+        yield Key(types, (16, 200), Layout.PACKED, f"sum-{SCALED}")
+        yield Key(types, (9, 512), Layout.PACKED, f"l1-{SCALED}")
         yield Key((DataType.INT32,), (33, 1001), Layout.PACKED)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
