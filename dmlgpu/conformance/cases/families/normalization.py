@@ -191,6 +191,11 @@ class MeanVarianceNormalization2Cases(_RowCases):
         """The switches too."""
         return (*super().variants(types), "rms", "centered", "neither")
 
+    def standard_keys(self) -> Iterator[Key]:
+        """Also rows of floats far from 0, of which every digit of the mean counts."""
+        yield from super().standard_keys()
+        yield Key((DataType.FLOAT32,), (3, 40), Layout.PACKED, FAR)
+
     def statistics(
         self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator
     ) -> tuple[_Statistics, dict[str, Any]]:
