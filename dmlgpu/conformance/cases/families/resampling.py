@@ -193,6 +193,7 @@ class Resample3Cases(_ForwardCases):
         yield Key((DataType.FLOAT32,), (40, 50), Layout.PACKED, ANTIALIASED, 16)
         for data_type, seed in ((DataType.FLOAT32, 0), (DataType.FLOAT16, 96), (DataType.UINT8, 14)):
             yield Key((data_type,), (14, 32), Layout.PACKED, ANTIALIASED, seed)
+        yield Key((DataType.FLOAT32,), (48, 96), Layout.PACKED, ANTIALIASED, 84)
 
 
 @cases(descs.Resample2)
