@@ -81,12 +81,12 @@ def _shaders_as_bound(step: Step, target: Target) -> Iterator[str]:
     def place(slot: Slot) -> aliasing.Range:
         bound = tensors[slot.role][slot.index] if slot.role in tensors else None
         if bound is None:
-            return slot.role, slot.offset, slot.size
+            return (slot.role, slot.index), slot.offset, slot.size
         return bound[1].buffer, bound[1].offset + slot.offset, slot.size
 
-    for kernel in _kernels_of(step.desc, target):
-        layout = aliasing.layout(list(map(place, kernel.slots)), kernel.bindings, aliasing.OFFSET_ALIGNMENT)
-        yield share(step.desc.operator, kernel, layout.bindings).wgsl
+    for alone in _kernels_of(step.desc, target):
+        layout = aliasing.layout(list(map(place, alone.slots)), alone.bindings, aliasing.OFFSET_ALIGNMENT)
+        yield share(step.desc.operator, alone, layout.bindings).wgsl
 
 
 class KernelCoverage:
