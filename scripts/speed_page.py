@@ -46,7 +46,7 @@ LIMITS = {
     "ACTIVATION_GELU": "the polynomial of the error function",
     "transpose 2048x2048": "stores to as many lines of the cache as the tile is wide",
     "REDUCE": "reading: rows are summed up by few invocations each",
-    "ARGMIN": "comparing places along with values",
+    "ARGMIN": "memory",
     "ACTIVATION_SOFTMAX1": "exponentials, and reading each row more than once",
     "MEAN_VARIANCE_NORMALIZATION2": "reading each row more than once",
     "BATCH_NORMALIZATION": "memory",
