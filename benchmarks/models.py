@@ -37,7 +37,7 @@ MOST_PYTHON = 0.05
 """Share of a run."""
 
 REST = 0.2
-"""Seconds before each call, in which threads of the one before stop to spin."""
+"""Seconds before each call, in which threads of the one before stop spinning."""
 
 
 def picture(height: int, width: int) -> Picture:
