@@ -123,8 +123,8 @@ class ReduceCases(OperatorCases):
         return (PLAIN, *(f.name.lower() for f in functions), *(f"{f.name.lower()}-{SCALED}" for f in scaled))
 
     def standard_keys(self) -> Iterator[Key]:
-        """Also every function of a long float32 row, and of numbers that need scaling; sums of rows so long that several
-        units are taken at once; rows that no unit divides."""
+        """Also every function of a long float32 row, and of numbers that need scaling; sums of rows so long that
+        several units are taken at once; rows that no unit divides."""
         yield from super().standard_keys()
         types = (DataType.FLOAT32,)
         for function, sizes in zip(ReduceFunction, itertools.cycle(self.packed_sizes), strict=False):
