@@ -130,6 +130,23 @@ def stepped(source: AnySource, sizes: Sizes, start: Sequence[int], strides: Sequ
     return rewrite(source, step)
 
 
+def split(source: AnySource, dimension: int, width: int) -> AnySource:
+    """Return a plain tree with a dimension as two: the number of a run of ``width`` elements, and the place in it."""
+    after = dimension + 1
+
+    def split_sizes(sizes: Sizes) -> Sizes:
+        return (*sizes[:dimension], sizes[dimension] // width, width, *sizes[after:])
+
+    def split_node(node: Source) -> Source:
+        if not isinstance(node, Tensor):
+            return replace(node, sizes=split_sizes(node.sizes))
+        stride = node.strides[dimension]
+        strides = (*node.strides[:dimension], stride * width, stride, *node.strides[after:])
+        return replace(node, sizes=split_sizes(node.sizes), strides=strides)
+
+    return rewrite(source, split_node)
+
+
 def computed(root: AnySource) -> AnySource:
     """Return the same source read as numbers."""
 
@@ -139,6 +156,12 @@ def computed(root: AnySource) -> AnySource:
         return source
 
     return rewrite(root, compute)
+
+
+def is_plain(root: Source) -> bool:
+    """Return whether a tree has nothing but tensors in memory and functions of single elements, so that its dimensions
+    may be split."""
+    return all(isinstance(node, Tensor | Held | Apply) for node in nodes(root))
 
 
 def is_elementwise(root: Source) -> bool:

@@ -10,18 +10,35 @@ Reductions and products read these without a copy in memory:
 from __future__ import annotations
 
 from dmlgpu.enums import DataType
-from dmlgpu.plan import Element, Source, constants
+from dmlgpu.plan import Affine, AffineView, Element, Source, constants
 from dmlgpu.plan.windows import Sizes, Windows, positions_of, sizes_of, taps_of
 
 TAKEN = "window/taken"
 WITHIN = "window/within"
 COVERING = "window/covering"
 
+LEAD = 3
+"""Dimensions before the spatial ones of what convolutions read: batch, groups, channels."""
+
 
 def taken(source: Source, windows: Windows) -> Element:
     """Return what the window sees: {lead.., positions.., window..}, 0 in the padding."""
     lead = len(source.sizes) - len(windows)
     return _body(TAKEN, source, source.sizes[:lead] + positions_of(windows) + sizes_of(windows), windows)
+
+
+def seen_by(source: Source) -> tuple[Source, Windows] | None:
+    """Return the input of windows, {batch, groups, channels, spatial..}, and how they slide, if a source is what they
+    see as products read it, {groups, channels, window.., batch, positions..}; else None."""
+    if not isinstance(source, AffineView) or source.lanes > 1:
+        return None
+    seen = source.source
+    if not isinstance(seen, Element) or seen.file != TAKEN:
+        return None
+    windows: Windows = dict(seen.constants)["axes"]
+    positions = range(LEAD, LEAD + len(windows))
+    order = (1, 2, *(dimension + len(windows) for dimension in positions), 0, *positions)
+    return (seen.children[0], windows) if source.affine == Affine.permutation(order) else None
 
 
 def within(lead: Sizes, windows: Windows) -> Element:

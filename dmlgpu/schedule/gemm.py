@@ -21,9 +21,8 @@ from dataclasses import replace
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import UNIT, running_dimension
-from dmlgpu.kernels.sources import CONVERT, identity, leaves, nodes, permuted, rewrite
+from dmlgpu.kernels.sources import CONVERT, is_plain, permuted, rewrite
 from dmlgpu.plan import (
-    Apply,
     Body,
     Contract,
     Element,
@@ -31,22 +30,20 @@ from dmlgpu.plan import (
     Map,
     Product,
     Sizes,
-    Source,
     Space,
     Tensor,
-    View,
     apply,
     constants,
     element,
 )
 from dmlgpu.schedule.gemm_choice import Choice, Shape, broadcasts, choose
 from dmlgpu.schedule.launch import Launch, fold, loop_launch
-from dmlgpu.schedule.operands import pack_output, packed, packs, packs_along
+from dmlgpu.schedule.operand_forms import Operands
+from dmlgpu.schedule.operands import pack_output, packs_along
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Form, Operand, ProductSchedule, ScheduledContract, ScheduledMap, Steps
 from dmlgpu.schedule.walk import choose_walk
 from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import packed_strides
 
 CHUNK = 1024
 """Products that are added up one after the other."""
@@ -60,6 +57,25 @@ def _contract(step: Contract, target: Target) -> Steps:
     step = _oriented(step)
     shape = Shape.of(step.product.space, along=packs_along(step.product))
     return _Planner(step, choose(shape, target), target).steps()
+
+
+def interleaved_steps(step: Contract, interleaved: int, target: Target) -> Steps | None:
+    """Schedule a product whose rows, along the last of their dimensions, lie side by side in the output.
+
+    Args:
+        step: epilogue and output are over {batch.., rows.. but the last, columns..}, so many times as many of the last.
+        interleaved: the size of the last dimension of rows.
+        target: as for other products.
+
+    Returns:
+        None where a tile would not hold whole units of the output.
+    """
+    choice = choose(Shape.of(step.product.space, along=packs_along(step.product)), target)
+    _, output = pack_output(step.epilogue, step.output)
+    whole = output.lanes == UNIT and step.product.space.columns[-1] % UNIT == 0 and choice.tile.rows % interleaved == 0
+    if choice.schedule is ProductSchedule.SMALL or choice.parts > 1 or not whole:
+        return None
+    return _Planner(step, choice, target, interleaved).steps()
 
 
 def chunk_of(inner: Sizes, share: int) -> int:
@@ -78,7 +94,7 @@ def _oriented(step: Contract) -> Contract:
     """
     product, space = step.product, step.product.space
     trees = (product.a, product.b, step.epilogue)
-    if not all(_is_elementwise(tree) for tree in trees) or not _is_turned(space, step.output):
+    if not all(is_plain(tree) for tree in trees) or not _is_turned(space, step.output):
         return step
     batch, rows, columns, inner = (len(group) for group in (space.batch, space.rows, space.columns, space.inner))
     turned = Product(
@@ -114,31 +130,19 @@ def _order(first: int, second: int, third: int) -> Sizes:
     return (*range(first), *range(first + second, first + second + third), *range(first, first + second))
 
 
-def _is_elementwise(source: Source) -> bool:
-    return all(isinstance(node, Tensor | Held | Apply) for node in nodes(source))
-
-
 # ---- steps
 
-LEAST_REUSE = 16
-"""Times that each element of an operand is read, from which on laying it out anew pays."""
-
-LEAST_REUSE_OF_ROWS = 128
-"""The same for elements of a that need no conversion: a workgroup reads one at a time, all invocations the same."""
-
-
-LEAST_REUSE_OF_PANELS = 256
-"""The same for operands that lie in units already: only panels are gained."""
+UNROLLED = 2
+"""Steps of a turn of the loop on processors, which write all sums anew in each; four take too many registers."""
 
 
 class _Planner:
     """The steps of one product, under a schedule that is chosen already."""
 
-    def __init__(self, step: Contract, choice: Choice, target: Target):
+    def __init__(self, step: Contract, choice: Choice, target: Target, interleaved: int = 1):
         self.step, self.product, self.space = step, step.product, step.product.space
-        self.choice, self.target = choice, target
-        self.shape = Shape.of(self.space)
-        self.before, self.initialization = Steps(), Steps()
+        self.choice, self.target, self.interleaved = choice, target, interleaved
+        self.shape, self.operands = Shape.of(self.space), Operands(self.product, choice, target)
 
     def steps(self) -> Steps:
         """Return all kernels: what is laid out anew, the product, and the sum of its parts."""
@@ -154,7 +158,7 @@ class _Planner:
             merge = Map("sum of parts", total, step.output, step.keeps_neighbours)
             merged = schedule_step(merge, self.target).because(f"adds up the {parts} parts of each sum")
             last = self._contract(sums, partials, share, parts) + merged
-        return self.before + self.initialization.as_initialization + last
+        return self.operands.before + self.operands.initialization.as_initialization + last
 
     def _shares(self) -> tuple[int, int]:
         """Return the steps along the first inner dimension of each part, in whole slabs, and the number of parts."""
@@ -168,8 +172,7 @@ class _Planner:
         self, epilogue: Body, output: Tensor, share: int, parts: int, *, keeps_neighbours: bool = False
     ) -> Steps:
         product, choice, target = self.product, self.choice, self.target
-        a = self._operand(product.a, self.space.rows, True, product.a_owned)
-        b = self._operand(product.b, self.space.columns, False, product.b_owned)
+        a, b = self.operands.a(), self.operands.b()
         label = f"{choice.schedule}{' split' if parts > 1 else ''}"
         if choice.schedule is ProductSchedule.SMALL:
             if a.form is not b.form:
@@ -201,9 +204,23 @@ class _Planner:
             share,
             chunk,
             broadcasts(choice.tile, target) and product.accumulator.bits == DataType.FLOAT32.bits,
+            self.interleaved,
+            self._steps(a, b, share, chunk),
             reason=f"{choice.reason}; {_tile_text(choice)}",
         )
         return Steps((kernel,))
+
+    def _steps(self, a: Operand, b: Operand, share: int, chunk: int) -> int:
+        """Return the steps along the last inner dimension in a turn of the loop."""
+        if self.choice.schedule is not ProductSchedule.REGISTER:
+            return 1
+        if b.window is not None:
+            return b.window.axis.size
+        if Form.ALONG in (a.form, b.form):
+            return UNIT
+        *outer, last = self.space.inner
+        whole = last % UNROLLED == 0 and (outer or (share % UNROLLED == 0 and chunk % UNROLLED == 0))
+        return UNROLLED if whole and self.target.profile is Profile.CPU else 1
 
     def _small_body(
         self, operands: tuple[Operand, Operand], epilogue: Body, output: Tensor, *, share: int, parts: int
@@ -223,147 +240,6 @@ class _Planner:
         accumulator = self.product.accumulator
         total = element(SMALL, accumulator, output.sizes, portable=True, values=values, **inputs)
         return _with_sum(epilogue, total)
-
-    def _operand(self, source: Source, own: Sizes, own_first: bool, owned: bool) -> Operand:
-        """Return an operand in the best form that the schedule reads, laid out anew if that pays."""
-        operand = Operand(source, Form.SINGLE, self.space.batch, own, own_first)
-        forms = self._forms(own_first)
-        form = next((form for form in forms if packs(operand, form)), Form.SINGLE)
-        if self._is_worth_relaying(operand, form, owned):
-            operand, form = self._relaid(operand, owned), Form.ACROSS
-        return packed(operand, form)
-
-    def _forms(self, is_a: bool) -> tuple[Form, ...]:
-        """Return the forms in which the schedule can read an operand, the best first."""
-        match self.choice.schedule:
-            case ProductSchedule.SMALL:
-                return (Form.ALONG,)
-            case ProductSchedule.REGISTER if is_a:
-                return (Form.ACROSS,) if self.choice.tile.rows % UNIT == 0 else ()
-            case _:
-                return (Form.ACROSS, Form.ALONG)
-
-    # ---- laying out anew
-
-    def _is_worth_relaying(self, operand: Operand, form: Form, owned: bool) -> bool:
-        """Only tiles in registers gain: the others read each element few times, or convert it once per slab."""
-        is_a, shape, tile = operand.own_first, self.shape, self.choice.tile
-        if self.choice.schedule is not ProductSchedule.REGISTER or (is_a and tile.rows % UNIT):
-            return False
-        if self.product.a_stays if is_a else self.product.b_stays:
-            return False
-        if self.target.profile is not Profile.CPU and not owned:
-            return False
-        reuse = shape.columns if is_a else shape.rows
-        fits = 4 * _relaid_units(operand, self.space.inner) <= self.target.max_binding_size
-        return fits and reuse >= self._least_reuse(operand, form, owned)
-
-    def _least_reuse(self, operand: Operand, form: Form, owned: bool) -> float:
-        plain = isinstance(operand.source, Tensor) and operand.source.data_type.bits == DataType.FLOAT32.bits
-        if plain and form is Form.ACROSS:
-            return LEAST_REUSE_OF_PANELS if self._panels(operand)[0] > 1 else math.inf
-        return LEAST_REUSE_OF_ROWS if plain and operand.own_first and not owned else LEAST_REUSE
-
-    def _relaid(self, operand: Operand, owned: bool) -> Operand:
-        """Return the operand in units of four along its own dimensions, in panels of a tile's width where these divide
-        it.
-
-        A workgroup then reads its panel from end to end. Without panels the last unit may be half empty; what lies
-        there is never written and of no account: it only reaches outputs that are not stored.
-        """
-        inner, batch = self.space.inner, _varying(operand)
-        panels, width = self._panels(operand)
-        if panels > 1:
-            operand = _split(operand, width)
-        laid = (*batch, panels, *inner, width)
-        strides = packed_strides(laid)
-        batch_strides = tuple(stride if size > 1 else 0 for size, stride in zip(batch, strides, strict=False))
-        inner_strides, own_strides = strides[len(batch) + 1 : -1], (strides[len(batch)], 1)
-        make = Tensor.persistent if owned else Tensor.temporary
-        room = make("operand laid out", self.product.accumulator, laid, strides)
-
-        def over(own: Sizes, own_strides: Sizes, batch_sizes: Sizes) -> Tensor:
-            middle = ((own, own_strides), (inner, inner_strides))
-            groups = middle if operand.own_first else middle[::-1]
-            return replace(
-                room,
-                sizes=batch_sizes + groups[0][0] + groups[1][0],
-                strides=batch_strides + groups[0][1] + groups[1][1],
-            )
-
-        written = over(operand.own, own_strides if panels > 1 else packed_strides(operand.own), batch)
-        label = f"lay out {'a' if operand.own_first else 'b'}"
-        reuse = self.shape.columns if operand.own_first else self.shape.rows
-        copied = schedule_step(Map(label, self._copied(operand, written), written), self.target).because(
-            f"the product reads each element {reuse} times, faster from units that lie as its tiles do"
-        )
-        if owned:
-            self.initialization += copied
-        else:
-            self.before += copied
-        return replace(operand, source=over((panels, width), own_strides, operand.batch), own=(panels, width))
-
-    def _panels(self, operand: Operand) -> tuple[int, int]:
-        """Return the panels of an operand and the width of each; one that is rounded up to units where it can't be
-        split."""
-        tile, count = self.choice.tile, math.prod(operand.own)
-        width = tile.down * tile.rows if operand.own_first else tile.across * tile.units * UNIT
-        if len(operand.own) == 1 and count % width == 0 and width % UNIT == 0 and _is_elementwise(operand.source):
-            return count // width, width
-        return 1, -(-count // UNIT) * UNIT
-
-    def _copied(self, operand: Operand, written: Tensor) -> Body:
-        """Return what is written: bits where the type stays, else converted elements."""
-        source = _narrowed(operand.source, written.sizes)
-        if isinstance(source, Tensor) and source.data_type is written.data_type:
-            return identity(replace(source, view=View.RAW))
-        if isinstance(source, Body) and source.data_type is written.data_type:
-            return source
-        return apply(CONVERT, written.data_type, written.sizes, portable=True, input=source)
-
-
-def _split(operand: Operand, width: int) -> Operand:
-    """Return an element-wise operand with its only own dimension as two: the number of a panel, the place in it."""
-    at = operand.own_at
-
-    def split_sizes(sizes: Sizes) -> Sizes:
-        return (*sizes[:at], sizes[at] // width, width, *sizes[at + 1 :])
-
-    def split(node: Source) -> Source:
-        if not isinstance(node, Tensor):
-            return replace(node, sizes=split_sizes(node.sizes))
-        stride = node.strides[at]
-        strides = (*node.strides[:at], stride * width, stride, *node.strides[at + 1 :])
-        return replace(node, sizes=split_sizes(node.sizes), strides=strides)
-
-    own = (operand.own[0] // width, width)
-    return replace(operand, source=rewrite(operand.source, split), own=own)
-
-
-def _varying(operand: Operand) -> Sizes:
-    """Return the batch dimensions, those along which an element-wise operand does not change as 1."""
-    if not _is_elementwise(operand.source):
-        return operand.batch
-    tensors = list(leaves(operand.source))
-    return tuple(
-        size if any(tensor.strides[dimension] for tensor in tensors) else 1
-        for dimension, size in enumerate(operand.batch)
-    )
-
-
-def _narrowed(source: Source, sizes: Sizes) -> Source:
-    """Return an element-wise tree over the first of the elements along some dimensions."""
-    if source.sizes == sizes:
-        return source
-
-    def narrow(node: Source) -> Source:
-        return replace(node, sizes=sizes)
-
-    return rewrite(source, narrow)
-
-
-def _relaid_units(operand: Operand, inner: Sizes) -> int:
-    return math.prod(_varying(operand)) * math.prod(inner) * -(-math.prod(operand.own) // UNIT) * UNIT
 
 
 def _tile_text(choice: Choice) -> str:

@@ -270,27 +270,39 @@ def broadcasts(tile: ProductTile, target: Target) -> bool:
     """
     units = tile.rows // UNIT
     in_step = target.profile is Profile.CPU and target.has("subgroup")
-    return in_step and tile.depth == 0 and tile.down == 1 and tile.across >= FEWEST_LANES and 1 < units <= FEWEST_LANES
+    return in_step and tile.depth == 0 and tile.down == 1 and tile.across >= FEWEST_LANES and units > 1
 
 
 _ON_CPU = _Registers(
     invocations=8,
     groups=8,
     costs={
+        (16, 2): 0.89,
         (8, 4): 1.0,
-        (8, 2): 0.94,
-        (8, 1): 1.2,
-        (4, 4): 1.2,
-        (4, 2): 1.27,
-        (4, 1): 1.55,
-        (2, 4): 1.78,
-        (2, 2): 2.0,
-        (2, 1): 2.5,
-        (1, 4): 3.3,
-        (1, 2): 3.4,
-        (1, 1): 4.1,
+        (8, 2): 1.49,
+        (8, 1): 1.87,
+        (4, 4): 1.6,
+        (4, 2): 1.86,
+        (4, 1): 2.29,
+        (2, 4): 2.74,
+        (2, 2): 2.87,
+        (2, 1): 3.7,
+        (1, 4): 3.83,
+        (1, 2): 4.28,
+        (1, 1): 5.3,
     },
-    shared_costs={(16, 2): 0.47, (16, 1): 0.56, (8, 4): 0.75, (8, 2): 0.69, (8, 1): 0.89},
+    shared_costs={
+        (32, 2): 0.53,
+        (32, 1): 0.63,
+        (24, 2): 0.59,
+        (20, 2): 0.65,
+        (16, 2): 0.62,
+        (16, 1): 1.09,
+        (12, 2): 0.78,
+        (8, 4): 0.95,
+        (8, 2): 1.27,
+        (8, 1): 1.54,
+    },
 )
 """Measured on lavapipe for 512 x 512 x 512."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dmlgpu.kernels.packing import UNIT, pack_source, pack_tensor, packs_source, packs_tensor
-from dmlgpu.plan import Body, Product, Tensor
+from dmlgpu.plan import Body, Product, Source, Space, Tensor
+from dmlgpu.plan.windows import Windows
+from dmlgpu.schedule.patches import packed_patch
 from dmlgpu.schedule.steps import Form, Operand
 
 
@@ -29,6 +31,25 @@ def packs_along(product: Product) -> bool:
     a = Operand(product.a, Form.SINGLE, space.batch, space.rows, own_first=True)
     b = Operand(product.b, Form.SINGLE, space.batch, space.columns, own_first=False)
     return packs(a, Form.ALONG) and packs(b, Form.ALONG)
+
+
+MOST_TAPS = 8
+"""Elements of a window along the last dimension up to which it is read at once: there must be registers for them."""
+
+
+def with_window(source: Source, windows: Windows, space: Space) -> Operand | None:
+    """Return the columns of a product as what windows see, a row of the window at once; None where that does not fit.
+
+    Args:
+        source: {batch, groups, channels, spatial..}.
+        windows: how they slide.
+        space: of the product, whose columns are {batch, positions..}.
+    """
+    *outer, last = windows
+    if last.positions % UNIT or not 1 < last.size <= MOST_TAPS:
+        return None
+    source, window = packed_patch(source, last, UNIT)
+    return Operand(source, Form.WINDOW, space.batch, space.columns, False, tuple(outer), window)
 
 
 def packed(operand: Operand, form: Form) -> Operand:

@@ -5,6 +5,9 @@ output. Turned round, an element of the output sees the taps for which p is whol
 leave the same remainder, see the same taps, in steps of one element of the input: each phase is a plain convolution
 of the input with a part of the filter, reversed, into a strided part of the output. Strides of 1 have one phase only.
 
+Where the filter is as large as its stride, phases share nothing, and one product computes all: its rows are outputs by
+taps, and those of the taps along the last dimension lie side by side in the output.
+
 With very many phases, each a kernel, the filter slides over the input spread out with zeros instead.
 """
 
@@ -15,10 +18,24 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from dmlgpu.kernels.sources import AnySource, rewrite, stepped
-from dmlgpu.plan import Body, Convolution, Convolve, Element, Held, Map, Source, constants
+from dmlgpu.kernels.sources import AnySource, is_plain, permuted, rewrite, split, stepped
+from dmlgpu.plan import (
+    Body,
+    Contract,
+    Convolution,
+    Convolve,
+    Element,
+    Held,
+    Map,
+    Product,
+    Sizes,
+    Source,
+    Space,
+    constants,
+)
 from dmlgpu.plan.windows import Axis, Windows
 from dmlgpu.schedule.convolution import IMPLICIT_GEMM, implicit_gemm
+from dmlgpu.schedule.gemm import interleaved_steps
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Steps
 from dmlgpu.target import Target
@@ -115,13 +132,50 @@ def transposed_steps(step: Convolve, target: Target, convolve: Callable[[Convolv
         (phase,) = phases(transposed.windows)
         plain = replace(step, convolution=_convolution(transposed, phase), transposed=False)
         return convolve(plain, target).because("strides of 1: the same as a convolution with the filter reversed")
-    return _in_phases(step, target).because(f"each of {count} phases of the strides is a convolution of its own")
+    products = replace(target, schedule="") if target.schedule == IMPLICIT_GEMM else target
+    found = _at_once(step, products)
+    if found is not None:
+        return found.because(f"windows that do not overlap: one product computes the {count} phases of the strides")
+    return _in_phases(step, products).because(f"each of {count} phases of the strides is a convolution of its own")
+
+
+WIDEST_APART = 4
+"""Taps along the last dimension up to which a tile of a product holds whole units of the output."""
+
+
+def _at_once(step: Convolve, target: Target) -> Steps | None:
+    """Return one product for all phases of a filter that is as large as its stride; None where that does not fit."""
+    given, windows = step.convolution, step.convolution.windows
+    taps = tuple(axis.size for axis in windows)
+    sources = given.input, given.filter, step.epilogue
+    if not all(map(_is_apart, windows)) or taps[-1] not in (2, WIDEST_APART) or not all(map(is_plain, sources)):
+        return None
+    batch, groups, channels, *positions = given.input.sizes
+    space = Space((groups,), (given.filter.sizes[1], *taps), (batch, *positions), (channels,))
+    spatial = range(3, 3 + len(taps))
+    filters, seen = permuted(given.filter, (0, 1, *spatial, 2)), permuted(given.input, (1, 2, 0, *spatial))
+    product = Product(space, filters, seen, given.accumulator, a_owned=given.filter_owned)
+    contract = Contract(step.label, product, _by_taps(step.epilogue, taps), _by_taps(step.output, taps), True)
+    return interleaved_steps(contract, taps[-1], target)
+
+
+def _is_apart(axis: Axis) -> bool:
+    """Return whether windows lie side by side, and cover the output."""
+    dense = axis.size == axis.stride and axis.dilation == 1
+    return dense and axis.start == 0 and axis.spatial == axis.size * axis.positions
+
+
+def _by_taps(source: AnySource, taps: Sizes) -> AnySource:
+    """Return a tree over {batch, groups, outputs, positions..} over {groups, outputs, taps.. but the last, batch,
+    positions..}."""
+    for dimension in reversed(range(len(taps) - 1)):
+        source = split(source, 3 + dimension, taps[dimension])
+    along = range(3, 3 + 2 * (len(taps) - 1))
+    return permuted(source, (1, 2, *along[1::2], 0, *along[::2], len(source.sizes) - 1))
 
 
 def _in_phases(step: Convolve, target: Target) -> Steps:
     """Return each phase as a matrix product of its own."""
-    if target.schedule == IMPLICIT_GEMM:
-        target = replace(target, schedule="")
     found, empty = Steps(), Steps()
     for phase in phases(step.convolution.windows):
         epilogue, output = _part_of(step.epilogue, phase), _part_of(step.output, phase)

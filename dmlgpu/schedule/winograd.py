@@ -34,7 +34,7 @@ from dmlgpu.schedule.patches import Patch, packed_patch
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Steps
 from dmlgpu.schedule.tiles import tiles, unchanged
-from dmlgpu.target import Target
+from dmlgpu.target import Profile, Target
 
 FILTERS, PATCHES, RESULTS = (f"convolution/winograd_{what}" for what in ("filters", "patches", "results"))
 
@@ -193,6 +193,8 @@ def winograd_steps(convolution: Convolution, epilogue: Body, output: Tensor, tar
     sides = _Sides.of(convolution, tile)
     filters = (Tensor.persistent if convolution.filter_owned else Tensor.temporary)("filters", FLOAT32, sides.filters)
     patches = Tensor.temporary("patches", FLOAT32, sides.patches)
+    c, a = sides.columns, sides.patch**2
+    patches = replace(patches, strides=(c, sides.channels * a * c, a * c, 1))
     product, results = _product(sides, filters, patches, target)
     prepared = _filters(convolution, sides, filters, target=target)
     return (
@@ -214,18 +216,28 @@ def _filters(convolution: Convolution, sides: _Sides, filters: Tensor, target: T
 
 def _patches(convolution: Convolution, sides: _Sides, patches: Tensor, target: Target) -> Steps:
     vertical, horizontal = convolution.windows
-    source, across = packed_patch(convolution.input, horizontal, sides.tile)
+    side_by_side = _side_by_side(sides, target)
+    source, across = packed_patch(convolution.input, horizontal, sides.tile * side_by_side)
     values = constants(
         rows=tuple(map(terms, TRANSFORMS[sides.tile].input)),
         down=Patch(vertical, sides.tile),
         across=across,
         tiles=(sides.down, sides.across),
         count=sides.batch * sides.down * sides.across,
+        side_by_side=side_by_side,
     )
     body = element(PATCHES, FLOAT32, patches.sizes, portable=True, values=values, input=source)
-    return tiles(
-        "winograd patches", body, (sides.patch**2, 1, 1, 1), unchanged(FLOAT32, patches.sizes), patches, target=target
-    )
+    tile = (sides.patch**2, 1, 1, side_by_side)
+    return tiles("winograd patches", body, tile, unchanged(FLOAT32, patches.sizes), patches, target=target)
+
+
+def _side_by_side(sides: _Sides, target: Target) -> int:
+    """Return the patches that an invocation transforms: a unit, one in each lane, on a CPU adapter.
+
+    They share what they read, and stores of units cost as much as those of single numbers there. The invocations of a
+    GPU would need too many registers.
+    """
+    return UNIT if target.profile is Profile.CPU and sides.across % UNIT == 0 else 1
 
 
 def _product(sides: _Sides, filters: Tensor, patches: Tensor, target: Target) -> tuple[Contract, Tensor]:

@@ -17,3 +17,17 @@
     # endfor
     );
 {% endmacro %}
+{% macro all_lanes(rows) %}
+    # for down in range(rows|length)
+    # for row in rows
+    let number{{ down }}_{{ loop.index0 }} = {{ combine(row, "half" ~ down ~ "_") }};
+    # endfor
+    # endfor
+    return array<tile_s, {{ 4 * rows|length ** 2 }}>(
+    # for down in range(rows|length)
+    # for across in range(rows|length)
+        {% for lane in "xyzw" %}number{{ down }}_{{ across }}.{{ lane }}, {% endfor +%}
+    # endfor
+    # endfor
+    );
+{% endmacro %}

@@ -18,6 +18,15 @@
     # endif
 {% endmacro %}
 {% macro each_sum(prefix) %}{% for row in range(tile.rows) %}{% for unit in range(tile.units) %}{{ prefix }}{{ row }}_{{ unit }}{% if not loop.last %}, {% endif %}{% endfor %}{% if not loop.last %}, {% endif %}{% endfor %}{% endmacro %}
+{% macro interleaved_sums(prefix) %}
+        # for first in range(0, tile.rows, interleaved)
+        # for unit in range(tile.units)
+        # for start in range(0, 4 * interleaved, 4)
+        sum_t({% for at in range(start, start + 4) %}{{ prefix }}{{ first + at % interleaved }}_{{ unit }}.{{ "xyzw"[at // interleaved] }}{{ ", " if not loop.last }}{% endfor %}),
+        # endfor
+        # endfor
+        # endfor
+{% endmacro %}
 {% macro sums(prefix) %}
     # for row in range(tile.rows)
     # for unit in range(tile.units)
@@ -25,10 +34,12 @@
     # endfor
     # endfor
 {% endmacro %}
+{% macro element_of_unit(prefix, row) %}{{ prefix }}{{ row // width }}{{ "." ~ "xyzw"[row % width] if width > 1 else "" }}{% endmacro %}
+{% macro unit_of_step(name, fetch, unit, step) %}{% if fetch.steps > 1 %}{{ name }}_steps{{ unit }}[{{ step }}]{% else %}{{ name }}_fetch({{ name }}_starts{{ unit }}, {{ inner_names }}{{ " + " ~ step ~ "u" if step }}){% endif %}{% endmacro %}
 {% macro multiply(a, b) %}
     # for row in range(tile.rows)
     # for unit in range(tile.units)
-    sum{{ row }}_{{ unit }} += {{ a }}{{ row // width }}{{ "." ~ "xyzw"[row % width] if width > 1 else "" }} * {{ b }}{{ unit }};
+    sum{{ row }}_{{ unit }} += {{ element_of_unit(a, row) }} * {{ b }}{{ unit }};
     # endfor
     # endfor
 {% endmacro %}
@@ -40,9 +51,18 @@
     # endfor
 {% endmacro %}
 {% macro keep_all() %}
+    # if interleaved > 1
+    var results = array<sum_t, {{ tile.rows * tile.units }}>({{ interleaved_sums("total" if chunk else "sum") }});
+    # else
     var results = array<sum_t, {{ tile.rows * tile.units }}>({{ each_sum("total" if chunk else "sum") }});
+    # endif
     for (var place = 0u; place < {{ tile.rows * tile.units }}u; place++) {
+        # if interleaved > 1
+        let unit = (column + (place / {{ interleaved }}u % {{ tile.units }}u) * {{ tile.across }}u) * {{ interleaved }}u + place % {{ interleaved }}u;
+        keep(part, batch, row / {{ interleaved }}u + place / {{ tile.units * interleaved }}u, unit, results[place]);
+        # else
         keep(part, batch, row + place / {{ tile.units }}u, column + (place % {{ tile.units }}u) * {{ tile.across }}u, results[place]);
+        # endif
     }
 {% endmacro %}
 {% macro fill(name, fetch, units, depth) %}

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import UNIT
 from dmlgpu.plan import Body, Held, Sizes, Source, Space, Tensor
+from dmlgpu.plan.windows import Windows
+from dmlgpu.schedule.patches import Patch
 from dmlgpu.schedule.steps.base import Scheduled
 from dmlgpu.schedule.walk import Walk
 
@@ -60,6 +62,7 @@ class Form(enum.StrEnum):
     ACROSS = "across"  # units along the last of its own dimensions: rows of a, columns of b
     ALONG = "along"  # units along the last inner dimension
     SINGLE = "single"  # elements
+    WINDOW = "window"  # what windows see, a row of the window at once
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,9 @@ class Operand:
         source: packed as the form says.
         batch, own: sizes in elements of its batch dimensions and of its own ones (rows or columns).
         own_first: whether its own dimensions come before the inner ones.
+        windows: of a WINDOW, whose source is the input that they slide over, {batch, groups, channels, spatial..}, all
+            but that along the last dimension.
+        window: of a WINDOW, what four positions see along the last.
     """
 
     source: Source
@@ -77,6 +83,8 @@ class Operand:
     batch: Sizes
     own: Sizes
     own_first: bool
+    windows: Windows = ()
+    window: Patch | None = None
 
     @property
     def own_at(self) -> int:
@@ -105,6 +113,9 @@ class ScheduledContract(Scheduled):
         share: steps along the first inner dimension of each part.
         chunk: steps along the first inner dimension after which a sum is added to a total; 0 for never.
         broadcast: whether each unit of the rows is read by few invocations, which hand it to their subgroup (REGISTER).
+        interleaved: rows, along the last of their dimensions, whose outputs lie side by side, with those of the next
+            column behind them; 1 where columns do.
+        steps: along the last inner dimension, in one turn of the loop (REGISTER).
     """
 
     space: Space
@@ -118,6 +129,8 @@ class ScheduledContract(Scheduled):
     share: int
     chunk: int
     broadcast: bool = False
+    interleaved: int = 1
+    steps: int = 1
 
 
 @dataclass(frozen=True)

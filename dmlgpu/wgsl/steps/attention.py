@@ -17,7 +17,7 @@ from dmlgpu.wgsl.types import Scalar, vector
 
 FLOAT32 = DataType.FLOAT32
 
-_OPERAND: dict[str, Any] = {"inner": 1, "accumulator": FLOAT32, "by_four": False}
+_OPERAND: dict[str, Any] = {"inner": 1, "accumulator": FLOAT32}
 
 
 @render_step.register

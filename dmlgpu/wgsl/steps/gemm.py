@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dmlgpu.kernels.packing import UNIT
 from dmlgpu.plan import Tensor
-from dmlgpu.schedule.steps import Form, Operand, ProductSchedule, ScheduledContract
+from dmlgpu.schedule.steps import Form, Operand, ScheduledContract
 from dmlgpu.tensor import WORD_BITS
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder
@@ -18,7 +18,7 @@ from dmlgpu.wgsl.types import scalar_of, vector
 
 @dataclass(frozen=True)
 class _Fetch:
-    """How a slab is filled: steps that one task brings, and whether its neighbours lie along the inner dimension."""
+    """How an operand is read: steps that are read at once, and whether its neighbours lie along the inner dimension."""
 
     steps: int
     inner_fastest: bool
@@ -39,8 +39,9 @@ def _contract(step: ScheduledContract, builder: Builder) -> str:
         "across": across,
         "down": down,
         "batches": math.prod(space.batch),
-        "rows": rows,
-        "columns": columns,
+        "rows": rows // step.interleaved,
+        "columns": columns * step.interleaved,
+        "interleaved": step.interleaved,
         "digits": _output_digits(step),
         "inner": space.inner,
         "inner_rest": math.prod(space.inner[1:]),
@@ -50,34 +51,30 @@ def _contract(step: ScheduledContract, builder: Builder) -> str:
         "share": step.share,
         "chunk": step.chunk,
         "broadcast": step.broadcast,
-        "steps": _steps(step),
+        "steps": step.steps,
         "depth": tile.depth,
         "width": width,
     }
     text = store + builder.epilogue(step.epilogue, step.accumulator)
     for name, given, unit in (("a", step.a, width), ("b", step.b, UNIT)):
         values[f"{name}_fetch"] = _fetch(given)
-        along = given.form is Form.ALONG
-        by_four = _steps(step) == UNIT if step.schedule is ProductSchedule.REGISTER else along
-        text += operand(builder, name, given, inner=inner, width=unit, accumulator=step.accumulator, by_four=by_four)
+        text += operand(builder, name, given, inner=inner, width=unit, accumulator=step.accumulator)
     return text + keep(output, values) + templates.render(f"schedules/gemm_{step.schedule}", **values)
 
 
 def _output_digits(step: ScheduledContract) -> list[str]:
-    """Return the coordinates of the output."""
+    """Return the coordinates of the output: rows that are interleaved have none of their own."""
     space = step.space
-    columns = (*space.columns[:-1], space.columns[-1] // step.output.lanes)
+    rows = space.rows if step.interleaved == 1 else space.rows[:-1]
+    columns = (*space.columns[:-1], space.columns[-1] * step.interleaved // step.output.lanes)
     parts = ["part"] if step.parts > 1 else []
-    return [*parts, *spread("batch", space.batch), *spread("row", space.rows), *spread("column", columns)]
-
-
-def _steps(step: ScheduledContract) -> int:
-    """Return the steps along the inner dimension that a tile in registers takes at a time."""
-    return UNIT if Form.ALONG in (step.a.form, step.b.form) else 1
+    return [*parts, *spread("batch", space.batch), *spread("row", rows), *spread("column", columns)]
 
 
 def _fetch(operand: Operand) -> _Fetch:
     """Neighbouring tasks read neighbours in memory."""
+    if operand.window is not None:
+        return _Fetch(operand.window.axis.size, False)
     if operand.form is not Form.SINGLE:
         return _Fetch(UNIT if operand.form is Form.ALONG else 1, operand.form is Form.ALONG)
     source = operand.source

@@ -15,16 +15,15 @@ from dmlgpu.wgsl.builder import Builder
 from dmlgpu.wgsl.types import scalar_of, vector
 
 _FETCH = {
-    Form.ACROSS: ("gemm_across", "gemm_block"),
-    Form.ALONG: ("gemm_along",),
-    Form.SINGLE: ("gemm_single", "gemm_block"),
+    Form.ACROSS: ("gemm_operand", "gemm_across"),
+    Form.ALONG: ("gemm_operand", "gemm_along"),
+    Form.SINGLE: ("gemm_operand", "gemm_single"),
+    Form.WINDOW: ("gemm_window",),
 }
-"""The files that give the units of one step, and those of four."""
+"""The files that give the units of a step, or of several at once (ALONG, WINDOW)."""
 
 
-def operand(
-    builder: Builder, name: str, operand: Operand, *, inner: int, width: int, accumulator: DataType, by_four: bool
-) -> str:
+def operand(builder: Builder, name: str, operand: Operand, *, inner: int, width: int, accumulator: DataType) -> str:
     """Return the accessor of an operand, and the units that tiles are made of.
 
     Args:
@@ -32,9 +31,8 @@ def operand(
         inner: number of inner dimensions.
         width: of the units.
         accumulator: the type of their numbers.
-        by_four: units of four steps along the inner dimension too.
     """
-    lanes = UNIT if operand.form is Form.ACROSS else 1
+    lanes = UNIT if operand.form in (Form.ACROSS, Form.WINDOW) else 1
     names = [f"k{dimension}" for dimension in range(inner)]
     values: dict[str, Any] = {
         "name": name,
@@ -48,11 +46,12 @@ def operand(
         "inner_steps": [*names[:-1], names[-1] + (" / 4u" if operand.form is Form.ALONG else "")],
         "parameters": ", ".join(f"{name}: u32" for name in names),
         "arguments": ", ".join(names),
+        "windows": operand.windows,
+        "window": operand.window,
+        "last": len(operand.source.sizes) - 1,
     }
     text = builder.source(name, operand.source, raw=False, portable=True)
-    text += templates.render("schedules/gemm_operand", **values)
-    files = _FETCH[operand.form][: 2 if by_four else 1]
-    return text + "".join(templates.render(f"schedules/{file}", **values) for file in files)
+    return text + "".join(templates.render(f"schedules/{file}", **values) for file in _FETCH[operand.form])
 
 
 def keep(output: Tensor, values: dict[str, Any]) -> str:

@@ -1,0 +1,33 @@
+// An operand that is what windows see: the units of a row of the window, found among what is read once for all. Past the edge the last
+// unit counts. Places before the input wrap around to large numbers, so that one comparison finds both ends; there 0 is seen.
+{% import "convolution/seen" as seen with context %}
+alias {{ name }}_unit_t = {{ unit_t }};
+alias {{ name }}_starts_t = {{ name }}_at;
+fn {{ name }}_starts(batch: u32, unit: u32) -> {{ name }}_starts_t {
+    let own = min(unit, {{ count // width - 1 }}u);
+    var at: {{ name }}_at;
+    at[0] = {{ own_digits[0] }};
+    at[1] = {{ batch_digits[0] }};
+    # for axis in windows
+    at[{{ 3 + loop.index0 }}] = ({{ own_digits[1 + loop.index0] }}) * {{ axis.stride }}u;
+    # endfor
+    at[{{ last }}] = ({{ own_digits[-1] }}) * {{ window.step }}u;
+    return at;
+}
+fn {{ name }}_fetch_steps(starts: {{ name }}_starts_t, {{ parameters }}) -> array<{{ name }}_unit_t, {{ window.axis.size }}> {
+    var source = starts;
+    let first_column = starts[{{ last }}];
+    source[2] = k0;
+    # set inside = []
+    # for axis in windows
+    # set here = 3 + loop.index0
+    source[{{ here }}] = starts[{{ here }}] + k{{ loop.index }} * {{ axis.dilation }}u - {{ axis.start % 2 ** 32 }}u;
+    # set _ = inside.append("source[" ~ here ~ "] < " ~ axis.spatial ~ "u")
+    # endfor
+{{ seen.read(window, last, inside, "", name) }}
+    return array<{{ name }}_unit_t, {{ window.axis.size }}>(
+        # for tap in range(window.axis.size)
+        {{ name }}_unit_t({% for lane in range(width) %}{{ window.name(window.element(lane, tap)) }}{{ ", " if not loop.last }}{% endfor %}),
+        # endfor
+    );
+}
