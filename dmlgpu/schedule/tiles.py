@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import UNIT, pack_source, pack_tensor, packs_source, packs_tensor
 from dmlgpu.kernels.sources import CONVERT
 from dmlgpu.plan import Body, Held, Sizes, Tensor, Tiles, apply
-from dmlgpu.schedule.launch import tile_launch
+from dmlgpu.schedule.launch import Launch, tile_launch
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import ScheduledTiles, Steps
 from dmlgpu.schedule.walk import Walk, choose_walk
@@ -25,13 +26,22 @@ def _tiles(step: Tiles, target: Target) -> Steps:
     )
 
 
-def tiles(label: str, body: Body, tile: Sizes, epilogue: Body, output: Tensor, *, target: Target) -> Steps:
+def tiles(
+    label: str,
+    body: Body,
+    tile: Sizes,
+    epilogue: Body,
+    output: Tensor,
+    *,
+    target: Target,
+    launch: Callable[[int, Target], Launch] = tile_launch,
+) -> Steps:
     """Return the kernel, packed where tile, output and epilogue allow (see ``ScheduledTiles``)."""
     last = output.rank - 1
     if tile[last] % UNIT == 0 and packs_tensor(output, last, UNIT) and packs_source(epilogue, last, UNIT):
         epilogue, output = pack_source(epilogue, last, UNIT), pack_tensor(output, last, UNIT)
     walk = _walk(tile, output)
-    return Steps((ScheduledTiles(label, tile_launch(walk.count, target), output, body, tile, epilogue, walk),))
+    return Steps((ScheduledTiles(label, launch(walk.count, target), output, body, tile, epilogue, walk),))
 
 
 def _walk(tile: Sizes, output: Tensor) -> Walk:
