@@ -64,7 +64,7 @@ def tile_launch(total: int, target: Target) -> Launch:
 
 
 def light_tile_launch(total: int, target: Target) -> Launch:
-    """Return one invocation per item for tiles of a unit: workgroups as large as those of maps."""
+    """Return one invocation per item for tiles that hold little: workgroups as large as those of maps."""
     workgroup = min(256, target.max_workgroup_invocations)
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 
