@@ -50,7 +50,7 @@ LIMITS = {
     "ACTIVATION_SOFTMAX1": "exponentials, and reading each row more than once",
     "MEAN_VARIANCE_NORMALIZATION2": "reading each row more than once",
     "BATCH_NORMALIZATION": "memory",
-    "MAX_POOLING2": "loads of single elements, two apart",
+    "MAX_POOLING2": "comparisons of ranks, and units put together from every other element",
     "RESAMPLE3": "four loads and their weights for each element",
     "GATHER": "rows that lie scattered in memory",
     "SCATTER_ELEMENTS": "copying everything, then writing elements one by one",

@@ -22,6 +22,7 @@ NEAREST = "resampling/nearest"
 LINEAR = "resampling/linear"
 ANTIALIASED = "resampling/antialiased"
 ANTIALIASED_SUM = "resampling/antialiased_sum"
+ANTIALIASED_TILE = "resampling/antialiased_tile"
 GRADIENT = "resampling/gradient"
 
 LONGEST_LISTED = 1 << 18

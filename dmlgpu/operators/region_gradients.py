@@ -29,11 +29,18 @@ ELEMENTS = 8
 CHANNELS_ON_CPU, CHANNELS_ON_GPU = 8, 4
 """Channels that an invocation takes at once."""
 
+CHANNELS_OF_MAXIMA, ACROSS = 4, 4
+"""Channels and elements in a row for which an invocation on a CPU adapter sums what maxima give: the same ones reach
+neighbours."""
+
 IN_TURN = 32
 """Channels that an invocation takes one after the other."""
 
 ENOUGH = 4096
 """Invocations that keep an adapter busy: beyond them, none takes less than all regions."""
+
+CHANNEL = 1
+"""The dimension of channels."""
 
 SIDES = ("row", "column")
 GRADIENT, REGIONS = "regions/roi_align_grad", "regions/roi_align_grad_regions"
@@ -152,6 +159,7 @@ class _Gradients(Work):
 
     def add_input_gradient(self, output: Tensor) -> None:
         """Add the steps in which each element of the input sums its shares of the output elements that it touches."""
+        tile, across = self._summed(output.sizes)
         rows, columns = (min(BLOCK, axis.outputs) for axis in self.sampling.axes)
         blocks = math.prod(-(-axis.outputs // BLOCK) for axis in self.sampling.axes)
         iterations = blocks * (rows * (columns + 1) + 2)
@@ -159,22 +167,23 @@ class _Gradients(Work):
         inputs: dict[str, Source] = {"gradient": self.gradient}
         for name, axis in zip(SIDES, self.sampling.axes, strict=True):
             weights = self._weights(axis)
-            touched = self._touched(weights)
+            touched = self._touched(weights, 1 if name == SIDES[0] else across)
             batches = output.sizes[0] if name == SIDES[0] else None
             inputs |= {f"{name}s": touched, f"{name}_regions": self._reaching(touched, group, batches)}
             if not self.maximum:
                 inputs[f"{name}_weights"] = weights
         if self.maximum:
             inputs["places"] = self._places()
-        _, channels, *_ = tile = self._channels()
         groups = -(-self.gradient.sizes[0] // group)
-        share = max(1, min(groups, groups * math.prod(output.sizes) // channels // ENOUGH))
+        share = max(1, min(groups, groups * math.prod(output.sizes) // math.prod(tile) // ENOUGH))
         share = self.turns(share, group * iterations)
         shares = -(-groups // share)
-        values = constants(maximum=self.maximum, block=BLOCK, group=group, share=share, shares=shares, tile=channels)
+        values = constants(
+            maximum=self.maximum, block=BLOCK, group=group, share=share, shares=shares, tile=tile[1], across=across
+        )
         summed = output if shares == 1 else Tensor.temporary("shares", FLOAT32, (*output.sizes, shares))
         body = element(GRADIENT, FLOAT32, summed.sizes, portable=True, values=values, **inputs)
-        self.steps.append(Tiles("input gradient", body, (*tile, 1)[: summed.rank], summed))
+        self.steps.append(Tiles("input gradient", body, (*tile, 1)[: summed.rank], summed, alike=CHANNEL))
         if shares > 1:
             self.reduce(SUM, summed, output)
 
@@ -201,6 +210,13 @@ class _Gradients(Work):
         most = CHANNELS_ON_CPU if self.target.profile is Profile.CPU else CHANNELS_ON_GPU
         return (1, min(most, self.gradient.sizes[1]), 1, 1)
 
+    def _summed(self, sizes: Sizes) -> tuple[Sizes, int]:
+        """Return the tile of elements of the input that one invocation sums, and how many of them lie in a row."""
+        if not self.maximum or self.target.profile is not Profile.CPU:
+            return self._channels(), 1
+        across = min(ACROSS, sizes[-1])
+        return (1, min(CHANNELS_OF_MAXIMA, sizes[CHANNEL]), 1, across), across
+
     def _weights(self, axis: Axis) -> Tensor:
         """Return the weights of elements along an axis in the output elements of each region."""
         weights = Tensor.temporary("weights", FLOAT32, (self.gradient.sizes[0], axis.outputs, axis.spatial))
@@ -210,13 +226,12 @@ class _Gradients(Work):
         self.steps.append(Tiles("weights", body, (1, 1, tile), weights))
         return weights
 
-    def _touched(self, weights: Tensor) -> Tensor:
-        """Return, as bits, in which of a block of output elements an element along an axis has weight."""
+    def _touched(self, weights: Tensor, across: int) -> Tensor:
+        """Return, as bits, in which of a block of output elements one of some neighbours along an axis has weight."""
         regions, outputs, spatial = weights.sizes
-        sizes = (regions, -(-outputs // BLOCK), spatial)
-        return self.stored(
-            element(TOUCHED, UINT32, sizes, portable=True, values=constants(block=BLOCK), weights=weights)
-        )
+        sizes = (regions, -(-outputs // BLOCK), -(-spatial // across))
+        values = constants(block=BLOCK, across=across)
+        return self.stored(element(TOUCHED, UINT32, sizes, portable=True, values=values, weights=weights))
 
     def add_region_gradient(self, output: Tensor) -> None:
         """Add the steps in which each number of a region sums the shares of all its samples."""

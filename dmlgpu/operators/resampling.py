@@ -14,6 +14,7 @@ from dmlgpu.enums import AxisDirection, DataType, InterpolationMode
 from dmlgpu.kernels.resampling import (
     ANTIALIASED,
     ANTIALIASED_SUM,
+    ANTIALIASED_TILE,
     GRADIENT,
     LINEAR,
     NEAREST,
@@ -184,7 +185,7 @@ class Resample3(Lowering):
     """
 
     desc = descs.Resample3
-    shaders = (NEAREST, LINEAR, ANTIALIASED, ANTIALIASED_SUM, ROUNDED)
+    shaders = (NEAREST, LINEAR, ANTIALIASED, ANTIALIASED_SUM, ANTIALIASED_TILE, ROUNDED)
 
     @classmethod
     def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:

@@ -63,6 +63,12 @@ def tile_launch(total: int, target: Target) -> Launch:
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 
 
+def light_tile_launch(total: int, target: Target) -> Launch:
+    """Return one invocation per item for tiles that hold little: workgroups as large as those of maps."""
+    workgroup = min(256, target.max_workgroup_invocations)
+    return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
+
+
 def group_launch(total: int, target: Target) -> Launch:
     """Return one workgroup per item, for cooperative schedules."""
     workgroup = min(256, target.max_workgroup_invocations)

@@ -10,6 +10,7 @@ from dmlgpu.kernels.packing import UNIT, pack, running_dimension
 from dmlgpu.kernels.repeats import split_repeats
 from dmlgpu.kernels.sources import computed, fold_views, is_identity
 from dmlgpu.plan import Body, Map, Tensor, View
+from dmlgpu.schedule.antialiased import find_antialiased
 from dmlgpu.schedule.blocks import find_blocks
 from dmlgpu.schedule.downsample import find_downsample
 from dmlgpu.schedule.launch import loop_launch, map_launch
@@ -29,9 +30,9 @@ from dmlgpu.tensor import WORD_BITS
 def _map(step: Map, target: Target) -> Steps:
     """Return the rewriting of the tree, in this order: views become strides, dimensions merge, elements become
     units."""
-    resample = find_upsample(step, target) or find_downsample(step, target)
-    if resample is not None:
-        return Steps((resample,))
+    resampled = _resampled(step, target)
+    if resampled is not None:
+        return resampled
     folded, output = split_repeats(fold_views(step.body), step.output)
     body, output = near_copy(*collapse(folded if folded.moves else computed(folded), output))
     transpose = find_transpose(step.label, body, output, target)
@@ -55,6 +56,12 @@ def _map(step: Map, target: Target) -> Steps:
     launch = (loop_launch if step.costly else map_launch)(items if run is None else -(-items // WORDS), target)
     reason = "; ".join(filter(None, (_why_units(output), walk.reason)))
     return Steps((ScheduledMap(step.label, launch, output, body, walk, step.costly, run, reason=reason),))
+
+
+def _resampled(step: Map, target: Target) -> Steps | None:
+    """Return the kernel of a map that resamples in one of the ways that are its own."""
+    found = find_upsample(step, target) or find_downsample(step, target)
+    return find_antialiased(step, target) if found is None else Steps((found,))
 
 
 SHORTEST_RUN = 8

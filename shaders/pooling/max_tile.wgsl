@@ -22,14 +22,25 @@
     }
     # endif
 {% endmacro %}
-{% macro choose(row) %}
+{% macro choose() %}
     # for column in range(across.tile)
     # for place in range(across.axis.size)
     # set seen = across.name(across.element(column, place))
     # set rank = "rank" ~ seen[4:]
-    largest{{ row }}_{{ column }} = select(largest{{ row }}_{{ column }}, {{ seen }}, {{ rank }} < best{{ row }}_{{ column }});
-    best{{ row }}_{{ column }} = min(best{{ row }}_{{ column }}, {{ rank }});
+    # if loop.first
+    var largest{{ column }} = {{ seen }};
+    var best{{ column }} = {{ rank }};
+    # else
+    largest{{ column }} = select(largest{{ column }}, {{ seen }}, {{ rank }} < best{{ column }});
+    best{{ column }} = min(best{{ column }}, {{ rank }});
+    # endif
     # endfor
+    # endfor
+{% endmacro %}
+{% macro merge(row) %}
+    # for column in range(across.tile)
+    largest{{ row }}_{{ column }} = select(largest{{ row }}_{{ column }}, largest{{ column }}, best{{ column }} < best{{ row }}_{{ column }});
+    best{{ row }}_{{ column }} = min(best{{ row }}_{{ column }}, best{{ column }});
     # endfor
 {% endmacro %}
 fn rank(bits: u32) -> u32 {
@@ -61,14 +72,16 @@ fn tile(at: output_at) -> array<tile_s, {{ rows * across.tile }}> {
     source[{{ row_at }}] = at[{{ row_at }}] * {{ down.axis.stride }}u + {{ (element - down.axis.start) % 2 ** 32 }}u;
     # set checks = ["source[" ~ row_at ~ "] < " ~ down.axis.spatial ~ "u"] if down.is_checked(element - down.axis.start) else []
 {{ read(inside|list + checks) }}
-    # for row, place in down.uses(element)
-{{ choose(row) }}
+{{ choose() }}
+    # for row, _ in down.uses(element)
+{{ merge(row) }}
     # endfor
     }
     # endfor
     # else
 {{ read(inside) }}
-{{ choose(0) }}
+{{ choose() }}
+{{ merge(0) }}
     # endif
     # for axis in looped
     }

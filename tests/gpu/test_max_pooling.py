@@ -20,6 +20,10 @@ from tests.schedules import steps_of
 # sizes, window, strides, dilations, padding before and behind
 SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
     "2 x 2 in units": ((1, 3, 16, 16), (2, 2), (2, 2), (1, 1), (0, 0), (0, 0)),
+    "apart, in units, padded": ((1, 2, 7, 20), (3, 3), (3, 4), (1, 1), (2, 1), (1, 2)),
+    "apart, in a row": ((2, 1, 21), (3,), (3,), (1,), (2,), (0,)),
+    "apart, three dimensions": ((1, 2, 5, 6, 8), (2, 2, 2), (2, 2, 3), (1, 1, 1), (1, 0, 1), (0, 1, 1)),
+    "large, apart": ((1, 2, 8, 16), (4, 4), (4, 4), (1, 1), (0, 0), (0, 0)),
     "padded": ((2, 1, 9, 13), (3, 3), (2, 2), (1, 1), (1, 1), (1, 1)),
     "overlapping, dilated": ((1, 2, 10, 12), (3, 2), (1, 1), (2, 3), (2, 0), (1, 3)),
     "three dimensions": ((1, 2, 5, 6, 8), (2, 3, 3), (2, 1, 1), (1, 1, 1), (1, 0, 1), (0, 1, 1)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,11 @@ from dmlgpu import compiler, descs, reference
 from dmlgpu.enums import AxisDirection, DataType, InterpolationMode
 from dmlgpu.gpu import GpuBackend
 from dmlgpu.kernels.resampling import LONGEST_LISTED
+from dmlgpu.schedule.steps import ScheduledTiles
+from dmlgpu.target import Profile
 from dmlgpu.tensor import TensorDesc
 from tests.gpu.descriptions import run_desc
+from tests.schedules import steps_of
 
 FLOAT, HALF, BYTE = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8
 LINEAR, NEAREST = InterpolationMode.LINEAR, InterpolationMode.NEAREST_NEIGHBOR
@@ -102,6 +107,25 @@ def test_antialiasing_by_whole_factors_adds_nothing_of_elements_without_a_weight
     assert np.isfinite(expected).any() and not np.isfinite(expected).all()
     (got,) = run_desc(backend, desc, [x], backend.target.exact)
     np.testing.assert_allclose(got, expected, 1e-6)
+
+
+@pytest.mark.parametrize("scales", [(0.4, 0.4), (0.7, 1.0), (1.0, 0.3), (0.25, 0.75)])
+@pytest.mark.parametrize("sizes", [(3, 20, 44), (2, 9, 13), (1, 30, 31)])
+def test_weights_that_elements_have_in_common_are_those_of_each(
+    backend: GpuBackend, sizes: tuple[int, int, int], scales: tuple[float, float]
+) -> None:
+    """Tiles, on CPU adapters, and the maps of the others, bit by bit, also of what has no weight."""
+    counts = (sizes[0], *(int(size * scale) for size, scale in zip(sizes[1:], scales, strict=True)))
+    desc = resample3((TensorDesc(FLOAT, sizes), TensorDesc(FLOAT, counts)), (1.0, *scales), LINEAR, antialiased=True)
+    x = np.random.default_rng(3).standard_normal(sizes, np.float32)
+    x[0, 2, 3], x[-1, 7, 11] = np.inf, np.nan
+    tiled, single = (replace(backend.target.exact, profile=profile) for profile in (Profile.CPU, Profile.DISCRETE))
+    assert ScheduledTiles in map(type, steps_of(desc, tiled))
+    assert ScheduledTiles not in map(type, steps_of(desc, single))
+    (got,) = run_desc(backend, desc, [x], tiled)
+    (expected,) = run_desc(backend, desc, [x], single)
+    np.testing.assert_array_equal(got, expected)
+    assert np.isfinite(got).any() and not np.isfinite(got).all()
 
 
 @pytest.mark.parametrize("mode", [LINEAR, NEAREST])

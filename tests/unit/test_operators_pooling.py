@@ -157,6 +157,28 @@ def test_large_windows_are_reduced_in_two_steps():
 
 
 @pytest.mark.parametrize(
+    ("window", "stride", "tile", "workgroup"),
+    [
+        (2, 2, (1, 1, 1, 4), 256),  # a unit for each invocation
+        (3, 2, (1, 1, 4, 8), 32),  # neighbours share what they read
+        (4, 4, (1, 1, 4, 4), 32),  # many places
+    ],
+)
+def test_tiles_of_windows_that_share_no_place_are_units(window, stride, tile, workgroup):
+    positions = (16 - window) // stride + 1
+    desc = descs.MaxPooling(
+        input_tensor=TensorDesc(FLOAT, (1, 2, 16, 16)),
+        output_tensor=TensorDesc(FLOAT, (1, 2, positions, positions)),
+        strides=(stride, stride),
+        window_size=(window, window),
+        start_padding=(0, 0),
+        end_padding=(0, 0),
+    )
+    (step,) = steps_of(desc, Target("any", profile=Profile.CPU))
+    assert (step.tile, step.launch.workgroup) == (tile, workgroup)
+
+
+@pytest.mark.parametrize(
     ("axis", "position", "places"),
     [
         (Axis(5, 5, 3, 1, 1, 1), 0, range(1, 3)),

@@ -8,7 +8,7 @@ from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.regions import Sampling, Shares
 from dmlgpu.operator_desc import Size2D
 from dmlgpu.schedule.steps import ScheduledMap, ScheduledReduce, ScheduledTiles
-from dmlgpu.target import Target
+from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
@@ -200,6 +200,21 @@ def test_gradients_are_gathered():
     assert largest.count((ScheduledTiles, "share 0")) == 1
     nearest = gradient(interpolation_mode=InterpolationMode.NEAREST_NEIGHBOR, output_gradient_tensor=None)
     assert labels(nearest) == [(ScheduledMap, "zeros")]
+
+
+def test_neighbouring_invocations_sum_for_other_channels():
+    """On CPU adapters, where they run through the same regions in step; maxima for several elements in a row, too."""
+    channels, wide = 1, {"input_tensor": tensor(2, 9, 20, 30), "output_gradient_tensor": tensor(2, 9, 20, 30)}
+    wide |= {"input_gradient_tensor": tensor(5, 9, 7, 6), "output_roi_gradient_tensor": None}
+
+    def summed(profile, function):
+        steps = steps_of(gradient(**wide, reduction_function=function), Target("any", profile=profile))
+        (found,) = (step for step in steps if step.label == "input gradient")
+        return found.tile, found.walk.digits[-1].dimension
+
+    assert summed(Profile.CPU, ReduceFunction.MAX) == ((1, 4, 1, 4), channels)
+    assert summed(Profile.CPU, ReduceFunction.AVERAGE) == ((1, 8, 1, 1), channels)
+    assert summed(Profile.DISCRETE, ReduceFunction.MAX) == ((1, 4, 1, 1), 3)
 
 
 def test_invocations_take_fewer_regions_where_there_are_few_of_them():

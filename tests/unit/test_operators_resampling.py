@@ -13,7 +13,15 @@ from dmlgpu.kernels.resampling import Axis, Rounding
 from dmlgpu.operator_desc import Size2D
 from dmlgpu.plan import Role, Tensor, View
 from dmlgpu.schedule.downsample import find_stencil
-from dmlgpu.schedule.steps import ScheduledDownsample, ScheduledMap, ScheduledReduce, ScheduledUpsample, Stencil, Tap
+from dmlgpu.schedule.steps import (
+    ScheduledDownsample,
+    ScheduledMap,
+    ScheduledReduce,
+    ScheduledTiles,
+    ScheduledUpsample,
+    Stencil,
+    Tap,
+)
 from dmlgpu.schedule.upsample import find_pattern
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
@@ -285,14 +293,33 @@ def test_antialiasing_by_whole_factors_is_written_in_whole_units():
     (step,) = steps_of(resample3((1, 2, 5, 16), **given), Target("any", profile=Profile.DISCRETE))
     assert isinstance(step, ScheduledDownsample) and step.rows == 1
     for counts, sizes in [((1, 2, 5, 9), (1, 2, 10, 9)), ((1, 2, 5, 6), (1, 2, 5, 12)), ((1, 2, 4, 8), (1, 2, 10, 8))]:
+        (step,) = steps(resample3(counts, sizes=sizes, antialiased=True))
+        assert not isinstance(step, ScheduledDownsample)
+
+
+def test_elements_at_one_coordinate_have_weights_in_common():
+    """Two units in a row; four elements in as many rows along the last axis; four in a row where units do not fit."""
+    for counts, sizes, tile in [
+        ((1, 2, 4, 16), (1, 2, 10, 16), (1, 1, 1, 8)),
+        ((1, 2, 6, 4), (1, 2, 6, 10), (1, 1, 4, 1)),
+        ((1, 2, 4, 9), (1, 2, 10, 9), (1, 1, 1, 4)),
+    ]:
+        desc = resample3(counts, sizes=sizes, antialiased=True)
+        (step,) = steps(desc)
+        assert isinstance(step, ScheduledTiles) and step.tile == tile
+        (step,) = steps_of(desc, Target("any", profile=Profile.DISCRETE))
+        assert isinstance(step, ScheduledMap)
+    for counts, sizes in [((1, 2, 4, 4), (1, 2, 10, 4)), ((1, 1, 2, 4), (1, 1, 2, 10)), ((4,), (10,))]:
         assert [type(step) for step in steps(resample3(counts, sizes=sizes, antialiased=True))] == [ScheduledMap]
+    halves = resample3((1, 2, 4, 16), sizes=(1, 2, 10, 16), antialiased=True, data_type=DataType.FLOAT16)
+    assert [type(step) for step in steps(halves)] == [ScheduledMap]
 
 
 def test_antialiased_axes_that_grow_are_interpolated():
     (grown,) = steps(resample3((1, 2, 7, 10), antialiased=True))
     assert grown.body.file == resampling.LINEAR
     shrunk, grown = steps(resample3((1, 2, 7, 6), antialiased=True))
-    assert (shrunk.body.file, grown.body.file) == (resampling.ANTIALIASED_SUM, resampling.LINEAR)
+    assert (shrunk.body.file, grown.body.file) == (resampling.ANTIALIASED_TILE, resampling.LINEAR)
 
 
 # ---- axes

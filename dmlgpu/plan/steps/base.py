@@ -43,11 +43,13 @@ class Tiles(Step):
         body: defines ``fn tile(at: output_at) -> array<tile_s, n>``: the numbers of the tile whose first element is at
             ``at``, row by row. Those beyond the edge of the output are computed and dropped.
         tile: elements along each dimension of the output.
+        alike: a dimension along which all tiles run through the same loops; None where there is none.
     """
 
     body: Body
     tile: Sizes
     output: Tensor
+    alike: int | None = None
 
 
 MOST_KERNELS = 1 << 13

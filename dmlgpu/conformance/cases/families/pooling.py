@@ -212,6 +212,12 @@ class MaxPoolingCases(_MaximumCases):
 
     standard_count = 30
 
+    def standard_keys(self) -> Iterator[Key]:
+        """Also small windows that share no place, read in units: in the padding, and with ties."""
+        yield from super().standard_keys()
+        yield Key((DataType.FLOAT32,), (2, 1, 6, 20), Layout.PACKED, PADDED)
+        yield Key((DataType.FLOAT32,), (2, 2, 6, 20), Layout.PACKED, TIES)
+
 
 @cases(descs.AveragePoolingGrad)
 class AveragePoolingGradCases(_WindowCases):

@@ -186,14 +186,16 @@ class Resample3Cases(_ForwardCases):
         return (*super().variants(types), ANTIALIASED)
 
     def standard_keys(self) -> Iterator[Key]:
-        """Also two that shrink to a tenth, so that many elements of the input lie under each of the output, and some
-        that shrink by whole factors, to whole units."""
+        """Also two that shrink to a tenth, so that many elements of the input lie under each of the output, some that
+        shrink by whole factors, to whole units, and two by others, of which tiles have weights in common."""
         yield from super().standard_keys()
         yield Key((DataType.FLOAT16,), (3, 200), Layout.PACKED, ANTIALIASED)
         yield Key((DataType.FLOAT32,), (40, 50), Layout.PACKED, ANTIALIASED, 16)
         for data_type, seed in ((DataType.FLOAT32, 0), (DataType.FLOAT16, 96), (DataType.UINT8, 14)):
             yield Key((data_type,), (14, 32), Layout.PACKED, ANTIALIASED, seed)
         yield Key((DataType.FLOAT32,), (48, 96), Layout.PACKED, ANTIALIASED, 84)
+        for seed in (28, 36):
+            yield Key((DataType.FLOAT32,), (3, 20, 44), Layout.PACKED, ANTIALIASED, seed)
 
 
 @cases(descs.Resample2)
