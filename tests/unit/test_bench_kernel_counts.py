@@ -53,9 +53,11 @@ def test_a_depthwise_convolution_multiplies_its_window(target):
 
 def test_the_kernels_of_a_transposed_convolution_share_its_multiplications():
     backward = ConvolutionDirection.BACKWARD
-    desc = convolution((1, 16, 20, 20), (16, 16, 2, 2), (1, 16, 40, 40), strides=(2, 2), direction=backward)
+    desc = convolution((1, 16, 20, 20), (16, 16, 3, 3), (1, 16, 60, 60), strides=(3, 3), direction=backward)
     operations = [one.operations for _, one in counted(desc, TARGETS[0])]
-    assert sorted(operations) == [16 * 16] * 4 + [2 * 16 * 16 * 20 * 20] * 4  # a part of the filter laid out, a phase
+    assert sorted(operations) == [16 * 16] * 9 + [2 * 16 * 16 * 20 * 20] * 9  # a part of the filter laid out, a phase
+    at_once = convolution((1, 16, 20, 20), (16, 16, 2, 2), (1, 16, 40, 40), strides=(2, 2), direction=backward)
+    assert [one.operations for _, one in counted(at_once, TARGETS[0])][-1] == 2 * 16 * 16 * 40 * 40
 
 
 def test_winograds_filtering_multiplies_less_than_the_windows_have():

@@ -358,7 +358,7 @@ def test_wgsl_of_one_kernel_is_that_and_nothing_else() -> None:
 
 def test_wgsl_of_several_kernels_comes_under_lines_that_name_them() -> None:
     kernels = compile_operator(case_by_name(LAID_OUT).desc, CPU).kernels
-    heads = ["01-gemm-lay-out-b.wgsl", "02-gemm-register.wgsl"]
+    heads = ["01-gemm-lay-out-b.wgsl", "02-gemm-register-split.wgsl", "03-gemm-sum-of-parts.wgsl"]
     expected = [f"// ==== {head}: {kernel.label}\n{kernel.wgsl}" for head, kernel in zip(heads, kernels, strict=True)]
     assert shown(LAID_OUT, "--wgsl") == "\n".join(expected)
 

@@ -299,6 +299,68 @@ def test_a_transposed_convolution_is_a_product_per_phase() -> None:
     assert compiler.compile_operator(transposed(), by("small")).temporary_size == 0
 
 
+def apart(steps: int, side: int = 8, **changes: Any) -> descs.Convolution:
+    """A transposed convolution whose windows do not overlap."""
+    filters, output = TensorDesc(F32, (16, 32, steps, steps)), TensorDesc(F32, (2, 32, steps * 8, steps * side))
+    padding = {"start_padding": (0, 0), "end_padding": (0, 0), "strides": (steps, steps)}
+    given = {"input_tensor": TensorDesc(F32, (2, 16, 8, side)), "filter_tensor": filters, "output_tensor": output}
+    return transposed(**given | padding | changes)
+
+
+@pytest.mark.parametrize("steps", [2, 4])
+@pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "gpu"])
+def test_windows_that_do_not_overlap_are_one_product(target: Target, steps: int) -> None:
+    """Its rows are outputs by taps; those of the last lie side by side in whole units of the output."""
+    (step,) = contracts(apart(steps), target)
+    assert (step.space.rows, step.space.columns, step.space.inner) == ((32, steps, steps), (2, 8, 8), (16,))
+    assert (step.interleaved, step.output.lanes, step.output.sizes) == (steps, 4, (1, 32, steps, 2, 8, 2 * steps))
+
+
+@pytest.mark.parametrize(
+    ("desc", "target"),
+    [
+        (apart(3), CPU),
+        (apart(2, 7), CPU),
+        (apart(2), by("small")),
+        (apart(2), by("register-split")),
+        (apart(2, filter_tensor=TensorDesc(F32, (16, 32, 2, 2)), dilations=(2, 2), end_padding=(1, 1)), CPU),
+        (apart(2, output_tensor=TensorDesc(F32, (2, 32, 16, 16), (32 * 512, 512, 32, 2))), CPU),
+    ],
+    ids=["three steps", "half a unit", "small", "split", "dilated", "no units"],
+)
+def test_other_transposed_windows_are_a_product_per_phase(desc: descs.Convolution, target: Target) -> None:
+    operators.check(desc)
+    assert all(step.interleaved == 1 for step in contracts(desc, target))
+    assert len(steps_of(desc, target)) >= 4
+
+
+def test_windows_are_read_row_by_row_on_processors() -> None:
+    """A turn of the loop takes a row of the window, of which a unit of the input is loaded once."""
+    desc = convolution(strides=(2, 2), output_tensor=TensorDesc(F32, (2, 32, 4, 4)))
+    (step,) = contracts(desc, by("register"))
+    assert (step.b.form, step.steps, step.b.source.sizes) == (Form.WINDOW, 3, (2, 1, 16, 8, 2))
+    text = compiler.compile_operator(desc, by("register")).kernels[-1].wgsl
+    assert text.count("= b_load(source)") == 3 and "window/taken" not in text
+    (on_gpu,) = contracts(desc, by("register", Profile.DISCRETE))
+    assert (on_gpu.b.form, on_gpu.steps) == (Form.SINGLE, 1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"output_tensor": TensorDesc(F32, (2, 32, 8, 6)), "end_padding": (1, -1)},
+        {"filter_tensor": TensorDesc(F32, (32, 16, 9, 9)), "start_padding": (4, 4), "end_padding": (4, 4)},
+    ],
+    ids=["no whole units", "nine places"],
+)
+def test_other_windows_are_read_one_by_one(changes: dict[str, Any]) -> None:
+    changes = {name: (1, 0) if value == (1, -1) else value for name, value in changes.items()}
+    if changes.get("end_padding") == (1, 0):
+        changes["output_tensor"] = TensorDesc(F32, (2, 32, 8, 7))
+    (step,) = contracts(convolution(**changes), by("register"))
+    assert step.b.form is Form.SINGLE
+
+
 def test_elements_that_nothing_reaches_are_computed_too() -> None:
     """1 x 1 with strides of 2: three of four phases have the bias alone."""
     fields = {"filter_tensor": TensorDesc(F32, (16, 32, 1, 1)), "start_padding": (0, 0), "end_padding": (0, 0)}

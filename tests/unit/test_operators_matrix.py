@@ -168,12 +168,14 @@ def test_operands_are_read_in_units_where_memory_lets_them() -> None:
 
 @pytest.mark.parametrize("b_flags", [TensorFlags.NONE, TensorFlags.OWNED_BY_DML])
 def test_invocations_in_the_same_rows_hand_them_to_each_other(b_flags: TensorFlags) -> None:
-    """Each then reads one of the units of a that its tile needs; only where there are subgroups, on a processor."""
+    """Each then reads every fourth of the units of a that its tile needs; only where there are subgroups, on a
+    processor."""
     in_step = replace(CPU, features=frozenset({"subgroup"}))
     step = contract(square(256, b_flags=b_flags), in_step)
-    assert (step.broadcast, step.tile.rows, step.tile.down) == (True, 16, 1)
+    assert (step.broadcast, step.tile.rows, step.tile.down) == (True, 32, 1)
     text = compiler.compile_operator(square(256, b_flags=b_flags), in_step).kernels[-1].wgsl
-    assert (text.count("= a_fetch("), text.count("subgroupBroadcast(")) == (1, 4)
+    assert (text.count("= a_fetch("), text.count("subgroupBroadcast(")) == (2 * step.steps, 8 * step.steps)
+    assert step.steps == 2
     for target in (CPU, replace(GPU, features=in_step.features), replace(in_step, schedule="shared")):
         assert not contract(square(256), target).broadcast
         assert "subgroup" not in compiler.compile_operator(square(256), target).kernels[-1].wgsl

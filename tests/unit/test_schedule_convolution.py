@@ -238,6 +238,15 @@ def test_the_steps_of_winograd(owned: bool) -> None:
     assert (product.a.form, product.b.form, product.output.lanes) == (Form.ACROSS, Form.ACROSS, 4)
 
 
+def test_patches_of_processors_are_made_four_at_a_time() -> None:
+    """Where they stand side by side, which they do in rows of whole units."""
+    for width, target, expected in ((16, CPU, 4), (13, CPU, 4), (12, CPU, 1), (16, GPU, 1)):
+        given = convolution((9, width), (3, 3), lead=(2, 3, 5), outputs=6)
+        (step,) = (one for one in winograd_steps(*operands(given), target, 4).steps if one.label == "winograd patches")
+        assert isinstance(step, ScheduledTiles)
+        assert (step.tile, step.output.lanes) == ((36, 1, 1, expected), expected)
+
+
 # ---- names
 
 

@@ -75,6 +75,10 @@ class OperatorCases(ABC):
         """What can be special about a case with these types, beside OWNED and INPLACE."""
         return (PLAIN,)
 
+    def chosen_keys(self) -> Iterable[Key]:
+        """Keys whose variants nothing else has; ``standard_keys`` yields them, too."""
+        return ()
+
     def telling_of(self, key: Key) -> tuple[Telling, ...]:
         """What tells the operator, of the numbers that a case of this key can judge."""
         return self.telling
@@ -201,8 +205,8 @@ class OperatorCases(ABC):
         except (KeyError, ValueError, IndexError) as error:
             raise InvalidArgument(f"{name!r} names no case of {self.desc_class.operator}") from error
         key = Key(types, sizes, layout, variant, seed)
-        known = types in self.types and variant in self.allowed_variants(types, layout)
-        if not known or name != f"{self.stem}-{key}":
+        is_variant = variant in self.allowed_variants(types, layout) or key in self.chosen_keys()
+        if types not in self.types or not is_variant or name != f"{self.stem}-{key}":
             raise InvalidArgument(f"{name!r} names no case of {self.desc_class.operator}")
         return key
 

@@ -5,6 +5,7 @@ The error of a sum grows with the sum of the absolute values of its terms (``Acc
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -41,12 +42,28 @@ GROUPED = "grouped"
 DEPTHWISE = "depthwise"  # as many groups as channels
 DENSE = "dense"  # windows of 3 in steps of 1, of many channels: Winograd's filtering
 
+Sizes = tuple[int, ...]
+
 MOST, MOST_OF_DENSE = 1 << 17, 1 << 20
 """Multiplications of a case, so that the reference stays quick; at least one output per group there must be."""
 
-DENSE_SIZES = (2, 16, 14, 11)
+DENSE_SIZES, DENSE_UNITS = (2, 16, 14, 11), (2, 16, 9, 14)
+"""The tiles of the second are four side by side."""
 
-Sizes = tuple[int, ...]
+APART = "apart"  # backward, with steps as large as the window: the positions share no element of the output
+ROWS = "rows"  # windows of several elements whose positions come in whole units: read row by row
+
+APART_SIZES: dict[Sizes, int] = {(2, 16, 5, 8): 2, (1, 33, 3, 4): 4, (2, 9, 3, 2, 4): 2}
+"""Their steps."""
+
+ROWS_SIZES: dict[Sizes, tuple[int, int, int]] = {
+    (2, 12, 9, 15): (3, 2, 1),
+    (2, 6, 6, 16): (3, 2, 1),
+    (1, 8, 8, 16): (5, 1, 1),
+    (1, 4, 5, 4, 8): (2, 1, 1),
+    (1, 16, 12, 8): (3, 1, 2),
+}
+"""Their windows, steps and dilations; padding keeps the size, divided by the steps."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +109,14 @@ def _dense_axis(rng: np.random.Generator) -> dict[str, int]:
     return {"window": 3, "strides": 1, "dilations": 1, "start_padding": start, "end_padding": end}
 
 
+def _rows_axis(size: int, window: int, stride: int, dilation: int) -> dict[str, int]:
+    """An axis with as many positions as steps go into its size, rounded up."""
+    padding = (window - 1) * dilation
+    start = padding // 2
+    end = padding - start
+    return {"window": window, "strides": stride, "dilations": dilation, "start_padding": start, "end_padding": end}
+
+
 def _covered(size: int, axis: dict[str, int], rng: np.random.Generator) -> int:
     """The elements of a transposed convolution's output; padding that would leave none is dropped."""
     covered = axis["strides"] * (size - 1) + (axis["window"] - 1) * axis["dilations"] + 1
@@ -111,14 +136,30 @@ def _groups(key: Key, rng: np.random.Generator) -> int:
     return int(rng.choice(divisors)) if rng.integers(4) == 0 else 1
 
 
+def _axes(key: Key, rng: np.random.Generator) -> list[dict[str, int]]:
+    """The windows, steps and padding along every dimension."""
+    spatial = key.sizes[2:]
+    if key.variant == DENSE:
+        return [_dense_axis(rng) for _ in spatial]
+    if key.variant == ROWS:
+        return [_rows_axis(size, *ROWS_SIZES[key.sizes]) for size in spatial]
+    if key.variant == APART:
+        steps = APART_SIZES[key.sizes]
+        apart = {"window": steps, "strides": steps, "dilations": 1, "start_padding": 0, "end_padding": 0}
+        return [apart for _ in spatial]
+    return [_draw_axis(size, rng) for size in spatial]
+
+
 def _draw(key: Key, rng: np.random.Generator) -> _Geometry:
     spatial, groups = key.sizes[2:], _groups(key, rng)
-    axes = [_dense_axis(rng) if key.variant == DENSE else _draw_axis(size, rng) for size in spatial]
-    if key.variant == BACKWARD:
+    axes = _axes(key, rng)
+    if key.variant == APART:
+        positions = tuple(size * axis["strides"] for size, axis in zip(spatial, axes, strict=True))
+    elif key.variant == BACKWARD:
         positions = tuple(_covered(size, axis, rng) for size, axis in zip(spatial, axes, strict=True))
     fields = {name: tuple(axis[name] for axis in axes) for name in axes[0]}
     window = fields.pop("window")
-    if key.variant != BACKWARD:
+    if key.variant not in (BACKWARD, APART):
         names = ("window", "strides", "dilations", "start_padding", "end_padding")
         positions = tuple(
             Window(size, *(axis[name] for name in names)).positions for size, axis in zip(spatial, axes, strict=True)
@@ -153,17 +194,25 @@ class ConvolutionCases(_ConvolutionCases):
         return (PLAIN, BARE, FUSED, BACKWARD, GROUPED, DEPTHWISE, DENSE, SPECIAL)
 
     def standard_keys(self) -> Iterator[Key]:
-        """Also some with as many channels as make transforms pay."""
+        """Also some with as many channels as make transforms pay, and some whose positions come in whole units."""
         yield from super().standard_keys()
         layouts = (Layout.PACKED, Layout.PERMUTED, Layout.PADDED)
         yield from (
             Key(types, DENSE_SIZES, layout, DENSE) for types, layout in zip(self._cycle(), layouts, strict=False)
         )
+        yield from self.chosen_keys()
+
+    def chosen_keys(self) -> Iterator[Key]:
+        """Those whose positions come in whole units."""
+        in_units = [(DENSE_UNITS, DENSE), *((sizes, APART) for sizes in APART_SIZES)]
+        in_units += [(sizes, ROWS) for sizes in ROWS_SIZES]
+        for types, (sizes, variant) in itertools.product(self.types, in_units):
+            yield Key(types, sizes, Layout.PACKED, variant)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         drawn = _draw(key, rng)
         (data_type,), channels, outputs = key.types, key.sizes[1], drawn.groups * drawn.outputs
-        backward = key.variant == BACKWARD
+        backward = key.variant in (BACKWARD, APART)
         filters = (channels, drawn.outputs) if backward else (outputs, channels // drawn.groups)
         source, weights, bias, output = draw_tensors(
             key,
