@@ -22,7 +22,9 @@ from dmlgpu.errors import InvalidArgument
 COPY_BYTES = 64 << 20
 ROUNDS = 4
 LAUNCHES = 64
-_ACCUMULATORS = (4, 12)
+_CHAINS = ((4, 1), (12, 1), (3, 4), (8, 4))
+"""Chains of multiply-adds, and how many of each a turn of the loop has."""
+
 _WORKGROUPS = (8, 64, 256)
 _TURNS = 256
 _MOST_GROUPS = 1 << 14
@@ -105,18 +107,27 @@ def copy_kernel(workgroup: int, each: int, width: int) -> str:
     )
 
 
-def multiply_add_kernel(workgroup: int, accumulators: int, turns: int) -> str:
-    """Return so many chains of multiply-adds on vectors in registers."""
-    every = range(accumulators)
+_MOST_STEPS = max(steps for _, steps in _CHAINS)
+
+
+def multiply_add_kernel(workgroup: int, chains: int, steps: int, turns: int) -> str:
+    """Return so many chains of multiply-adds on vectors in registers, with so many steps of each in a turn.
+
+    Each step has factors of its own, lest compilers put steps together.
+    """
+    every, factors = range(chains), range(steps)
     declared = " ".join(f"var c{number} = vec4<f32>(f32(id.x) + {number}.5);" for number in every)
-    body = " ".join(f"c{number} = fma(c{number}, x, y);" for number in every)
+    declared += "".join(
+        f"\n    let x{step} = b[{2 * step}] + vec4<f32>(0.999); let y{step} = b[{2 * step + 1}] + vec4<f32>(0.001);"
+        for step in factors
+    )
+    body = " ".join(f"c{number} = fma(c{number}, x{step}, y{step});" for number in every for step in factors)
     total = " + ".join(f"c{number}" for number in every)
     return (
         "@group(0) @binding(0) var<storage, read_write> b: array<vec4<f32>>;\n"
         f"@compute @workgroup_size({workgroup}) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{\n"
-        "    let x = b[0] + vec4<f32>(0.999);\n    let y = b[1] + vec4<f32>(0.001);\n"
         f"    {declared}\n    for (var turn = 0u; turn < {turns}u; turn++) {{ {body} }}\n"
-        f"    b[2u + id.x % 1024u] = {total};\n}}\n"
+        f"    b[{2 * _MOST_STEPS}u + id.x % 1024u] = {total};\n}}\n"
     )
 
 
@@ -199,19 +210,19 @@ def _copy_rate(bench: _Bench) -> float:
 
 
 def _multiply_add_rate(bench: _Bench) -> float:
-    ranges = {0: bench.buffer(16 * 1026)}
+    ranges = {0: bench.buffer(16 * (1024 + 2 * _MOST_STEPS))}
     rates, groups = [], 64
     for workgroup in _WORKGROUPS:
         if workgroup > bench.backend.target.max_workgroup_invocations:
             continue
-        for accumulators in _ACCUMULATORS:
-            shader = bench.shader(multiply_add_kernel(workgroup, accumulators, _TURNS), 1)
+        for chains, steps in _CHAINS:
+            shader = bench.shader(multiply_add_kernel(workgroup, chains, steps, _TURNS), 1)
             bench.once(shader.bind(ranges, (1, 1, 1)))  # drivers translate at the first dispatch
             # As many groups as take long enough to be told from their launch; the next kernel starts with as many.
             while groups < _MOST_GROUPS and bench.once(shader.bind(ranges, (groups, 1, 1))) < _ROUND_SECONDS:
                 groups *= 4
             seconds = bench.seconds(shader.bind(ranges, (groups, 1, 1)))
-            rates.append(2.0 * 4 * accumulators * _TURNS * groups * workgroup / seconds)
+            rates.append(2.0 * 4 * chains * steps * _TURNS * groups * workgroup / seconds)
     return max(rates)
 
 

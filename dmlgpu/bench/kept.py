@@ -18,7 +18,7 @@ from dmlgpu.files import whole_file
 from dmlgpu.folders import cache_folder
 from dmlgpu.target import AdapterInfo
 
-FORMAT = 1
+FORMAT = 2
 """Of the files, and of the micro-benchmarks that made them: others are measured again."""
 
 

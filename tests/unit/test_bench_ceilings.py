@@ -80,7 +80,9 @@ def test_records_that_are_no_ceilings_are_refused(record):
 
 def test_kernels_compute_as_much_as_is_counted():
     assert copy_kernel(64, 4, 10).count("= a[first") == 4
-    assert multiply_add_kernel(8, 12, 100).count("fma(") == 12
+    text = multiply_add_kernel(8, 3, 4, 100)
+    assert text.count("fma(") == 12
+    assert all(f"fma(c2, x{step}, y{step})" in text for step in range(4))
 
 
 def test_the_reference_has_ceilings_too(monkeypatch):

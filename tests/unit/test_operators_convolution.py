@@ -348,15 +348,12 @@ def test_windows_are_read_row_by_row_on_processors() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"output_tensor": TensorDesc(F32, (2, 32, 8, 6)), "end_padding": (1, -1)},
+        {"end_padding": (1, 0), "output_tensor": TensorDesc(F32, (2, 32, 8, 7))},
         {"filter_tensor": TensorDesc(F32, (32, 16, 9, 9)), "start_padding": (4, 4), "end_padding": (4, 4)},
     ],
     ids=["no whole units", "nine places"],
 )
 def test_other_windows_are_read_one_by_one(changes: dict[str, Any]) -> None:
-    changes = {name: (1, 0) if value == (1, -1) else value for name, value in changes.items()}
-    if changes.get("end_padding") == (1, 0):
-        changes["output_tensor"] = TensorDesc(F32, (2, 32, 8, 7))
     (step,) = contracts(convolution(**changes), by("register"))
     assert step.b.form is Form.SINGLE
 
