@@ -78,6 +78,8 @@ class ScheduledRows(Scheduled):
         across: the lanes of a unit belong to neighbouring rows, not to one (SERIAL only).
         held: units of a row that each invocation of a workgroup keeps in registers; 0 where they are read again.
         group: units that an invocation merges at once; 0: one after the other.
+        together: the invocations of a subgroup store their rows together, unit by unit, and read once what is the same
+            in all of them (SERIAL only, not across).
     """
 
     stages: tuple[Stage, ...]
@@ -89,6 +91,7 @@ class ScheduledRows(Scheduled):
     across: bool = False
     held: int = 0
     group: int = 0
+    together: bool = False
 
     @property
     def units(self) -> int:
