@@ -39,8 +39,8 @@ class ScheduledReduce(Scheduled):
             row's.
         epilogue: as for ``plan.Reduce``; its units are single elements.
         group: units that an invocation lifts at once; 0: one after the other.
-        compared: how many units, of several elements of a row, are compared with the best one so far at once, by the
-            shader that has the file's name and ``_unit``; 0: elements are merged one by one.
+        compared: how many units of a row are compared with the best one so far at once, by the shader that has the
+            file's name and ``_unit``; 0: elements are merged one by one.
     """
 
     file: str
