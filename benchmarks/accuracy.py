@@ -30,7 +30,7 @@ Made by the commands at the top of `benchmarks/accuracy.py`, which lets `dmlgpu 
 of the last place (ULP) of the true value in float32. `shaders/lib` computes every function itself, because drivers'
 own are off by up to 10^7 ULP; `sqrt` is the driver's. Its polynomials are minimax fits, their coefficients rounded to
 float32 one after the other, lowest degree first: `scripts/fit_math.py` makes them again. `erfc_tail_f32` is x erfc(x /
-sqrt 2) / 2 from 0.6 on, the complement of the error function as gelu needs it; `exp_bounded` is e^x up to 88 without
+sqrt 2) / 2 from 0.6 on, the complement of the error function as gelu needs it; `exp_bounded` is e^x up to 43 without
 a branch, as softmax needs it.
 """
 

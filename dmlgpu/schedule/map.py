@@ -9,7 +9,7 @@ from dmlgpu.kernels.collapse import collapse
 from dmlgpu.kernels.packing import UNIT, pack, running_dimension
 from dmlgpu.kernels.repeats import split_repeats
 from dmlgpu.kernels.sources import computed, fold_views, is_identity
-from dmlgpu.plan import Body, Map, Tensor, View
+from dmlgpu.plan import Body, Map, Source, Tensor, View
 from dmlgpu.schedule.antialiased import find_antialiased
 from dmlgpu.schedule.blocks import find_blocks
 from dmlgpu.schedule.downsample import find_downsample
@@ -83,22 +83,43 @@ def _run_of_words(body: Body, output: Tensor, target: Target) -> int | None:
 def _rows_of_words(step: Map, body: Body, output: Tensor, run: int, target: Target) -> ScheduledWordRows | None:
     """Return the copy row by row; None where rows share words. It goes through no word that is not its own, however
     many lie between the rows."""
-    first = output.offset % UNIT
-    words = -(-(first + output.sizes[run]) // UNIT)
-    reach = words
+    blocks, words = _own_blocks(output, run, WORDS * UNIT), _own_blocks(output, run, UNIT)
+    wide = blocks is not None and target.has("shader-int64") and _ends_in_blocks(body.children[0], output)
+    walked = blocks if wide else words
+    if walked is None:
+        return None
+    units = WORDS * UNIT if wide else UNIT
+    sizes = walked.sizes if wide else tuple(-(-n // WORDS) if d == run else n for d, n in enumerate(walked.sizes))
+    walk = choose_walk(replace(walked, sizes=sizes))
+    first = output.offset % units
+    rows = ScheduledWordRows(
+        step.label, map_launch(walk.count, target), output, body, walk, run, first, step.keeps_neighbours, wide
+    )
+    count, what = walked.sizes[run], "blocks of 16 bytes" if wide else "words"
+    at_once = "" if wide else f", {WORDS} of which an invocation copies at once"
+    return replace(rows, reason=f"each row has {count} {what} of its own{at_once}")
+
+
+def _own_blocks(output: Tensor, run: int, units: int) -> Tensor | None:
+    """Return a tensor of bytes as one of blocks of so many; None where its rows share blocks."""
+    count = -(-(output.offset % units + output.sizes[run]) // units)
+    reach = count
     strides = [0] * output.rank
     others = (d for d in range(output.rank) if d != run and output.sizes[d] > 1)
     for dimension in sorted(others, key=lambda d: output.strides[d]):
-        strides[dimension], rest = divmod(output.strides[dimension], UNIT)
+        strides[dimension], rest = divmod(output.strides[dimension], units)
         if rest or strides[dimension] < reach:
             return None
         reach += (output.sizes[dimension] - 1) * strides[dimension]
     strides[run] = 1
-    sizes = tuple(-(-words // WORDS) if d == run else size for d, size in enumerate(output.sizes))
-    walk = choose_walk(Tensor(output.binding, DataType.UINT32, sizes, tuple(strides)))
-    launch = map_launch(walk.count, target)
-    made = ScheduledWordRows(step.label, launch, output, body, walk, run, first, step.keeps_neighbours)
-    return replace(made, reason=f"each row has {words} words of its own, {WORDS} of which an invocation copies at once")
+    sizes = tuple(count if d == run else size for d, size in enumerate(output.sizes))
+    return Tensor(output.binding, DataType.UINT32, sizes, tuple(strides))
+
+
+def _ends_in_blocks(source: Source, output: Tensor) -> bool:
+    """Return whether what is bound holds whole 64-bit numbers of the source, and whole blocks of the output."""
+    assert isinstance(source, Tensor)
+    return source.reach % 8 == 0 and output.reach % 16 == 0
 
 
 def _why_units(output: Tensor) -> str:

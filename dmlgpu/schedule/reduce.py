@@ -22,10 +22,13 @@ SHORT = 4
 """Units of a row so short that one invocation takes several rows, as in a map."""
 
 RANKED_IN_UNITS = ("reduction/argmin",)
-"""Reductions that find an element: a walk need not know which one of a unit it is before its end."""
+"""Reductions that find an element: a walk need not know which one of several it is before its end."""
 
 COMPARED = 8
 """Units of which a walk compares the best one with the best so far: the fewer turns, the faster on processors."""
+
+WORTH_COMPARING = 256
+"""Elements of a row without units from which it is faster to compare several at once."""
 
 
 @schedule_step.register
@@ -137,10 +140,12 @@ class _Kernel:
 
     def _compared(self) -> int:
         """Return the units that a walk along a row compares at once; 0 where it merges elements."""
-        if self.of_partials or self.source.lanes == 1 or self.step.reduction.file not in RANKED_IN_UNITS:
+        if self.of_partials or self.step.reduction.file not in RANKED_IN_UNITS:
             return 0
         count = math.prod(self.source.sizes[axis] for axis in self.step.axes)
-        return COMPARED if self.schedule is ReduceSchedule.SERIAL and count >= COMPARED else 1
+        in_units = self.source.lanes > 1
+        several = self.schedule is ReduceSchedule.SERIAL and count >= (COMPARED if in_units else WORTH_COMPARING)
+        return COMPARED if several else int(in_units)
 
     def _launch(self, walk: Walk, target: Target) -> Launch:
         items = walk.items(self.output)

@@ -12,15 +12,25 @@ from dataclasses import replace
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_tensor, merge_tree, row_groups
 from dmlgpu.kernels.packing import pack_along, pack_source
-from dmlgpu.kernels.sources import leaves, rewrite
+from dmlgpu.kernels.sources import is_elementwise, leaves, rewrite
 from dmlgpu.plan import Body, Held, Map, Rows, Source, Step, Tensor, apply, reduce_stage, row_sizes
 from dmlgpu.schedule.launch import loop_launch, row_launch
 from dmlgpu.schedule.reduce import AT_ONCE, canonical_reduce, choose_parts, choose_schedule, limited
+from dmlgpu.schedule.runs import fixed_leaves
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import ReduceSchedule, ScheduledRows, Steps
-from dmlgpu.schedule.walk import choose_walk
+from dmlgpu.schedule.walk import Walk, choose_walk
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import WORD_BITS
+
+SUBGROUP = 8
+"""Invocations of a workgroup that store rows together: a subgroup, or two of half as many."""
+
+WORTH_TOGETHER = 1 << 13
+"""Units of all rows that are stored faster together than that takes longer to compile."""
+
+WIDE = 4
+"""Elements of a unit that an invocation stores about as fast by itself."""
 
 MOST_HELD = 32
 """Numbers of a row that one invocation keeps in registers."""
@@ -77,6 +87,8 @@ def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
         held = held if held * output.lanes <= MOST_HELD else 0
     who = "an invocation" if schedule is ReduceSchedule.SERIAL else "a workgroup"
     reason = f"rows of {units:,} units are short enough for {who} to reduce and store in one kernel"
+    together = _why_together(body, output, axes, walk, target) if launch.workgroup == SUBGROUP and not across else ""
+    reason += f"; neighbours store their rows together, {together}" if together else ""
     return ScheduledRows(
         schedule.value,
         launch,
@@ -90,8 +102,28 @@ def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
         across,
         held,
         group,
+        bool(together),
         reason=reason + ("; it keeps them in registers" if held else ""),
     )
+
+
+def _why_together(body: Body, output: Tensor, axes: tuple[int, ...], walk: Walk, target: Target) -> str:
+    """Return what is gained where the invocations of a subgroup store their rows together; empty where it is nothing,
+    or cannot be done."""
+    in_step = target.profile is Profile.CPU and target.has("subgroup") and is_elementwise(body)
+    units, side_by_side = math.prod(output.sizes), output.strides[axes[-1]] == 1
+    if not in_step or not side_by_side or walk.gaps or units < max(WORTH_TOGETHER, SUBGROUP * walk.count):
+        return ""
+    if shared_leaves(body, axes):
+        return "and read once what these share"
+    return "whose units are small" if output.lanes < WIDE else ""
+
+
+def shared_leaves(body: Body, axes: tuple[int, ...]) -> list[tuple[str, Tensor]]:
+    """Return the tensors in memory that differ along a row, but are the same in all rows, each with a name."""
+    alone = {leaf for _, leaf in fixed_leaves(body, axes)}
+    found = [leaf for _, leaf in fixed_leaves(body, range(axes[0])) if leaf not in alone]
+    return [(f"shared{number}", leaf) for number, leaf in enumerate(found)]
 
 
 def _pack(body: Body, output: Tensor, axes: tuple[int, ...], target: Target) -> tuple[Body, Tensor, int | None]:

@@ -123,6 +123,18 @@ class Builder:
             last=tensor.reach * 8 // WORD_BITS - 1,
         )
 
+    def doubles(self, name: str, tensor: Tensor) -> str:
+        """Return ``<name>_doubles``, which reads 16 neighbouring bytes, for a tensor of bytes; for adapters with 64-bit
+        integers."""
+        values = self._address(name, tensor, access(tensor, self.target), "u64") | {"shift": 1}
+        return templates.render("access/doubles_at", count=8, last=tensor.reach // 8 - 1, **values)
+
+    def wide_store(self, tensor: Tensor) -> tuple[str, dict[str, Any]]:
+        """Return the place of an output of bytes that is written in blocks of 16, and the template values that
+        schedules need of it; for adapters with 64-bit integers."""
+        values = self._address("output", tensor, access(tensor, self.target), "vec2<u64>") | {"shift": 2}
+        return templates.render("access/types", **values) + templates.render("access/place", **values), values
+
     def store(self, tensor: Tensor, portable: bool = False, atomic: bool = False) -> tuple[str, dict[str, Any]]:
         """Return the accessor of the output, and the template values that schedules need of it."""
         a = access(tensor, self.target, portable)

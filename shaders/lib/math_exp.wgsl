@@ -55,14 +55,12 @@ fn exp_f32(x: f32) -> f32 {
     return exp_normal(x);
 }
 
-// e^x for x up to 88, without a branch: 1 ULP. Results too small to be normal are rounded once, or flushed, by a product.
+// e^x for x up to 43, without a branch: 1 ULP. Results too small to be normal are rounded once, or flushed, by a product.
 fn exp_bounded(x: f32) -> f32 {
     let reduced = select(x, -104.0, x < -104.0); // of which compilers may make a maximum, which loses NaN
     let turns = exp_turns(reduced);
     let power = 1.0 + expm1_reduced(exp_remainder(reduced, turns));
-    let normal_turns = max(turns, ROUNDER - 120.0);
-    let subnormal_power = bitcast<f32>(0x3f800000u + ((bitcast<u32>(turns) - bitcast<u32>(normal_turns)) << 23u));
-    let result = power * times_power(1.0, normal_turns) * subnormal_power;
+    let result = times_power(power, turns + 64.0) * 5.421011e-20f; // 2^-64
     return select(result, x, (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u);
 }
 

@@ -1,6 +1,6 @@
-// ARGMIN, ARGMAX in units of {{ lanes }} elements: a walk keeps the first rank and where it was, and looks up at its end which element
+// ARGMIN, ARGMAX in units{{ " of %d elements" % lanes if lanes > 1 }}: a walk keeps the first rank and where it was, and looks up at its end which element
 // has it.
-{% set names = ["x", "y", "z", "w"][:lanes] %}
+{% set elements = ["unit.x", "unit.y", "unit.z", "unit.w"][:lanes] if lanes > 1 else ["unit"] %}
 # if input.kind == "f32"
 // Of floats as integers, {{ "unsigned" if order == "ascending" else "signed" }}: the least, which is that of the first number if no number has the {{ "minus" if order == "ascending" else "plus" }} sign, and the largest,
 // moved so that numbers with that sign are the largest and NaN the least. Cheaper than the ranks of all.
@@ -30,15 +30,15 @@ fn rank_of(rank: seen_t) -> u32 {
 }
 # endif
 fn seen(unit: input_t) -> seen_t {
-    return {{ "joined(" * (lanes - 1) }}seen_one(unit.x){% for name in names[1:] %}, seen_one(unit.{{ name }})){% endfor %};
+    return {{ "joined(" * (lanes - 1) }}seen_one({{ elements[0] }}){% for element in elements[1:] %}, seen_one({{ element }})){% endfor %};
 }
 fn is_before(rank: u32, best: u32) -> bool {
     return rank {{ "<=" if decreasing else "<" }} best;
 }
 fn in_unit(unit: input_t, index: u32, rank: u32) -> acc_t {
     var number = 0u;
-    # for name in (names if decreasing else names|reverse)
-    number = select(number, {{ names.index(name) }}u, lift(unit.{{ name }}, 0u).x == rank);
+    # for element in (elements if decreasing else elements|reverse)
+    number = select(number, {{ elements.index(element) }}u, lift({{ element }}, 0u).x == rank);
     # endfor
     return acc_t(rank, index * {{ lanes }}u + number);
 }

@@ -6,7 +6,8 @@ fn merge(a: acc_t, b: acc_t) -> acc_t {
     return vec2<f32>(sum, (a.y + b.y) + sum_error_f32(a.x, b.x, sum));
 }
 # if at_once|default(0)
-fn in_two_parts(sum: f64) -> acc_t {
+alias run_t = f64; // the sum of many numbers
+fn close(sum: run_t) -> acc_t {
     let rounded = opaque(f32(sum)); // else compilers take it for the sum itself
     return vec2<f32>(rounded, f32(sum - f64(rounded)));
 }

@@ -5,8 +5,8 @@ fn lift(value: input_s, index: u32) -> acc_t {
     return vec2<f32>(size_of_f32(value), 0.0);
 }
 # if at_once|default(0)
-fn lift_all(values: array<input_s, {{ at_once }}>) -> acc_t {
-    return in_two_parts({{ tree.sum_of("f64(size_of_f32(values[#]))", at_once) }});
+fn absorb(sum: run_t, values: array<input_s, {{ at_once }}>) -> run_t {
+    return sum + {{ tree.sum_of("f64(size_of_f32(values[#]))", at_once) }};
 }
 # endif
 fn finish(acc: acc_t) -> output_s {

@@ -22,18 +22,15 @@
 {% endmacro %}
 {% macro numbers() %}{% for number in range(group) %}{% for lane in range(lanes) %}{{ ", " if number or lane }}unit{{ number }}{{ "." ~ "xyzw"[lane] if lanes > 1 }}{% endfor %}{% endfor %}{% endmacro %}
 {% macro walk_groups(first, stride, end) %}
-    let first_unit = item(at, {{ first }});
-    var acc0 = {{ lifted("first_unit", first, 0) }};
-    # for lane in range(1, lanes)
-    acc0 = merge(acc0, {{ lifted("first_unit", first, lane) }});
-    # endfor
-    var index = {{ first }} + {{ stride }}u;
+    var sum = run_t();
+    var index = {{ first }};
     for (; index + {{ (group - 1) * stride }}u < {{ end }}; index += {{ group * stride }}u) {
         # for number in range(group)
         let unit{{ number }} = item(at, index + {{ number * stride }}u);
         # endfor
-        acc0 = merge(acc0, lift_all(array<input_s, {{ group * lanes }}>({{ numbers() }})));
+        sum = absorb(sum, array<input_s, {{ group * lanes }}>({{ numbers() }}));
     }
+    var acc0 = close(sum);
     for (; index < {{ end }}; index += {{ stride }}u) {
         let unit = item(at, index);
         # for lane in range(lanes)

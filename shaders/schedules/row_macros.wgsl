@@ -10,7 +10,7 @@
     # endfor
 {%- endmacro %}
 {% macro result(name) %}{% if across %}{{ result_type }}({% for lane in lanes %}{{ ", " if not loop.first }}{{ name }}{{ lane.result }}{% endfor %}){% else %}{{ result_type }}({{ name }}){% endif %}{% endmacro %}
-{% macro computed(place, unit) %}element({{ place }}, {{ unit }}{% for name in names %}, {{ result(name) }}{% endfor %}{% for name in fixed %}, {{ name }}{% endfor %}){% endmacro %}
+{% macro computed(place, unit, own="") %}element({{ place }}, {{ unit }}{% for name in names %}, {{ result(name ~ own) }}{% endfor %}{% for name in fixed %}, {{ name }}{{ own }}{% endfor %}{% for name in shared %}, {{ name }}{% endfor %}){% endmacro %}
 {% macro numbers(count, lanes) %}array<f32, {{ count * lanes|length }}>({% for number in range(count) %}{% for lane in lanes %}{{ ", " if number or not loop.first }}unit{{ number }}{{ lane.part }}{% endfor %}{% endfor %}){% endmacro %}
 {% macro absorbed(stage, count, rows) %}
         # for number in range(count)
@@ -38,3 +38,37 @@
 {{ finished(stage, own[0].result, stage.name ~ "_run" ~ own[0].result) }}
     # endfor
 {% endmacro %}
+{% macro of_row(number, name) %}select(subgroupBroadcast({{ name }}, {{ number }}u), subgroupBroadcast({{ name }}, {{ number + beside }}u), first > 0u){% endmacro %}
+{% macro stored_together() %}
+    let hands = select({{ beside }}u, {{ 2 * beside }}u, lanes >= {{ 2 * beside }}u);
+    for (var first = 0u; first < hands; first += {{ beside }}u) {
+        # for number in range(beside)
+        let number{{ number }} = {{ of_row(number, "number") }};
+        var at{{ number }}: output_at;
+        _ = locate(min(number{{ number }}, {{ launch.total - 1 }}u), &at{{ number }});
+        # for name in names
+        let {{ name }}_{{ number }} = {{ of_row(number, name) }};
+        # endfor
+        # for name in fixed
+        let {{ name }}_{{ number }} = {{ name }}_load(at{{ number }});
+        # endfor
+        # endfor
+        for (var start = 0u; start < {{ units }}u; start += hands) {
+            let index = start + lane % hands;
+            # if units % (2 * beside)
+            if (index >= {{ units }}u) { break; }
+            # endif
+            let along = unit_at(at, index);
+            # for name in shared
+            let {{ name }} = {{ name }}_load(along);
+            # endfor
+            # for number in range(beside)
+            {{ "if (number%d < %du) " % (number, launch.total) if launch.total % (2 * beside) }}{
+                let place = unit_at(at{{ number }}, index);
+                let unit = input_load(place);
+                buffer{{ slot }}[output_base() + output_unit(place)] = output_bits({{ computed("place", "unit", "_%d" % number) }});
+            }
+            # endfor
+        }
+    }
+{%- endmacro %}

@@ -1,15 +1,23 @@
 // ROWS, serial: one invocation takes a whole row (or, with lanes across rows, several), again and again: once for each stage,
 // and once to compute its elements. Long rows are taken in runs that are then merged, so that rounding errors do not grow with
 // their length; how many there are is hidden from the compiler, because some drivers take seconds to unroll nested loops.
+# if together
+// Neighbours then store their rows together, {{ beside }} at a time: each takes every {{ 2 * beside }}-th unit of them, or every {{ beside }}-th in small
+// subgroups, and reads once what is the same in all of them.
+# endif
 {% import "schedules/row_macros" as row with context %}
 {% include "schedules/locate" %}
 {% include "schedules/row_unit" %}
 @compute @workgroup_size({{ launch.workgroup }})
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+fn main(@builtin(global_invocation_id) id: vec3<u32>{{ ", @builtin(subgroup_invocation_id) lane: u32, @builtin(subgroup_size) lanes: u32" if together }}) {
     let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
-    if (number >= {{ launch.total }}u) { return; }
     var at: output_at;
+    # if together
+    _ = locate(min(number, {{ launch.total - 1 }}u), &at);
+    # else
+    if (number >= {{ launch.total }}u) { return; }
     if (!locate(number, &at)) { return; }
+    # endif
     # if group
     # for stage in stages
 {{ row.at_once(stage) }}
@@ -62,6 +70,9 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     # endif
     # endfor
     # endif
+    # if together
+{{ row.stored_together() }}
+    # else
     # for name in fixed
     let {{ name }} = {{ name }}_load(at);
     # endfor
@@ -70,4 +81,5 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         let unit = input_load(place);
         buffer{{ slot }}[output_base() + output_unit(place)] = output_bits({{ row.computed("place", "unit") }});
     }
+    # endif
 }

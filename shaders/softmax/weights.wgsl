@@ -1,6 +1,8 @@
 // The maximum of a row, roughly, and the sum of e^(x - maximum), in one go. The sum is scaled where the maximum grows: each time
 // that costs a rounding error. So it grows only in steps of more than 1, each of which makes the errors before it e times smaller,
-// and may in the end lie below the largest number by up to 1, which costs the differences from it nothing.
+// and may in the end lie below the largest number by up to 1, which costs the differences from it nothing. Weights of numbers
+// that come at once are added as a tree, by few additions each; what adding their sums loses is kept.
+{% import "reduction/tree_sum" as sums %}
 {% include "reduction/exact_sum" %}
 alias run_t = vec3<f32>; // maximum, sum, its error
 fn open() -> run_t {
@@ -12,10 +14,10 @@ fn absorb{{ count }}(run: run_t, numbers: array<f32, {{ count }}>) -> run_t {
     let largest = {% set names = [] %}{% for number in range(count) %}{% set _ = names.append("numbers[%d]" % number) %}{% endfor %}{{ tree("max", names) }};
     let maximum = select(run.x, largest, largest > run.x + 1.0);
     # for number in range(count)
-    let weight{{ number }} = vec2<f32>(exp_bounded(numbers[{{ number }}] - maximum), 0.0);
+    let weight{{ number }} = exp_bounded(numbers[{{ number }}] - maximum);
     # endfor
-    let weights = {% set names = [] %}{% for number in range(count) %}{% set _ = names.append("weight%d" % number) %}{% endfor %}{{ tree("merge", names) }};
-    return vec3<f32>(maximum, merge(run.yz * exp_bounded(run.x - maximum), weights));
+    let weights = {{ sums.sum_of("weight#", count) }};
+    return vec3<f32>(maximum, merge(run.yz * exp_bounded(run.x - maximum), vec2<f32>(weights, 0.0)));
 }
 # endfor
 // Opaque, so that no compiler makes 0 of infinity - infinity in a row of one element.

@@ -114,6 +114,17 @@ def test_runs_of_bytes_move_by_words(backend: GpuBackend, extents: tuple[int, ..
     check(backend, split(whole, *pieces, axis=2))
 
 
+@pytest.mark.parametrize("stride", [256, 272], ids=["packed", "gaps between rows"])
+def test_runs_of_bytes_move_by_blocks(backend: GpuBackend, stride: int) -> None:
+    whole, *pieces = tensors(U8, (8, 5, 0), 2, (61, 66, 129))
+    whole = replace(whole, strides=(5 * stride, stride, 1), total_tensor_size_in_bytes=None)
+    desc = join(whole, *pieces, axis=2)
+    target = replace(backend.target.exact, profile=Profile.CPU)
+    for kernel in compiler.compile_operator(desc, target).kernels:
+        assert ("schedules/map_wide_rows" in kernel.wgsl) == target.has("shader-int64")
+    check(backend, desc)
+
+
 def padding1(
     mode: PaddingMode, sizes: tuple[int, ...], start: tuple[int, ...], end: tuple[int, ...], data_type: DataType
 ) -> descs.Padding1:

@@ -1,5 +1,7 @@
 """What normalisations refuse, how older ones upgrade, and which steps they take."""
 
+from dataclasses import replace
+
 import pytest
 
 from dmlgpu import compiler, descs, operators
@@ -201,6 +203,22 @@ def test_short_rows_take_one_kernel_and_long_ones_several():
         assert kinds(rows((4096, 1024), (1,)), target) == [ScheduledRows]
         assert kinds(rows((2, 1 << 20), (1,)), target) == [ScheduledReduce, ScheduledReduce, ScheduledMap]
         assert kinds(rows((3, 5), (1,), data_type=F16), target) == [ScheduledReduce, ScheduledMap]
+
+
+def test_neighbours_store_rows_together_where_these_share_something_or_have_small_units():
+    in_step = Target("in step", Profile.CPU, features=frozenset({"subgroup"}))
+
+    def together(desc, target=in_step):
+        (step,) = steps_of(desc, target)
+        return step.together
+
+    scaled = rows((100, 1024), (1,), scale_tensor=tensor(1, 1024))
+    assert together(scaled)
+    assert not together(scaled, CPU) and not together(scaled, replace(in_step, profile=Profile.DISCRETE))
+    assert not together(rows((100, 1024), (1,), scale_tensor=tensor(100, 1)))
+    assert together(rows((100, 1023), (1,)))
+    assert not together(rows((100, 63), (1,)))  # little work
+    assert not together(rows((100, 63, 37), (1,)))  # neighbouring rows lie side by side
 
 
 def test_without_mean_and_variance_no_row_is_reduced():

@@ -84,7 +84,7 @@ TURNS = _quarter_turns(1, 2, 3, 4, 5, 64, 1001, 65536, 8388609) + tuple(n * np.p
 
 FUNCTIONS = (
     Function("exp_f32", np.exp, critical_points=(-103.97, -87.33, -87.0, 88.0, 88.7228, 0.0, 1.0)),
-    Function("exp_bounded", np.exp, critical_points=(-104.0, -103.97, -87.33, -83.0, 0.0, 1.0, 88.0), maximum=88.0),
+    Function("exp_bounded", np.exp, critical_points=(-104.0, -103.97, -87.33, -83.0, 0.0, 1.0, 43.0), maximum=43.0),
     Function("expm1_f32", np.expm1, critical_points=(0.69, -0.69, -17.3, 88.7228, 1.04)),
     Function("log_f32", np.log, critical_points=(1.0, TINY, 0.70710678, 1.41421356, 2.0)),
     Function("log1p_f32", np.log1p, critical_points=(-1.0, 0.41421356, -0.29289322, 1.0)),

@@ -21,8 +21,9 @@ class Reduction:
         constants: values for the shader.
         ordered: the numbers of the elements of a row matter (ARGMIN); else a row is read as it lies in memory.
         longest: elements that may be merged one after the other, where rounding errors grow with them; None for any.
-        at_once: the shader also has ``lift_all``, the accumulator of an array of ``at_once`` numbers, which costs less
-            than to lift and merge each, and needs float64.
+        at_once: the shader also has ``run_t``, 0 to begin with, to which ``absorb`` adds an array of ``at_once``
+            numbers, and of which ``close`` makes an accumulator: that costs less than to lift and merge each, and needs
+            float64.
     """
 
     file: str

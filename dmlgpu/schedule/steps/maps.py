@@ -59,8 +59,9 @@ class ScheduledWordRows(Scheduled):
         body: copies from a tensor in which the units of a row lie side by side as well.
         walk: over ``WORDS`` words of a row at a time.
         run: the dimension along which a row lies.
-        first: the unit in which a row begins, of those of its first word.
+        first: the unit in which a row begins, of those of its first word, or block.
         keeps_neighbours: as for ``plan.Map``.
+        wide: rows have blocks of ``WORDS`` words of their own, which are written as such, with 64-bit integers.
     """
 
     body: Body
@@ -68,6 +69,7 @@ class ScheduledWordRows(Scheduled):
     run: int
     first: int
     keeps_neighbours: bool
+    wide: bool = False
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,8 @@ class ScheduledReduce(Scheduled):
             row's.
         epilogue: as for ``plan.Reduce``; its units are single elements.
         group: units that an invocation lifts at once; 0: one after the other.
-        compared: how many units, of several elements of a row, are compared with the best one so far at once, by the
-            shader that has the file's name and ``_unit``; 0: elements are merged one by one.
+        compared: how many units of a row are compared with the best one so far at once, by the shader that has the
+            file's name and ``_unit``; 0: elements are merged one by one.
     """
 
     file: str
@@ -78,6 +78,8 @@ class ScheduledRows(Scheduled):
         across: the lanes of a unit belong to neighbouring rows, not to one (SERIAL only).
         held: units of a row that each invocation of a workgroup keeps in registers; 0 where they are read again.
         group: units that an invocation merges at once; 0: one after the other.
+        together: the invocations of a subgroup store their rows together, unit by unit, and read once what is the same
+            in all of them (SERIAL only, not across).
     """
 
     stages: tuple[Stage, ...]
@@ -89,6 +91,7 @@ class ScheduledRows(Scheduled):
     across: bool = False
     held: int = 0
     group: int = 0
+    together: bool = False
 
     @property
     def units(self) -> int:

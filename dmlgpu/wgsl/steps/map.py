@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dmlgpu.plan import Tensor
 from dmlgpu.schedule.runs import fixed_leaves
 from dmlgpu.schedule.steps import ScheduledBlocks, ScheduledMap, ScheduledRuns, ScheduledTranspose, ScheduledWordRows
@@ -28,21 +30,29 @@ def _map(step: ScheduledMap, builder: Builder) -> str:
 
 @render_step.register
 def _rows(step: ScheduledWordRows, builder: Builder) -> str:
-    store, values = builder.store(step.output)
     (source,) = step.body.children
     assert isinstance(source, Tensor)
+    given = {"walk": step.walk, "launch": step.launch, "run": step.run, "first": step.first}
+    given["size"] = step.output.sizes[step.run]
+    if step.wide:
+        store, values = builder.wide_store(step.output)
+        text = store + builder.doubles("input", source)
+        given |= _ends(step.first, step.output.sizes[step.run])
+        return text + templates.render("schedules/map_wide_rows", **given, **values)
+    store, values = builder.store(step.output)
     text = store + builder.body(step.body) + builder.words("input", source, 1, WORDS)
-    return text + templates.render(
-        "schedules/map_rows",
-        walk=step.walk,
-        launch=step.launch,
-        run=step.run,
-        size=step.output.sizes[step.run],
-        first=step.first,
-        words=WORDS,
-        keeps_neighbours=step.keeps_neighbours,
-        **values,
-    )
+    given |= {"words": WORDS, "keeps_neighbours": step.keeps_neighbours}
+    return text + templates.render("schedules/map_rows", **given, **values)
+
+
+def _ends(first: int, size: int) -> dict[str, Any]:
+    """Return how many bytes a block has, and which bits of the first and of the last block belong to a row that begins
+    with the byte ``first``, each as two numbers of 64 bits."""
+    width = 4 * WORDS
+    every, half = (1 << 8 * width) - 1, 1 << 4 * width
+    begin = every >> 8 * first << 8 * first
+    end = every >> 8 * (-(first + size) % width)
+    return {"width": width, "begin": (begin % half, begin // half), "end": (end % half, end // half)}
 
 
 @render_step.register

@@ -8,6 +8,7 @@ from typing import Any
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.sources import rewrite, sameness
 from dmlgpu.plan import Body, Held, Source, Stage, Tensor, apply, stage_results
+from dmlgpu.schedule.rows import SUBGROUP, shared_leaves
 from dmlgpu.schedule.runs import fixed_leaves
 from dmlgpu.schedule.steps import ReduceSchedule, ScheduledRows
 from dmlgpu.target import Target
@@ -35,9 +36,10 @@ def _rows(step: ScheduledRows, builder: Builder) -> str:
     output, is_serial = step.output, step.schedule is ReduceSchedule.SERIAL
     element, body = _element_and_body(step)
     fixed = [(name, leaf) for name, leaf in fixed_leaves(body, step.axes) if leaf != element]
+    shared = [(name, leaf) for name, leaf in shared_leaves(body, step.axes) if leaf != element] if step.together else []
     text, values = builder.store(output, portable=True)
     text += builder.source("input", step.source, raw=False, portable=True)
-    text += "".join(builder.load(name, leaf, portable=True) for name, leaf in fixed)
+    text += "".join(builder.load(name, leaf, portable=True) for name, leaf in (*fixed, *shared))
     stored_as_float = output.data_type.is_float
     counts = _counts(step)
     text += "".join(
@@ -47,7 +49,7 @@ def _rows(step: ScheduledRows, builder: Builder) -> str:
     results = stage_results(step.stages, output.sizes, step.axes)
     given: dict[Tensor | Held, str] = {element: "unit"}
     given |= {held: name for name, held in results.items()}
-    given |= {leaf: name for name, leaf in fixed}
+    given |= {leaf: name for name, leaf in (*fixed, *shared)}
     text += builder.element_of(body, given)
     values |= {
         "walk": step.walk,
@@ -65,6 +67,9 @@ def _rows(step: ScheduledRows, builder: Builder) -> str:
         "group": step.group,
         "counts": counts,
         "fixed": [name for name, _ in fixed],
+        "shared": [name for name, _ in shared],
+        "together": step.together,
+        "beside": SUBGROUP // 2,
     }
     return text + templates.render(f"schedules/rows_{step.schedule}", **values)
 

@@ -70,9 +70,10 @@ class JoinCases(_PiecesCases):
     """JOIN; the key has the sizes of its first input."""
 
     def standard_keys(self) -> Iterator[Key]:
-        """Also rows of bytes that fill no whole words."""
+        """Also rows of bytes that fill no whole words, or begin within blocks of words."""
         yield from super().standard_keys()
         yield Key((DataType.INT8,), (2, 63), Layout.ALIGNED)
+        yield Key((DataType.INT8,), (8, 45), Layout.ALIGNED)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axis = self.axis(key, rng)

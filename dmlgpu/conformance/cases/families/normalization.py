@@ -192,9 +192,11 @@ class MeanVarianceNormalization2Cases(_RowCases):
         return (*super().variants(types), "rms", "centered", "neither")
 
     def standard_keys(self) -> Iterator[Key]:
-        """Also rows of floats far from 0, of which every digit of the mean counts."""
+        """Also rows of floats far from 0, of which every digit of the mean counts, and so many rows that neighbours
+        store theirs together."""
         yield from super().standard_keys()
         yield Key((DataType.FLOAT32,), (3, 40), Layout.PACKED, FAR)
+        yield Key((DataType.FLOAT32,), (69, 500), Layout.PACKED)
 
     def statistics(
         self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator

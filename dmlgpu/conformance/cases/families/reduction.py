@@ -45,6 +45,11 @@ class _PlaceCases(OperatorCases):
     def variants(self, types: Types) -> tuple[str, ...]:
         return (PLAIN, INNER, OUTER, EVERY, TIES, *([NAN] if types[0].is_float else []))
 
+    def standard_keys(self) -> Iterator[Key]:
+        """Also odd rows so long that several elements are compared at once."""
+        yield from super().standard_keys()
+        yield Key((DataType.FLOAT32, DataType.UINT32), (7, 263), Layout.PACKED, NAN)
+
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axes = draw_axes(key, rng)
         source, output = draw_tensors(
