@@ -53,7 +53,7 @@ DENSE_SIZES, DENSE_UNITS = (2, 16, 14, 11), (2, 16, 9, 14)
 APART = "apart"  # backward, with steps as large as the window: the positions share no element of the output
 ROWS = "rows"  # windows of several elements whose positions come in whole units: read row by row
 
-APART_SIZES: dict[Sizes, int] = {(2, 16, 5, 8): 2, (1, 33, 3, 4): 4, (2, 9, 3, 2, 4): 2}
+APART_SIZES: dict[Sizes, int] = {(2, 16, 5, 8): 2, (1, 8, 16, 16): 2, (1, 33, 3, 4): 4, (2, 9, 3, 2, 4): 2}
 """Their steps."""
 
 ROWS_SIZES: dict[Sizes, tuple[int, int, int]] = {
