@@ -80,11 +80,11 @@ def found(workload: Workload, race: Callable[..., Any], known: Mapping[str, str]
 
 
 def test_the_fastest_choice_is_found_and_measured_once_more_beside_the_built_in_one() -> None:
-    race = Race(GEMM, {"register 8x2": 0.01, "register 16x1": 0.015})
+    race = Race(GEMM, {"register 8x4": 0.01, "register 16x2": 0.015})
     finding = found(gemm(), race)[GEMM]
-    assert (finding.built_in, finding.answer, finding.gains) == ("register 16x2", "register 8x2", True)
+    assert (finding.built_in, finding.answer, finding.gains) == ("register 32x2", "register 8x4", True)
     assert finding.ratio is not None and finding.ratio.median == pytest.approx(0.5)
-    assert finding.ratios["register 16x1"] == pytest.approx(0.75)
+    assert finding.ratios["register 16x2"] == pytest.approx(0.75)
     assert race.sizes[-2:] == [(2, True)] * 2 and all(size <= 4 and not final for size, final in race.sizes[:-2])
 
 
@@ -101,19 +101,19 @@ def test_a_choice_that_is_fast_only_when_it_comes_second_is_not_kept() -> None:
 
 
 def test_a_choice_that_saves_hardly_anything_is_not_kept() -> None:
-    finding = found(gemm(), Race(GEMM, {"register 8x2": 0.0198}))[GEMM]
-    assert (finding.answer, finding.gains) == ("register 16x2", False)
+    finding = found(gemm(), Race(GEMM, {"register 8x4": 0.0198}))[GEMM]
+    assert (finding.answer, finding.gains) == ("register 32x2", False)
 
 
 def test_a_choice_that_computes_something_wrong_is_not_kept() -> None:
-    finding = found(gemm(), Race(GEMM, {"register 8x2": 0.001}, wrong=["register 8x2"]))[GEMM]
-    assert finding.answer == "register 16x2" and "register 8x2" not in finding.ratios
+    finding = found(gemm(), Race(GEMM, {"register 8x4": 0.001}, wrong=["register 8x4"]))[GEMM]
+    assert finding.answer == "register 32x2" and "register 8x4" not in finding.ratios
 
 
 def test_what_only_seemed_fast_gives_way_to_the_next() -> None:
-    race = Race(GEMM, {"register 8x2": 0.01, "register 16x1": 0.012}, slow_in_finals=["register 8x2"])
+    race = Race(GEMM, {"register 8x4": 0.01, "register 16x2": 0.012}, slow_in_finals=["register 8x4"])
     finding = found(gemm(), race)[GEMM]
-    assert finding.answer == "register 16x1" and finding.ratios["register 8x2"] == pytest.approx(2)
+    assert finding.answer == "register 16x2" and finding.ratios["register 8x4"] == pytest.approx(2)
     assert [size for size in race.sizes if size[1]] == [(2, True)] * 3
 
 
@@ -133,7 +133,7 @@ def test_what_is_known_is_taken_and_not_sought_again() -> None:
 
 
 def test_a_summary_counts_gains() -> None:
-    findings = [*found(gemm(), Race(GEMM, {"register 8x2": 0.01})).values(), *found(gemm(), Race(GEMM, {})).values()]
+    findings = [*found(gemm(), Race(GEMM, {"register 8x4": 0.01})).values(), *found(gemm(), Race(GEMM, {})).values()]
     assert summary(findings) == "faster than built in: 1 of 2, taking 0.50 of the time on the average"
     assert summary(findings[1:]) == "faster than built in: 0 of 1"
 
@@ -156,7 +156,7 @@ def test_every_alternative_is_what_a_target_chooses_that_was_tuned_to_it(
         assert choose(shape, tuned, "small").name == "small"
 
 
-@pytest.mark.parametrize("answer", ["register 3x3", "winograd-4", "", "register 16x2 in 99 parts", "\0"])
+@pytest.mark.parametrize("answer", ["register 3x3", "winograd-4", "", "register 32x2 in 99 parts", "\0"])
 def test_what_is_no_alternative_is_not_taken(answer: str) -> None:
     shape = Shape(1, 256, 256, 256)
     tuned = replace(CPU, tuned=Tuned.of({GEMM: answer}))
@@ -165,7 +165,7 @@ def test_what_is_no_alternative_is_not_taken(answer: str) -> None:
 
 def test_programs_are_kept_by_what_was_tuned() -> None:
     desc = gemm().desc
-    tuned = replace(CPU, tuned=Tuned.of({GEMM: "register 8x2"}))
+    tuned = replace(CPU, tuned=Tuned.of({GEMM: "register 8x4"}))
     texts = [compiler.compile_operator(desc, target).kernels[-1].wgsl for target in (CPU, tuned, CPU)]  # type: ignore[arg-type]
     assert texts[0] == texts[2] != texts[1]
 
