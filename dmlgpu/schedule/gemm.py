@@ -38,7 +38,7 @@ from dmlgpu.plan import (
 )
 from dmlgpu.schedule.gemm_choice import Choice, Shape, broadcasts, choose
 from dmlgpu.schedule.launch import Launch, fold, loop_launch
-from dmlgpu.schedule.operand_forms import Operands
+from dmlgpu.schedule.operand_forms import Operands, window_of
 from dmlgpu.schedule.operands import pack_output, packs_along
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Form, Operand, ProductSchedule, ScheduledContract, ScheduledMap, Steps
@@ -55,8 +55,12 @@ MERGE = "schedules/gemm_merge"
 @schedule_step.register
 def _contract(step: Contract, target: Target) -> Steps:
     step = _oriented(step)
-    shape = Shape.of(step.product.space, along=packs_along(step.product))
+    shape = _shape(step.product)
     return _Planner(step, choose(shape, target), target).steps()
+
+
+def _shape(product: Product) -> Shape:
+    return Shape.of(product.space, along=packs_along(product), windows=window_of(product) is not None)
 
 
 def interleaved_steps(step: Contract, interleaved: int, target: Target) -> Steps | None:
@@ -70,7 +74,7 @@ def interleaved_steps(step: Contract, interleaved: int, target: Target) -> Steps
     Returns:
         None where a tile would not hold whole units of the output.
     """
-    choice = choose(Shape.of(step.product.space, along=packs_along(step.product)), target)
+    choice = choose(_shape(step.product), target)
     _, output = pack_output(step.epilogue, step.output)
     whole = output.lanes == UNIT and step.product.space.columns[-1] % UNIT == 0 and choice.tile.rows % interleaved == 0
     if choice.schedule is ProductSchedule.SMALL or choice.parts > 1 or not whole:

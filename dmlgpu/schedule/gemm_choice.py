@@ -35,6 +35,7 @@ class Shape:
 
     Attributes:
         along: whether both operands can be read in units along the inner dimension.
+        windows: whether the columns are what windows see, and can be read a row of the window at once.
     """
 
     batch: int
@@ -42,12 +43,13 @@ class Shape:
     columns: int
     inner: int
     along: bool = False
+    windows: bool = False
 
     @classmethod
-    def of(cls, space: Space, *, along: bool = False) -> Shape:
+    def of(cls, space: Space, *, along: bool = False, windows: bool = False) -> Shape:
         """Return the shape of a product over these groups of dimensions."""
         batch, rows, columns, inner = map(math.prod, (space.batch, space.rows, space.columns, space.inner))
-        return cls(batch, rows, columns, inner, along)
+        return cls(batch, rows, columns, inner, along, windows)
 
     @property
     def outputs(self) -> int:
@@ -110,7 +112,8 @@ def choose(shape: Shape, target: Target, name: str = "") -> Choice:
     """
     name = name or target.schedule
     if not name:
-        question = f"product {shape.batch}x{shape.rows}x{shape.columns}x{shape.inner}{' along' * shape.along}"
+        what = f"{' along' * shape.along}{' windows' * shape.windows}"
+        question = f"product {shape.batch}x{shape.rows}x{shape.columns}x{shape.inner}{what}"
         answer = target.tuned.answer(question, lambda: tuple(alternatives(shape, target)))
         tuned = alternatives(shape, target).get(answer) if answer else None
         if tuned is not None:
@@ -228,18 +231,20 @@ class _Registers:
         groups: workgroups that keep the adapter busy.
         costs: of a multiplication, where each invocation reads all it needs.
         shared_costs: the same where invocations hand each other the rows.
+        window_costs: the same where columns are windows that are read row by row; none where they never are.
     """
 
     invocations: int
     groups: int
     costs: Costs
     shared_costs: Costs = field(default_factory=dict)
+    window_costs: Costs = field(default_factory=dict)
 
     def tiles(self, shape: Shape, target: Target) -> Iterator[ProductTile]:
         """Yield the tiles that there is a cost for."""
-        for rows, units in {**self.costs, **self.shared_costs}:
+        for rows, units in {**self.costs, **self.shared_costs, **self.window_costs}:
             tile = self.tile(rows, units, shape)
-            if (rows, units) in self._costs(tile, target):
+            if (rows, units) in self._costs(tile, shape, target):
                 yield tile
 
     def tile(self, rows: int, units: int, shape: Shape) -> ProductTile:
@@ -253,9 +258,11 @@ class _Registers:
         """Return the time for a product, empty parts of tiles and idle processors included."""
         across, down = tile.groups(shape.rows, shape.columns)
         idle = max(1.0, self.groups / (across * down * shape.batch * _most_parts(shape)))
-        return tile.covered(shape.rows, shape.columns) * idle * self._costs(tile, target)[tile.rows, tile.units]
+        return tile.covered(shape.rows, shape.columns) * idle * self._costs(tile, shape, target)[tile.rows, tile.units]
 
-    def _costs(self, tile: ProductTile, target: Target) -> Costs:
+    def _costs(self, tile: ProductTile, shape: Shape, target: Target) -> Costs:
+        if shape.windows and self.window_costs:
+            return self.window_costs
         return self.shared_costs if broadcasts(tile, target) else self.costs
 
 
@@ -275,9 +282,8 @@ def broadcasts(tile: ProductTile, target: Target) -> bool:
 
 _ON_CPU = _Registers(
     invocations=8,
-    groups=8,
+    groups=4,
     costs={
-        (16, 2): 0.89,
         (8, 4): 1.0,
         (8, 2): 1.49,
         (8, 1): 1.87,
@@ -303,8 +309,18 @@ _ON_CPU = _Registers(
         (8, 2): 1.27,
         (8, 1): 1.54,
     },
+    window_costs={
+        (16, 1): 1.0,
+        (12, 1): 1.3,
+        (8, 2): 1.3,
+        (8, 1): 1.6,
+        (4, 2): 2.0,
+        (4, 1): 2.7,
+        (2, 2): 4.5,
+        (1, 4): 5.5,
+    },
 )
-"""Measured on lavapipe for 512 x 512 x 512."""
+"""Measured on lavapipe for 512 x 512 x 512, and for windows of 3 x 3 in steps of 2 and of 5 x 5."""
 
 
 def _loads(rows: int, units: int) -> float:

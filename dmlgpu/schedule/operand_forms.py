@@ -27,6 +27,12 @@ LEAST_REUSE_OF_PANELS = 256
 """The same for operands that lie in units already: only panels are gained."""
 
 
+def window_of(product: Product) -> Operand | None:
+    """Return the columns of a product as windows that can be read row by row; None if they are none, or cannot."""
+    seen = seen_by(product.b)
+    return None if seen is None else with_window(*seen, product.space)
+
+
 class Operands:
     """The operands of one product, under a schedule that is chosen already.
 
@@ -51,14 +57,9 @@ class Operands:
     def _window(self) -> Operand | None:
         """Return the columns as windows that are read row by row, if they are windows, and that pays: processors check
         each element by itself otherwise."""
-        seen = seen_by(self.product.b)
-        if (
-            seen is None
-            or self.choice.schedule is not ProductSchedule.REGISTER
-            or self.target.profile is not Profile.CPU
-        ):
+        if self.choice.schedule is not ProductSchedule.REGISTER or self.target.profile is not Profile.CPU:
             return None
-        return with_window(*seen, self.space)
+        return window_of(self.product)
 
     def _operand(self, source: Source, own: Sizes, own_first: bool, owned: bool) -> Operand:
         """Return an operand in the best form that the schedule reads, laid out anew if that pays."""
