@@ -26,7 +26,7 @@
     return array<tile_s, {{ 4 * rows|length ** 2 }}>(
     # for down in range(rows|length)
     # for across in range(rows|length)
-        {% for lane in "xyzw" %}number{{ down }}_{{ across }}.{{ lane }}, {% endfor +%}
+        {% for lane in "xyzw" %}number{{ down }}_{{ across }}.{{ lane }},{{ " " if not loop.last }}{% endfor +%}
     # endfor
     # endfor
     );

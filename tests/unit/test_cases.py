@@ -143,7 +143,8 @@ def test_quick_cases_cover_types_layouts_variants_and_ranks(stem):
         assert {types[position] for types, *_ in found} == {t.name.lower() for t in wanted}
     assert {layout for _, _, layout, _ in found} == set(Layout)
     wanted_variants = set(itertools.chain(*(object_.allowed_variants(t, Layout.PACKED) for t in object_.types)))
-    assert {variant for *_, variant in found} == wanted_variants
+    chosen = {key.variant for key in object_.chosen_keys()}
+    assert {variant for *_, variant in found} == wanted_variants | chosen
     assert {len(sizes) for _, sizes, _, _ in found} == set(object_.ranks)
 
 
