@@ -38,7 +38,7 @@ PRIVATE = ("interpreter", "environment")
 """What of a run says where things lie on a machine, which nobody else needs."""
 
 LIMITS = {
-    "GEMM": "loads of both operands from the caches, beside the multiply-adds",
+    "GEMM": "loads of columns by each lane, and sums that a loop masks and writes anew in each turn",
     "CONVOLUTION": "Winograd's transforms and the products' loads",
     "depth-wise convolution": "loads of the windows: one channel gives little to add up",
     "MULTIHEAD_ATTENTION": "loads of keys and values, and exponentials between the two products",
