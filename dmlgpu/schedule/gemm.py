@@ -67,8 +67,9 @@ def interleaved_steps(step: Contract, interleaved: int, target: Target) -> Steps
     """Schedule a product whose rows, along the last of their dimensions, lie side by side in the output.
 
     Args:
-        step: epilogue and output are over {batch.., rows.. but the last, columns..}, so many times as many of the last.
-        interleaved: the size of the last dimension of rows.
+        step: epilogue and output are over {batch.., rows.. but the last, columns..}; their last dimension has
+            ``interleaved`` elements for each column.
+        interleaved: the size of the last dimension of rows, 2 or 4.
         target: as for other products.
 
     Returns:

@@ -139,8 +139,8 @@ def transposed_steps(step: Convolve, target: Target, convolve: Callable[[Convolv
     return _in_phases(step, products).because(f"each of {count} phases of the strides is a convolution of its own")
 
 
-WIDEST_APART = 4
-"""Taps along the last dimension up to which a tile of a product holds whole units of the output."""
+INTERLEAVED = (2, 4)
+"""Taps along the last dimension for which a tile of a product holds whole units of the output."""
 
 
 def _at_once(step: Convolve, target: Target) -> Steps | None:
@@ -148,7 +148,7 @@ def _at_once(step: Convolve, target: Target) -> Steps | None:
     given, windows = step.convolution, step.convolution.windows
     taps = tuple(axis.size for axis in windows)
     sources = given.input, given.filter, step.epilogue
-    if not all(map(_is_apart, windows)) or taps[-1] not in (2, WIDEST_APART) or not all(map(is_plain, sources)):
+    if not all(map(_is_apart, windows)) or taps[-1] not in INTERLEAVED or not all(map(is_plain, sources)):
         return None
     batch, groups, channels, *positions = given.input.sizes
     space = Space((groups,), (given.filter.sizes[1], *taps), (batch, *positions), (channels,))
