@@ -14,11 +14,13 @@ from dmlgpu.graph.passes import (
     PASSES,
     attention,
     batch_normalization,
+    bias,
     check_names,
     element_wise,
     epilogues,
     initialization,
     layouts,
+    numbers,
     padding,
     prologues,
     views,
@@ -39,6 +41,7 @@ NODE_PASSES: dict[str, Callable[[Network, list[Note]], Network]] = {
     "constants": fold_constants,
     "duplicates": merge_duplicates,
     padding.NAME: padding.fold_padding,
+    bias.NAME: bias.fold_bias,
     batch_normalization.NAME: batch_normalization.fold_batch_normalization,
     "dead": drop_dead,
     initialization.NAME: initialization.initialize_early,
@@ -55,7 +58,7 @@ STEP_PASSES: dict[str, Callable[[Rewriting, Target], None]] = {
 }
 """What is done to the steps of the plan, in order."""
 
-assert (*NODE_PASSES, *STEP_PASSES) == PASSES
+assert (*NODE_PASSES, *STEP_PASSES, numbers.NAME) == PASSES
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,8 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
     lowered, of_nodes = lower_nodes(network, target), len(notes)
     plain = as_plan(network, lowered)
     plan = _rewritten(plain, target, disabled, notes)
+    if numbers.NAME not in disabled:
+        plan = numbers.write_numbers(plan, all_constants(network), notes)
     try:
         schedule = _scheduled(plan, target)
         program = _program(schedule, network)

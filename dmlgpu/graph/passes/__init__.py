@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dmlgpu.errors import InvalidArgument, shown
 
 PASSES = (
-    *("constants", "duplicates", "padding", "batch-normalization", "dead", "initialization"),
-    *("element-wise", "attention", "epilogues", "prologues", "views", "layouts"),
+    *("constants", "duplicates", "padding", "bias", "batch-normalization", "dead", "initialization"),
+    *("element-wise", "attention", "epilogues", "prologues", "views", "layouts", "numbers"),
 )
 """The names of all passes, in the order in which they run."""
 

@@ -1,0 +1,98 @@
+"""Constants of one element, which kernels have in their text: every number is what it would be if it were loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmlgpu import DataType, Graph
+from dmlgpu.builder import functions as f
+from dmlgpu.conformance.running.graph_runner import run_graph
+from dmlgpu.device.device import Device
+from dmlgpu.graph.compiler import compile_network
+from dmlgpu.graph.passes.numbers import NAME, NUMBER
+from dmlgpu.graph.resolve import resolve
+
+SPECIAL = [0.0, -0.0, 1.0, -3.5, 1e-40, 3.4028235e38, 65504.0, float("inf"), float("-inf"), float("nan")]
+ROUNDED = [-0.0, 65504.0, float("inf")]
+
+
+def in_text(graph: Any, device: Device) -> bool:
+    """Whether a kernel has numbers in its text."""
+    program = compile_network(resolve(graph), device.backend.target).program
+    return any(NUMBER in kernel.shaders for kernel in program.kernels)
+
+
+def flushed(values: Any) -> Any:
+    """Take subnormal values for 0: drivers may flush the result of ``x * y``, and keep that of ``x * 1``."""
+    if values.dtype.kind != "f":
+        return values
+    return np.where(np.abs(values) < np.finfo(values.dtype).tiny, np.copysign(values.dtype.type(0), values), values)
+
+
+def assert_as_loaded(device: Device, number: Any, values: Any, data_type: DataType) -> list[Any]:
+    """Compute with a number in the text and with the same in memory; return the results of the first."""
+    graph = Graph()
+    x = graph.input((1, 1, 1, len(values)), data_type)
+    one = graph.constant(np.array([number], values.dtype), data_type).broadcast_to(x.sizes)
+    desc = graph.desc([f.element_wise_multiply(x, one), f.element_wise_add(one, x)])
+    subnormal = data_type is DataType.FLOAT32 and abs(number) == 1e-40
+    assert in_text(desc, device) != subnormal  # which drivers may flush where they load it, and keep in text
+    found = run_graph(device.compile_graph(desc), [values])
+    loaded = run_graph(device.compile_graph(desc, disabled_passes=(NAME,)), [values])
+    for one_found, one_loaded in zip(map(flushed, found), map(flushed, loaded), strict=True):
+        np.testing.assert_array_equal(one_found, one_loaded)
+        np.testing.assert_array_equal(np.signbit(one_found), np.signbit(one_loaded))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("number", "data_type"),
+    [*((number, DataType.FLOAT32) for number in SPECIAL), *((number, DataType.FLOAT16) for number in ROUNDED)],
+    ids=str,
+)
+def test_special_numbers_are_what_they_would_be_if_they_were_loaded(
+    device: Device, number: float, data_type: DataType
+) -> None:
+    with np.errstate(all="ignore"):
+        values = np.array(SPECIAL, np.float32).astype(data_type.numpy)
+        product, total = assert_as_loaded(device, number, values, data_type)
+        given = np.float32(data_type.numpy.type(number))
+        normal = np.abs(values.astype(np.float32)) != np.float32(1e-40)
+        if abs(number) != 1e-40:
+            wide = values.astype(np.float32)
+            np.testing.assert_array_equal(product.ravel()[normal], (wide * given).astype(data_type.numpy)[normal])
+            np.testing.assert_array_equal(total.ravel()[normal], (wide + given).astype(data_type.numpy)[normal])
+
+
+@pytest.mark.parametrize("data_type", [DataType.INT32, DataType.UINT32, DataType.UINT16, DataType.INT8])
+def test_integers_of_every_width(device: Device, data_type: DataType) -> None:
+    limits = np.iinfo(data_type.numpy)
+    values = np.array([0, 1, 7, 127, limits.min, limits.max], data_type.numpy)
+    for number in (limits.min, limits.max):
+        product, total = assert_as_loaded(device, number, values, data_type)
+        given = data_type.numpy.type(number)
+        np.testing.assert_array_equal(product.ravel(), values * given)
+        np.testing.assert_array_equal(total.ravel(), values + given)
+
+
+def test_numbers_that_wgsl_has_not_are_loaded(device: Device) -> None:
+    graph = Graph()
+    x = graph.input((1, 1, 1, 5), DataType.INT64)
+    one = graph.constant(np.array([3], np.int64), DataType.INT64).broadcast_to(x.sizes)
+    desc = graph.desc([f.element_wise_add(x, one)])
+    assert not in_text(desc, device)
+    (total,) = run_graph(device.compile_graph(desc), [np.arange(5, dtype=np.int64)])
+    assert total.ravel().tolist() == [3, 4, 5, 6, 7]
+
+
+def test_constants_of_several_elements_are_loaded(device: Device) -> None:
+    graph = Graph()
+    x = graph.input((1, 1, 2, 4))
+    bias = graph.constant(np.array([1, 2, 3, 4], np.float32)).broadcast_to(x.sizes)
+    desc = graph.desc([f.element_wise_add(x, bias)])
+    assert not in_text(desc, device)
+    (total,) = run_graph(device.compile_graph(desc), [np.zeros((1, 1, 2, 4), np.float32)])
+    assert total.ravel().tolist() == [1, 2, 3, 4] * 2
