@@ -71,6 +71,10 @@ class Profile(enum.StrEnum):
     DISCRETE = "discrete"
 
 
+FEWEST_LANES = 4
+"""Invocations that every subgroup has at least, as WebGPU guarantees."""
+
+
 @dataclass(frozen=True)
 class Target:
     """What lowering and rendering may know about an adapter.
@@ -83,6 +87,7 @@ class Target:
         precise: whether schedules that trade digits for speed are left out: Winograd's filtering, native 16-bit
             arithmetic. A deterministic target leaves them out too.
         loop_limit: iterations after which the driver silently stops an invocation, or None.
+        subgroup_lanes: invocations that every subgroup has at least.
         preserves_padding: whether operators change no bit of their outputs but those of the elements.
         schedule: the name of the schedule that operators with several shall take in place of the one they would choose
             (matrix products: see ``kernels.gemm_schedules``); for tests and benchmarks. Empty: they choose.
@@ -97,6 +102,7 @@ class Target:
     precise: bool = False
     preserves_padding: bool = False
     loop_limit: int | None = None
+    subgroup_lanes: int = FEWEST_LANES
     schedule: str = ""
     tuned: Tuned = UNTUNED
     max_storage_buffers: int = 8
@@ -113,6 +119,12 @@ class Target:
     def keeps_digits(self) -> bool:
         """Return whether schedules that trade digits for speed are left out."""
         return self.precise or self.deterministic
+
+    @property
+    def moves_doubles(self) -> bool:
+        """Return whether kernels read and write two words as one 64-bit number: processors, which move what lies in
+        vectors component by component, for each invocation."""
+        return self.profile is Profile.CPU and self.has("shader-int64")
 
     def for_operators(self, half_precision: bool, preserve_padding: bool = False) -> Target:
         """Return what operators are compiled for.

@@ -11,7 +11,7 @@ import wgpu
 
 from dmlgpu.errors import AdapterNotFound
 from dmlgpu.gpu import forks
-from dmlgpu.target import PARAMETER_BYTES, AdapterInfo, Profile, Target
+from dmlgpu.target import FEWEST_LANES, PARAMETER_BYTES, AdapterInfo, Profile, Target
 from dmlgpu.tuned import Tuned
 from dmlgpu.tuned_files import tuned_for
 
@@ -89,6 +89,15 @@ def loop_limit(info: AdapterInfo) -> int | None:
     return _LOOP_LIMIT if int(version[1]) < _FIRST_MESA_WITHOUT_LOOP_LIMIT else None
 
 
+def subgroup_lanes(info: AdapterInfo) -> int:
+    """Return the invocations that every subgroup has at least: four, as WebGPU guarantees, or what the adapter names.
+
+    wgpu-native does not tell. Mesa's llvmpipe names the width of its vectors, in which each invocation has 32 bits.
+    """
+    width = re.match(r"llvmpipe \(LLVM [\d.]+, (\d+) bits\)", info.name)
+    return max(FEWEST_LANES, int(width[1]) // 32) if width else FEWEST_LANES
+
+
 def target_of(
     info: AdapterInfo,
     *,
@@ -117,6 +126,7 @@ def target_of(
         deterministic=deterministic,
         precise=precise,
         loop_limit=loop_limit(info),
+        subgroup_lanes=subgroup_lanes(info),
         tuned=tuned_for(info) if tuned is None else tuned,
         max_storage_buffers=info.limits["max-storage-buffers-per-shader-stage"],
         max_workgroups_per_dimension=info.limits["max-compute-workgroups-per-dimension"],

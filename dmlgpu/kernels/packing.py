@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dmlgpu.kernels.sources import AnySource, nodes
-from dmlgpu.plan import Affine, AffineView, Body, Held, Source, Tensor, View
+from dmlgpu.plan import Affine, AffineView, Body, Held, Role, Source, Tensor, View
 
 WIDEST_UNIT_BITS = 128
+
+PAIR_BYTES = 2 * WIDEST_UNIT_BITS // 8
 
 UNIT = 4
 """Neighbouring numbers that kernels compute on at once where they lie side by side."""
@@ -57,6 +59,19 @@ def packs_tensor(tensor: Tensor, dimension: int, lanes: int) -> bool:
         and tensor.offset % lanes == 0
         and all(stride % lanes == 0 for stride in others)
     )
+
+
+def in_pairs(source: AnySource) -> AnySource:
+    """Return a packed source in pairs of units along its last dimension, where it is memory that lets them through.
+
+    Inputs and outputs begin at any multiple of 16 bytes; what plans lay out themselves begins at wider ones.
+    """
+    if not isinstance(source, Tensor) or (source.unit_bits, source.lanes) != (WIDEST_UNIT_BITS, UNIT):
+        return source
+    begins_whole = source.binding.role in (Role.TEMPORARY, Role.PERSISTENT) and source.binding.offset % PAIR_BYTES == 0
+    if not begins_whole or source.view is not View.COMPUTE or not packs_tensor(source, source.rank - 1, 2):
+        return source
+    return replace(source, paired=True)
 
 
 def _is_splat(source: Tensor | Held, dimension: int) -> bool:

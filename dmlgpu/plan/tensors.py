@@ -70,6 +70,7 @@ class Tensor:
         lanes: consecutive elements, along the dimension of stride 1, that a kernel takes as one unit. Sizes, strides
             and offset count units. Negative: one element repeated for that many lanes (a broadcast input of a packed
             body); these count elements.
+        paired: units are read and written two at a time, the first of them at an even place.
     """
 
     binding: Binding
@@ -79,6 +80,7 @@ class Tensor:
     view: View = View.COMPUTE
     offset: int = 0
     lanes: int = 1
+    paired: bool = False
 
     @classmethod
     def of(cls, role: Role, index: int, desc: TensorDesc, view: View = View.COMPUTE) -> Tensor:

@@ -3,18 +3,25 @@
 That is little arithmetic for much memory. An invocation computes a tile of positions over the last two spatial
 dimensions, of one output channel: it holds the filter in registers, goes through the rows of the patch that its windows
 see, reads each once, in units of four where memory lets it, and adds each element to every position that sees it.
-Outer dimensions of the window, and rows where the window is large, are loops around that.
+Outer dimensions of the window, and rows where the window is large, are loops around that. Without such loops processors
+read a filter in units, too, if initialisation can lay it out for that.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from dmlgpu.plan import Body, Convolution, Tensor, constants, element
+from dmlgpu.enums import DataType
+from dmlgpu.kernels.packing import UNIT
+from dmlgpu.kernels.sources import CONVERT
+from dmlgpu.plan import Body, Convolution, Map, Source, Tensor, apply, constants, element
 from dmlgpu.schedule.patches import MOST_ACROSS, Patch, packed_patch, tile_columns, tile_rows
+from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Steps
 from dmlgpu.schedule.tiles import tiles
-from dmlgpu.target import Target
+from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import packed_strides
 
 DEPTHWISE = "convolution/depthwise"
 
@@ -41,19 +48,38 @@ def depthwise_steps(convolution: Convolution, epilogue: Body, output: Tensor, ta
     """
     columns = tile_columns(convolution.windows[-1].positions, target)
     rows = tile_rows(convolution.windows, columns, target)
-    source, across = packed_patch(convolution.input, convolution.windows[-1], columns)
+    source, across = packed_patch(convolution.input, convolution.windows[-1], columns, target)
     down = Patch(convolution.windows[-2], rows) if rows else None
     looped = convolution.windows[: -2 if rows else -1]
+    taps, laid_out = _taps(convolution, target) if not looped else (convolution.filter, Steps())
     values = constants(
         looped=looped,
+        in_units=taps is not convolution.filter,
         inside=tuple(f"inside{number}" for number in range(len(looped))),
         down=down,
         across=across,
         channel=CHANNEL,
         spatial=SPATIAL,
     )
-    inputs = {"input": source, "taps": convolution.filter}
+    inputs = {"input": source, "taps": taps}
     body = element(DEPTHWISE, convolution.accumulator, output.sizes, portable=True, values=values, **inputs)
     ones = (1,) * (SPATIAL + len(looped))
     tile = (*ones, rows, columns) if rows else (*ones, columns)
-    return tiles("depthwise", body, tile, epilogue, output, target=target)
+    return laid_out.as_initialization + tiles("depthwise", body, tile, epilogue, output, target=target)
+
+
+def _taps(convolution: Convolution, target: Target) -> tuple[Source, Steps]:
+    """Return the filter in whole units for each output, and the steps that lay it out so.
+
+    It stays as it is where it may change with every execution, or where reading elements costs no more.
+    """
+    source, accumulator = convolution.filter, convolution.accumulator
+    groups, outputs, _, *window = source.sizes
+    if not convolution.filter_owned or target.profile is not Profile.CPU or accumulator.bits != DataType.FLOAT32.bits:
+        return source, Steps()
+    units = -(-math.prod(window) // UNIT)
+    strides = (outputs * units * UNIT, units * UNIT, 1, *packed_strides(window))
+    room = Tensor.persistent("taps", accumulator, source.sizes, strides)
+    read = replace(room, sizes=(groups, outputs, units), strides=(outputs * units, units, 1), lanes=UNIT)
+    copied = apply(CONVERT, accumulator, source.sizes, portable=True, input=source)
+    return read, schedule_step(Map("lay out taps", copied, room), target).because("windows are read in units of four")

@@ -20,7 +20,7 @@ import math
 from dataclasses import replace
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.packing import UNIT, running_dimension
+from dmlgpu.kernels.packing import UNIT, in_pairs, running_dimension
 from dmlgpu.kernels.sources import CONVERT, is_plain, permuted, rewrite
 from dmlgpu.plan import (
     Body,
@@ -55,12 +55,14 @@ MERGE = "schedules/gemm_merge"
 @schedule_step.register
 def _contract(step: Contract, target: Target) -> Steps:
     step = _oriented(step)
-    shape = _shape(step.product)
+    shape = _shape(step.product, target)
     return _Planner(step, choose(shape, target), target).steps()
 
 
-def _shape(product: Product) -> Shape:
-    return Shape.of(product.space, along=packs_along(product), windows=window_of(product) is not None)
+def _shape(product: Product, target: Target) -> Shape:
+    columns = window_of(product, target)
+    taps = columns.window.axis.size if columns and columns.window else 0
+    return Shape.of(product.space, along=packs_along(product), taps=taps)
 
 
 def interleaved_steps(step: Contract, interleaved: int, target: Target) -> Steps | None:
@@ -75,7 +77,7 @@ def interleaved_steps(step: Contract, interleaved: int, target: Target) -> Steps
     Returns:
         None where a tile would not hold whole units of the output.
     """
-    choice = choose(_shape(step.product), target)
+    choice = choose(_shape(step.product, target), target)
     _, output = pack_output(step.epilogue, step.output)
     whole = output.lanes == UNIT and step.product.space.columns[-1] % UNIT == 0 and choice.tile.rows % interleaved == 0
     if choice.schedule is ProductSchedule.SMALL or choice.parts > 1 or not whole:
@@ -190,6 +192,9 @@ class _Planner:
             launch = loop_launch(walk.items(output), target)
             return Steps((ScheduledMap(label, launch, output, body, walk, reason=choice.reason),))
         epilogue, output = pack_output(epilogue, output)
+        if self._takes_pairs:
+            output = in_pairs(output)
+            b = replace(b, source=in_pairs(b.source)) if b.form is Form.ACROSS else b
         across, down = choice.tile.groups(self.shape.rows, self.shape.columns)
         total = across * down * self.shape.batch * parts
         launch = Launch(choice.tile.workgroup, 1, fold(total, target), total)
@@ -208,12 +213,24 @@ class _Planner:
             parts,
             share,
             chunk,
-            broadcasts(choice.tile, target) and product.accumulator.bits == DataType.FLOAT32.bits,
+            self._sharing(),
             self.interleaved,
             self._steps(a, b, share, chunk),
+            self._takes_pairs,
             reason=f"{choice.reason}; {_tile_text(choice)}",
         )
         return Steps((kernel,))
+
+    def _sharing(self) -> int:
+        """Return how many invocations share what they read of the rows."""
+        tile, is_word = self.choice.tile, self.product.accumulator.bits == DataType.FLOAT32.bits
+        return min(self.target.subgroup_lanes, tile.across) if is_word and broadcasts(tile, self.target) else 1
+
+    @property
+    def _takes_pairs(self) -> bool:
+        """Return whether invocations have units of columns in pairs, and gain where two are read or written at once."""
+        in_registers = self.choice.schedule is ProductSchedule.REGISTER
+        return in_registers and self.choice.tile.units % 2 == 0 and self.target.moves_doubles
 
     def _steps(self, a: Operand, b: Operand, share: int, chunk: int) -> int:
         """Return the steps along the last inner dimension in a turn of the loop."""

@@ -22,7 +22,7 @@ from dmlgpu.errors import InvalidArgument
 from dmlgpu.kernels.packing import UNIT
 from dmlgpu.plan import Space
 from dmlgpu.schedule.steps import ProductSchedule, ProductTile
-from dmlgpu.target import Profile, Target
+from dmlgpu.target import FEWEST_LANES, Profile, Target
 
 SPLIT = "-split"
 NAMES = tuple(schedule + suffix for suffix in ("", SPLIT) for schedule in ProductSchedule)
@@ -35,7 +35,7 @@ class Shape:
 
     Attributes:
         along: whether both operands can be read in units along the inner dimension.
-        windows: whether the columns are what windows see, and can be read a row of the window at once.
+        taps: elements of a row of the windows that the columns are, and that are read a row at once; else 0.
     """
 
     batch: int
@@ -43,13 +43,13 @@ class Shape:
     columns: int
     inner: int
     along: bool = False
-    windows: bool = False
+    taps: int = 0
 
     @classmethod
-    def of(cls, space: Space, *, along: bool = False, windows: bool = False) -> Shape:
+    def of(cls, space: Space, *, along: bool = False, taps: int = 0) -> Shape:
         """Return the shape of a product over these groups of dimensions."""
         batch, rows, columns, inner = map(math.prod, (space.batch, space.rows, space.columns, space.inner))
-        return cls(batch, rows, columns, inner, along, windows)
+        return cls(batch, rows, columns, inner, along, taps)
 
     @property
     def outputs(self) -> int:
@@ -112,7 +112,7 @@ def choose(shape: Shape, target: Target, name: str = "") -> Choice:
     """
     name = name or target.schedule
     if not name:
-        what = f"{' along' * shape.along}{' windows' * shape.windows}"
+        what = " along" * shape.along + (f" by windows {shape.taps} across" if shape.taps else "")
         question = f"product {shape.batch}x{shape.rows}x{shape.columns}x{shape.inner}{what}"
         answer = target.tuned.answer(question, lambda: tuple(alternatives(shape, target)))
         tuned = alternatives(shape, target).get(answer) if answer else None
@@ -218,6 +218,12 @@ def _single(shape: Shape, target: Target) -> ProductTile:
     return ProductTile()
 
 
+FEW_ROWS = 16
+"""Rows up to which a product waits for its columns; beyond, multiplications take longer than these."""
+
+WIDE = 5
+"""Elements of a row of windows beyond which there are no registers for 16 rows of each."""
+
 Costs: TypeAlias = Mapping[tuple[int, int], float]
 """What a multiplication costs in tiles of so many rows and units of columns, in terms of one tile."""
 
@@ -231,7 +237,10 @@ class _Registers:
         groups: workgroups that keep the adapter busy.
         costs: of a multiplication, where each invocation reads all it needs.
         shared_costs: the same where invocations hand each other the rows.
-        window_costs: the same where columns are windows that are read row by row; none where they never are.
+        window_costs, wide_window_costs: the same where columns are windows that are read row by row; none where they
+            never are.
+        fetching: what the first use of an element of a column costs beside, by units of a tile: memory is fastest in
+            long pieces. It is counted where few rows are multiplied by a column.
     """
 
     invocations: int
@@ -239,6 +248,8 @@ class _Registers:
     costs: Costs
     shared_costs: Costs = field(default_factory=dict)
     window_costs: Costs = field(default_factory=dict)
+    wide_window_costs: Costs = field(default_factory=dict)
+    fetching: Mapping[int, float] = field(default_factory=dict)
 
     def tiles(self, shape: Shape, target: Target) -> Iterator[ProductTile]:
         """Yield the tiles that there is a cost for."""
@@ -258,16 +269,14 @@ class _Registers:
         """Return the time for a product, empty parts of tiles and idle processors included."""
         across, down = tile.groups(shape.rows, shape.columns)
         idle = max(1.0, self.groups / (across * down * shape.batch * _most_parts(shape)))
-        return tile.covered(shape.rows, shape.columns) * idle * self._costs(tile, shape, target)[tile.rows, tile.units]
+        multiplying = tile.covered(shape.rows, shape.columns) * self._costs(tile, shape, target)[tile.rows, tile.units]
+        waits = shape.rows <= FEW_ROWS and not shape.taps
+        return (multiplying + waits * shape.columns * self.fetching.get(tile.units, 0.0)) * idle
 
     def _costs(self, tile: ProductTile, shape: Shape, target: Target) -> Costs:
-        if shape.windows and self.window_costs:
-            return self.window_costs
+        if shape.taps and self.window_costs:
+            return self.wide_window_costs if shape.taps > WIDE else self.window_costs
         return self.shared_costs if broadcasts(tile, target) else self.costs
-
-
-FEWEST_LANES = 4
-"""Invocations that every subgroup has at least, as WebGPU guarantees."""
 
 
 def broadcasts(tile: ProductTile, target: Target) -> bool:
@@ -277,7 +286,7 @@ def broadcasts(tile: ProductTile, target: Target) -> bool:
     """
     units = tile.rows // UNIT
     in_step = target.profile is Profile.CPU and target.has("subgroup")
-    return in_step and tile.depth == 0 and tile.down == 1 and tile.across >= FEWEST_LANES and units > 1
+    return in_step and tile.depth == 0 and tile.down == 1 and tile.across >= FEWEST_LANES and units > 0
 
 
 _ON_CPU = _Registers(
@@ -287,27 +296,30 @@ _ON_CPU = _Registers(
         (8, 4): 1.0,
         (8, 2): 1.49,
         (8, 1): 1.87,
-        (4, 4): 1.6,
-        (4, 2): 1.86,
-        (4, 1): 2.29,
-        (2, 4): 2.74,
-        (2, 2): 2.87,
-        (2, 1): 3.7,
-        (1, 4): 3.83,
-        (1, 2): 4.28,
-        (1, 1): 5.3,
+        (4, 4): 1.5,
+        (4, 2): 1.74,
+        (4, 1): 2.2,
+        (2, 4): 2.35,
+        (2, 2): 2.8,
+        (2, 1): 3.5,
+        (1, 4): 3.3,
+        (1, 2): 3.6,
+        (1, 1): 5.2,
     },
     shared_costs={
-        (32, 2): 0.53,
-        (32, 1): 0.63,
-        (24, 2): 0.59,
+        (32, 2): 0.55,
+        (32, 1): 0.62,
+        (24, 2): 0.62,
         (20, 2): 0.65,
-        (16, 2): 0.62,
-        (16, 1): 1.09,
-        (12, 2): 0.78,
-        (8, 4): 0.95,
-        (8, 2): 1.27,
-        (8, 1): 1.54,
+        (16, 2): 0.61,
+        (16, 1): 0.95,
+        (12, 2): 1.0,
+        (8, 4): 0.78,
+        (8, 2): 1.08,
+        (8, 1): 1.3,
+        (4, 4): 1.41,
+        (4, 2): 1.38,
+        (4, 1): 1.84,
     },
     window_costs={
         (16, 1): 1.0,
@@ -319,8 +331,20 @@ _ON_CPU = _Registers(
         (2, 2): 4.5,
         (1, 4): 5.5,
     },
+    wide_window_costs={
+        (8, 1): 1.0,
+        (12, 1): 1.05,
+        (4, 2): 1.2,
+        (4, 1): 1.4,
+        (16, 1): 1.4,
+        (8, 2): 1.5,
+        (2, 2): 2.9,
+        (1, 4): 4.9,
+    },
+    fetching={4: 10.0, 2: 17.0, 1: 24.0},
 )
-"""Measured on lavapipe for 512 x 512 x 512, and for windows of 3 x 3 in steps of 2 and of 5 x 5."""
+"""Measured on lavapipe for 512 x 512 x 512, and for windows of 3 x 3 in steps of 2 and of 5 x 5, for wide ones
+of 7 x 7 in steps of 2, and for 4 to 16 rows by 1024 x 1024."""
 
 
 def _loads(rows: int, units: int) -> float:

@@ -27,10 +27,10 @@ LEAST_REUSE_OF_PANELS = 256
 """The same for operands that lie in units already: only panels are gained."""
 
 
-def window_of(product: Product) -> Operand | None:
+def window_of(product: Product, target: Target) -> Operand | None:
     """Return the columns of a product as windows that can be read row by row; None if they are none, or cannot."""
     seen = seen_by(product.b)
-    return None if seen is None else with_window(*seen, product.space)
+    return None if seen is None else with_window(*seen, product.space, target)
 
 
 class Operands:
@@ -59,7 +59,7 @@ class Operands:
         each element by itself otherwise."""
         if self.choice.schedule is not ProductSchedule.REGISTER or self.target.profile is not Profile.CPU:
             return None
-        return window_of(self.product)
+        return window_of(self.product, self.target)
 
     def _operand(self, source: Source, own: Sizes, own_first: bool, owned: bool) -> Operand:
         """Return an operand in the best form that the schedule reads, laid out anew if that pays."""

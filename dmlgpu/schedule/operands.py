@@ -9,6 +9,7 @@ from dmlgpu.plan import Body, Product, Source, Space, Tensor
 from dmlgpu.plan.windows import Windows
 from dmlgpu.schedule.patches import packed_patch
 from dmlgpu.schedule.steps import Form, Operand
+from dmlgpu.target import Target
 
 
 def _dimension(operand: Operand, form: Form) -> int:
@@ -37,18 +38,19 @@ MOST_TAPS = 8
 """Elements of a window along the last dimension up to which it is read at once: there must be registers for them."""
 
 
-def with_window(source: Source, windows: Windows, space: Space) -> Operand | None:
+def with_window(source: Source, windows: Windows, space: Space, target: Target) -> Operand | None:
     """Return the columns of a product as what windows see, a row of the window at once; None where that does not fit.
 
     Args:
         source: {batch, groups, channels, spatial..}.
         windows: how they slide.
         space: of the product, whose columns are {batch, positions..}.
+        target: the adapter.
     """
     *outer, last = windows
     if last.positions % UNIT or not 1 < last.size <= MOST_TAPS:
         return None
-    source, window = packed_patch(source, last, UNIT)
+    source, window = packed_patch(source, last, UNIT, target)
     return Operand(source, Form.WINDOW, space.batch, space.columns, False, tuple(outer), window)
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dmlgpu.kernels.packing import UNIT, pack_source, packs_source
-from dmlgpu.plan import Source
+from dmlgpu.kernels.packing import UNIT, in_pairs, pack_source, packs_source
+from dmlgpu.plan import Source, Tensor
 from dmlgpu.plan.windows import Axis, Windows
 from dmlgpu.target import Profile, Target
 
 MOST_ACROSS = 32
 """Places of a window along the last dimension up to which they are written out one by one."""
 
-MOST_PLACES = 320
+MOST_PLACES, MOST_PLACES_ON_GPU = 800, 320
 """Places, of all windows of a tile together, up to which they are written out one by one."""
 
 MOST_ROWS, MOST_ROWS_ON_GPU = 4, 2
@@ -34,12 +34,14 @@ class Patch:
     Attributes:
         axis: how the windows slide.
         tile: positions of a tile.
-        lanes: elements that are read at once.
+        lanes: elements of a unit, which is read at once.
+        paired: units are read two at a time, the first of them at an even place.
     """
 
     axis: Axis
     tile: int
     lanes: int = 1
+    paired: bool = False
 
     def element(self, position: int, tap: int) -> int:
         """Return what a tap of the window sees at a position of the tile."""
@@ -59,7 +61,15 @@ class Patch:
     @property
     def units(self) -> tuple[int, ...]:
         """The units that are read, counted from the unit where the tile's first position lies, times its stride."""
-        return tuple(sorted({self._unit(element) for element in self.seen}))
+        needed = {self._unit(element) for element in self.seen}
+        return tuple(sorted(needed | {unit ^ 1 for unit in needed} if self.paired else needed))
+
+    @property
+    def reads(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """What is read at once: the first unit, and the numbers of all in ``units``."""
+        together = 2 if self.paired else 1
+        for number, unit in list(enumerate(self.units))[::together]:
+            yield unit, tuple(range(number, number + together))
 
     def _unit(self, element: int) -> int:
         return (element - self.axis.start) // self.lanes
@@ -83,13 +93,17 @@ class Patch:
                     yield position, tap
 
 
-def packed_patch(source: Source, axis: Axis, tile: int) -> tuple[Source, Patch]:
-    """Return the patch along the last dimension, and the source in units of four if it and the tile allow them."""
+def packed_patch(source: Source, axis: Axis, tile: int, target: Target) -> tuple[Source, Patch]:
+    """Return the patch along the last dimension, and the source in units of four, or pairs of them, if it and the tile
+    allow that."""
     last = len(source.sizes) - 1
     packs = tile * axis.stride % UNIT == 0 and axis.spatial % UNIT == 0 and packs_source(source, last, UNIT)
     if not packs:
         return source, Patch(axis, tile)
-    return pack_source(source, last, UNIT), Patch(axis, tile, UNIT)
+    units = pack_source(source, last, UNIT)
+    if target.moves_doubles and tile * axis.stride % (2 * UNIT) == 0:
+        units = in_pairs(units)
+    return units, Patch(axis, tile, UNIT, isinstance(units, Tensor) and units.paired)
 
 
 def tile_columns(positions: int, target: Target) -> int:
@@ -109,5 +123,5 @@ def tile_rows(windows: Windows, columns: int, target: Target) -> int:
     *_, down, across = windows
     on_cpu = target.profile is Profile.CPU
     most = min(MOST_ROWS if on_cpu else MOST_ROWS_ON_GPU, down.positions)
-    several = range(most, 1 if on_cpu else 0, -1)
-    return next((rows for rows in several if rows * columns * down.size * across.size <= MOST_PLACES), 0)
+    several, places = range(most, 1 if on_cpu else 0, -1), MOST_PLACES if on_cpu else MOST_PLACES_ON_GPU
+    return next((rows for rows in several if rows * columns * down.size * across.size <= places), 0)

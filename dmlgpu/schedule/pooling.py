@@ -32,7 +32,7 @@ def _pool(step: Pool, target: Target) -> Steps:
     windows, output = step.windows, _bits(step.output)
     is_light = _is_light(windows)
     rows, columns = _light_tile(windows) if is_light else _tile(windows, target)
-    source, across = packed_patch(_bits(step.input), windows[-1], columns)
+    source, across = packed_patch(_bits(step.input), windows[-1], columns, target)
     looped = windows[: -2 if rows else -1]
     rank, last = _ranking(step.input.data_type)
     values = constants(

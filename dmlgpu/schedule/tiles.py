@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.packing import UNIT, pack_source, pack_tensor, packs_source, packs_tensor
+from dmlgpu.kernels.packing import UNIT, in_pairs, pack_source, pack_tensor, packs_source, packs_tensor
 from dmlgpu.kernels.sources import CONVERT
 from dmlgpu.plan import Body, Held, Sizes, Tensor, Tiles, apply
 from dmlgpu.schedule.launch import Launch, tile_launch
@@ -51,6 +51,8 @@ def tiles(
     last = output.rank - 1
     if tile[last] % UNIT == 0 and packs_tensor(output, last, UNIT) and packs_source(epilogue, last, UNIT):
         epilogue, output = pack_source(epilogue, last, UNIT), pack_tensor(output, last, UNIT)
+        if target.moves_doubles and tile[last] % (2 * UNIT) == 0:
+            output = in_pairs(output)
     walk = _walk(tile, output, first)
     return Steps((ScheduledTiles(label, launch(walk.count, target), output, body, tile, epilogue, walk),))
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.packing import UNIT
+from dmlgpu.kernels.packing import UNIT, pack_tensor, packs_tensor
 from dmlgpu.plan import Body, Contract, Convolution, Product, Sizes, Space, Tensor, constants, element
 from dmlgpu.plan.windows import Axis
 from dmlgpu.schedule.gemm_choice import Shape, expected_cost
@@ -217,7 +217,7 @@ def _filters(convolution: Convolution, sides: _Sides, filters: Tensor, target: T
 def _patches(convolution: Convolution, sides: _Sides, patches: Tensor, target: Target) -> Steps:
     vertical, horizontal = convolution.windows
     side_by_side = _side_by_side(sides, target)
-    source, across = packed_patch(convolution.input, horizontal, sides.tile * side_by_side)
+    source, across = packed_patch(convolution.input, horizontal, sides.tile * side_by_side, target)
     values = constants(
         rows=tuple(map(terms, TRANSFORMS[sides.tile].input)),
         down=Patch(vertical, sides.tile),
@@ -232,10 +232,11 @@ def _patches(convolution: Convolution, sides: _Sides, patches: Tensor, target: T
 
 
 def _side_by_side(sides: _Sides, target: Target) -> int:
-    """Return the patches that an invocation transforms: a unit, one in each lane, on a CPU adapter.
+    """Return the patches, or tiles of outputs, that an invocation transforms: a unit, one in each lane, on a CPU
+    adapter.
 
-    They share what they read, and stores of units cost as much as those of single numbers there. The invocations of a
-    GPU would need too many registers.
+    They share what they read, and loads and stores of units cost little more than those of single numbers there. The
+    invocations of a GPU would need too many registers.
     """
     return UNIT if target.profile is Profile.CPU and sides.across % UNIT == 0 else 1
 
@@ -269,10 +270,15 @@ def _turned(matrices: Tensor) -> Tensor:
 
 
 def _results(sides: _Sides, results: Tensor, epilogue: Body, output: Tensor, target: Target) -> Steps:
+    last = results.rank - 1
+    side_by_side = _side_by_side(sides, target) if packs_tensor(results, last, UNIT) else 1
     values = constants(
         rows=tuple(map(terms, TRANSFORMS[sides.tile].output)),
         tile=sides.tile,
         tiles=(sides.down, sides.across),
+        side_by_side=side_by_side,
     )
-    body = element(RESULTS, FLOAT32, output.sizes, portable=True, values=values, sums=results)
-    return tiles("winograd results", body, (1, 1, 1, sides.tile, sides.tile), epilogue, output, target=target)
+    sums = results if side_by_side == 1 else pack_tensor(results, last, UNIT)
+    body = element(RESULTS, FLOAT32, output.sizes, portable=True, values=values, sums=sums)
+    tile = (1, 1, 1, sides.tile, sides.tile * side_by_side)
+    return tiles("winograd results", body, tile, epilogue, output, target=target)

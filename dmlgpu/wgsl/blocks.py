@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dmlgpu.target import Profile, Target
+from dmlgpu.target import Target
 from dmlgpu.wgsl import templates
 
-WORDS: Final = {"u32": 1, "atomic<u32>": 1, "vec2<u32>": 2, "u64": 2, "vec4<u32>": 4, "vec2<u64>": 4}
+WORDS: Final = {"u32": 1, "atomic<u32>": 1, "vec2<u32>": 2, "u64": 2, "vec4<u32>": 4, "vec2<u64>": 4, "vec4<u64>": 8}
 """The 32-bit words of each block that others can be put together from."""
+
+PAIR: Final = "vec4<u64>"
+"""Two units of 16 bytes, which adapters that move doubles read and write at once."""
 
 DOUBLE: Final = {"vec2<u32>": "u64", "vec4<u32>": "vec2<u64>"}
 """Blocks of words as 64-bit numbers."""
@@ -31,13 +34,8 @@ class Variable:
 
 
 def stored_as(block: str, target: Target) -> str:
-    """Return what a variable of these blocks is declared as.
-
-    CPU adapters read and write a vector's components one by one for every invocation: they move half as many where two
-    words are one 64-bit number.
-    """
-    takes_doubles = target.profile is Profile.CPU and target.has("shader-int64")
-    return DOUBLE.get(block, block) if takes_doubles else block
+    """Return what a variable of these blocks is declared as."""
+    return DOUBLE.get(block, block) if target.moves_doubles else block
 
 
 def through_functions(text: str, variable: Variable) -> str:
@@ -71,8 +69,9 @@ def accessors(variable: Variable, shared: Variable) -> str:
         block=variable.block,
         words=WORDS[variable.block],
         parts=WORDS[shared.block] // WORDS[variable.block],
+        components=int(shared.block[3]) if shared.block.startswith("vec") else 1,
         shared=shared.name,
-        doubled=shared.block in DOUBLE.values(),
+        doubled="u64" in shared.block,
         atomic=shared.block == "atomic<u32>",
     )
 

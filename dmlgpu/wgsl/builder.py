@@ -13,7 +13,7 @@ from dmlgpu.plan import AffineView, Apply, Binding, Body, Held, Lookup, Source, 
 from dmlgpu.target import Target
 from dmlgpu.tensor import WORD_BITS
 from dmlgpu.wgsl import templates
-from dmlgpu.wgsl.blocks import Variable, in_doubles, stored_as
+from dmlgpu.wgsl.blocks import PAIR, Variable, in_doubles, stored_as
 from dmlgpu.wgsl.expressions import Value
 from dmlgpu.wgsl.linker import link, prefix
 from dmlgpu.wgsl.types import LANE_NAMES, Access, Scalar, access, block_of, decode, edge, encode, scalar_of, vector
@@ -102,13 +102,15 @@ class Builder:
         }
 
     def load(self, name: str, tensor: Tensor, portable: bool = False) -> str:
-        """Return the accessor of an input: ``<name>_load``, or ``<name>_index`` for indices."""
+        """Return the accessor of an input: ``<name>_load``, which gives two units where they are paired, or
+        ``<name>_index`` for indices."""
         a = access(tensor, self.target, portable)
-        values = self._address(name, tensor, a, a.block)
+        values = self._address(name, tensor, a, PAIR if tensor.paired else a.block)
         if tensor.view is View.INDEX:
             index_type = tensor.data_type.name.lower().replace("uint", "u").replace("int", "i")
             return templates.render("access/index", index_type=index_type, **values)
-        return templates.render("access/load", decoded=decode(a), **values)
+        file = "access/load_pair" if tensor.paired else "access/load"
+        return templates.render(file, decoded=decode(a), **values)
 
     def words(self, name: str, tensor: Tensor, *counts: int) -> str:
         """Return ``<name>_words<count>``, which read so many words at once, for an input of units below a word whose
@@ -138,8 +140,10 @@ class Builder:
     def store(self, tensor: Tensor, portable: bool = False, atomic: bool = False) -> tuple[str, dict[str, Any]]:
         """Return the accessor of the output, and the template values that schedules need of it."""
         a = access(tensor, self.target, portable)
-        values = self._address("output", tensor, a, f"atomic<{a.block}>" if atomic else a.block)
-        return templates.render("access/store", block=a.block, encoded=encode(a), **values), values
+        block = PAIR if tensor.paired else a.block
+        values = self._address("output", tensor, a, f"atomic<{block}>" if atomic else block)
+        text = templates.render("access/store", block=a.block, encoded=encode(a), **values)
+        return text + (templates.render("access/store_pair", **values) if tensor.paired else ""), values
 
     # ---- virtual tensors
 

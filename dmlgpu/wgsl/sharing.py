@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from dmlgpu.wgsl.blocks import WORDS, Variable, accessors, is_stored, through_fu
 _STORAGE = re.compile(r"@group\(0\) @binding\(\d+\) var<storage, read_write> (\w+): array<(.+)>;\n")
 _UNIFORM = re.compile(r"(?<=@group\(0\) @binding\()\d+(?=\) var<uniform>)")
 
-shared_texts: Final[Cache[tuple[str, Bindings, Bindings, frozenset[int]], str]] = Cache(
+shared_texts: Final[Cache[tuple[str, Bindings, Bindings, frozenset[tuple[int, int]]], str]] = Cache(
     CacheLimits(entries=1024, size=16 << 20)
 )
 """The texts that were asked for last, by those they are made from."""
@@ -51,18 +52,21 @@ def share(operator: str, kernel: Kernel, bindings: Bindings) -> Kernel:
         raise NotSupported(f"{operator}: kernel {kernel.label!r}: {error}") from None
 
 
-def _whole(slots: Sequence[Slot], bindings: Bindings) -> frozenset[int]:
-    """The bindings of one resource whose bytes are whole blocks of any width. (Offsets are multiples of 16.)"""
+def _whole(slots: Sequence[Slot], bindings: Bindings) -> frozenset[tuple[int, int]]:
+    """The bindings of one resource, and the widest block, in bytes, of which each holds whole ones. (Offsets are
+    multiples of 16, and of 256 where blocks of more are read.)"""
     resources: dict[int, set[tuple[Role, int]]] = {}
     ends: dict[int, int] = {}
     for slot, binding in zip(slots, bindings, strict=True):
         resources.setdefault(binding, set()).add((slot.role, slot.index))
         ends[binding] = max(ends.get(binding, 0), slot.offset + slot.size)
-    return frozenset(number for number, end in ends.items() if end % 16 == 0 and len(resources[number]) == 1)
+    widths = ((number, math.gcd(end, 4 * max(WORDS.values()))) for number, end in ends.items())
+    return frozenset((number, width) for number, width in widths if len(resources[number]) == 1)
 
 
-def _share(text: str, before: Bindings, bindings: Bindings, whole: frozenset[int]) -> str:
+def _share(text: str, before: Bindings, bindings: Bindings, whole: frozenset[tuple[int, int]]) -> str:
     variables = [Variable(*found) for found in _STORAGE.findall(text)]
+    widths = dict(whole)
     groups: dict[int, dict[Variable, None]] = {}
     for slot, binding in enumerate(bindings):
         groups.setdefault(binding, {})[variables[before[slot] if before else slot]] = None
@@ -73,7 +77,7 @@ def _share(text: str, before: Bindings, bindings: Bindings, whole: frozenset[int
     functions = []
     for binding, group in groups.items():
         owner, *_ = group
-        block = _common_block(text, tuple(group), binding in whole)
+        block = _common_block(text, tuple(group), widths.get(binding, 0))
         shared = Variable(owner.name, block)
         declarations += f"@group(0) @binding({binding}) var<storage, read_write> {owner.name}: array<{block}>;\n"
         for variable in group:
@@ -86,11 +90,12 @@ def _share(text: str, before: Bindings, bindings: Bindings, whole: frozenset[int
     return _UNIFORM.sub(str(len(groups)), joined)
 
 
-def _common_block(text: str, variables: Sequence[Variable], whole: bool) -> str:
+def _common_block(text: str, variables: Sequence[Variable], width: int) -> str:
     """Return the type that a shared variable is an array of.
 
     The widest where it holds whole ones of them and narrower ones are only read: storing part of a vector may touch all
-    of it. Else words, from which all others can be put together.
+    of it. Else words, from which all others can be put together. ``width`` says how many bytes the widest whole blocks
+    have.
     """
     blocks = {variable.block: None for variable in variables}
     if len(blocks) == 1:
@@ -101,4 +106,4 @@ def _common_block(text: str, variables: Sequence[Variable], whole: bool) -> str:
         return "atomic<u32>"
     widest = max(blocks, key=WORDS.__getitem__)
     parts = [variable for variable in variables if variable.block != widest]
-    return widest if whole and not any(is_stored(text, part) for part in parts) else "u32"
+    return widest if width >= 4 * WORDS[widest] and not any(is_stored(text, part) for part in parts) else "u32"

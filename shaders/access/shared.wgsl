@@ -10,7 +10,7 @@ fn load_{{ function }}(at: u32) -> {{ block }} {
 fn store_{{ function }}(at: u32, block: {{ block }}) {
     # for number in range(words)
     # if "u64" in block
-    # set double = "block" ~ ("." ~ "xy"[number // 2] if words == 4 else "")
+    # set double = "block" ~ ("." ~ "xyzw"[number // 2] if words > 2 else "")
     # set value = "u32(%s >> 32u)" % double if number % 2 else "u32(%s & 4294967295lu)" % double
     # else
     # set value = "block" ~ ("." ~ "xyzw"[number] if words > 1 else "")

@@ -17,16 +17,29 @@
     # endfor
     );
 {% endmacro %}
-{% macro all_lanes(rows) %}
+{% macro in_lanes(rows) %}
     # for down in range(rows|length)
     # for row in rows
     let number{{ down }}_{{ loop.index0 }} = {{ combine(row, "half" ~ down ~ "_") }};
     # endfor
     # endfor
+{% endmacro %}
+{% macro all_lanes(rows) %}
+{{ in_lanes(rows) }}
     return array<tile_s, {{ 4 * rows|length ** 2 }}>(
     # for down in range(rows|length)
     # for across in range(rows|length)
         {% for lane in "xyzw" %}number{{ down }}_{{ across }}.{{ lane }},{{ " " if not loop.last }}{% endfor +%}
+    # endfor
+    # endfor
+    );
+{% endmacro %}
+{% macro all_beside(rows) %}
+{{ in_lanes(rows) }}
+    return array<tile_s, {{ 4 * rows|length ** 2 }}>(
+    # for down in range(rows|length)
+    # for lane in "xyzw"
+        {% for across in range(rows|length) %}number{{ down }}_{{ across }}.{{ lane }},{{ " " if not loop.last }}{% endfor +%}
     # endfor
     # endfor
     );

@@ -4,16 +4,19 @@
 {% set row_at = spatial + looped|length %}
 {% set column_at = row_at + 1 if down else row_at %}
 {% set rows = down.tile if down else 1 %}
+{% macro tap(row, place) %}{% if in_units %}{% set number = row * across.axis.size + place %}taps{{ number // 4 }}.{{ "xyzw"[number % 4] }}{% else %}tap{{ row }}_{{ place }}{% endif %}{% endmacro %}
 {% macro load_taps(row) %}
+    # if not in_units
     # for place in range(across.axis.size)
     taps_place[{{ column_at }}] = {{ place }}u;
     let tap{{ row }}_{{ place }} = taps_load(taps_place);
     # endfor
+    # endif
 {% endmacro %}
 {% macro add(row, tap_row) %}
     # for column in range(across.tile)
     # for place in range(across.axis.size)
-    sum{{ row }}_{{ column }} += {{ across.name(across.element(column, place)) }} * tap{{ tap_row }}_{{ place }};
+    sum{{ row }}_{{ column }} += {{ across.name(across.element(column, place)) }} * {{ tap(tap_row, place) }};
     # endfor
     # endfor
 {% endmacro %}
@@ -24,6 +27,12 @@ fn tile(at: output_at) -> array<tile_s, {{ rows * across.tile }}> {
     var taps_place: taps_at;
     taps_place[0] = at[1];
     taps_place[1] = at[{{ channel }}];
+    # if in_units
+    # for unit in range((across.axis.size * (down.axis.size if down else 1) + 3) // 4)
+    taps_place[2] = {{ unit }}u;
+    let taps{{ unit }} = taps_load(taps_place);
+    # endfor
+    # endif
     let first_column = at[{{ column_at }}]{% if across.axis.stride != across.lanes %} * {{ across.axis.stride }}u{% if across.lanes > 1 %} / {{ across.lanes }}u{% endif %}{% endif %};
     # for row in range(rows)
     # for column in range(across.tile)
@@ -39,7 +48,9 @@ fn tile(at: output_at) -> array<tile_s, {{ rows * across.tile }}> {
     # endfor
     # if down
     # for place in range(down.axis.size)
+    # if not in_units
     taps_place[{{ row_at }}] = {{ place }}u;
+    # endif
 {{ load_taps(place) }}
     # endfor
     # for element in down.seen

@@ -1,37 +1,26 @@
 // MAX_POOLING2, for a tile of positions, on the bits of the elements: output = the bits that rank first in the window, the first of
 // equal ranks. NaN ranks before padding, so a window of nothing else gives its first; integers have no rank to spare for padding,
 // but the only one that shares it is known. Places before the input wrap around to large numbers, as in depth-wise convolution.
+{% import "convolution/seen" as seen with context %}
 {% set row_at = spatial + looped|length %}
 {% set column_at = row_at + 1 if down else row_at %}
 {% set rows = down.tile if down else 1 %}
 {% macro read(inside) %}
     # for unit in across.units
-    var seen{{ loop.index0 }} = input_t();
     var rank{{ loop.index0 }} = input_t(0xffffffffu);
     # endfor
-    # if inside
-    if ({{ inside|join(" && ") }}) {
-    # endif
-    # for unit in across.units
-    source[{{ column_at }}] = first_column + {{ unit % 2 ** 32 }}u;
-    # set checked = across.is_checked(unit)
-    {% if checked %}if (source[{{ column_at }}] < {{ across.axis.spatial // across.lanes }}u) { {% endif %}seen{{ loop.index0 }} = input_load(source); rank{{ loop.index0 }} = ranks(seen{{ loop.index0 }});{% if checked %} }{% endif %}
-
-    # endfor
-    # if inside
-    }
-    # endif
+{{ seen.read(across, column_at, inside, also="rank# = ranks(seen#);") }}
 {% endmacro %}
 {% macro choose() %}
     # for column in range(across.tile)
     # for place in range(across.axis.size)
-    # set seen = across.name(across.element(column, place))
-    # set rank = "rank" ~ seen[4:]
+    # set value = across.name(across.element(column, place))
+    # set rank = "rank" ~ value[4:]
     # if loop.first
-    var largest{{ column }} = {{ seen }};
+    var largest{{ column }} = {{ value }};
     var best{{ column }} = {{ rank }};
     # else
-    largest{{ column }} = select(largest{{ column }}, {{ seen }}, {{ rank }} < best{{ column }});
+    largest{{ column }} = select(largest{{ column }}, {{ value }}, {{ rank }} < best{{ column }});
     best{{ column }} = min(best{{ column }}, {{ rank }});
     # endif
     # endfor

@@ -35,7 +35,7 @@
     # endfor
 {% endmacro %}
 {% macro element_of_unit(prefix, row) %}{{ prefix }}{{ row // width }}{{ "." ~ "xyzw"[row % width] if width > 1 else "" }}{% endmacro %}
-{% macro unit_of_step(name, fetch, unit, step) %}{% if fetch.steps > 1 %}{{ name }}_steps{{ unit }}[{{ step }}]{% else %}{{ name }}_fetch({{ name }}_starts{{ unit }}, {{ inner_names }}{{ " + " ~ step ~ "u" if step }}){% endif %}{% endmacro %}
+{% macro unit_of_step(name, fetch, unit, step) %}{% if fetch.paired %}{{ name }}_pair{{ step }}_{{ unit // 2 * 2 }}[{{ unit % 2 }}]{% elif fetch.steps > 1 %}{{ name }}_steps{{ unit }}[{{ step }}]{% else %}{{ name }}_fetch({{ name }}_starts{{ unit }}, {{ inner_names }}{{ " + " ~ step ~ "u" if step }}){% endif %}{% endmacro %}
 {% macro multiply(a, b) %}
     # for row in range(tile.rows)
     # for unit in range(tile.units)
@@ -56,12 +56,13 @@
     # else
     var results = array<sum_t, {{ tile.rows * tile.units }}>({{ each_sum("total" if chunk else "sum") }});
     # endif
-    for (var place = 0u; place < {{ tile.rows * tile.units }}u; place++) {
+    # set kept = "results[place], results[place + 1u]" if paired else "results[place]"
+    for (var place = 0u; place < {{ tile.rows * tile.units }}u; place += {{ 2 if paired else 1 }}u) {
         # if interleaved > 1
-        let unit = (column + (place / {{ interleaved }}u % {{ tile.units }}u) * {{ tile.across }}u) * {{ interleaved }}u + place % {{ interleaved }}u;
-        keep(part, batch, row / {{ interleaved }}u + place / {{ tile.units * interleaved }}u, unit, results[place]);
+        let unit = (column + (place / {{ interleaved }}u % {{ tile.units }}u) * {{ between }}u) * {{ interleaved }}u + place % {{ interleaved }}u;
+        keep(part, batch, row / {{ interleaved }}u + place / {{ tile.units * interleaved }}u, unit, {{ kept }});
         # else
-        keep(part, batch, row + place / {{ tile.units }}u, column + (place % {{ tile.units }}u) * {{ tile.across }}u, results[place]);
+        keep(part, batch, row + place / {{ tile.units }}u, column + (place % {{ tile.units }}u) * {{ between }}u, {{ kept }});
         # endif
     }
 {% endmacro %}

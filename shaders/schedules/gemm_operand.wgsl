@@ -11,7 +11,7 @@ fn {{ name }}_start(batch: u32, own: u32) -> {{ name }}_at {
     # endfor
     return at;
 }
-fn {{ name }}_step(start: {{ name }}_at, {{ parameters }}) -> {{ name }}_t {
+fn {{ name }}_step(start: {{ name }}_at, {{ parameters }}) -> {{ name }}_{{ "pair_t" if paired else "t" }} {
     var at = start;
     # for step in inner_steps
     at[{{ inner_at + loop.index0 }}] = {{ step }};

@@ -4,11 +4,15 @@
 {% include "schedules/exchange" %}
 {% endif %}
 alias tile_s = {{ tile_s }};
-fn keep(at: output_at, product: product_t) {
+fn keep(at: output_at, product: product_t{{ ", second: product_t" if paired }}) {
     # for dimension, size in step.edges
     if (at[{{ dimension }}] >= {{ size }}u) { return; }
     # endfor
-    # if unit_bits < 32
+    # if paired
+    var next = at;
+    next[{{ step.units|length - 1 }}]++;
+    store_pair(at, output_bits(finish(at, product)), output_bits(finish(next, second)));
+    # elif unit_bits < 32
     exchange(output_unit(at), output_bits(finish(at, product)));
     # else
     buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(finish(at, product));
@@ -30,6 +34,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     var at = which;
     # for place in step.offsets()
     # set unit = loop.index0
+    # if not paired or unit % 2 == 0
     # for units in step.units
     # if units > 1
     at[{{ loop.index0 }}] = which[{{ loop.index0 }}] * {{ units }}u + {{ place[loop.index0] }}u;
@@ -38,7 +43,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     # if lanes == 1
     keep(at, numbers[{{ unit }}]);
     # else
-    keep(at, product_t({% for lane in range(lanes) %}numbers[{{ unit * lanes + lane }}]{% if not loop.last %}, {% endif %}{% endfor %}));
+    keep(at{% for one in range(unit, unit + (2 if paired else 1)) %}, product_t({% for lane in range(lanes) %}numbers[{{ one * lanes + lane }}]{% if not loop.last %}, {% endif %}{% endfor %}){% endfor %});
+    # endif
     # endif
     # endfor
 }

@@ -17,6 +17,7 @@ from dmlgpu.enums import AxisDirection, InterpolationMode, ReduceFunction
 from dmlgpu.graph.compiler import compile_network
 from dmlgpu.graph.resolve import resolve
 from dmlgpu.plan.parts import tensors
+from dmlgpu.target import Profile
 
 RNG_SEED = 9
 
@@ -261,3 +262,34 @@ def test_two_ways_to_repeat_along_a_dimension_are_left_as_they_are(device: Devic
         antialiased=False,
     )
     agree(device, graph, twice + four, {"small": floats(1, 1, 4, 8), "smaller": floats(1, 1, 2, 4)}, 0)
+
+
+@pytest.mark.parametrize("outputs", [32, 30])
+def test_what_a_product_reads_in_pairs_is_read_in_units_by_its_epilogue(device: Device, outputs: int) -> None:
+    """Both are one tensor, which lies where the graph put it: blocks of 32 bytes, of which others see halves."""
+    graph = Graph()
+    x = functions.activation_relu(graph.input((1, outputs, 16, 16), name="x"))
+    filters = graph.input((outputs, outputs, 1, 1), name="filters")
+    for _ in range(2):
+        x = functions.element_wise_add(dml.convolution(x, filters), x)
+    arrays = {"x": floats(1, outputs, 16, 16), "filters": floats(outputs, outputs, 1, 1) / 8}
+    agree(device, graph, x, arrays, 1e-4)
+    program = compile_network(resolve(graph.desc([x])), device.backend.target).program
+    pairs = [kernel for kernel in program.kernels if "array<vec4<u64>>" in kernel.wgsl]
+    if device.backend.target.moves_doubles:
+        assert any("both.zw" in kernel.wgsl for kernel in pairs)
+    else:
+        assert pairs == []
+
+
+def test_depthwise_convolutions_read_pairs_and_units_of_their_filters(device: Device) -> None:
+    graph = Graph()
+    x = functions.activation_relu(graph.input((2, 6, 9, 32), name="x"))
+    padding = {"start_padding": (2, 2), "end_padding": (2, 2)}
+    filters = graph.input((6, 1, 5, 5), name="filters", owned=True)
+    output = functions.activation_relu(dml.convolution(x, filters, group_count=6, **padding))
+    labels = agree(device, graph, output, {"x": floats(2, 6, 9, 32), "filters": floats(6, 1, 5, 5)}, 1e-4)
+    assert any("depthwise" in label for label in labels)
+    program = compile_network(resolve(graph.desc([output])), device.backend.target).program
+    in_units = [kernel.label for kernel in program.initialization]
+    assert any("lay out taps" in label for label in in_units) == (device.backend.target.profile is Profile.CPU)

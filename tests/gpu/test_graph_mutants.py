@@ -20,11 +20,13 @@ from dmlgpu.graph.network import Network, Result
 from dmlgpu.graph.passes import (
     attention,
     batch_normalization,
+    bias,
     epilogues,
     initialization,
     inlining,
     layouts,
     nodes,
+    numbers,
     padding,
     prologues,
     trees,
@@ -49,6 +51,7 @@ SAMPLE = (
     "pattern-updates_in_place-int32-plain",
     "pattern-two_readers-float32-plain",
     "pattern-convolution_normalization_relu-float32-plain",
+    "pattern-biased_convolutions-float32-plain",
     "pattern-read_anew-int32-odd",
     "pair-transpose-max_pooling-float32-odd",
     "pattern-padded_convolution-float32-plain",
@@ -258,6 +261,14 @@ def _normalizes_what_it_does_not_store(with_source: Any) -> Any:
     return lambda step, tree: dataclasses.replace(with_source(step, tree), source=next(leaves(tree)))
 
 
+def _adds_no_bias(changed: Any) -> Any:
+    return lambda desc, **fields: changed(desc, **(fields | {"bias_tensor": None}))
+
+
+def _writes_another_number(value: Any) -> Any:
+    return lambda tensor, data: value(tensor, data) + 1
+
+
 def _leaves_readers_behind(replace_parts: Any) -> Any:
     return lambda step, kind, change: step
 
@@ -289,6 +300,8 @@ FAULTS: Mapping[str, tuple[Fault, tuple[tuple[Any, str], ...]]] = {
     ),
     "what changes is computed once": (_initializes_what_changes, ((initialization, "_is_initial"),)),
     "rows are reduced without what is added": (_normalizes_what_it_does_not_store, ((prologues, "_with_source"),)),
+    "a bias is forgotten": (_adds_no_bias, ((bias, "changed"),)),
+    "another number is written": (_writes_another_number, ((numbers, "_value"),)),
     "a reader misses a new layout": (_leaves_readers_behind, ((layouts, "replace_parts"),)),
     "keys and values are exchanged": (_exchanges_keys_and_values, ((attention, "_attention"),)),
 }

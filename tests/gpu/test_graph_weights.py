@@ -58,6 +58,39 @@ def test_a_normalization_with_groups_of_a_transposed_convolution_stays(device: D
     agree(device, graph, output, arrays)
 
 
+@pytest.mark.parametrize("direction", ConvolutionDirection)
+@pytest.mark.parametrize("sizes", [(1, 4, 1, 1), (1, 1, 1, 1)], ids=["a channel", "all"])
+def test_what_is_added_to_channels_is_a_bias(
+    device: Device, direction: ConvolutionDirection, sizes: tuple[int, ...]
+) -> None:
+    """With it, the normalisation goes into the weights as well."""
+    rng = np.random.default_rng(7)
+    arrays = {"x": rng.standard_normal((2, 4, 9, 8)), "filter": rng.standard_normal((4, 4, 2, 2))}
+    graph = Graph()
+    given = {name: graph.input(array.shape, name=name, owned=name != "x") for name, array in arrays.items()}
+    features = dml.convolution(given["x"], given["filter"], direction=direction, strides=(2, 2))
+    added = graph.constant(rng.standard_normal(sizes).astype(np.float32)).broadcast_to(features.sizes)
+    statistics = [graph.constant(rng.uniform(0.5, 2, (1, 4, 1, 1)).astype(np.float32)) for _ in range(4)]
+    both = dml.batch_normalization(functions.element_wise_add(added, features), *statistics, spatial=True, epsilon=1e-3)
+    labels = agree(device, graph, both, {name: array.astype(np.float32) for name, array in arrays.items()})
+    assert all("convolution" in label for label in labels), labels
+
+
+def test_what_is_added_to_rows_or_read_twice_is_no_bias(device: Device) -> None:
+    rng = np.random.default_rng(8)
+    graph = Graph()
+    x, filters = graph.input((1, 3, 4, 8), name="x"), graph.input((3, 3, 1, 1), name="filters")
+    arrays = {"x": rng.standard_normal((1, 3, 4, 8)), "filters": rng.standard_normal((3, 3, 1, 1))}
+    given = {name: array.astype(np.float32) for name, array in arrays.items()}
+    row, channel = (
+        graph.constant(rng.standard_normal(size).astype(np.float32)) for size in ((1, 1, 1, 8), (1, 3, 1, 1))
+    )
+    made = dml.convolution(x, filters)
+    agree(device, graph, functions.element_wise_add(made, row.broadcast_to(made.sizes)), given)
+    biased = functions.element_wise_add(made, channel.broadcast_to(made.sizes))
+    agree(device, graph, functions.element_wise_multiply(biased, made), given)
+
+
 def test_what_depends_on_weights_alone_is_not_computed_again(device: Device) -> None:
     rng = np.random.default_rng(6)
     graph = Graph()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu.gpu.adapter import describe, loop_limit, target_of
+from dmlgpu.gpu.adapter import describe, loop_limit, subgroup_lanes, target_of
 from dmlgpu.gpu.pipelines import compile_error, excerpt
 from dmlgpu.memory import host_memory
 from dmlgpu.program import Kernel
@@ -36,6 +36,21 @@ SOFT = AdapterInfo("llvmpipe (LLVM 15.0.6, 256 bits)", "Vulkan", "cpu", "llvmpip
 )
 def test_loop_limit_is_known_by_the_driver(name: str, driver: str, expected: int | None) -> None:
     assert loop_limit(AdapterInfo(name, "Vulkan", "cpu", "", driver)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("llvmpipe (LLVM 15.0.6, 256 bits)", 8),
+        ("llvmpipe (LLVM 19.1.7, 512 bits)", 16),
+        ("llvmpipe (LLVM 15.0.7, 128 bits)", 4),
+        ("llvmpipe", 4),
+        ("SwiftShader Device (Subzero)", 4),
+        ("Radeon RX (256 bits)", 4),
+    ],
+)
+def test_subgroups_are_as_wide_as_llvmpipe_says(name: str, expected: int) -> None:
+    assert subgroup_lanes(AdapterInfo(name, "Vulkan", "cpu", "", "")) == expected
 
 
 def test_describe_keeps_the_features_of_the_list_only() -> None:

@@ -122,6 +122,18 @@ def test_what_follows_a_product_or_convolution_is_part_of_it(heavy: object, targ
     assert apart - fused == 3
 
 
+def test_what_is_added_to_channels_is_a_bias(target: Target) -> None:
+    vector = TensorDesc(DataType.FLOAT32, FLOATS.sizes, (0, 1, 0, 0))
+    for added, other in (
+        (add(FLOATS, vector, FLOATS), ("conv>add.0", "b>add.1")),
+        (add(vector, FLOATS, FLOATS), ("b>add.0", "conv>add.1")),
+    ):
+        biased = graph({"conv": convolution(), "add": added}, f"x>conv.0 w>conv.1 {' '.join(other)}", "add")
+        compiled = compile_network(resolve(biased), target)
+        assert [note.text for note in compiled.notes if note.pass_name == "bias"] == ["done by conv"]
+        assert compiled.network.nodes[-1].desc.bias_tensor == TensorDesc(DataType.FLOAT32, (1, 2, 1, 1), (0, 1, 0, 0))
+
+
 def test_an_output_of_the_graph_is_written_and_read(target: Target) -> None:
     tapped = graph({"conv": convolution(), "relu": relu()}, "x>conv.0 w>conv.1 conv>relu.0", "conv relu")
     compiled = compile_network(resolve(tapped), target)

@@ -168,16 +168,20 @@ def test_operands_are_read_in_units_where_memory_lets_them() -> None:
 
 @pytest.mark.parametrize("b_flags", [TensorFlags.NONE, TensorFlags.OWNED_BY_DML])
 def test_invocations_in_the_same_rows_hand_them_to_each_other(b_flags: TensorFlags) -> None:
-    """Each then reads every fourth of the units of a that its tile needs; only where there are subgroups, on a
-    processor."""
+    """Of the units of a that its tile needs in a turn, each then reads one of as many as a subgroup is wide; only where
+    there are subgroups, on a processor."""
     in_step = replace(CPU, features=frozenset({"subgroup"}))
     step = contract(square(256, b_flags=b_flags), in_step)
-    assert (step.broadcast, step.tile.rows, step.tile.down) == (True, 32, 1)
+    assert (step.sharing, step.tile.rows, step.tile.down) == (4, 32, 1)
     text = compiler.compile_operator(square(256, b_flags=b_flags), in_step).kernels[-1].wgsl
     assert (text.count("= a_fetch("), text.count("subgroupBroadcast(")) == (2 * step.steps, 8 * step.steps)
     assert step.steps == 2
+    wide = replace(in_step, subgroup_lanes=16)
+    assert contract(square(256, b_flags=b_flags), wide).sharing == step.tile.across == 8
+    text = compiler.compile_operator(square(256, b_flags=b_flags), wide).kernels[-1].wgsl
+    assert (text.count("= a_fetch("), text.count("subgroupBroadcast(")) == (step.steps, 8 * step.steps)
     for target in (CPU, replace(GPU, features=in_step.features), replace(in_step, schedule="shared")):
-        assert not contract(square(256), target).broadcast
+        assert contract(square(256), target).sharing == 1
         assert "subgroup" not in compiler.compile_operator(square(256), target).kernels[-1].wgsl
 
 
@@ -185,7 +189,7 @@ def test_an_invocation_by_itself_reads_all_its_rows() -> None:
     """Eight columns are two units: workgroups of more than these two have several rows of tiles."""
     in_step = replace(CPU, features=frozenset({"subgroup"}), schedule="register")
     step = contract(gemm((512, 64), (64, 8), (512, 8)), in_step)
-    assert (step.broadcast, step.tile.down > 1) == (False, True)
+    assert (step.sharing, step.tile.down > 1) == (1, True)
 
 
 def test_the_cost_of_a_product_tells_which_way_round_is_faster() -> None:

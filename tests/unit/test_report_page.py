@@ -19,6 +19,7 @@ from dmlgpu.conformance.running.wording import bound_text, share_text
 from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, KNOWN, REFUSED, measured, run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+expect = playwright.expect  # waits: browsers tell of closed dialogs and of new addresses after the fact
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -176,15 +177,16 @@ CASES = "#cases .results"
 def test_a_click_opens_the_cases_of_an_operator(visit, address):
     page = visit()
     page.locator("[data-operator=cast] td a").first.click()
-    assert page.locator("#cases").is_visible() and page.locator("#cases h2").inner_text() == "cast"
-    assert page.url == f"{address}#dmlgpu/cast/0"
+    expect(page.locator("#cases h2")).to_have_text("cast")
+    expect(page).to_have_url(f"{address}#dmlgpu/cast/0")
     assert rows(page, CASES) == [
         ["cast-b", "✗ fail, beyond any tolerance", "✓ beyond any tolerance", "not run"],
         ["cast-c", "○ not supported", "○ not supported", "✓"],
         ["cast-a", "✓ 75 %", "✓ 25 %", "✓ 100 %"],
     ]
     page.keyboard.press("Escape")
-    assert not page.locator("#cases").is_visible() and page.url == address
+    expect(page.locator("#cases")).to_be_hidden()
+    expect(page).to_have_url(address)
 
 
 def test_an_address_opens_a_case(visit):
@@ -283,7 +285,7 @@ def test_regressions_come_first_and_kinds_can_be_chosen(visit, address):
     page.locator("#after").select_option("2")
     assert page.url == f"{address}#differences/1/2"
     page.locator("#changes a").first.click()
-    assert page.locator("#cases").is_visible()
+    expect(page.locator("#cases")).to_be_visible()
 
 
 def test_runs_of_other_suites_are_not_mixed(visit):

@@ -114,11 +114,24 @@ def test_every_use_of_an_element_is_found_once() -> None:
 
 def test_a_patch_is_packed_only_where_tiles_begin_at_units() -> None:
     source = tensor(Role.INPUT, 0, (1, 1, 1, 8, 16))
-    assert packed_patch(source, Axis(16, 16, 3, 1, 1, 1), 4)[1].lanes == 4
-    assert packed_patch(source, Axis(16, 16, 3, 1, 1, 1), 2)[1].lanes == 1
-    assert packed_patch(source, Axis(16, 8, 3, 2, 1, 1), 2)[1].lanes == 4
+    assert packed_patch(source, Axis(16, 16, 3, 1, 1, 1), 4, CPU)[1].lanes == 4
+    assert packed_patch(source, Axis(16, 16, 3, 1, 1, 1), 2, CPU)[1].lanes == 1
+    assert packed_patch(source, Axis(16, 8, 3, 2, 1, 1), 2, CPU)[1].lanes == 4
     odd = tensor(Role.INPUT, 0, (1, 1, 1, 8, 15))
-    assert packed_patch(odd, Axis(15, 15, 3, 1, 1, 1), 4) == (odd, Patch(Axis(15, 15, 3, 1, 1, 1), 4))
+    assert packed_patch(odd, Axis(15, 15, 3, 1, 1, 1), 4, CPU) == (odd, Patch(Axis(15, 15, 3, 1, 1, 1), 4))
+
+
+def test_units_are_read_in_pairs_where_tiles_begin_at_them() -> None:
+    doubles = replace(CPU, features=frozenset({"shader-int64"}))
+    whole, seen = Tensor.temporary("x", F32, (1, 1, 1, 8, 16)), Axis(16, 16, 3, 1, 1, 1)
+    source, patch = packed_patch(whole, seen, 8, doubles)
+    assert isinstance(source, Tensor) and source.paired
+    assert patch.units == (-2, -1, 0, 1, 2, 3)
+    assert list(patch.reads) == [(-2, (0, 1)), (0, (2, 3)), (2, (4, 5))]
+    assert [patch.name(element) for element in (0, 1, 8, 9)] == ["seen1.w", "seen2.x", "seen3.w", "seen4.x"]
+    assert list(packed_patch(whole, seen, 8, CPU)[1].reads) == [(-1, (0,)), (0, (1,)), (1, (2,)), (2, (3,))]
+    for other, tile in ((whole, 4), (replace(whole, binding=Binding(Role.INPUT, 0)), 8)):
+        assert not packed_patch(other, seen, tile, doubles)[1].paired
 
 
 # ---- tiles
@@ -166,7 +179,8 @@ def test_depthwise_is_for_single_channels() -> None:
         pytest.param(convolution((9, 9), (3, 3)), CPU, (1, 1, 1, 4, 4), id="the second unit nearly empty"),
         pytest.param(convolution((32,), (3,)), CPU, (1, 1, 1, 8), id="one dimension"),
         pytest.param(convolution((4, 8, 8), (3, 3, 3)), CPU, (1, 1, 1, 1, 4, 8), id="three dimensions"),
-        pytest.param(convolution((8, 8), (5, 5), padding=2), CPU, (1, 1, 1, 1, 8), id="fewer rows"),
+        pytest.param(convolution((8, 8), (7, 7), padding=3), CPU, (1, 1, 1, 2, 8), id="fewer rows"),
+        pytest.param(convolution((8, 8), (5, 5), padding=2), GPU, (1, 1, 1, 2, 4), id="fewer places on a GPU"),
         pytest.param(convolution((20, 24), (11, 11), padding=5), CPU, (1, 1, 1, 1, 8), id="rows in a loop"),
     ],
 )
@@ -290,8 +304,9 @@ def test_the_products_of_winograd_lie_as_wastes_least(side: int, outputs: int, e
     assert (rows, columns) == expected
 
 
-@pytest.mark.parametrize("tile", TRANSFORMS)
-def test_winograd_has_the_tiles_of_its_name(tile: int) -> None:
+@pytest.mark.parametrize(("tile", "columns"), [(2, 8), (4, 4)])
+def test_winograd_has_the_tiles_of_its_name(tile: int, columns: int) -> None:
+    """Four of them side by side, where they fit."""
     given = convolution((8, 8), (3, 3), lead=(1, 2, 1))
     *_, last = schedule_step(Convolve("", *operands(given)), replace(CPU, schedule=f"winograd-{tile}")).steps
-    assert isinstance(last, ScheduledTiles) and last.tile == (1, 1, 1, tile, tile)
+    assert isinstance(last, ScheduledTiles) and last.tile == (1, 1, 1, tile, columns)

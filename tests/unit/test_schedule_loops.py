@@ -28,9 +28,9 @@ def runs(graph):
 def window_of_one_row(graph):
     return functions.convolution(
         graph.input((1, 8, 16, 16)),
-        graph.input((8, 1, 5, 5)),
-        start_padding=(2, 2),
-        end_padding=(2, 2),
+        graph.input((8, 1, 11, 11)),
+        start_padding=(5, 5),
+        end_padding=(5, 5),
         group_count=8,
     )
 

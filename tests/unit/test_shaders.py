@@ -16,6 +16,7 @@ from dmlgpu import compiler, descs, operators
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.enums import AxisDirection, ConvolutionDirection, ConvolutionMode, DataType, ReduceFunction
 from dmlgpu.errors import NotSupported
+from dmlgpu.graph.passes.numbers import NUMBER
 from dmlgpu.operator_desc import ScaleBias
 from dmlgpu.plan import Affine, AffineView, Binding, Map, Plan, Role, Tensor, apply, constants
 from dmlgpu.schedule import schedule
@@ -193,6 +194,9 @@ def fused_plans():
             seen = AffineView(difference, (count,), Affine.box((0,)))
             yield fused(apply("elementwise/element_wise_multiply", data_type, (count,), a=seen, b=difference))
             yield fused(apply("elementwise/cast", DataType.INT32, (count,), portable=True, input=difference))
+    three = apply(NUMBER, DataType.FLOAT16, (8,), portable=True, values=constants(compute=DataType.FLOAT32, number=3.0))
+    halves = source(DataType.FLOAT16, 8)
+    yield fused(apply("elementwise/element_wise_add", DataType.FLOAT16, (8,), a=halves, b=three))
     double = DataType.FLOAT64
     values = constants(compute=double, scale=2.0, bias=1.0)
     scaled = apply("elementwise/scale_bias", double, (3,), values=values, input=source(double, 3))

@@ -8,7 +8,7 @@ from dmlgpu import compiler, descs
 from dmlgpu.enums import DataType
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
-from dmlgpu.wgsl.blocks import Variable, in_doubles, stored_as
+from dmlgpu.wgsl.blocks import PAIR, Variable, accessors, in_doubles, stored_as
 
 CPU = Target("CPU", Profile.CPU, frozenset({"shader-int64"}))
 
@@ -42,3 +42,22 @@ def test_a_kernel_reads_and_writes_units_as_doubles():
     (kernel,) = compiler.compile_operator(desc, CPU).kernels
     assert kernel.wgsl.count(": array<vec2<u64>>;") == 2
     assert "buffer1[at]" in kernel.wgsl and "buffer0[at] = vec2<u64>(" in kernel.wgsl
+
+
+@pytest.mark.parametrize(
+    ("block", "load"),
+    [
+        ("u32", "let double = buffer0[at / 8u][at / 2u % 4u];"),
+        ("u64", "return buffer0[at / 4u][at % 4u];"),
+        ("vec2<u64>", "let both = buffer0[at / 2u];\n    return select(both.xy, both.zw, at % 2u == 1u);"),
+    ],
+)
+def test_blocks_are_parts_of_pairs(block, load):
+    assert load in accessors(Variable("buffer1", block), Variable("buffer0", PAIR))
+
+
+def test_pairs_are_put_together_from_words():
+    text = accessors(Variable("buffer1", PAIR), Variable("buffer0", "u32"))
+    assert "(u64(buffer0[at * 8u + 7u]) << 32u) | u64(buffer0[at * 8u + 6u]));" in text
+    assert "buffer0[at * 8u + 7u] = u32(block.w >> 32u);" in text
+    assert "buffer0[at * 8u + 2u] = u32(block.y & 4294967295lu);" in text

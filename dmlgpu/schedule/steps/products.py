@@ -112,10 +112,13 @@ class ScheduledContract(Scheduled):
         parts: into how many the sums are split, along the first inner dimension.
         share: steps along the first inner dimension of each part.
         chunk: steps along the first inner dimension after which a sum is added to a total; 0 for never.
-        broadcast: whether each unit of the rows is read by few invocations, which hand it to their subgroup (REGISTER).
+        sharing: invocations that share the units of the rows of a turn: each reads some, and hands them to its subgroup
+            (REGISTER).
         interleaved: rows, along the last of their dimensions, whose outputs lie side by side, with those of the next
             column behind them; 1 where columns do.
         steps: along the last inner dimension, in one turn of the loop (REGISTER).
+        beside: units of columns of an invocation lie side by side, not a tile apart, so that they can be read and
+            written in pairs (REGISTER).
     """
 
     space: Space
@@ -128,9 +131,10 @@ class ScheduledContract(Scheduled):
     parts: int
     share: int
     chunk: int
-    broadcast: bool = False
+    sharing: int = 1
     interleaved: int = 1
     steps: int = 1
+    beside: bool = False
 
 
 @dataclass(frozen=True)

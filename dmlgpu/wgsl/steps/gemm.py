@@ -18,10 +18,12 @@ from dmlgpu.wgsl.types import scalar_of, vector
 
 @dataclass(frozen=True)
 class _Fetch:
-    """How an operand is read: steps that are read at once, and whether its neighbours lie along the inner dimension."""
+    """How an operand is read: steps that are read at once, whether its neighbours lie along the inner dimension, and
+    whether units are read in pairs."""
 
     steps: int
     inner_fastest: bool
+    paired: bool = False
 
 
 @render_step.register
@@ -50,8 +52,10 @@ def _contract(step: ScheduledContract, builder: Builder) -> str:
         "parts": step.parts,
         "share": step.share,
         "chunk": step.chunk,
-        "broadcast": step.broadcast,
+        "sharing": step.sharing,
         "steps": step.steps,
+        "between": 1 if step.beside else tile.across,
+        "paired": output.paired,
         "depth": tile.depth,
         "width": width,
     }
@@ -75,8 +79,9 @@ def _fetch(operand: Operand) -> _Fetch:
     """Neighbouring tasks read neighbours in memory."""
     if operand.window is not None:
         return _Fetch(operand.window.axis.size, False)
-    if operand.form is not Form.SINGLE:
-        return _Fetch(UNIT if operand.form is Form.ALONG else 1, operand.form is Form.ALONG)
     source = operand.source
+    if operand.form is not Form.SINGLE:
+        paired = isinstance(source, Tensor) and source.paired
+        return _Fetch(UNIT if operand.form is Form.ALONG else 1, operand.form is Form.ALONG, paired)
     last_inner = operand.inner_at + len(source.sizes) - len(operand.batch) - len(operand.own) - 1
     return _Fetch(1, isinstance(source, Tensor) and source.strides[last_inner] == 1)

@@ -38,6 +38,7 @@ def operand(builder: Builder, name: str, operand: Operand, *, inner: int, width:
         "name": name,
         "unit_t": vector(scalar_of(accumulator, builder.target, portable=True), width),
         "width": width,
+        "paired": isinstance(operand.source, Tensor) and operand.source.paired,
         "count": math.prod(operand.own),
         "batch_digits": spread("batch", operand.batch),
         "own_digits": spread("own", (*operand.own[:-1], operand.own[-1] // lanes)),
@@ -55,8 +56,9 @@ def operand(builder: Builder, name: str, operand: Operand, *, inner: int, width:
 
 
 def keep(output: Tensor, values: dict[str, Any]) -> str:
-    """Return what stores the outputs of an invocation, in units or lane by lane."""
-    return templates.render(f"schedules/gemm_keep_{'unit' if output.lanes == UNIT else 'lanes'}", **values)
+    """Return what stores the outputs of an invocation, in pairs of units, in units or lane by lane."""
+    how = "pair" if output.paired else "unit" if output.lanes == UNIT else "lanes"
+    return templates.render(f"schedules/gemm_keep_{how}", **values)
 
 
 def spread(number: str, sizes: Sequence[int]) -> list[str]:

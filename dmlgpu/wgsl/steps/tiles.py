@@ -18,6 +18,7 @@ def _tiles(step: ScheduledTiles, builder: Builder) -> str:
         "tile_s": scalar_of(step.body.data_type, builder.target, portable=True).wgsl,
         "step": step,
         "lanes": output.lanes,
+        "paired": output.paired,
         "walk": step.walk,
         "launch": step.launch,
     }
