@@ -110,6 +110,18 @@ def _grouped_convolutions(draft: Draft) -> tuple[Expression, ...]:
     return (f.activation_relu(f.convolution(x, draft.constant((6, 2, 2, 2)), group_count=2)),)
 
 
+def _biased_convolutions(draft: Draft) -> tuple[Expression, ...]:
+    """What is added to each channel, before a normalisation, or as the first operand of an addition; and to a row."""
+    channels, width = draft.sizes[1], draft.sizes[3]
+    x, filters = draft.input(), draft.constant((channels, channels, 1, 1))
+    made = f.convolution(x, filters)
+    made = draft.normalized(f.element_wise_add(made, draft.constant((1, channels, 1, 1)).broadcast_to(made.sizes)))
+    again = f.convolution(f.activation_relu(made), filters)
+    again = f.element_wise_add(draft.constant((1, channels, 1, 1)).broadcast_to(again.sizes), again)
+    last = f.convolution(again, filters)
+    return (f.element_wise_add(last, draft.constant((1, 1, 1, width)).broadcast_to(last.sizes)),)
+
+
 def _normalized_residual(draft: Draft) -> tuple[Expression, ...]:
     """What is added is added where rows are reduced."""
     x = f.element_wise_add(draft.input(), f.element_wise_identity(draft.input(), scale_bias=ScaleBias(0.5, 0.25)))
@@ -270,6 +282,20 @@ def _several_outputs(draft: Draft) -> tuple[Expression, ...]:
     return f.element_wise_multiply(y, x), y, x, y, known
 
 
+def _single_numbers(draft: Draft) -> tuple[Expression, ...]:
+    """Constants of one element beside those of several, before and after a product."""
+    *batch, _, columns = draft.sizes
+
+    def number(value: float) -> Expression:
+        return draft.given([value]).broadcast_to(draft.sizes)
+
+    x = f.element_wise_add(draft.input(), number(3))
+    clipped = f.element_wise_max(f.element_wise_min(x, number(6)), number(0))
+    made = f.element_wise_multiply(f.gemm(clipped, draft.input((*batch, columns, columns))), number(-2))
+    bias = draft.constant((1, 1, 1, columns)).broadcast_to(draft.sizes)
+    return f.element_wise_add(f.element_wise_add(made, bias), number(0)), f.element_wise_multiply(clipped, number(1))
+
+
 def _two_readers(draft: Draft) -> tuple[Expression, ...]:
     """What is read twice, and is no output, can be part of neither reader."""
     *batch, _, columns = draft.sizes
@@ -325,6 +351,7 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "padded_convolution": (_padded_convolution, FLOATS),
     "strided_convolutions": (_strided_convolutions, FLOATS),
     "grouped_convolutions": (_grouped_convolutions, FLOATS),
+    "biased_convolutions": (_biased_convolutions, (DataType.FLOAT32,)),
     "normalized_residual": (_normalized_residual, FLOATS),
     "owned_convolution": (_owned_convolution, FLOATS),
     "owned_normalization": (_owned_normalization, FLOATS),
@@ -343,6 +370,7 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "cast_around": (_cast_around, FLOATS),
     "updates_in_place": (_updates_in_place, WORDS),
     "several_outputs": (_several_outputs, SIGNED),
+    "single_numbers": (_single_numbers, FLOATS),
     "two_readers": (_two_readers, FLOATS),
     "read_anew": (_read_anew, SIGNED),
     "sparse_rows": (_sparse_rows, SIGNED),

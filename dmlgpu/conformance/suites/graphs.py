@@ -145,6 +145,8 @@ QUICK = (
     "pattern-strided_convolutions-float32-plain",
     "pattern-grouped_convolutions-float32-odd",
     "pattern-down_and_up-float32-plain",
+    "pattern-biased_convolutions-float32-odd",
+    "pattern-single_numbers-float16-plain",
     "pair-nearest_resampling-join_of_channels-int8-plain",
 )
 """A few pairs and patterns, each pass at work in some of them."""

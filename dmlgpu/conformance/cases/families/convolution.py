@@ -47,8 +47,9 @@ Sizes = tuple[int, ...]
 MOST, MOST_OF_DENSE = 1 << 17, 1 << 20
 """Multiplications of a case, so that the reference stays quick; at least one output per group there must be."""
 
-DENSE_SIZES, DENSE_UNITS = (2, 16, 14, 11), (2, 16, 9, 14)
-"""The tiles of the second are four side by side."""
+DENSE_SIZES = (2, 16, 14, 11)
+DENSE_UNITS: tuple[Sizes, ...] = ((2, 16, 9, 14), (1, 16, 13, 30), (2, 16, 9, 30))
+"""Their tiles are four side by side."""
 
 APART = "apart"  # backward, with steps as large as the window: the positions share no element of the output
 ROWS = "rows"  # windows of several elements whose positions come in whole units: read row by row
@@ -204,7 +205,7 @@ class ConvolutionCases(_ConvolutionCases):
 
     def chosen_keys(self) -> Iterator[Key]:
         """Those whose positions come in whole units."""
-        in_units = [(DENSE_UNITS, DENSE), *((sizes, APART) for sizes in APART_SIZES)]
+        in_units = [*((sizes, DENSE) for sizes in DENSE_UNITS), *((sizes, APART) for sizes in APART_SIZES)]
         in_units += [(sizes, ROWS) for sizes in ROWS_SIZES]
         for types, (sizes, variant) in itertools.product(self.types, in_units):
             yield Key(types, sizes, Layout.PACKED, variant)
