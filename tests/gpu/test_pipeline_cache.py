@@ -169,25 +169,32 @@ def test_uniforms_are_bounded(adapter: AdapterInfo) -> None:
     backend.close()
 
 
-def test_opengl_gets_back_what_is_dropped_while_another_thread_works(fresh: GpuBackend) -> None:
+def test_opengl_gets_back_what_is_dropped_while_another_thread_works(
+    fresh: GpuBackend, without_collections: None
+) -> None:
     if fresh.info.backend != "OpenGL":
         pytest.skip(f"only OpenGL's objects are given back under a lock, not those of {fresh.info.backend}")
     fresh.pipeline_cache.limits = CacheLimits(entries=0, size=0)
-    executable, before = [fresh.prepare(add(fresh, 1))], native_pipelines()
+    executable = [fresh.prepare(add(fresh, 1))]
+    fresh._context.deferred.run()  # what earlier tests have left
+    before = native_pipelines()
     locked, dropped = threading.Event(), threading.Event()
 
     def work() -> None:
         with fresh._context.lock:
             locked.set()
-            dropped.wait()
+            dropped.wait(60)
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    locked.wait()
-    executable.clear()
-    assert native_pipelines() == before  # nobody waited for the lock
-    dropped.set()
-    thread.join()
+    assert locked.wait(60)
+    try:
+        executable.clear()
+        meanwhile = native_pipelines()
+    finally:
+        dropped.set()
+        thread.join()
+    assert meanwhile == before  # nobody waited for the lock
     fresh._context.deferred.run()
     assert native_pipelines() == before - 1
 
