@@ -29,9 +29,15 @@ class Deferred:
 
     def run(self) -> None:
         """Run what waits, unless another thread holds the lock."""
-        while self._actions and self._lock.acquire(blocking=False):
+        while self._actions:
+            held: list[bool] = []
             try:
+                # One call of C's takes the lock and notes it: no signal handler can raise between the two.
+                held.extend(map(self._lock.acquire, (False,)))
+                if not held[0]:
+                    return
                 while self._actions:
                     self._actions.popleft()()
             finally:
-                self._lock.release()
+                if held and held[0]:
+                    self._lock.release()

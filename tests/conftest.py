@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,3 +26,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=PROFILES,
         help="which conformance cases to run on the adapters; without it a sample of the standard ones",
     )
+
+
+@pytest.fixture(autouse=True)
+def opengl_lock_is_given_back() -> Iterator[None]:
+    """Without this, other threads of later tests would wait for ever for what a test left locked."""
+    yield
+    if context := sys.modules.get("dmlgpu.gpu.context"):
+        left_locked = False
+        while context._OPENGL._is_owned():
+            context._OPENGL.release()
+            left_locked = True
+        assert not left_locked, "this thread still holds OpenGL's lock"
