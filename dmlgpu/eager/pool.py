@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from dmlgpu.device.buffer import Buffer
@@ -49,15 +49,7 @@ class Pool:
         Raises:
             OutOfMemory: the device has no room, even after all unused buffers went.
         """
-        whole = rounded(size)
-        with self._state.lock:  # reentrant: a collection of garbage within it may give buffers back
-            self._state.deferred.run()
-            unused = self._unused.get(whole)
-            memory = unused.pop() if unused else None
-            if memory is not None:
-                self.kept -= whole
-        if memory is None:
-            memory, whole = self._allocate(size, whole, label)
+        memory, whole = self.take_memory(size, label)
         return Buffer(
             device,
             self._state,
@@ -67,6 +59,23 @@ class Pool:
             name=label,
             free=lambda given: self._state.deferred.add(lambda: self._give(given, whole)),
         )
+
+    def take_memory(self, size: int, label: str) -> tuple[Any, int]:
+        """Return the executor's memory alone, and its bytes, for ``give_back``. Raises as ``take``."""
+        whole = rounded(size)
+        with self._state.lock:  # reentrant: a collection of garbage within it may give buffers back
+            self._state.deferred.run()
+            unused = self._unused.get(whole)
+            if unused:
+                self.kept -= whole
+                return unused.pop(), whole
+        return self._allocate(size, whole, label)
+
+    def give_back(self, taken: Iterable[tuple[Any, int]]) -> None:
+        """Have back what ``take_memory`` returned. Work that was submitted may still use it: later work runs later."""
+        with self._state.lock:
+            for memory, size in taken:
+                self._give(memory, size)
 
     def _allocate(self, size: int, whole: int, label: str) -> tuple[Any, int]:
         self.allocations += 1

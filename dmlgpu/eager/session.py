@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dmlgpu.backend import Dispatch, Executable, Range, Resources
 from dmlgpu.cache import Cache, CacheLimits
@@ -32,6 +33,8 @@ KEEPING = ("MULTIHEAD_ATTENTION1", "NONZERO_COORDINATES")
 """Operators that may leave elements of their outputs as they were."""
 
 _KEY = "dmlgpu.eager"
+
+Bytes: TypeAlias = NDArray[np.uint8]
 
 Place: TypeAlias = tuple[Any, int]
 """An executor's buffer, and the first byte in it: a multiple of 16."""
@@ -111,25 +114,61 @@ class Session:
                 if buffer is not None:
                     buffer.write(bytes(buffer.size))
         scratch = take(device, executable.temporary_size, label) if executable.temporary_size else None
-        memories = [None if one is None else one[0] for one in inputs]
         written = [None if one is None else one._memory for one in (*outputs, scratch)]
+        self._submit_on(prepared, inputs, written, label)
+        if scratch is not None:
+            scratch.release()  # later work on the same memory runs later
+        return outputs
+
+    def compute(self, prepared: Prepared, inputs: Sequence[Place | Bytes | None], label: str) -> list[Bytes | None]:
+        """Run an operator on bytes of the host, whole words of them, or on memory, and return the bytes of its outputs.
+
+        Waits. Memory is taken for this call alone, of which nothing is made that would have to look after it: what this
+        takes besides the work counts where that is short.
+
+        Raises:
+            OutOfMemory, NotSupported, DeviceRemoved: as ``execute``.
+        """
+        state, executable = self._state, prepared.executable
+        taken: list[tuple[Any, int]] = []
+
+        def take(size: int) -> Any:
+            taken.append(self.pool.take_memory(size, label))
+            return taken[-1][0]
+
+        try:
+            places: list[Place | None] = []
+            for given in inputs:
+                if isinstance(given, np.ndarray):
+                    memory = take(given.size)
+                    state.call(state.backend.write, memory, 0, given)
+                    places.append((memory, 0))
+                else:
+                    places.append(given)
+            outputs = [None if desc is None else take(desc.byte_size) for desc in prepared.outputs]
+            if prepared.clears:
+                for memory, desc in zip(outputs, prepared.outputs, strict=True):
+                    if desc is not None:
+                        state.call(state.backend.write, memory, 0, np.zeros(desc.byte_size, np.uint8))
+            scratch = take(executable.temporary_size) if executable.temporary_size else None
+            self._submit_on(prepared, places, (*outputs, scratch), label)
+            return [
+                None if desc is None else state.call(state.backend.read, memory, 0, desc.byte_size)
+                for memory, desc in zip(outputs, prepared.outputs, strict=True)
+            ]
+        finally:
+            self.pool.give_back(taken)
+
+    def _submit_on(
+        self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any], label: str
+    ) -> None:
+        """Submit an operator's work on memory of its inputs, and of its outputs and temporary resource."""
         offsets = tuple([0 if one is None else one[1] for one in inputs])
+        memories = [None if one is None else one[0] for one in inputs]
         key = (id(prepared), tuple(map(id, memories)), offsets, tuple(map(id, written)))
         found = self.recorded.get(key)
         if found is None:
-            ranges = [
-                None if memory is None or desc is None else Range(memory, offset, desc.byte_size)
-                for memory, offset, desc in zip(memories, offsets, prepared.inputs, strict=True)
-            ]
-            targets = [
-                None if memory is None or desc is None else Range(memory, 0, desc.byte_size)
-                for memory, desc in zip(written, prepared.outputs, strict=False)
-            ]
-            temporary = None if scratch is None else Range(scratch._memory, 0, executable.temporary_size)
-            kept = prepared.persistent
-            persistent = None if kept is None else Range(kept.memory, 0, executable.persistent_size)
-            resources = Resources(tuple(ranges), tuple(targets), temporary, persistent)
-            units = self._state.call(executable.bind, resources)
+            units = self._state.call(prepared.executable.bind, self._resources(prepared, inputs, written))
             # The key is made of identities: what they name lives as long as the entry.
             found = self._state.backend.record(units), (prepared, *memories, *written)
             self.recorded.put(key, found, 1)
@@ -137,9 +176,21 @@ class Session:
             self.submit(found[0])
         except OutOfMemory as error:
             raise OutOfMemory(f"{label}: {error}") from error
-        if scratch is not None:
-            scratch.release()  # later work on the same memory runs later
-        return outputs
+
+    def _resources(self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any]) -> Resources:
+        """Return what an operator is bound to."""
+        executable, kept = prepared.executable, prepared.persistent
+        ranges = [
+            None if one is None or desc is None else Range(one[0], one[1], desc.byte_size)
+            for one, desc in zip(inputs, prepared.inputs, strict=True)
+        ]
+        targets = [
+            None if memory is None or desc is None else Range(memory, 0, desc.byte_size)
+            for memory, desc in zip(written[:-1], prepared.outputs, strict=True)
+        ]
+        temporary = None if written[-1] is None else Range(written[-1], 0, executable.temporary_size)
+        persistent = None if kept is None else Range(kept.memory, 0, executable.persistent_size)
+        return Resources(tuple(ranges), tuple(targets), temporary, persistent)
 
     def submit(self, work: Sequence[Dispatch]) -> None:
         """Have the executor do work, behind all that it was given before. Does not wait."""

@@ -14,6 +14,7 @@ from dmlgpu.device.device import Device
 from dmlgpu.eager import layout
 from dmlgpu.eager.layout import Sizes
 from dmlgpu.eager.recording import RecordedMemory, refuse_reading, unrecorded
+from dmlgpu.eager.types import elements_of
 from dmlgpu.enums import DataType
 from dmlgpu.errors import DmlError, InvalidArgument, InvalidState, OutOfMemory
 from dmlgpu.memory import host_budget
@@ -181,8 +182,7 @@ class Strided:
         raw = self.buffer.read(begin, end - begin)
         sizes, strides = self.sizes or (1,), self.strides or (1,)
         if not shift and bits >= 8 and self.signature[2] is None:
-            found = raw[: self.size * bits // 8].view(self.data_type.numpy).reshape(self.sizes)
-            found = found if found.flags.writeable else found.copy()
+            found = elements_of(raw, self.data_type, self.sizes)
         elif shift:
             found = TensorDesc(self.data_type, (2, *sizes), (shift, *strides)).decode(raw)[1].reshape(self.sizes)
         else:

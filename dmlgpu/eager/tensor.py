@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +19,11 @@ from dmlgpu.eager.execution import apply
 from dmlgpu.eager.promotion import promoted
 from dmlgpu.eager.session import session_of
 from dmlgpu.eager.strided import Strided
-from dmlgpu.eager.types import TypeLike, as_array, as_data_type, is_boolean_type
+from dmlgpu.eager.types import TypeLike, as_array, as_data_type, bytes_of, is_boolean_type
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import MAX_DIMENSIONS, TensorDesc, packed_strides
-
-
-def _bytes_of(array: NDArray[Any], data_type: DataType) -> NDArray[np.uint8]:
-    """Return the bytes of a packed tensor, whole words: the array's own where that is what they are."""
-    if array.dtype == data_type.numpy and data_type.bits >= 8 and array.nbytes % 4 == 0:
-        return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return TensorDesc(data_type, array.shape or (1,)).encode(array)
+from dmlgpu.tensor import MAX_DIMENSIONS, packed_strides
 
 
 class Tensor(Strided, Arithmetic):
@@ -67,12 +60,22 @@ class Tensor(Strided, Arithmetic):
             array, found, truth = np.asarray(array != 0).astype(np.uint8), DataType.UINT8, True
         if array.ndim > MAX_DIMENSIONS:
             raise InvalidArgument(f"{caller}: values must have at most {MAX_DIMENSIONS} dimensions, got {array.ndim}")
-        target = as_device(caller, device)
-        raw = _bytes_of(array, found)
-        buffer = session_of(target).pool.take(target, raw.size, caller)
+        self._upload(array, found, as_device(caller, device), truth)
+
+    def _upload(self, array: NDArray[Any], data_type: DataType, device: Device, truth: bool = False) -> None:
+        """Take memory of a device, and fill it with elements of the data type's own NumPy type."""
+        raw = bytes_of(array, data_type)
+        buffer = session_of(device).pool.take(device, raw.size, "Tensor")
         if array.size:
             buffer.write(raw)
-        self._set(buffer, found, array.shape, packed_strides(array.shape), None, truth)
+        self._set(buffer, data_type, array.shape, packed_strides(array.shape), None, truth)
+
+    @classmethod
+    def _uploaded(cls, array: NDArray[Any], device: Device) -> Self:
+        """Return an array of a data type's own NumPy type, of at most 8 dimensions, as a tensor on a device."""
+        tensor = cls.__new__(cls)
+        tensor._upload(array, DataType.from_numpy(array.dtype), device)
+        return tensor
 
     @classmethod
     def from_numpy(cls, array: NDArray[Any], *, device: Device | str | None = None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from typing import Any, TypeAlias, TypeGuard
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import DmlError, InvalidArgument, shown
+from dmlgpu.tensor import TensorDesc
 
 TypeLike: TypeAlias = DataType | np.dtype[Any] | type[Any] | str
 """A data type, a NumPy type, or the name of one: ``"float16"``, ``"uint4"``. Truth values, ``bool``, are UINT8."""
@@ -112,3 +114,19 @@ def as_array(caller: str, name: str, values: Any, data_type: DataType | None) ->
             raise InvalidArgument(f"{caller}: {name} must hold integers between {low} and {high} for {data_type.name}")
     with np.errstate(over="ignore"):
         return array.astype(data_type.numpy), data_type
+
+
+def bytes_of(array: NDArray[Any], data_type: DataType) -> NDArray[np.uint8]:
+    """Return the bytes of a packed tensor, whole words: the array's own where that is what they are."""
+    if array.dtype == data_type.numpy and data_type.bits >= 8 and array.nbytes % 4 == 0:
+        return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return TensorDesc(data_type, array.shape or (1,)).encode(array)
+
+
+def elements_of(raw: NDArray[np.uint8], data_type: DataType, sizes: tuple[int, ...]) -> NDArray[Any]:
+    """Return the elements of a packed tensor by its bytes, of which there may be more: the bytes' own memory where they
+    may be written and no element is smaller than a byte."""
+    if data_type.bits < 8:
+        return TensorDesc(data_type, sizes or (1,)).decode(raw).reshape(sizes)
+    found = raw[: math.prod(sizes) * data_type.bits // 8].view(data_type.numpy).reshape(sizes)
+    return found if found.flags.writeable else found.copy()

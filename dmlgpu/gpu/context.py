@@ -113,15 +113,10 @@ class Context:
         self.deferred = Deferred(self.lock)
         self.device._poller = None  # wgpu-py's thread, which would be waited for
 
-    @contextlib.contextmanager
-    def mapping(self, buffer: Any) -> Iterator[None]:
-        """Mark a buffer as mapped, or about to be; unmap it at the end. Hold the lock."""
+    def begin_mapping(self, buffer: Any) -> None:
+        """Mark a buffer as mapped, or about to be. Hold the lock until ``end_mapping``."""
         self.end_mapping()
         self._mapped = buffer
-        try:
-            yield
-        finally:
-            self.end_mapping()
 
     def end_mapping(self) -> None:
         """Unmap what is mapped: submitting it would abort the process. Hold the lock.

@@ -68,7 +68,7 @@ _expected: set[Reply] = set()
 
 def submit(queue: wgpu.GPUQueue, commands: wgpu.GPUCommandBuffer) -> None:
     """Submit one command buffer."""
-    libf.wgpuQueueSubmit(queue._internal, 1, ffi.new(_COMMANDS, [commands._internal]))
+    lib.wgpuQueueSubmit(queue._internal, 1, ffi.new(_COMMANDS, [commands._internal]))
 
 
 class Completion:
@@ -90,7 +90,7 @@ class Completion:
         """Have C tell when all that is submitted by now, up to a serial number, is done. Hold the device's lock."""
         # An exception may come between any two lines: what stands in the deque is known to C.
         reply = self._free.pop() if self._free else Reply("WGPUQueueWorkDoneCallback")
-        libf.wgpuQueueOnSubmittedWorkDone(self._queue._internal, reply.expected())
+        lib.wgpuQueueOnSubmittedWorkDone(self._queue._internal, reply.expected())
         self._under_way.append((serial, reply))
         self.tracked = serial
 
@@ -148,7 +148,7 @@ def dispatch(compute_pass: wgpu.GPUComputePassEncoder, calls: Iterable[DispatchC
 
 def poll(device: wgpu.GPUDevice) -> None:
     """Have C look what is done, and tell those who asked. Does not wait."""
-    libf.wgpuDevicePoll(device._internal, False, ffi.NULL)
+    lib.wgpuDevicePoll(device._internal, False, ffi.NULL)
 
 
 def map_for_reading(buffer: wgpu.GPUBuffer, offset: int, size: int, reply: Reply) -> None:
@@ -163,7 +163,7 @@ def is_mapped(reply: Reply) -> bool:
 
 def mapped_bytes(buffer: wgpu.GPUBuffer, offset: int, size: int) -> NDArray[np.uint8]:
     """Return the mapped range itself, not a copy: invalid after ``unmap``."""
-    pointer = libf.wgpuBufferGetConstMappedRange(buffer._internal, offset, size)
+    pointer = lib.wgpuBufferGetConstMappedRange(buffer._internal, offset, size)
     return np.frombuffer(ffi.buffer(pointer, size), np.uint8)
 
 

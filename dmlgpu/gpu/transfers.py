@@ -117,12 +117,17 @@ class Transfers:
         extent = offset + size - start
         context = self._context
         reply = self._replies.pop() if self._replies else native.Reply("WGPUBufferMapCallback")
-        with context.reporting(f"read of {size:,} bytes"), context.mapping(buffer):
+        context.begin_mapping(buffer)
+        try:
             native.map_for_reading(buffer, start, extent, reply)
             wait_until(lambda: self._has_come(reply))
             if not native.is_mapped(reply):
                 raise DmlError(f"{context.info}: the driver could not map {size:,} bytes for reading")
             data = native.mapped_bytes(buffer, start, extent)[offset - start :].copy()
+        except wgpu.GPUError as error:
+            raise context.translate(error, f"read of {size:,} bytes") from error
+        finally:
+            context.end_mapping()
         reply.clear()
         self._replies.append(reply)
         return data

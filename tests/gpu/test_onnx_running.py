@@ -7,7 +7,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from dmlgpu import Device
+from dmlgpu import Device, Tensor
+from dmlgpu.eager.session import session_of
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.segments import Segment, Weights
 from dmlgpu.frontends.onnx.session import Session
@@ -108,3 +109,33 @@ def test_a_second_shape_uploads_no_weight_lays_none_out_and_compiles_what_is_new
 def segments_of(session: Session) -> list[Segment]:
     """What a session has compiled."""
     return [part.segment for part in session._runner._last if part.segment is not None]
+
+
+def test_runs_hand_out_arrays_of_their_own_and_keep_the_memory_they_take(device: Device) -> None:
+    names = {"x": TensorProto.FLOAT, "flags": TensorProto.BOOL}
+    nodes = [helper.make_node("Add", ["x", "x"], ["y"]), helper.make_node("Not", ["flags"], ["not_flags"])]
+    inputs = [helper.make_tensor_value_info(name, kind, ["n"]) for name, kind in names.items()]
+    outputs = [
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"]),
+        helper.make_tensor_value_info("not_flags", TensorProto.BOOL, ["n"]),
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"]),
+    ]
+    graph = helper.make_graph(nodes, "doubled", inputs, outputs)
+    session = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), device)
+    pool, found = session_of(device).pool, []
+    given = [{"x": np.full(7, step, np.float32), "flags": np.arange(7) % 2 == step % 2} for step in range(5)]
+    for step, each in enumerate(given):
+        found.append(session.run(each))
+        if step == 0:
+            allocations, kept = pool.allocations, pool.kept
+    for each, one in zip(given, found, strict=True):
+        np.testing.assert_array_equal(one["y"], 2 * each["x"])
+        np.testing.assert_array_equal(one["not_flags"], ~each["flags"])
+        assert all(array.flags.writeable for array in one.values())
+        assert one["x"] is not each["x"]
+        assert not np.shares_memory(one["x"], each["x"])
+    assert (pool.allocations, pool.kept) == (allocations, kept)
+    held = Tensor(given[1]["x"], device=device)  # an input that is there already, and is not at its memory's beginning
+    beside = session.run({"x": Tensor(np.arange(9, dtype=np.float32), device=device)[2:], "flags": given[0]["flags"]})
+    np.testing.assert_array_equal(beside["y"], 2 * np.arange(2, 9, dtype=np.float32))
+    np.testing.assert_array_equal(session.run({"x": held, "flags": given[0]["flags"]})["y"], found[1]["y"])

@@ -67,8 +67,10 @@ class Runner:
         """Where each node was computed in the last run; empty before the first."""
         return tuple(placement for part in self._last for placement in part.placements())
 
-    def run(self, given: Sequence[Fed | None]) -> list[Fed]:
+    def run(self, given: Sequence[Fed | None], fetch: bool = False) -> list[Fed]:
         """Compute the outputs from the inputs, in order; one that is None is what is known under its name.
+
+        With ``fetch``, small outputs come as arrays, which takes less time than to read them later.
 
         Raises:
             DmlError: a node is refused, by name.
@@ -91,7 +93,7 @@ class Runner:
                 translation = steps = None
             done.append(part)
             if part.segment is not None:
-                part.segment.run(slots)
+                part.segment.run(slots, fetch and part.action is None)
             if part.action is None:
                 self._last = tuple(done)
                 return [Fed(one.shape, one.data_type, one.is_bool, one.take(slots)) for one in part.outputs]

@@ -19,8 +19,9 @@ from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.device import Device
 from dmlgpu.device.operator import CompiledOperator
 from dmlgpu.eager.pool import Kept
-from dmlgpu.eager.session import KEEPING, Prepared, session_of
+from dmlgpu.eager.session import KEEPING, Bytes, Place, Prepared, session_of
 from dmlgpu.eager.tensor import Tensor
+from dmlgpu.eager.types import bytes_of, elements_of
 from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.elements import as_held
@@ -34,6 +35,9 @@ from dmlgpu.tensor import TensorDesc
 Array = NDArray[Any]
 Held: TypeAlias = "Tensor | Array"
 Outcome: TypeAlias = Hashable
+
+MOST_FETCHED = 1 << 20
+"""Most bytes of results that are read without being tensors before."""
 
 
 @dataclass(eq=False)
@@ -118,7 +122,7 @@ class Slots:
         """Return what a slot holds on the device, packed and from the beginning of its memory."""
         held = self._held[number]
         if not isinstance(held, Tensor):
-            held = Tensor(held.astype(np.uint8) if held.dtype == np.bool_ else held, device=self.device)
+            held = Tensor._uploaded(_as_numbers(held), self.device)
         elif held.signature[2] is not None or held.offset:
             held = held.copy()
         self._held[number] = held
@@ -128,6 +132,11 @@ class Slots:
         """Return what a slot holds on the host; the device's work is waited for."""
         held = self._held[number]
         return held.numpy() if isinstance(held, Tensor) else held
+
+
+def _as_numbers(array: Array) -> Array:
+    """Return an array as the device has it: truth values are UINT8."""
+    return array.astype(np.uint8) if array.dtype == np.bool_ else array
 
 
 @dataclass(eq=False)
@@ -220,8 +229,27 @@ class Segment:
             self.store.keep_laid_out(key, kept)
         return kept
 
-    def run(self, slots: Slots) -> None:
-        """Compute the segment's slots. What was recorded for the same memory is submitted again."""
+    @cached_property
+    def _read(self) -> list[int | None]:
+        """The slot of each input that every run reads; None for what is absent, or was read by the initialisation."""
+        descs = self.prepared.inputs
+        return [
+            slot if desc is not None and not desc.owned_by_dml else None
+            for desc, slot in zip(descs, self.feeds, strict=True)
+        ]
+
+    @cached_property
+    def _written(self) -> list[tuple[int, DataType, Shape]]:
+        """The slot, type and sizes of each output."""
+        return [(slot, one.data_type, one.sizes) for slot, one in zip(self.fills, self.outputs, strict=True)]
+
+    def run(self, slots: Slots, fetch: bool = False) -> None:
+        """Compute the segment's slots. What was recorded for the same memory is submitted again.
+
+        Args:
+            slots: of this run.
+            fetch: whether the results are for the host: they become arrays then, where they are small.
+        """
         watch = watching.current()
         if watch is not None and self._prepared is None:
             start = time.perf_counter()
@@ -229,19 +257,41 @@ class Segment:
             self.prepared  # noqa: B018
             watch.compiled(self, start, time.perf_counter() - start)
         prepared = self.prepared
+        if fetch and watch is None and self._is_small:
+            self._fetch(slots)
+            return
         device = self.compiled.device
-        sources = [
-            slots.tensor(slot) if slot is not None and desc is not None and not desc.owned_by_dml else None
-            for desc, slot in zip(prepared.inputs, self.feeds, strict=True)
-        ]
+        sources = [None if slot is None else slots.tensor(slot) for slot in self._read]
         places = [None if one is None else (one.buffer._memory, 0) for one in sources]
         if watch is not None and watch.times:
             targets = self._timed(watch, prepared, sources)
         else:
             targets = session_of(device).execute(device, prepared, places, "graph")
-        for slot, output, target in zip(self.fills, self.outputs, targets, strict=False):
+        for (slot, data_type, sizes), target in zip(self._written, targets, strict=False):
             assert target is not None
-            slots.put(slot, Tensor._packed(target, output.data_type, output.sizes))
+            slots.put(slot, Tensor._packed(target, data_type, sizes))
+
+    @cached_property
+    def _is_small(self) -> bool:
+        """Whether making tensors would count beside reading the results."""
+        return sum(0 if one is None else one.byte_size for one in self.prepared.outputs) <= MOST_FETCHED
+
+    def _fetch(self, slots: Slots) -> None:
+        """Compute the segment's slots as arrays. Inputs that are arrays are on the device for this long only."""
+        sources: list[Place | Bytes | None] = []
+        for number in self._read:
+            held = None if number is None else slots.held(number)
+            if number is None or held is None:
+                sources.append(None)
+            elif isinstance(held, Tensor):
+                sources.append((slots.tensor(number).buffer._memory, 0))
+            else:
+                array = _as_numbers(held)
+                sources.append(bytes_of(array, DataType.from_numpy(array.dtype)))
+        found = session_of(self.compiled.device).compute(self.prepared, sources, "graph")
+        for (slot, data_type, sizes), raw in zip(self._written, found, strict=False):
+            assert raw is not None
+            slots.put(slot, elements_of(raw, data_type, sizes))
 
     def _timed(self, watch: Watch, prepared: Prepared, sources: Sequence[Tensor | None]) -> list[Buffer | None]:
         """Run the graph with every kernel timed; return its outputs."""

@@ -140,19 +140,20 @@ class Session:
             InvalidArgument: a name, type, rank or size that is not the model's, or symbols that contradict.
             NotSupported: a node cannot be computed for these shapes; OutOfMemory: the device has no room.
         """
-        return {name: _as_array(one) for name, one in self._run(inputs, outputs).items()}
+        fetch = outputs is None and not self._bound  # all outputs are read
+        return {name: _as_array(one) for name, one in self._run(inputs, outputs, fetch).items()}
 
     def run_tensors(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, Tensor | Array]:
         """Compute as ``run``, and leave outputs on the device: tensors, but for those the host knows."""
         return {name: fed.held for name, fed in self._run(inputs, outputs).items()}
 
-    def _run(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None) -> dict[str, Fed]:
+    def _run(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None, fetch: bool = False) -> dict[str, Fed]:
         updates = {one.updated_by: name for name, one in self._bound.items() if one.updated_by is not None}
         wanted = tuple(name for name in self.outputs if name not in updates) if outputs is None else tuple(outputs)
         for name in wanted:
             if name not in self.outputs:
                 raise InvalidArgument(f"{self._label}: outputs must be of {', '.join(self.outputs)}, got {shown(name)}")
-        results = self._runner.run(self._fed(inputs))
+        results = self._runner.run(self._fed(inputs), fetch)
         by_name = dict(zip(self.outputs, results, strict=True))
         for output, name in updates.items():
             self._bound[name] = Bound(self._on_device(name, by_name[output]), output)
