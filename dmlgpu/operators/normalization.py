@@ -32,6 +32,7 @@ MOMENTS = Stage(
     parts=("mean", "lack", "variance"),
     longest=1024,
     run="normalization/moments_run",
+    lifts_many=True,
 )
 """The mean, what its float32 lacks, and the variance."""
 
@@ -137,7 +138,7 @@ def _statistics(desc: descs.MeanVarianceNormalization2) -> tuple[Stage, ...]:
     if not desc.use_variance:
         return ()
     count = math.prod(desc.input_tensor.sizes[axis] for axis in desc.axes)
-    return (Stage("variance", "normalization/mean_square", 2, constants=constants(count=count)),)
+    return (Stage("variance", "normalization/mean_square", 2, constants=constants(count=count), lifts_many=True),)
 
 
 def _check_scale_with_bias(desc: Any, level: FeatureLevel) -> None:

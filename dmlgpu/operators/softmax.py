@@ -71,7 +71,7 @@ class _Stable(_AlongAxes):
         return rows(cls.stages, body, source, axes, output, at_once=cls.at_once)
 
 
-_MAXIMUM = Stage("maximum", "softmax/maximum", 1)
+_MAXIMUM = Stage("maximum", "softmax/maximum", 1, lifts_many=True)
 
 
 class ActivationSoftmax1(_Stable):
@@ -85,7 +85,7 @@ class ActivationSoftmax1(_Stable):
         "softmax/total",
         "softmax/weights",
     )
-    stages = (_MAXIMUM, Stage("total", "softmax/total", 2, "softmax/exponential"))
+    stages = (_MAXIMUM, Stage("total", "softmax/total", 2, "softmax/exponential", lifts_many=True))
     at_once = Stage("weights", "softmax/weights", 3, parts=("maximum", "total"))
 
 
@@ -94,7 +94,7 @@ class ActivationLogSoftmax1(_Stable):
 
     desc = descs.ActivationLogSoftmax1
     shaders = ("softmax/activation_log_softmax1", "softmax/maximum", "softmax/exponential", "softmax/log_total")
-    stages = (_MAXIMUM, Stage("log_total", "softmax/log_total", 2, "softmax/exponential"))
+    stages = (_MAXIMUM, Stage("log_total", "softmax/log_total", 2, "softmax/exponential", lifts_many=True))
 
 
 class ActivationHardmax1(_AlongAxes):

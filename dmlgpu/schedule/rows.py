@@ -1,7 +1,7 @@
 """Rows: reductions of each row and then each of its elements (softmax, normalisations).
 
-Where a row is short enough for one invocation (CPU adapters) or one workgroup (GPUs), one kernel does it all. Else each
-stage becomes a reduction of its own, with partial results, and a map ends it.
+Where a row is short enough for one invocation or subgroup (CPU adapters) or one workgroup (GPUs), one kernel does it all.
+Else each stage becomes a reduction of its own, with partial results, and a map ends it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dmlgpu.kernels.collapse import merge_tensor, merge_tree, row_groups
 from dmlgpu.kernels.packing import pack_along, pack_source
 from dmlgpu.kernels.sources import is_elementwise, leaves, rewrite
 from dmlgpu.plan import Body, Held, Map, Rows, Source, Step, Tensor, apply, reduce_stage, row_sizes
-from dmlgpu.schedule.launch import loop_launch, row_launch
+from dmlgpu.schedule.launch import Launch, fold, loop_launch, row_launch
 from dmlgpu.schedule.reduce import AT_ONCE, canonical_reduce, choose_parts, choose_schedule, limited
 from dmlgpu.schedule.runs import fixed_leaves
 from dmlgpu.schedule.scheduling import schedule_step
@@ -24,7 +24,8 @@ from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import WORD_BITS
 
 SUBGROUP = 8
-"""Invocations of a workgroup that store rows together: a subgroup, or two of half as many."""
+"""Invocations of a workgroup that store rows together: a subgroup, or two of half as many; or that hold them, where all
+are one subgroup."""
 
 WORTH_TOGETHER = 1 << 13
 """Units of all rows that are stored faster together than that takes longer to compile."""
@@ -34,6 +35,20 @@ WIDE = 4
 
 MOST_HELD = 32
 """Numbers of a row that one invocation keeps in registers."""
+
+MOST_HELD_BY_SUBGROUP = 128
+"""The same of a subgroup's invocations on a CPU adapter, twice those of halves: what has no room in registers lies in memory
+that is near, and compiling takes as long as there are numbers."""
+
+LEAST_HELD_BY_SUBGROUP = 2
+"""Units of an invocation below which a subgroup spends its time on handing results around."""
+
+WORTH_HOLDING = 4
+"""Rows for each number that an invocation holds from which on holding them is worth that compiling takes longer."""
+
+ROWS_OF_A_SUBGROUP, WORKGROUPS = 32, 32
+"""Most rows that a subgroup takes one after the other, which saves the beginning of a kernel, and the workgroups that keep
+processors busy."""
 
 
 @schedule_step.register
@@ -72,6 +87,9 @@ def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
     source = rows.source if dimension is None else pack_source(rows.source, dimension, output.lanes)
     count = math.prod(source.sizes[: axes[0]])
     units = math.prod(source.sizes[axis] for axis in axes)
+    held_by_subgroups = _held_by_subgroups(rows, body, source, output, dimension, target)
+    if held_by_subgroups is not None:
+        return held_by_subgroups
     if choose_parts(count, units, target) > 1:
         return None
     schedule = choose_schedule(count, units, target)
@@ -104,6 +122,44 @@ def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
         group,
         bool(together),
         reason=reason + ("; it keeps them in registers" if held else ""),
+    )
+
+
+def _held_by_subgroups(
+    rows: Rows, body: Body, source: Source, output: Tensor, dimension: int | None, target: Target
+) -> ScheduledRows | None:
+    """Return the kernel whose subgroups hold rows in registers, where adapter and rows suit it: what is loaded, and what
+    several stages compute of an element alike, is there for all of them."""
+    axes = rows.axes
+    in_step = target.profile is Profile.CPU and target.has("subgroup") and target.subgroup_lanes >= SUBGROUP
+    along = (dimension is None or dimension >= axes[0]) and output.strides[axes[-1]] == 1
+    if not in_step or not along or not all(stage.lifts_many for stage in rows.stages):
+        return None
+    walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, axes)))
+    if walk.gaps or not is_elementwise(body) or shared_leaves(body, axes):
+        return None
+    units = math.prod(output.sizes[axis] for axis in axes)
+    held = -(-units // SUBGROUP)
+    numbers, most = held * output.lanes, MOST_HELD_BY_SUBGROUP * output.data_type.bits // WORD_BITS
+    if units < LEAST_HELD_BY_SUBGROUP * SUBGROUP or not numbers <= most:
+        return None
+    if walk.count < WORTH_HOLDING * numbers or walk.count * units < WORTH_TOGETHER:
+        return None
+    each = max(1, min(ROWS_OF_A_SUBGROUP, walk.count // WORKGROUPS))
+    launch = Launch(SUBGROUP, each, fold(-(-walk.count // each), target), walk.count)
+    return ScheduledRows(
+        "subgroup",
+        launch,
+        output,
+        rows.stages,
+        source,
+        axes,
+        body,
+        ReduceSchedule.SUBGROUP,
+        walk,
+        held=held,
+        group=max(1, AT_ONCE // output.lanes),
+        reason=f"a subgroup of {SUBGROUP} keeps a row of {units:,} units in registers, and takes {each} of them in turn",
     )
 
 

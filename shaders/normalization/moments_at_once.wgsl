@@ -1,22 +1,14 @@
-// Mean and variance of a row, several numbers at once: those of the numbers are found in two goes, of their distances from the
-// first, as small as they come, and are merged with those of the row so far. The sum of squared deviations carries what its
-// additions lose.
-{% import "reduction/tree_sum" as tree %}
+// Mean and variance of a row, several numbers at once: those of the numbers are merged with those of the row so far. The sum of
+// squared deviations carries what its additions lose.
 {% include "normalization/moments_merge" %}
+{% include "normalization/moments_of_many" %}
 struct run_t { moments: acc_t, lost: f32 }
 fn open() -> run_t {
     return run_t();
 }
 # for count in counts
 fn absorb{{ count }}(run: run_t, numbers: array<f32, {{ count }}>) -> run_t {
-    # for number in range(count)
-    let away{{ number }} = numbers[{{ number }}] - numbers[0];
-    # endfor
-    let mean = {{ tree.sum_of("away#", count) }} / {{ count }}.0;
-    # for number in range(count)
-    let apart{{ number }} = away{{ number }} - mean;
-    # endfor
-    let own = acc_t({{ count }}.0, numbers[0], mean, {{ tree.sum_of("apart# * apart#", count) }});
+    let own = lift{{ count }}(numbers);
     let merged = merge(acc_t(run.moments.xyz, 0.0), own);
     let squares = opaque(run.moments.w + merged.w);
     let lost = run.lost + sum_error_f32(run.moments.w, merged.w, squares);

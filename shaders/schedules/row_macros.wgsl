@@ -2,6 +2,7 @@
 // stages; about the results of a stage; and about a whole unit of the output.
 {% macro arguments(unit, names, lane) %}{{ unit }}{{ lane.part }}{% for name in names %}, {{ name }}{{ lane.result }}{% endfor %}{% endmacro %}
 {% macro value(stage, unit, lane) %}{% if stage.prepare %}{{ stage.prepare }}({{ arguments(unit, stage.before, lane) }}){% else %}{{ unit }}{{ lane.part }}{% endif %}{% endmacro %}
+{% macro values(stage, units, lanes) %}array<f32, {{ units|length * lanes|length }}>({% for unit in units %}{% set outer = loop %}{% for lane in lanes %}{{ ", " if not (outer.first and loop.first) }}{{ value(stage, "unit%d" % unit, lane) }}{% endfor %}{% endfor %}){% endmacro %}
 {% macro lifted(stage, unit, lane) %}{{ stage.name }}_lift({{ value(stage, unit, lane) }}, 0u){% endmacro %}
 {% macro finished(stage, suffix, acc) %}
     let {{ stage.name }}{{ suffix }} = {{ stage.name }}_finish({{ acc }});

@@ -8,10 +8,9 @@ alias run_t = vec3<f32>; // maximum, sum, its error
 fn open() -> run_t {
     return vec3<f32>(bitcast<f32>(0xff7fffffu), 0.0, 0.0); // the lowest number, of which differences are no NaN
 }
-{% macro tree(function, names) %}{% if names|length == 1 %}{{ names[0] }}{% else %}{{ function }}({{ tree(function, names[:names|length // 2]) }}, {{ tree(function, names[names|length // 2:]) }}){% endif %}{% endmacro %}
 # for count in counts
 fn absorb{{ count }}(run: run_t, numbers: array<f32, {{ count }}>) -> run_t {
-    let largest = {% set names = [] %}{% for number in range(count) %}{% set _ = names.append("numbers[%d]" % number) %}{% endfor %}{{ tree("max", names) }};
+    let largest = {{ sums.calls_of("max", "numbers[#]", count) }};
     let maximum = select(run.x, largest, largest > run.x + 1.0);
     # for number in range(count)
     let weight{{ number }} = exp_bounded(numbers[{{ number }}] - maximum);

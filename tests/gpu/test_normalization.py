@@ -91,6 +91,31 @@ def test_every_schedule(backend: GpuBackend, name: str, use_mean: bool) -> None:
     np.testing.assert_allclose(got, want, relative, absolute)
 
 
+@pytest.mark.parametrize("sizes", [(130, 256), (140, 244), (131, 127)])
+@pytest.mark.parametrize("mean", [None, 0, 1e4])
+def test_rows_that_subgroups_hold(backend: GpuBackend, sizes: tuple[int, int], mean: float | None) -> None:
+    """By their mean and variance, or by the mean of their squares; each row has a scale of its own."""
+    whole, scales = TensorDesc(F32, sizes), TensorDesc(F32, (sizes[0], 1))
+    desc = descs.MeanVarianceNormalization2(
+        input_tensor=whole,
+        scale_tensor=scales,
+        output_tensor=whole,
+        axes=(1,),
+        use_mean=mean is not None,
+        use_variance=True,
+        epsilon=EPSILON,
+    )
+    (step,) = steps_of(desc, Target("in step", CPU, features=frozenset({"subgroup"}), subgroup_lanes=8))
+    assert isinstance(step, ScheduledRows) and step.schedule is ReduceSchedule.SUBGROUP
+    rng = np.random.default_rng(3)
+    x = (rng.standard_normal(sizes) + (mean or 0)).astype(np.float32)
+    scale = rng.standard_normal(scales.sizes).astype(np.float32)
+    (got,) = run_desc(backend, desc, [x, scale], target_for(backend, CPU))
+    centered = x.astype(np.float64) - (0 if mean is None else x.mean(1, np.float64, keepdims=True))
+    want = scale * centered / np.sqrt(np.square(centered).mean(1, keepdims=True) + EPSILON)
+    np.testing.assert_allclose(got, want, 3e-6, 2e-6 if not mean else 2e-5)
+
+
 @pytest.mark.parametrize("profile", [CPU, GPU])
 @pytest.mark.parametrize("sizes", [(64, 1024), (3, 20_001), (1, 300_000)])
 def test_a_deviation_of_1_about_a_mean_of_10000(backend: GpuBackend, sizes: tuple[int, int], profile: Profile) -> None:

@@ -20,7 +20,7 @@ from tests.schedules import steps_of
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16
 CPU, GPU = Profile.CPU, Profile.DISCRETE
-SERIAL, TREE = ReduceSchedule.SERIAL, ReduceSchedule.TREE
+SERIAL, TREE, SUBGROUP = ReduceSchedule.SERIAL, ReduceSchedule.TREE, ReduceSchedule.SUBGROUP
 SOFTMAX, LOG_SOFTMAX, HARDMAX = descs.ActivationSoftmax1, descs.ActivationLogSoftmax1, descs.ActivationHardmax1
 
 # sizes, axes, type, profile -> schedule, lanes, across; None where it takes a kernel per stage
@@ -102,6 +102,55 @@ def test_every_schedule_of_hardmax(backend: GpuBackend, name: str) -> None:
     rows = x.transpose(order).reshape(*(sizes[axis] for axis in across), -1)
     want = np.arange(rows.shape[-1]) == rows.argmax(-1)[..., np.newaxis]
     np.testing.assert_array_equal(got.transpose(order).reshape(want.shape), want)
+
+
+# sizes, axes, type -> lanes, units that an invocation holds, rows that a subgroup takes in turn
+HELD: dict[str, tuple[tuple[int, ...], tuple[int, ...], DataType, tuple[int, int, int]]] = {
+    "all hold as many": ((130, 256), (1,), F32, (4, 8, 4)),
+    "some hold one less": ((140, 244), (1,), F32, (4, 8, 4)),
+    "pairs": ((260, 130), (1,), F32, (2, 9, 8)),
+    "odd rows": ((131, 127), (1,), F32, (1, 16, 4)),
+    "halves": ((140, 256), (1,), F16, (4, 8, 4)),
+    "two axes": ((90, 4, 3, 32), (1, 3), F32, (4, 4, 8)),
+    "as much as can be held": ((513, 1024), (1,), F32, (4, 32, 16)),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("desc_class", [SOFTMAX, LOG_SOFTMAX], ids=lambda c: c.operator)
+def test_rows_that_subgroups_hold(backend: GpuBackend, desc_class: Any, name: str) -> None:
+    sizes, axes, data_type, (lanes, held, each) = HELD[name]
+    desc = desc_of(desc_class, data_type, sizes, axes)
+    (step,) = steps_of(desc, Target("in step", CPU, features=frozenset({"subgroup"}), subgroup_lanes=8))
+    assert isinstance(step, ScheduledRows)
+    assert (step.schedule, step.output.lanes, step.held, step.launch.each) == (SUBGROUP, lanes, held, each)
+    x = (3 * np.random.default_rng(1).standard_normal(sizes)).astype(data_type.numpy)
+    flat = x.reshape(-1)
+    flat[::7], flat[5], flat[-1] = -np.inf, 80, 70  # weights of 0, rows of one large element
+    (got,) = run_desc(backend, desc, [x], target_for(backend, CPU))
+    function = scipy.special.softmax if desc_class is SOFTMAX else scipy.special.log_softmax
+    want = function(x.astype(np.float64), axis=axes)
+    relative, absolute = (3e-6, 1e-12) if data_type is F32 else (6e-4, 6e-8)
+    np.testing.assert_allclose(got, want, relative, absolute)
+
+
+@pytest.mark.parametrize(
+    ("desc", "target"),
+    [
+        (desc_of(SOFTMAX, F32, (1024, 1028), (1,)), {}),  # more than can be held
+        (desc_of(SOFTMAX, F32, (511, 1024), (1,)), {}),  # too few for what compiling takes
+        (desc_of(SOFTMAX, F16, (1024, 1024), (1,)), {}),  # which halves do longer
+        (desc_of(SOFTMAX, F32, (256, 1024), (0,)), {}),  # columns
+        (desc_of(SOFTMAX, F32, (130, 256), (1,)), {"subgroup_lanes": 4}),
+        (desc_of(SOFTMAX, F32, (130, 256), (1,)), {"features": frozenset()}),
+        (desc_of(SOFTMAX, F32, (130, 256), (1,)), {"profile": GPU}),
+    ],
+    ids=["long", "few", "halves", "columns", "narrow", "no feature", "GPU"],
+)
+def test_rows_that_subgroups_do_not_hold(desc: Any, target: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"profile": CPU, "features": frozenset({"subgroup"}), "subgroup_lanes": 8, **target}
+    steps = steps_of(desc, Target("in step", **given))
+    assert all(getattr(step, "schedule", None) is not SUBGROUP for step in steps)
 
 
 @pytest.mark.parametrize("profile", [CPU, GPU])

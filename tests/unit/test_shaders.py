@@ -59,6 +59,7 @@ FEATURES = frozenset({"immediates", "shader-int64", "shader-f64"})
 TARGETS = (
     Target("CPU", Profile.CPU, FEATURES),
     Target("GPU", Profile.DISCRETE),
+    Target("in step", Profile.CPU, FEATURES | {"subgroup"}, subgroup_lanes=8),
     Target("GPU", Profile.DISCRETE, frozenset({"shader-f16"}), deterministic=True),
 )
 KEYWORDS = """
@@ -227,7 +228,7 @@ def kernels(part, profile):
         programs = [render(schedule(plan, TARGETS[0])) for plan in fused_plans()]
     else:
         found = tuple(typed_descriptions()) if part == "typed" else case_descriptions(part, profile)
-        pairs = [*itertools.product(found, TARGETS[:2]), *itertools.product(found[::3], TARGETS[2:])]
+        pairs = [*itertools.product(found, TARGETS[:3]), *itertools.product(found[::3], TARGETS[3:])]
         programs = [program for desc, target in pairs if (program := rendered(desc, target))]
     return {kernel.wgsl: kernel.label for program in programs for kernel in (*program.kernels, *program.initialization)}
 

@@ -70,6 +70,8 @@ class Stage:
         longest: as for ``Reduction``.
         run: the shader with ``run_t``, ``open``, ``absorb`` and ``close``: how one invocation takes a few numbers in
             turn. ``close`` gives an ``acc_t``.
+        lifts_many: the shader also has ``lift<count>`` for each ``count`` in ``counts``, which lifts an array of so many
+            numbers: that costs less than to lift and merge each.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Stage:
     constants: Constants = ()
     longest: int | None = None
     run: str = "reduction/run"
+    lifts_many: bool = False
 
     @property
     def results(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ class ReduceSchedule(enum.StrEnum):
 
     SERIAL = "serial"  # one invocation per output element
     TREE = "tree"  # one workgroup per output element
+    SUBGROUP = "subgroup"  # one subgroup per row, which it holds in registers
     PARTIAL = "partial"  # many invocations per output element, each leaving one accumulator in a temporary tensor
 
 
@@ -73,11 +74,12 @@ class ScheduledRows(Scheduled):
         source: what is reduced; a row lies along ``axes``, its last dimensions.
         body: computes an element.
         output: its units are whole words.
-        schedule: SERIAL or TREE.
+        schedule: SERIAL, TREE or SUBGROUP.
         walk: over the rows.
         across: the lanes of a unit belong to neighbouring rows, not to one (SERIAL only).
-        held: units of a row that each invocation of a workgroup keeps in registers; 0 where they are read again.
-        group: units that an invocation merges at once; 0: one after the other.
+        held: units of a row that each invocation of a workgroup or subgroup keeps in registers; 0 where they are read
+            again.
+        group: units that an invocation merges, or lifts, at once; 0: one after the other.
         together: the invocations of a subgroup store their rows together, unit by unit, and read once what is the same
             in all of them (SERIAL only, not across).
     """

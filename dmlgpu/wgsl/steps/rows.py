@@ -70,6 +70,7 @@ def _rows(step: ScheduledRows, builder: Builder) -> str:
         "shared": [name for name, _ in shared],
         "together": step.together,
         "beside": SUBGROUP // 2,
+        "groups": _groups(step),
     }
     return text + templates.render(f"schedules/rows_{step.schedule}", **values)
 
@@ -90,8 +91,20 @@ def _lanes(count: int, across: bool) -> list[_Lane]:
     return [_Lane(lane, f".{LANE_NAMES[lane]}", str(lane) if across else "") for lane in range(count)]
 
 
+def _groups(step: ScheduledRows) -> list[range]:
+    """Return the units that an invocation of a subgroup lifts at once, by their numbers: those that all invocations
+    have, and the last one by itself where it is for some of them only."""
+    if step.schedule is not ReduceSchedule.SUBGROUP:
+        return []
+    everyones = step.units // step.launch.workgroup
+    found = [range(first, min(first + step.group, everyones)) for first in range(0, everyones, step.group)]
+    return found + ([range(everyones, step.held)] if everyones < step.held else [])
+
+
 def _counts(step: ScheduledRows) -> tuple[int, ...]:
     """Return how many numbers a stage takes at once: of a group of units, and of a unit where some are left over."""
+    if step.schedule is ReduceSchedule.SUBGROUP:
+        return tuple(sorted({len(group) * step.output.lanes for group in _groups(step)}))
     of_unit = 1 if step.across else step.output.lanes
     rest = (of_unit,) if step.group > 1 and step.units % step.group else ()
     return (step.group * of_unit, *rest) if step.group else ()

@@ -193,10 +193,11 @@ class MeanVarianceNormalization2Cases(_RowCases):
 
     def standard_keys(self) -> Iterator[Key]:
         """Also rows of floats far from 0, of which every digit of the mean counts, and so many rows that neighbours
-        store theirs together."""
+        store theirs together, or subgroups hold them."""
         yield from super().standard_keys()
         yield Key((DataType.FLOAT32,), (3, 40), Layout.PACKED, FAR)
         yield Key((DataType.FLOAT32,), (69, 500), Layout.PACKED)
+        yield Key((DataType.FLOAT32,), (140, 244), Layout.PACKED, FAR)
 
     def statistics(
         self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator

@@ -128,9 +128,11 @@ class _SoftmaxCases(_RowCases):
     example = Ulp(4)
 
     def standard_keys(self) -> Iterator[Key]:
-        """Also odd rows, so many that neighbours store theirs together."""
+        """Also odd rows, so many that neighbours store theirs together, and so many rows that subgroups hold them."""
         yield from super().standard_keys()
         yield Key((DataType.FLOAT32,), (70, 131), Layout.PACKED, SPECIAL)
+        yield Key((DataType.FLOAT32,), (130, 256), Layout.PACKED)
+        yield Key((DataType.FLOAT32,), (140, 244), Layout.PACKED, SPECIAL)
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
         """The result times 4 + |x - maximum|."""
@@ -144,6 +146,11 @@ class _LogSoftmaxCases(_RowCases):
     other elements decides, down to what the reference knows of it."""
 
     example = Accumulated(8)
+
+    def standard_keys(self) -> Iterator[Key]:
+        """Also so many rows that subgroups hold them."""
+        yield from super().standard_keys()
+        yield Key((DataType.FLOAT32,), (140, 244), Layout.PACKED, PEAKED)
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
         """Twice |x - maximum|, four times the logarithm of the total, and the reference's own error."""

@@ -1,0 +1,15 @@
+// Count, mean and squared deviations of several numbers at once, found in two goes, of their distances from the first, as small
+// as they come.
+{% import "reduction/tree_sum" as trees %}
+# for count in counts|default(())
+fn lift{{ count }}(values: array<f32, {{ count }}>) -> acc_t {
+    # for number in range(count)
+    let away{{ number }} = values[{{ number }}] - values[0];
+    # endfor
+    let mean = {{ trees.sum_of("away#", count) }} / {{ count }}.0;
+    # for number in range(count)
+    let apart{{ number }} = away{{ number }} - mean;
+    # endfor
+    return acc_t({{ count }}.0, values[0], mean, {{ trees.sum_of("apart# * apart#", count) }});
+}
+# endfor
