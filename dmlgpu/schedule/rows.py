@@ -1,7 +1,7 @@
 """Rows: reductions of each row and then each of its elements (softmax, normalisations).
 
-Where a row is short enough for one invocation or subgroup (CPU adapters) or one workgroup (GPUs), one kernel does it all.
-Else each stage becomes a reduction of its own, with partial results, and a map ends it.
+Where a row is short enough for one invocation or subgroup (CPU adapters) or one workgroup (GPUs), one kernel does it
+all. Else each stage becomes a reduction of its own, with partial results, and a map ends it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ MOST_HELD = 32
 """Numbers of a row that one invocation keeps in registers."""
 
 MOST_HELD_BY_SUBGROUP = 128
-"""The same of a subgroup's invocations on a CPU adapter, twice those of halves: what has no room in registers lies in memory
-that is near, and compiling takes as long as there are numbers."""
+"""The same of a subgroup's invocations on a CPU adapter, twice those of halves: what has no room in registers lies in
+memory that is near, and compiling takes as long as there are numbers."""
 
 LEAST_HELD_BY_SUBGROUP = 2
 """Units of an invocation below which a subgroup spends its time on handing results around."""
@@ -47,8 +47,8 @@ WORTH_HOLDING = 4
 """Rows for each number that an invocation holds from which on holding them is worth that compiling takes longer."""
 
 ROWS_OF_A_SUBGROUP, WORKGROUPS = 32, 32
-"""Most rows that a subgroup takes one after the other, which saves the beginning of a kernel, and the workgroups that keep
-processors busy."""
+"""Most rows that a subgroup takes one after the other, which saves the beginning of a kernel, and the workgroups that
+keep processors busy."""
 
 
 @schedule_step.register
@@ -87,14 +87,15 @@ def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
     source = rows.source if dimension is None else pack_source(rows.source, dimension, output.lanes)
     count = math.prod(source.sizes[: axes[0]])
     units = math.prod(source.sizes[axis] for axis in axes)
-    held_by_subgroups = _held_by_subgroups(rows, body, source, output, dimension, target)
-    if held_by_subgroups is not None:
-        return held_by_subgroups
+    along = dimension is None or dimension >= axes[0]
+    held_by = _held_by_subgroups(replace(rows, source=source, body=body, output=output), target) if along else None
+    if held_by is not None:
+        return held_by
     if choose_parts(count, units, target) > 1:
         return None
     schedule = choose_schedule(count, units, target)
     walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, axes)))
-    across, held, group, stages = dimension is not None and dimension < axes[0], 0, 0, rows.stages
+    across, held, group, stages = not along, 0, 0, rows.stages
     if schedule is ReduceSchedule.SERIAL:
         launch = loop_launch(walk.count, target)
         if rows.at_once is not None and target.profile is Profile.CPU:
@@ -125,15 +126,12 @@ def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
     )
 
 
-def _held_by_subgroups(
-    rows: Rows, body: Body, source: Source, output: Tensor, dimension: int | None, target: Target
-) -> ScheduledRows | None:
-    """Return the kernel whose subgroups hold rows in registers, where adapter and rows suit it: what is loaded, and what
-    several stages compute of an element alike, is there for all of them."""
-    axes = rows.axes
+def _held_by_subgroups(rows: Rows, target: Target) -> ScheduledRows | None:
+    """Return the kernel whose subgroups hold rows in registers, where adapter and rows suit it: what is loaded, and
+    what several stages compute of an element alike, is there for all of them."""
+    output, body, axes = rows.output, rows.body, rows.axes
     in_step = target.profile is Profile.CPU and target.has("subgroup") and target.subgroup_lanes >= SUBGROUP
-    along = (dimension is None or dimension >= axes[0]) and output.strides[axes[-1]] == 1
-    if not in_step or not along or not all(stage.lifts_many for stage in rows.stages):
+    if not in_step or output.strides[axes[-1]] != 1 or not all(stage.lifts_many for stage in rows.stages):
         return None
     walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, axes)))
     if walk.gaps or not is_elementwise(body) or shared_leaves(body, axes):
@@ -152,14 +150,14 @@ def _held_by_subgroups(
         launch,
         output,
         rows.stages,
-        source,
+        rows.source,
         axes,
         body,
         ReduceSchedule.SUBGROUP,
         walk,
         held=held,
         group=max(1, AT_ONCE // output.lanes),
-        reason=f"a subgroup of {SUBGROUP} keeps a row of {units:,} units in registers, and takes {each} of them in turn",
+        reason=f"subgroups of {SUBGROUP} keep rows of {units:,} units in registers, and take {each} of them in turn",
     )
 
 

@@ -70,8 +70,8 @@ class Stage:
         longest: as for ``Reduction``.
         run: the shader with ``run_t``, ``open``, ``absorb`` and ``close``: how one invocation takes a few numbers in
             turn. ``close`` gives an ``acc_t``.
-        lifts_many: the shader also has ``lift<count>`` for each ``count`` in ``counts``, which lifts an array of so many
-            numbers: that costs less than to lift and merge each.
+        lifts_many: the shader also has ``lift<count>`` for each ``count`` in ``counts``, which lifts an array of so
+            many numbers: that costs less than to lift and merge each.
     """
 
     name: str
