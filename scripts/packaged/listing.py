@@ -13,7 +13,7 @@ TOLERANCE = 1e-3
 """Greatest difference, as a share of an output's largest magnitude."""
 
 _KEYS = {"package", "version", "member", "sha256", "what", "inputs"}
-_MORE = {"sizes", "steps", "tolerance", "differs", "refused"}
+_MORE = {"sizes", "steps", "tolerance", "differs", "refused", "by_node", "float_states"}
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Entry:
         steps: how often it runs per mapping; states go from one to the next.
         tolerance: greatest difference, as a share of the output's largest magnitude.
         differs: why the tolerance is not the usual one.
+        by_node: whether each node is compared by itself, too, at the usual tolerance.
+        float_states: whether onnxruntime is given LSTM with the same weights in place of DynamicQuantizeLSTM.
         refused: a part of the message with which it is refused; empty where it must run.
     """
 
@@ -43,6 +45,8 @@ class Entry:
     steps: int = 1
     tolerance: float = TOLERANCE
     differs: str = ""
+    by_node: bool = False
+    float_states: bool = False
     refused: str = ""
 
     @property

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import collections
 import multiprocessing
 import statistics
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from numpy.typing import NDArray
+from packaged.comparing import difference_of
 from packaged.inputs import make
-from packaged.listing import Entry
+from packaged.listing import TOLERANCE, Entry
+from packaged.nodes import onnxruntime_session, with_float_states, worst_node
 
 import dmlgpu
 from dmlgpu.errors import NotSupported
@@ -39,7 +39,8 @@ class Result:
             ``failed``, ``absent``.
         reason: why it is not ``same``.
         opset, nodes: of the model; nodes of bodies included.
-        difference: the largest, as a share of its output's largest magnitude.
+        output, difference: the largest, as a share of the output's largest magnitude.
+        node, apart: the same of a node by itself, where nodes are looked at.
         loading, first: seconds until it is read, and of the first run, which compiles.
         ours, theirs: median seconds of the runs after the first of their sizes, here and in onnxruntime.
     """
@@ -49,7 +50,10 @@ class Result:
     reason: str = ""
     opset: str = ""
     nodes: int = 0
+    output: str = ""
     difference: float = 0.0
+    node: str = ""
+    apart: float = 0.0
     loading: float = 0.0
     first: float = 0.0
     ours: float = 0.0
@@ -88,7 +92,7 @@ def run(entry: Entry, path: Path, adapter: str | None) -> Result:
         proto = onnx.load(path, load_external_data=False)
         plain = next((one.version for one in proto.opset_import if one.domain in ("", "ai.onnx")), 0)
         found = replace(found, opset=str(plain), nodes=sum(1 for _ in all_nodes(proto.graph)))
-        return judged(_compared(entry, path, adapter, found), entry)
+        return judged(_compared(entry, path, adapter, found))
     except NotSupported as error:
         listed = bool(entry.refused) and entry.refused in str(error)
         return replace(found, state="refused as listed" if listed else "refused", reason=_plain(error))
@@ -96,12 +100,16 @@ def run(entry: Entry, path: Path, adapter: str | None) -> Result:
         return replace(found, state="failed", reason=f"{type(error).__name__}: {_plain(error)}")
 
 
-def judged(found: Result, entry: Entry) -> Result:
+def judged(found: Result) -> Result:
     """Return a result of a model that ran with what the list says of that."""
+    entry = found.entry
     if entry.refused:
         return replace(found, state="runs", reason="it is listed as refused")
     if not found.difference <= entry.tolerance:
-        reason = found.reason or f"the difference must be at most {entry.tolerance:g} of the largest magnitude"
+        reason = f"output {found.output!r} must be within {entry.tolerance:g} of its largest magnitude"
+        return replace(found, state="differs", reason=f"{reason}, got {found.difference:.2g}")
+    if not found.apart <= TOLERANCE:
+        reason = f"node {found.node} must be within {TOLERANCE:g} of its largest magnitude, got {found.apart:.2g}"
         return replace(found, state="differs", reason=reason)
     return found
 
@@ -110,89 +118,86 @@ def _plain(error: Exception) -> str:
     return " ".join(str(error).split())[:400]
 
 
-@dataclass
-class _Times:
-    """Seconds of runs: the first ones of their sizes, and others."""
+class _Pair:
+    """A model on both, and what is found of it.
 
-    first: list[float] = field(default_factory=list)
-    later: list[float] = field(default_factory=list)
-    theirs: list[float] = field(default_factory=list)
+    Attributes:
+        first, later, theirs: seconds of runs: the first ones of their sizes, others, and onnxruntime's.
+        worst: the largest difference by output and sizes.
+        nodes: the same by node, of those models whose nodes are looked at.
+    """
+
+    def __init__(self, entry: Entry, path: Path, adapter: str | None):
+        self.entry, self.proto = entry, onnx.load(path)
+        self.device = dmlgpu.Device(adapter) if adapter else dmlgpu.default_device()
+        start = time.perf_counter()
+        self.ours = load(path, self.device)
+        self.loading = time.perf_counter() - start
+        if entry.float_states:
+            self.proto = with_float_states(self.proto)
+        self.other = onnxruntime_session(self.proto)
+        self.kinds = {one.name: _numpy_type(one.type) for one in self.other.get_inputs()}
+        self.names = [one.name for one in self.other.get_outputs()]
+        self.first: list[float] = []
+        self.later: list[float] = []
+        self.theirs: list[float] = []
+        self.worst: dict[str, float] = {}
+        self.nodes: list[tuple[float, str]] = []
+
+    def run(self, number: int) -> None:
+        """Run step by step at some sizes, and once more for the time; states go from step to step."""
+        entry, sizes = self.entry, self.entry.sizes[number]
+        states = {name: one["updated_by"] for name, one in entry.inputs.items() if "updated_by" in one}
+        held: dict[str, Array] = {}
+        for step in range(entry.steps + 1):
+            fed = {
+                name: make(one, sizes, self.kinds[name], (number, step, place))
+                for place, (name, one) in enumerate(entry.inputs.items())
+            }
+            if step == 0:
+                held = {name: fed[name] for name in states}
+                for name, output in states.items():
+                    self.ours.bind(name, held[name], updated_by=output)
+                if entry.by_node:
+                    self.nodes.append(worst_node(self.proto, fed, self.device))
+            wanted = self._step({name: one for name, one in fed.items() if name not in states}, held, states, step)
+            held = {name: wanted[output] for name, output in states.items()}
+
+    def _step(
+        self, fed: Mapping[str, Array], held: Mapping[str, Array], states: Mapping[str, str], step: int
+    ) -> dict[str, Array]:
+        start = time.perf_counter()
+        found = self.ours.run(fed)
+        (self.later if step else self.first).append(time.perf_counter() - start)
+        start = time.perf_counter()
+        wanted = dict(zip(self.names, self.other.run(self.names, {**fed, **held}), strict=True))
+        self.theirs.append(time.perf_counter() - start)
+        found |= {output: self.ours.bound[name].numpy() for name, output in states.items()}
+        for name in self.names:
+            self.worst[name] = max(self.worst.get(name, 0.0), difference_of(found[name], wanted[name]))
+        return wanted
 
 
 def _compared(entry: Entry, path: Path, adapter: str | None, found: Result) -> Result:
-    start = time.perf_counter()
-    session = load(path, dmlgpu.Device(adapter) if adapter else None)
-    loading = time.perf_counter() - start
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    other = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    times = _Times()
-    worst = collections.Counter({"": 0.0})
-    for number, sizes in enumerate(entry.sizes):
-        for name, one in _run_steps(entry, sizes, session, other, times, number).items():
-            worst[f"output {name!r} of {dict(sizes)}"] = one
-    place, difference = max(worst.items(), key=lambda one: one[1] if one[1] == one[1] else float("inf"))
-    middle = [statistics.median(one) if one else 0.0 for one in (times.later, times.theirs)]
-    reason = f"{place}: {difference:.2g} of the largest magnitude" if difference > entry.tolerance else ""
+    pair = _Pair(entry, path, adapter)
+    for number in range(len(entry.sizes)):
+        pair.run(number)
+    name = max(pair.worst, key=lambda one: pair.worst[one])
+    apart, node = max(pair.nodes, default=(0.0, ""))
     return replace(
         found,
-        reason=reason,
-        difference=difference,
-        loading=loading,
-        first=times.first[0],
-        ours=middle[0],
-        theirs=middle[1],
+        output=name,
+        difference=pair.worst[name],
+        node=node,
+        apart=apart,
+        loading=pair.loading,
+        first=pair.first[0],
+        ours=statistics.median(pair.later),
+        theirs=statistics.median(pair.theirs),
     )
-
-
-def _run_steps(
-    entry: Entry, sizes: Mapping[str, int], session: Any, other: Any, times: _Times, number: int
-) -> dict[str, float]:
-    """Run a model at some sizes, step by step and once more for the time; return the largest difference by output."""
-    kinds = {one.name: _numpy_type(one.type) for one in other.get_inputs()}
-    names = [one.name for one in other.get_outputs()]
-    states = {name: one["updated_by"] for name, one in entry.inputs.items() if "updated_by" in one}
-    worst: dict[str, float] = collections.defaultdict(float)
-    held: dict[str, Array] = {}
-    for step in range(entry.steps + 1):
-        fed = {
-            name: make(one, sizes, kinds[name], (number, step, place))
-            for place, (name, one) in enumerate(entry.inputs.items())
-            if name not in states or step == 0
-        }
-        for name, output in states.items() if step == 0 else ():
-            held[name] = fed.pop(name)
-            session.bind(name, held[name], updated_by=output)
-        start = time.perf_counter()
-        found = session.run(fed)
-        taken = time.perf_counter() - start
-        (times.later if step else times.first).append(taken)
-        start = time.perf_counter()
-        wanted = dict(zip(names, other.run(names, fed | held), strict=True))
-        times.theirs.append(time.perf_counter() - start)
-        found |= {output: session.bound[name].numpy() for name, output in states.items()}
-        for name in names:
-            worst[name] = max(worst[name], difference_of(found[name], wanted[name]))
-        held = {name: wanted[output] for name, output in states.items()}
-    return worst
 
 
 def _numpy_type(text: str) -> np.dtype[Any]:
     """Return the type that onnxruntime calls ``tensor(float)`` and so on."""
     name = text.removeprefix("tensor(").removesuffix(")")
     return np.dtype({"float": "float32", "double": "float64"}.get(name, name))
-
-
-def difference_of(found: Array, wanted: Array) -> float:
-    """Return the largest difference as a share of the wanted array's largest magnitude; infinity for other shapes,
-    other types, integers that are not equal, and numbers that are missing or there where they should not be."""
-    if found.shape != wanted.shape or found.dtype != wanted.dtype:
-        return float("inf")
-    if wanted.dtype.kind != "f":
-        return 0.0 if np.array_equal(found, wanted) else float("inf")
-    same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
-    if not np.all(same | (np.isfinite(found) & np.isfinite(wanted))):
-        return float("inf")
-    apart = np.where(same, 0.0, found.astype(np.float64) - wanted.astype(np.float64))
-    scale = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0))
-    return float(np.abs(apart).max(initial=0.0)) / max(scale, 1e-6)
