@@ -77,6 +77,12 @@ def _normal(shape: tuple[int, ...], settings: Settings, _: Mapping[str, int], ra
     return random.standard_normal(shape) * settings.get("scale", 1.0)
 
 
+def _spikes(shape: tuple[int, ...], _: Settings, __: Mapping[str, int], random: Random) -> Array:
+    """Return nothing but for loud bands here and there, as spectrograms of speech have them."""
+    found = random.standard_normal(shape)
+    return np.where(found > 1.5, 5 * found, 0)
+
+
 def _integers(shape: tuple[int, ...], settings: Settings, _: Mapping[str, int], random: Random) -> Array:
     """Return integers from ``low`` on, less than ``high``."""
     return random.integers(settings["low"], settings["high"], shape)
@@ -101,6 +107,7 @@ _MAKERS: Mapping[str, Callable[[tuple[int, ...], Settings, Mapping[str, int], Ra
     "sound": _sound,
     "picture": _picture,
     "normal": _normal,
+    "spikes": _spikes,
     "integers": _integers,
     "mask": _mask,
     "constant": _constant,

@@ -259,6 +259,7 @@ class Translation:
 
     def _place(self, node: Node, found: Sequence[Value | None], before: int) -> None:
         if self._note(node, before):
+            self.placed[-1].late = any(one is not None and one.recipe is not None for one in found)
             return
         if all(one is None or one.array is not None for one in found):
             self.place(node, "its inputs are known when the model is translated")
