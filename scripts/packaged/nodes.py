@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 from numpy.typing import NDArray
 from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
-from packaged.comparing import difference_of
 
 from dmlgpu.device.device import Device
 from dmlgpu.frontends.onnx import load
+from packaged.comparing import difference_of
 
 Array = NDArray[Any]
 
@@ -69,7 +68,11 @@ def worst_node(model: ModelProto, inputs: Mapping[str, Array], device: Device) -
     known |= {name: array for node in model.graph.node for name, array in _constant(node)}
     known |= load(opened, device).run(inputs)
     return max(
-        ((difference, f"{node.op_type} {node.name!r}") for node in computed for difference in _apart(node, known, model)),
+        (
+            (difference, f"{node.op_type} {node.name!r}")
+            for node in computed
+            for difference in _apart(node, known, model)
+        ),
         default=(0.0, ""),
     )
 

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from packaged.comparing import difference_of
-from packaged.inputs import make
-from packaged.listing import TOLERANCE, Entry
-from packaged.nodes import onnxruntime_session, with_float_states, worst_node
 
 import dmlgpu
 from dmlgpu.errors import NotSupported
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.model import all_nodes
+from packaged.comparing import difference_of
+from packaged.inputs import make
+from packaged.listing import TOLERANCE, Entry
+from packaged.nodes import onnxruntime_session, with_float_states, worst_node
 
 Array = NDArray[Any]
 

@@ -34,6 +34,8 @@ class Preview:
         placement: of the nodes up to where elements decide how it goes on; all where nothing does.
         segments: the graphs up to there.
         stopped: why it is not known how it goes on; empty where everything is known.
+        fails: whether that is since the model cannot be computed for these shapes.
+        guessed: inputs some of whose dimensions are taken as 1.
     """
 
     name: str
@@ -47,6 +49,8 @@ class Preview:
     placement: tuple[Placement, ...] = ()
     segments: tuple[Segment, ...] = ()
     stopped: str = ""
+    fails: bool = False
+    guessed: tuple[str, ...] = ()
 
 
 def preview(source: Source, device: Device, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Preview:
@@ -69,9 +73,12 @@ def preview(source: Source, device: Device, shapes: Mapping[str, tuple[int, ...]
     missing = support.unsupported(model.nodes, model.versions)
     segments: list[Segment] = []
     placement: list[Placement] = []
-    stopped = ""
+    stopped, fails = "", False
     if not missing:
-        stopped = _walk(model, device, chosen, segments, placement)
+        try:
+            stopped = _walk(model, device, chosen, segments, placement)
+        except DmlError as error:
+            stopped, fails = f"not for these shapes: {error}", True
     inner = [one for graph in _bodies(model.nodes) for one in graph.node]
     held = [*model.weights.values(), *(value for graph in _bodies(model.nodes) for value in _held(graph))]
     return Preview(
@@ -86,6 +93,8 @@ def preview(source: Source, device: Device, shapes: Mapping[str, tuple[int, ...]
         (*(Placement(one.node, one.op_type, "none", why=one.why) for one in model.folded), *placement),
         tuple(segments),
         stopped,
+        fails,
+        tuple(one.name for one in model.inputs if one.name not in (shapes or {}) and _is_open(one)),
     )
 
 
@@ -106,6 +115,10 @@ def _held(body: GraphProto) -> Iterator[Value]:
         tensor = next((one.t for one in node.attribute if node.op_type == "Constant" and one.name == "value"), None)
         if tensor is not None:
             yield Value.of_tensor(tensor, f"Constant {node.name!r}")
+
+
+def _is_open(one: Declared) -> bool:
+    return one.shape is None or not all(isinstance(size, int) for size in one.shape)
 
 
 def _shape(one: Declared, given: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -137,10 +150,7 @@ def _walk(
     )
     nothing = np.zeros(0)
     fed = [Fed(shapes[one.name], one.data_type, one.is_bool, nothing) for one in model.inputs]
-    try:
-        part = runner.first_part(fed)
-    except DmlError as error:
-        return f"not for these shapes: {error}"
+    part = runner.first_part(fed)
     if part.segment is not None:
         segments.append(part.segment)
     placement += part.placements()

@@ -161,10 +161,10 @@ def lstm(node: Node) -> list[Result]:
 
 @operator("DynamicQuantizeLSTM", domain="com.microsoft")
 def dynamic_quantize_lstm(node: Node) -> list[Result]:
-    """LSTM with weights of 8 bits, dequantised once; inputs and states stay floats.
+    """LSTM with weights of 8 bits, which become floats as the layer lays them out; inputs and states stay floats.
 
-    onnxruntime rounds inputs and states to 8 bits as well, to multiply integers: by the range of as many rows as a
-    thread has. What its model approximates is what is computed here.
+    onnxruntime rounds inputs and states to 8 bits as well, by the range of as many rows as a thread has. The layer that
+    both stand for is computed here.
     """
     weights = [_dequantized(node, weight, scale) for weight, scale in ((1, 8), (2, 10))]
     rest = [node.value(number) if node.has(number) else None for number in range(3, 8)]
