@@ -16,7 +16,7 @@ from dmlgpu.builder.nodes import Origin
 from dmlgpu.cache import Cache
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DmlError, ModelError, NotSupported
-from dmlgpu.frontends.onnx import control, empty, expansion, host, registry
+from dmlgpu.frontends.onnx import control, doubles, empty, expansion, host, registry
 from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.model import Versions
 from dmlgpu.frontends.onnx.names import last_uses
@@ -219,11 +219,13 @@ class Translation:
         function = registry.find(node.proto.domain, node.op_type, node.version)
         if function is None:
             return None
+        doubles.check_inputs(node)
         with self.builder.scope(node.name):
             found = function(node)
         if found is registry.AS_FUNCTION:
             return None
         values = typed_outputs(node, found)
+        doubles.check_outputs(node, values)
         host.give_recipes(node, values)
         return values
 
