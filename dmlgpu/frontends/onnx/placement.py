@@ -67,10 +67,12 @@ class Placed:
         if kernels:
             return replace(self.told, kernels=kernels)
         if self.late:
-            why = "few integers, which the host computes where it needs them"
-            return replace(self.told, where="host", operators=(), why=why)
+            return replace(self.told, where="host", operators=(), why=_LATE)
         why = None if self.segment is None else self.segment.kernels.why_none(self.numbers)
         return replace(self.told, where="none", operators=(), why=why or "nothing reads it")
+
+
+_LATE = "few integers, which the host computes where it needs them"
 
 
 class Placing(Protocol):
