@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from packaged.listing import TOLERANCE
@@ -76,10 +76,17 @@ def _milliseconds(seconds: float) -> str:
 
 def _notes(results: Sequence[Result]) -> list[str]:
     """Return what must be said of some models."""
-    notes = [
-        f"- `{one.entry.name}`: at most {one.entry.tolerance:g}: {one.entry.differs}."
-        for one in results
-        if one.entry.differs
-    ]
-    notes += [f"- `{one.entry.name}`: {one.state}: {one.reason}" for one in results if one.state != "same"]
+    notes = [f"- `{one.entry.name}`: {text}" for one in results for text in _said(one)]
     return ["", "## Notes", "", *notes] if notes else []
+
+
+def _said(result: Result) -> Iterator[str]:
+    entry = result.entry
+    if entry.differs:
+        yield f"at most {entry.tolerance:g}: {entry.differs}."
+    if entry.by_node and result.node:
+        yield f"each node by itself is within {TOLERANCE:g}; the largest is {result.apart:.1e}, of {result.node}."
+    if entry.float_states:
+        yield "onnxruntime is given LSTM with the same weights in place of DynamicQuantizeLSTM, whose states it rounds."
+    if result.state != "same":
+        yield f"{result.state}: {result.reason}"

@@ -257,9 +257,12 @@ def test_a_model_that_is_refused_or_fails_or_hangs(tmp_path: Path) -> None:
 
 
 def test_the_page_says_what_is_not_usual() -> None:
-    entry = entry_of(running_sum(), tolerance=0.01, differs="floats of 16 bits")
+    entry = entry_of(running_sum(), tolerance=0.01, differs="floats of 16 bits", by_node=True, float_states=True)
     refused = Result(replace(entry, differs="", refused="double"), "refused as listed", "x: double", "17", 2)
-    page = writing.page([Result(entry, "same", opset="17", nodes=2, difference=5e-3, first=1.0), refused], "numpy")
+    ran = Result(entry, "same", opset="17", nodes=2, difference=5e-3, node="Mul 'y'", apart=1e-4, first=1.0)
+    page = writing.page([ran, refused], "numpy")
+    assert "- `tiny/sum.onnx`: each node by itself is within 0.001; the largest is 1.0e-04, of Mul 'y'." in page
+    assert "in place of DynamicQuantizeLSTM" in page
     assert "- `tiny/sum.onnx`: at most 0.01: floats of 16 bits." in page
     assert "- `tiny/sum.onnx`: refused as listed: x: double" in page
     assert "5.0e-03" in page
