@@ -30,7 +30,7 @@ class Entry:
         steps: how often it runs per mapping; states go from one to the next.
         tolerance: greatest difference, as a share of the output's largest magnitude.
         differs: why the tolerance is not the usual one.
-        by_node: whether each node is compared by itself, too, at the usual tolerance.
+        by_node: whether each node is compared by itself, too, at the first sizes and the usual tolerance.
         float_states: whether onnxruntime is given LSTM with the same weights in place of DynamicQuantizeLSTM.
         refused: a part of the message with which it is refused; empty where it must run.
     """

@@ -124,7 +124,7 @@ class _Pair:
     Attributes:
         first, later, theirs: seconds of runs: the first ones of their sizes, others, and onnxruntime's.
         worst: the largest difference by output and sizes.
-        nodes: the same by node, of those models whose nodes are looked at.
+        nodes: the same by node, at the first sizes, of those models whose nodes are looked at.
     """
 
     def __init__(self, entry: Entry, path: Path, adapter: str | None):
@@ -158,7 +158,7 @@ class _Pair:
                 held = {name: fed[name] for name in states}
                 for name, output in states.items():
                     self.ours.bind(name, held[name], updated_by=output)
-                if entry.by_node:
+                if entry.by_node and number == 0:
                     self.nodes.append(worst_node(self.proto, fed, self.device))
             wanted = self._step({name: one for name, one in fed.items() if name not in states}, held, states, step)
             held = {name: wanted[output] for name, output in states.items()}
