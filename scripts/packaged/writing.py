@@ -71,7 +71,7 @@ def _sizes(sizes: Mapping[str, int]) -> str:
 
 
 def _milliseconds(seconds: float) -> str:
-    return f"{1000 * seconds:.3g}"
+    return f"{1000 * seconds:.3g}" if seconds < 1 else f"{1000 * seconds:,.0f}"
 
 
 def _notes(results: Sequence[Result]) -> list[str]:
@@ -85,7 +85,8 @@ def _said(result: Result) -> Iterator[str]:
     if entry.differs:
         yield f"at most {entry.tolerance:g}: {entry.differs}."
     if entry.by_node and result.node:
-        yield f"each node by itself is within {TOLERANCE:g}; the largest is {result.apart:.1e}, of {result.node}."
+        largest = f"the largest difference is {result.apart:.1e}, of {result.node}"
+        yield f"each node by itself is within {TOLERANCE:g}, integers of roundings within one; {largest}."
     if entry.float_states:
         yield "onnxruntime is given LSTM with the same weights in place of DynamicQuantizeLSTM, whose states it rounds."
     if result.state != "same":
