@@ -87,6 +87,10 @@ def _as_json(made: Preview, device: Device) -> dict[str, Any]:
     }
 
 
+def _counted(operators: Sequence[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in Counter(operators).most_common())
+
+
 def _print(made: Preview, device: Device) -> None:
     facts = {name.replace("_", " "): f"{count:,}" for name, count in _facts(made).items()}
     tables.facts(
@@ -96,7 +100,8 @@ def _print(made: Preview, device: Device) -> None:
             ("outputs", ", ".join(made.outputs)),
             ("operator sets", ", ".join(f"{name or 'ai.onnx'} {number}" for name, number in made.versions.items())),
             ("weights", f"{made.weight_bytes:,} bytes"),
-            ("nodes", ", ".join(f"{count} {name}" for name, count in Counter(made.operators).most_common())),
+            ("nodes", _counted(made.operators)),
+            *([("in bodies", _counted(made.in_bodies))] if made.in_bodies else []),
             *facts.items(),
         ],
     )
@@ -114,3 +119,5 @@ def _print(made: Preview, device: Device) -> None:
         tables.table(("where", "operator", "node", "kernels, or why"), nodes)
     if made.stopped:
         print(f"\n{made.stopped}")
+    if made.guessed and made.fails:
+        print(f"dimensions without a number are taken as 1, of {', '.join(made.guessed)}: --shape gives others")

@@ -8,7 +8,7 @@ import numpy as np
 
 from dmlgpu import Device
 from dmlgpu.frontends.onnx import load
-from tests.unit.onnx_against import expected_of, model_of_node, normal
+from tests.unit.onnx_against import dequantised, expected_of, model_of_node, normal, quantised
 
 STEPS, BATCH, WIDTH, HIDDEN = 4, 2, 8, 8
 
@@ -28,6 +28,19 @@ def test_layer(device: Device) -> None:
     model, feeds = model_of_node("LSTM", inputs, outputs, weights=(1, 2, 3), **rest)
     found, wanted = load(model, device).run(feeds), expected_of(model, feeds)
     for one, other in zip(found.values(), wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_layer_of_8_bits(device: Device) -> None:
+    x, weight, recurrence = normal(STEPS, BATCH, WIDTH), normal(2, WIDTH, 4 * HIDDEN), normal(2, HIDDEN, 4 * HIDDEN)
+    (w, *w_by), (r, *r_by) = quantised(weight, np.int8, per_gate=True), quantised(recurrence, np.uint8)
+    rest: dict[str, Any] = {"direction": "bidirectional", "hidden_size": HIDDEN}
+    inputs = [x, w, r, None, None, None, None, None, *w_by, *r_by]
+    given = {"weights": (1, 2, 8, 9, 10, 11), "domain": "com.microsoft", **rest}
+    model, feeds = model_of_node("DynamicQuantizeLSTM", inputs, ["Y", "Y_h"], **given)
+    floats = [dequantised(*one).transpose(0, 2, 1) for one in ((w, *w_by), (r, *r_by))]
+    wanted = expected_of(*model_of_node("LSTM", [x, *floats], ["Y", "Y_h"], **rest))
+    for one, other in zip(load(model, device).run(feeds).values(), wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 

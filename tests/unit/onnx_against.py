@@ -46,6 +46,25 @@ def model_of_node(
     return helper.make_model(graph, opset_imports=sets, ir_version=10), feeds
 
 
+def quantised(array: np.ndarray, kind: Any, *, per_gate: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Weights {directions, inputs, gates} in 8 bits, their scales and zero points, which onnxruntime wants equal."""
+    scale = (np.abs(array).max((1,) if per_gate else (1, 2), keepdims=True) / 100).astype(np.float32)
+    zero = 120 if kind is np.uint8 else 0 if per_gate else 3
+    entries = (len(array), -1) if per_gate else (len(array),)
+    return (
+        (np.rint(array / scale) + zero).astype(kind),
+        scale.reshape(entries),
+        np.full(scale.size, zero, kind).reshape(entries),
+    )
+
+
+def dequantised(array: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
+    """What ``quantised`` yields as floats."""
+    entries = (len(array), 1, -1)
+    found: np.ndarray = (array - zero.astype(np.float32).reshape(entries)) * scale.reshape(entries)
+    return found
+
+
 def expected_of(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
     """What onnxruntime's CPU provider computes, without its optimisations."""
     options = onnxruntime.SessionOptions()

@@ -171,6 +171,59 @@ def test_show_tells_what_runs_where(model):
     assert "must have sizes ['rows', 4]" in run_here("show", model, "--adapter", "numpy", "--shape", "x=3x5").stderr
 
 
+def test_show_looks_into_bodies_and_says_what_the_host_computes(tmp_path):
+    """A model that is an If alone, as exports for two rates are: its weights and nodes are those of the branches."""
+
+    def branch(name, width):
+        nodes = [
+            helper.make_node("Constant", [], [f"{name}_w"], value=numpy_helper.from_array(np.ones((4, width), "f"))),
+            helper.make_node("MatMul", ["x", f"{name}_w"], [f"{name}_product"]),
+            helper.make_node("Add", [f"{name}_product", f"{name}_b"], [name]),
+        ]
+        bias = numpy_helper.from_array(np.ones(width, np.float32), f"{name}_b")
+        return helper.make_graph(nodes, name, [], [helper.make_empty_tensor_value_info(name)], [bias])
+
+    branches = {"then_branch": branch("fast", 2), "else_branch": branch("slow", 3)}
+    nodes = [
+        helper.make_node("Equal", ["rate", "sixteen"], ["is_fast"], name="compared"),
+        helper.make_node("If", ["is_fast"], ["y"], name="chosen", **branches),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "test",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 4]),
+            helper.make_tensor_value_info("rate", TensorProto.INT64, []),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.int64(16000), "sixteen")],
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
+    text = run_here("show", path, "--adapter", "numpy").stdout
+    assert re.search(r"weights +108 bytes", text)
+    assert re.search(r"in bodies +2 MatMul, 2 Add", text)
+    assert re.search(r"host +Equal +compared +few integers, which the host computes where it needs them", text)
+    assert "from If 'chosen' on" in text
+    assert "dimensions" not in text
+
+
+def test_show_says_which_dimensions_it_took_as_1(tmp_path):
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], name="windows")],
+        "test",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, "samples"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.ones((1, 1, 5), np.float32), "w")],
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
+    text = run_here("show", path, "--adapter", "numpy").stdout
+    assert "not for these shapes: Conv 'windows'" in text
+    assert "dimensions without a number are taken as 1, of x: --shape gives others" in text
+    assert "not for" not in run_here("show", path, "--adapter", "numpy", "--shape", "x=1x1x9").stdout
+
+
 def test_show_lists_what_is_not_supported(tmp_path):
     graph = helper.make_graph(
         [helper.make_node("Nothing", ["x"], ["y"], domain="odd", name="unknown")],

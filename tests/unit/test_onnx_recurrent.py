@@ -9,7 +9,7 @@ import pytest
 
 from dmlgpu import NotSupported
 from dmlgpu.frontends.onnx import load
-from tests.unit.onnx_against import check_node, model_of_node, normal
+from tests.unit.onnx_against import check_node, dequantised, expected_of, model_of_node, normal, quantised
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 OUTPUTS = {"RNN": ["Y", "Y_h"], "GRU": ["Y", "Y_h"], "LSTM": ["Y", "Y_h", "Y_c"]}
@@ -100,4 +100,42 @@ def test_float16() -> None:
 def test_refused(kind: str, attributes: dict[str, Any], reason: str) -> None:
     model, feeds = model_of_node(kind, inputs_of(kind, 1), OUTPUTS[kind], hidden_size=HIDDEN, **attributes)
     with pytest.raises(NotSupported, match=reason):
+        load(model, "numpy").run(feeds)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@pytest.mark.parametrize("per_gate", [False, True])
+@pytest.mark.parametrize(("extras", "direction"), [(("B", "lens", "h", "c", "P"), "bidirectional"), ((), "reverse")])
+def test_weights_of_8_bits(kind: Any, per_gate: bool, extras: tuple[str, ...], direction: str) -> None:
+    """DynamicQuantizeLSTM is LSTM with the dequantised weights; onnxruntime's own rounds inputs and states, too."""
+    x, weight, recurrence, *rest = inputs_of("LSTM", 2 if direction == "bidirectional" else 1, *extras)
+    assert weight is not None
+    assert recurrence is not None
+    parts = [quantised(one.transpose(0, 2, 1), kind, per_gate=per_gate) for one in (weight, recurrence)]
+    floats = [dequantised(*one).transpose(0, 2, 1) for one in parts]
+    attributes: dict[str, Any] = {"hidden_size": HIDDEN, "direction": direction}
+    (w, w_scale, w_zero), (r, r_scale, r_zero) = parts
+    model, feeds = model_of_node(
+        "DynamicQuantizeLSTM",
+        [x, w, r, *rest, w_scale, w_zero, r_scale, r_zero],
+        OUTPUTS["LSTM"],
+        weights=(1, 2, 8, 9, 10, 11),
+        domain="com.microsoft",
+        **attributes,
+    )
+    found = load(model, "numpy").run(feeds)
+    wanted = expected_of(*model_of_node("LSTM", [x, *floats, *rest], OUTPUTS["LSTM"], **attributes))
+    for (name, one), other, rounded in zip(found.items(), wanted, expected_of(model, feeds), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(one, rounded, atol=0.1, err_msg=name)
+
+
+def test_scales_of_other_shapes_are_refused() -> None:
+    x, weight, recurrence, *rest = inputs_of("LSTM", 1)
+    assert weight is not None
+    assert recurrence is not None
+    (w, _, zero), (r, scale, _) = (quantised(one.transpose(0, 2, 1), np.int8) for one in (weight, recurrence))
+    inputs = [x, w, r, *rest, np.ones(5, np.float32), zero, scale, zero]
+    model, feeds = model_of_node("DynamicQuantizeLSTM", inputs, ["Y"], domain="com.microsoft", hidden_size=HIDDEN)
+    with pytest.raises(NotSupported, match=r"DynamicQuantizeLSTM 'it': input 8 must be of shape \[1\] or \[1, 24\]"):
         load(model, "numpy").run(feeds)

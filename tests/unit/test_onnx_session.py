@@ -170,7 +170,7 @@ def test_everything_unsupported_in_one_message() -> None:
 @pytest.mark.parametrize(
     ("feeds", "message"),
     [
-        ({}, "inputs must have 'a'"),
+        ({}, "inputs must have 'a', 'b', got"),
         ({"a": normal(2, 3), "b": normal(4, 2), "c": 1}, "inputs must be named a, b, got 'c'"),
         ({"a": normal(2, 3).astype(np.float64), "b": normal(3, 2)}, "input 'a' must be of float32, got float64"),
         ({"a": normal(2), "b": normal(3, 2)}, "input 'a' must have 2 dimensions, got shape"),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import AttributeProto, TypeProto, numpy_helper
+from onnx import AttributeProto, TensorProto, TypeProto, numpy_helper
 from onnx.backend.test.case.model import collect_testcases as collect_models
 from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.loader import load_model_tests
@@ -143,6 +143,10 @@ def difference(found: Array, wanted: Any, rtol: float, atol: float) -> str:
     return ""
 
 
+_WITHIN = DATA_TYPES.keys() - {TensorProto.DOUBLE}
+"""Types that DirectML computes with: doubles are only moved and cast."""
+
+
 def outside(model: onnx.ModelProto) -> str:
     """Return why a model is no matter of DirectML's; nothing for one that is: a kind of values, a type, or a domain."""
     infos = (*model.graph.input, *model.graph.output, *model.graph.value_info)
@@ -151,7 +155,7 @@ def outside(model: onnx.ModelProto) -> str:
         return found
     nodes = list(all_nodes(model.graph))
     for element in _elements(model, nodes):
-        if element and element not in DATA_TYPES:
+        if element and element not in _WITHIN:
             return type_name(element)
     domain = next((one.domain for one in nodes if one.domain not in ("", "ai.onnx")), "")
     return f"domain {domain}" if domain else ""
@@ -162,7 +166,7 @@ def _outside_type(given: TypeProto) -> str:
     if kind not in (None, "tensor_type"):
         return str(kind).removesuffix("_type")
     element = given.tensor_type.elem_type
-    return "" if element in DATA_TYPES or not element else type_name(element)
+    return "" if element in _WITHIN or not element else type_name(element)
 
 
 def _elements(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> Iterator[int]:

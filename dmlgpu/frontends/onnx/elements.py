@@ -17,6 +17,7 @@ Array = NDArray[Any]
 DATA_TYPES: Mapping[int, DataType] = {
     TensorProto.FLOAT: DataType.FLOAT32,
     TensorProto.FLOAT16: DataType.FLOAT16,
+    TensorProto.DOUBLE: DataType.FLOAT64,
     TensorProto.INT64: DataType.INT64,
     TensorProto.INT32: DataType.INT32,
     TensorProto.INT16: DataType.INT16,

@@ -50,11 +50,13 @@ class Placed:
         told: the placement without kernels.
         numbers: of the nodes that it added to the graph under construction.
         segment: what the graph became; None where nothing of it is computed.
+        late: whether the host can compute it, from few integers.
     """
 
     told: Placement
     numbers: range = range(0)
     segment: Segment | None = None
+    late: bool = False
 
     @property
     def placement(self) -> Placement:
@@ -64,8 +66,13 @@ class Placed:
         kernels = () if self.segment is None else self.segment.kernels.of(self.numbers)
         if kernels:
             return replace(self.told, kernels=kernels)
+        if self.late:
+            return replace(self.told, where="host", operators=(), why=_LATE)
         why = None if self.segment is None else self.segment.kernels.why_none(self.numbers)
         return replace(self.told, where="none", operators=(), why=why or "nothing reads it")
+
+
+_LATE = "few integers, which the host computes where it needs them"
 
 
 class Placing(Protocol):

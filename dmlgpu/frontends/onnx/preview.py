@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from onnx import AttributeProto, GraphProto, NodeProto
 
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DmlError, InvalidArgument
@@ -14,6 +15,7 @@ from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.segments import Fed, Segment, Weights
+from dmlgpu.frontends.onnx.values import Value
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,14 @@ class Preview:
         outputs: names.
         versions: of operator sets by domain.
         operators: of the nodes, in order.
-        weight_bytes: bytes of weights.
+        in_bodies: of the nodes in bodies of If, Loop and Scan, but for constants.
+        weight_bytes: bytes of weights, those in bodies included.
         unsupported: names of nodes that cannot be computed, by operator.
         placement: of the nodes up to where elements decide how it goes on; all where nothing does.
         segments: the graphs up to there.
         stopped: why it is not known how it goes on; empty where everything is known.
+        fails: whether that is since the model cannot be computed for these shapes.
+        guessed: inputs some of whose dimensions are taken as 1.
     """
 
     name: str
@@ -38,11 +43,14 @@ class Preview:
     outputs: tuple[str, ...]
     versions: Mapping[str, int]
     operators: tuple[str, ...]
+    in_bodies: tuple[str, ...]
     weight_bytes: int
     unsupported: Mapping[str, Sequence[str]]
     placement: tuple[Placement, ...] = ()
     segments: tuple[Segment, ...] = ()
     stopped: str = ""
+    fails: bool = False
+    guessed: tuple[str, ...] = ()
 
 
 def preview(source: Source, device: Device, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Preview:
@@ -65,22 +73,52 @@ def preview(source: Source, device: Device, shapes: Mapping[str, tuple[int, ...]
     missing = support.unsupported(model.nodes, model.versions)
     segments: list[Segment] = []
     placement: list[Placement] = []
-    stopped = ""
+    stopped, fails = "", False
     if not missing:
-        stopped = _walk(model, device, chosen, segments, placement)
-    weights = sum(one.array.nbytes for one in model.weights.values() if one.array is not None)
+        try:
+            stopped = _walk(model, device, chosen, segments, placement)
+        except DmlError as error:
+            stopped, fails = f"not for these shapes: {error}", True
+    inner = [one for graph in _bodies(model.nodes) for one in graph.node]
+    held = [*model.weights.values(), *(value for graph in _bodies(model.nodes) for value in _held(graph))]
     return Preview(
         model.name,
         chosen,
         model.outputs,
         model.versions.numbers,
         tuple(one.op_type for one in model.nodes),
-        weights,
+        tuple(one.op_type for one in inner if one.op_type != "Constant"),
+        sum(one.array.nbytes for one in held if one.array is not None),
         missing,
         (*(Placement(one.node, one.op_type, "none", why=one.why) for one in model.folded), *placement),
         tuple(segments),
         stopped,
+        fails,
+        tuple(one.name for one in model.inputs if one.name not in (shapes or {}) and _is_open(one)),
     )
+
+
+def _bodies(nodes: Iterable[NodeProto]) -> Iterator[GraphProto]:
+    """Return the bodies of nodes, and those within them."""
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                yield attribute.g
+                yield from _bodies(attribute.g.node)
+
+
+def _held(body: GraphProto) -> Iterator[Value]:
+    """Return the tensors that a body holds."""
+    for one in body.initializer:
+        yield Value.of_tensor(one, f"initializer {one.name!r}")
+    for node in body.node:
+        tensor = next((one.t for one in node.attribute if node.op_type == "Constant" and one.name == "value"), None)
+        if tensor is not None:
+            yield Value.of_tensor(tensor, f"Constant {node.name!r}")
+
+
+def _is_open(one: Declared) -> bool:
+    return one.shape is None or not all(isinstance(size, int) for size in one.shape)
 
 
 def _shape(one: Declared, given: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -112,10 +150,7 @@ def _walk(
     )
     nothing = np.zeros(0)
     fed = [Fed(shapes[one.name], one.data_type, one.is_bool, nothing) for one in model.inputs]
-    try:
-        part = runner.first_part(fed)
-    except DmlError as error:
-        return f"not for these shapes: {error}"
+    part = runner.first_part(fed)
     if part.segment is not None:
         segments.append(part.segment)
     placement += part.placements()

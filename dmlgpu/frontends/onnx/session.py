@@ -173,15 +173,17 @@ class Session:
         for name in inputs:
             if name not in names:
                 raise InvalidArgument(f"{self._label}: inputs must be named {', '.join(names)}, got {shown(name)}")
+        missing = [one.name for one in self.inputs if one.name not in inputs and one.name not in self._bound]
+        if missing:
+            listed = ", ".join(map(repr, missing))
+            raise InvalidArgument(f"{self._label}: inputs must have {listed}, got {shown(list(inputs))}")
         symbols: dict[str, tuple[int, str]] = {}
         found: list[Fed | None] = []
         for one in declared:
             bound = self._bound.get(one.name)
-            if one.name not in inputs and bound is None and one in self._model.variable:
+            if one.name not in inputs and bound is None:
                 found.append(None)
                 continue
-            if one.name not in inputs and bound is None:
-                raise InvalidArgument(f"{self._label}: inputs must have {one.name!r}, got {shown(list(inputs))}")
             fed = self._taken(one, inputs[one.name] if bound is None or one.name in inputs else bound.tensor)
             self._check_shape(one, fed.shape, symbols)
             found.append(fed)

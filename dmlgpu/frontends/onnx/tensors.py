@@ -52,7 +52,10 @@ def _check_length(proto: TensorProto, data_type: DataType, what: str) -> None:
         raise ModelError(
             what, f"its data must be {needed} bytes for sizes {list(proto.dims)}, got {len(proto.raw_data)}"
         )
-    most = max(len(proto.float_data), len(proto.int32_data), len(proto.int64_data), len(proto.uint64_data))
+    most = max(
+        *(len(proto.float_data), len(proto.double_data)),
+        *(len(proto.int32_data), len(proto.int64_data), len(proto.uint64_data)),
+    )
     if not proto.HasField("raw_data") and math.prod(proto.dims) > 2 * most:
         raise ModelError(what, f"its data must be {math.prod(proto.dims)} elements, got {most}")
 

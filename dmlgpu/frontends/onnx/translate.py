@@ -16,7 +16,7 @@ from dmlgpu.builder.nodes import Origin
 from dmlgpu.cache import Cache
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DmlError, ModelError, NotSupported
-from dmlgpu.frontends.onnx import control, empty, expansion, host, registry
+from dmlgpu.frontends.onnx import control, doubles, empty, expansion, host, registry
 from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.model import Versions
 from dmlgpu.frontends.onnx.names import last_uses
@@ -219,11 +219,13 @@ class Translation:
         function = registry.find(node.proto.domain, node.op_type, node.version)
         if function is None:
             return None
+        doubles.check_inputs(node)
         with self.builder.scope(node.name):
             found = function(node)
         if found is registry.AS_FUNCTION:
             return None
         values = typed_outputs(node, found)
+        doubles.check_outputs(node, values)
         host.give_recipes(node, values)
         return values
 
@@ -246,19 +248,22 @@ class Translation:
         """Note that the nodes of a body are computed by what runs it."""
         self.placed.append((node.name, body))
 
-    def _note(self, node: Node, before: int) -> bool:
-        """Note what a node added to the graph under construction; return whether that is anything."""
+    def _note(self, node: Node, before: int) -> Placed | None:
+        """Note what a node added to the graph under construction, and return it; None for nothing."""
         numbers = range(before, len(self.builder.nodes))
         descs = [self.builder.nodes[number].desc for number in numbers]
         added = tuple(one.operator for one in descs if isinstance(one, OperatorDesc))
-        if added:
-            placed = Placed(Placement(node.name, node.op_type, "device", added), numbers)
-            self.placed.append(placed)
-            self._open.append(placed)
-        return bool(added)
+        if not added:
+            return None
+        placed = Placed(Placement(node.name, node.op_type, "device", added), numbers)
+        self.placed.append(placed)
+        self._open.append(placed)
+        return placed
 
     def _place(self, node: Node, found: Sequence[Value | None], before: int) -> None:
-        if self._note(node, before):
+        placed = self._note(node, before)
+        if placed is not None:
+            placed.late = any(one is not None and one.recipe is not None for one in found)
             return
         if all(one is None or one.array is not None for one in found):
             self.place(node, "its inputs are known when the model is translated")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import DataType, RecurrentNetworkDirection
 from dmlgpu.frontends.onnx.node import Node, reshaped, transposed, unowned
+from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized
 from dmlgpu.frontends.onnx.registry import Result, operator
 from dmlgpu.frontends.onnx.values import Value
 from dmlgpu.operator_desc import OperatorDesc
@@ -155,6 +157,38 @@ def lstm(node: Node) -> list[Result]:
         output_cell_single=node.wants(2),
     )
     return layer.outputs(found.output_sequence, found.output_single, found.output_cell_single)
+
+
+@operator("DynamicQuantizeLSTM", domain="com.microsoft")
+def dynamic_quantize_lstm(node: Node) -> list[Result]:
+    """LSTM with weights of 8 bits, which become floats as the layer lays them out; inputs and states stay floats.
+
+    onnxruntime rounds inputs and states to 8 bits as well, by the range of as many rows as a thread has. The layer that
+    both stand for is computed here.
+    """
+    weights = [_dequantized(node, weight, scale) for weight, scale in ((1, 8), (2, 10))]
+    rest = [node.value(number) if node.has(number) else None for number in range(3, 8)]
+    return lstm(node.replaced([node.value(0), *weights, *rest]))
+
+
+def _dequantized(node: Node, number: int, scale: int) -> Value:
+    """Return weights of {directions, inputs, gates} as floats of {directions, gates, inputs}, as LSTM has them.
+
+    Scale and zero point, the input after it, are one for a direction, or for each of its gates.
+    """
+    node.check_rank(number, 3)
+    directions, _, gates = node.shape(number)
+    for one in (scale, scale + 1):
+        if node.has(one) and node.shape(one) not in ((directions,), (directions, gates), (directions, 1)):
+            raise node.refusal(
+                f"input {one} must be of shape {[directions]} or {[directions, gates]}, got {list(node.shape(one))}"
+            )
+    entries = (directions, 1, math.prod(node.shape(scale)) // directions)
+    zero = reshaped(node.tensor(scale + 1), entries) if node.has(scale + 1) else None
+    x = node.tensor(number)
+    blocks = tuple(size if one == 1 else 1 for one, size in zip(entries, x.sizes, strict=True))
+    found = dequantized(x, Quantization(reshaped(node.tensor(scale), entries), zero, blocks))
+    return node.valued(dml.identity(transposed(found, (0, 2, 1))))
 
 
 def _without_clip(node: Node) -> None:

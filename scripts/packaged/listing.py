@@ -1,0 +1,83 @@
+"""The list of models: which package has which, and what they are fed."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+TOLERANCE = 1e-3
+"""Greatest difference, as a share of an output's largest magnitude."""
+
+_KEYS = {"package", "version", "member", "sha256", "what", "inputs"}
+_MORE = {"sizes", "steps", "tolerance", "differs", "refused", "by_node", "float_states"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model of the list.
+
+    Attributes:
+        package, version: of the package that has it.
+        member: its path in the package's wheel.
+        sha256: of its bytes.
+        what: what it is, in words.
+        inputs: how each is made.
+        sizes: what words in shapes stand for, one mapping per run.
+        steps: how often it runs per mapping; states go from one to the next.
+        tolerance: greatest difference, as a share of the output's largest magnitude.
+        differs: why the tolerance is not the usual one.
+        by_node: whether each node is compared by itself, too, at the first sizes and the usual tolerance.
+        float_states: whether onnxruntime is given LSTM with the same weights in place of DynamicQuantizeLSTM.
+        refused: a part of the message with which it is refused; empty where it must run.
+    """
+
+    package: str
+    version: str
+    member: str
+    sha256: str
+    what: str
+    inputs: Mapping[str, Mapping[str, Any]]
+    sizes: Sequence[Mapping[str, int]] = ({},)
+    steps: int = 1
+    tolerance: float = TOLERANCE
+    differs: str = ""
+    by_node: bool = False
+    float_states: bool = False
+    refused: str = ""
+
+    @property
+    def name(self) -> str:
+        """Package and file, as patterns see it."""
+        return f"{self.package}/{PurePosixPath(self.member).name}"
+
+
+def read(path: Path) -> list[Entry]:
+    """Return the models of a list.
+
+    Raises:
+        ValueError: an entry lacks something, has what no entry has, or names a file outside its package.
+    """
+    given = tomllib.loads(path.read_text(encoding="utf-8")).get("model", [])
+    return [_entry(number, one) for number, one in enumerate(given)]
+
+
+def _entry(number: int, given: Mapping[str, Any]) -> Entry:
+    what = f"model {number} ({given.get('member', '')})"
+    missing, unknown = _KEYS - given.keys(), given.keys() - _KEYS - _MORE
+    if missing or unknown:
+        raise ValueError(f"{what}: must have {sorted(_KEYS)} and may have {sorted(_MORE)}, got {sorted(given)}")
+    member = PurePosixPath(given["member"])
+    if member.is_absolute() or ".." in member.parts or member.suffix != ".onnx":
+        raise ValueError(f"{what}: member must be the path of an .onnx file in the package, got {given['member']!r}")
+    if ("tolerance" in given) != ("differs" in given):
+        raise ValueError(f"{what}: a tolerance must say in 'differs' why it is another")
+    return Entry(**given)
+
+
+def chosen(entries: Sequence[Entry], pattern: str) -> list[Entry]:
+    """Return the models whose names, or what they are, have a pattern."""
+    return [one for one in entries if re.search(pattern, f"{one.name} {one.member} {one.what}")]

@@ -1,0 +1,116 @@
+"""Models of 8 and 16 bits, node by node: whole outputs tell little where a rounding that falls the other way grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
+
+from dmlgpu.device.device import Device
+from dmlgpu.frontends.onnx import load
+from packaged.comparing import difference_of
+
+Array = NDArray[Any]
+
+_ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear")
+"""Operators whose integers may be one apart: a quotient near a half falls to either side."""
+
+_QUANTIZED_LSTM = "DynamicQuantizeLSTM"
+
+
+def with_float_states(model: ModelProto) -> ModelProto:
+    """Return a model with LSTM of dequantised weights in place of DynamicQuantizeLSTM.
+
+    onnxruntime rounds inputs and states of the latter to 8 bits in each step, dmlgpu does not.
+    """
+    known = {one.name: one for one in model.graph.initializer}
+    known |= {one.output[0]: one.attribute[0].t for one in model.graph.node if one.op_type == "Constant"}
+    nodes = [
+        _with_floats(one, known, model) if one.op_type == _QUANTIZED_LSTM else one for one in list(model.graph.node)
+    ]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
+def _with_floats(node: NodeProto, known: Mapping[str, Any], model: ModelProto) -> NodeProto:
+    names = [*node.input, *[""] * 12][:12]
+    weights = []
+    for weight, scale in ((1, 8), (2, 10)):
+        given, by, zero = (numpy_helper.to_array(known[names[one]]) for one in (weight, scale, scale + 1))
+        entries = (len(given), 1, -1)
+        floats = (given.astype(np.float32) - zero.reshape(entries)) * by.reshape(entries)
+        weights.append(f"{names[weight]} as floats")
+        turned = np.ascontiguousarray(floats.transpose(0, 2, 1), np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(turned, weights[-1]))
+    found = helper.make_node("LSTM", [names[0], *weights, *names[3:8]], list(node.output), name=node.name)
+    found.attribute.extend(node.attribute)
+    return found
+
+
+def worst_node(model: ModelProto, inputs: Mapping[str, Array], device: Device) -> tuple[float, str]:
+    """Return the largest difference of a node of the main graph, and its name.
+
+    onnxruntime computes each node by itself, from what the device computed before it. Integers of roundings may be one
+    apart.
+    """
+    opened = ModelProto()
+    opened.CopyFrom(model)
+    declared = {one.name for one in model.graph.output}
+    computed = [one for one in model.graph.node if one.op_type != "Constant" and not _has_bodies(one)]
+    names = [name for one in computed for name in one.output if name and name not in declared]
+    opened.graph.output.extend(ValueInfoProto(name=name) for name in names)
+    known = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer} | dict(inputs)
+    known |= {name: array for node in model.graph.node for name, array in _constant(node)}
+    known |= load(opened, device).run(inputs)
+    return max(
+        (
+            (difference, f"{node.op_type} {node.name!r}")
+            for node in computed
+            for difference in _apart(node, known, model)
+        ),
+        default=(0.0, ""),
+    )
+
+
+def _has_bodies(node: NodeProto) -> bool:
+    return any(one.type == AttributeProto.GRAPH for one in node.attribute)
+
+
+def _constant(node: NodeProto) -> Iterator[tuple[str, Array]]:
+    if node.op_type == "Constant":
+        yield node.output[0], numpy_helper.to_array(node.attribute[0].t)
+
+
+def _apart(node: NodeProto, known: Mapping[str, Array], model: ModelProto) -> Iterator[float]:
+    """Return how far each output of a node is from what onnxruntime computes of the same inputs."""
+    names = [name for name in node.output if name]
+    wanted = _alone(node, {name: known[name] for name in dict.fromkeys(node.input) if name}, names, model)
+    for name, one in zip(names, wanted, strict=True):
+        found = known[name]
+        if node.op_type in _ROUNDING and found.dtype.kind in "iu" and found.shape == one.shape:
+            yield 0.0 if np.abs(found.astype(int) - one.astype(int)).max(initial=0) <= 1 else float("inf")
+        else:
+            yield difference_of(found, one)
+
+
+def _alone(node: NodeProto, feeds: Mapping[str, Array], names: list[str], model: ModelProto) -> list[Array]:
+    """Return what onnxruntime computes of a node by itself."""
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(one.dtype), one.shape)
+        for name, one in feeds.items()
+    ]
+    graph = helper.make_graph([node], "node", inputs, [ValueInfoProto(name=name) for name in names])
+    alone = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    return onnxruntime_session(alone).run(names, dict(feeds))
+
+
+def onnxruntime_session(model: ModelProto) -> onnxruntime.InferenceSession:
+    """Return a model on onnxruntime's CPU provider."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

