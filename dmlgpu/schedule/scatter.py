@@ -8,10 +8,14 @@ from dataclasses import replace
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
 from dmlgpu.plan import Element, Map, Scatter, Tensor
-from dmlgpu.schedule.launch import map_launch
+from dmlgpu.schedule.launch import Launch, fold, map_launch
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import ScatterSchedule, ScheduledScatter, Steps
-from dmlgpu.target import Target
+from dmlgpu.target import Profile, Target
+
+MOST_UPDATES, FEWEST_WORKGROUPS = 16, 32
+"""Updates that an invocation of a CPU adapter takes, which waits for their places at once, and the workgroups that keep
+processors busy."""
 
 
 @schedule_step.register
@@ -33,9 +37,18 @@ def _scatter(step: Scatter, target: Target) -> Steps:
 
 
 def _kernel(step: Scatter, label: str, schedule: ScatterSchedule, target: Target) -> Steps:
-    launch = map_launch(math.prod(step.source.sizes), target)
+    launch = _launch(math.prod(step.source.sizes), target)
     what, run = (step.output, step.file, step.source, step.inputs), _run(step, launch.each)
     return Steps((ScheduledScatter(label, launch, *what, schedule, step.constants, run),))
+
+
+def _launch(total: int, target: Target) -> Launch:
+    """Return one invocation per few updates, on CPU adapters for more of them than maps take where there are many."""
+    launch = map_launch(total, target)
+    groups = -(-total // (launch.workgroup * MOST_UPDATES))
+    if target.profile is not Profile.CPU or groups < FEWEST_WORKGROUPS:
+        return launch
+    return replace(launch, each=MOST_UPDATES, grid=fold(groups, target))
 
 
 def _run(step: Scatter, each: int) -> tuple[int, int] | None:

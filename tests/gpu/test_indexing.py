@@ -103,7 +103,7 @@ def test_gathers_of_blocks(backend: GpuBackend, name: str) -> None:
 def test_no_neighbour_is_torn(
     backend: GpuBackend, desc_class: Any, data_type: DataType, profile: Profile, *, deterministic: bool
 ) -> None:
-    count, rng = 100_003, np.random.default_rng(7)
+    count, rng = 260_003, np.random.default_rng(7)
     source, updates = (rng.integers(-128, 128, count).astype(data_type.numpy) for _ in "ab")
     order = rng.permutation(count)[: count // 2 + 1]
     desc = scatter(desc_class, data_type, count, order.size)
@@ -121,7 +121,7 @@ def test_many_updates_of_few_places(
     backend: GpuBackend, desc_class: Any, data_type: DataType, profile: Profile
 ) -> None:
     """Of all updates of a place one wins; on a deterministic device the last."""
-    places, count, rng = 67, 100_003, np.random.default_rng(7)
+    places, count, rng = 67, 130_003, np.random.default_rng(7)
     source = np.zeros(places, data_type.numpy)
     order, updates = rng.integers(0, places - 2, count), rng.integers(1, 100, count).astype(data_type.numpy)
     desc = scatter(desc_class, data_type, places, count)
@@ -185,3 +185,42 @@ def test_scattered_blocks(backend: GpuBackend, data_type: DataType, width: int, 
         target = target_for(backend, profile, deterministic=deterministic)
         (got,) = run_desc(backend, desc, [source, order[:, np.newaxis], updates], target)
         np.testing.assert_array_equal(got.view(np.uint8), want)
+
+
+@pytest.mark.parametrize("profile", [CPU, GPU])
+@pytest.mark.parametrize("width", [256, 260])
+def test_many_updates_in_lines(backend: GpuBackend, width: int, profile: Profile) -> None:
+    """Those that an invocation takes are of one line, or of two."""
+    rng = np.random.default_rng(width)
+    source, updates = (rng.random((512, width), np.float32) for _ in "ab")
+    order = np.argsort(rng.random((512, width)), 0).astype(np.uint32)
+    whole, indices = TensorDesc(F32, source.shape), TensorDesc(U32, source.shape)
+    desc = descs.ScatterElements(
+        input_tensor=whole, indices_tensor=indices, updates_tensor=whole, output_tensor=whole, axis=0
+    )
+    order[5, 7] = 512  # outside
+    (got,) = run_desc(backend, desc, [source, order, updates], target_for(backend, profile))
+    want = source.copy()
+    row, column = np.nonzero(order < 512)
+    want[order[row, column], column] = updates[row, column]
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("profile", [CPU, GPU])
+def test_many_scattered_blocks(backend: GpuBackend, profile: Profile) -> None:
+    """An invocation takes neighbouring units of one block."""
+    rng = np.random.default_rng(3)
+    source, updates = rng.random((5000, 128), np.float32), rng.random((4100, 128), np.float32)
+    order = rng.permutation(5000)[:4100].astype(np.uint32)
+    desc = descs.ScatterNd(
+        input_tensor=TensorDesc(F32, source.shape),
+        indices_tensor=TensorDesc(U32, (4100, 1)),
+        updates_tensor=TensorDesc(F32, updates.shape),
+        output_tensor=TensorDesc(F32, source.shape),
+        input_dimension_count=2,
+        indices_dimension_count=2,
+    )
+    (got,) = run_desc(backend, desc, [source, order[:, np.newaxis], updates], target_for(backend, profile))
+    want = source.copy()
+    want[order] = updates
+    np.testing.assert_array_equal(got, want)
