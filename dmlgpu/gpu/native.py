@@ -71,6 +71,11 @@ def submit(queue: wgpu.GPUQueue, commands: wgpu.GPUCommandBuffer) -> None:
     lib.wgpuQueueSubmit(queue._internal, 1, ffi.new(_COMMANDS, [commands._internal]))
 
 
+def write(queue: wgpu.GPUQueue, buffer: wgpu.GPUBuffer, offset: int, data: NDArray[np.uint8]) -> None:
+    """Copy bytes that lie side by side, for a buffer to hold after all submitted work."""
+    libf.wgpuQueueWriteBuffer(queue._internal, buffer._internal, offset, ffi.from_buffer(data), data.nbytes)
+
+
 class Completion:
     """Tells which submissions are done.
 

@@ -48,8 +48,10 @@ class Transfers:
             context.end_mapping()
             self._unsent = data.nbytes + (self._unsent if self._queue.has_writes else 0)
             self._queue.has_writes = True
-            with context.reporting(f"write of {data.nbytes:,} bytes to buffer {buffer.label!r}"):
-                context.queue.write_buffer(buffer.wgpu, offset, np.ascontiguousarray(data))
+            try:
+                native.write(context.queue, buffer.wgpu, offset, np.ascontiguousarray(data))
+            except wgpu.GPUError as error:
+                raise context.translate(error, f"write of {data.nbytes:,} bytes to buffer {buffer.label!r}") from error
             if self._unsent > _FLUSH_BYTES:  # wgpu keeps a copy of every write until the next submission
                 self._queue.flush()
 
