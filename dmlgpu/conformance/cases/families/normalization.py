@@ -198,6 +198,7 @@ class MeanVarianceNormalization2Cases(_RowCases):
         yield Key((DataType.FLOAT32,), (3, 40), Layout.PACKED, FAR)
         yield Key((DataType.FLOAT32,), (69, 500), Layout.PACKED)
         yield Key((DataType.FLOAT32,), (140, 244), Layout.PACKED, FAR)
+        yield Key((DataType.FLOAT32,), (140, 244), Layout.PACKED, "rms", 1)
 
     def statistics(
         self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator
