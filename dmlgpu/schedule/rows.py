@@ -37,14 +37,14 @@ MOST_HELD = 32
 """Numbers of a row that one invocation keeps in registers."""
 
 MOST_HELD_BY_SUBGROUP = 128
-"""The same of a subgroup's invocations on a CPU adapter, twice those of halves: what has no room in registers lies in
+"""The same of a subgroup's invocations on a CPU adapter, of halves half as many: what has no room in registers lies in
 memory that is near, and compiling takes as long as there are numbers."""
 
 LEAST_HELD_BY_SUBGROUP = 2
 """Units of an invocation below which a subgroup spends its time on handing results around."""
 
 WORTH_HOLDING = 4
-"""Rows for each number that an invocation holds from which on holding them is worth that compiling takes longer."""
+"""Rows for each number that an invocation holds, below which compiling takes longer than that is worth."""
 
 ROWS_OF_A_SUBGROUP, WORKGROUPS = 32, 32
 """Most rows that a subgroup takes one after the other, which saves the beginning of a kernel, and the workgroups that
