@@ -40,9 +40,13 @@ def find_transpose(label: str, body: Body, output: Tensor, target: Target) -> Sc
 
 
 def _digits(tiles: dict[int, int], outer: int, inner: int) -> tuple[TileDigit, ...]:
-    """Squares of tiles first, so that neighbours share cache lines on both sides; then the rest."""
+    """Squares of tiles first, so that neighbours share cache lines on both sides; then the rest.
+
+    The next neighbours write side by side and read rows apart: lines that are written in pieces cost more than lines
+    that are read so, above all where rows lie powers of two apart and compete for the same places of a cache.
+    """
     near = {d: _largest_power_of_two(tiles[d], BLOCK) for d in (outer, inner)}
-    digits = [TileDigit(d, near[d], 1) for d in (outer, inner)]
+    digits = [TileDigit(d, near[d], 1) for d in (inner, outer)]
     digits += [TileDigit(d, tiles[d] // near[d], near[d]) for d in (outer, inner)]
     digits += [TileDigit(d, tiles[d], 1) for d in sorted(tiles, reverse=True) if d not in (outer, inner)]
     return tuple(digit for digit in digits if digit.count > 1)
