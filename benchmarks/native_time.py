@@ -1,8 +1,9 @@
 """How much of a call's time is spent in Python: what remains of it beside wgpu-native's calls and waits for the device.
 
 Every function of wgpu's C library is timed where Python hands over to C, so that wgpu-py's own checks count as Python.
-What these clocks take themselves is measured and taken off. Waiting counts as a whole, with the questions that it asks:
-Python has nothing else to do then.
+Hundreds of clocks in a call take longer than in a loop of nothing but clocks, since caches hold other things meanwhile.
+So runs take turns: in one waits alone are timed, a few, and in the next the library's functions. Waiting counts as a
+whole, with the questions that it asks: Python has nothing else to do then.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from dmlgpu.gpu import native, queue, transfers
 
 @dataclass(frozen=True)
 class PythonTime:
-    """Where the time of a call went, in seconds: that of the call with the median share of Python.
+    """Where the time of a call went, in seconds: that of the pair of calls with the median share of Python.
 
     Attributes:
-        whole: from its beginning to its end, without what measuring takes.
+        whole: from its beginning to its end.
         native: in calls of the C library, outside of waits.
         waiting: for the device.
     """
@@ -59,7 +60,6 @@ class _Clock:
     def clear(self) -> None:
         """Begin at zero."""
         self.seconds = {"native": 0.0, "waiting": 0.0}
-        self.calls = 0
 
     def timed(self, function: Callable[..., Any], what: str) -> Callable[..., Any]:
         """Return a function that does the same and is timed."""
@@ -67,7 +67,6 @@ class _Clock:
         def call(*arguments: Any) -> Any:
             if self._inside:
                 return function(*arguments)
-            self.calls += 1
             self._inside, start = True, time.perf_counter()
             try:
                 return function(*arguments)
@@ -76,15 +75,6 @@ class _Clock:
                 self._inside = False
 
         return call
-
-    def cost(self) -> float:
-        """Return the seconds by which timing makes a call longer, beyond those that it adds up."""
-        call, tries = self.timed(lambda *arguments: None, "native"), 20_000
-        self.clear()
-        start = time.perf_counter()
-        for _ in range(tries):
-            call(None, 0, None)
-        return (time.perf_counter() - start - self.seconds["native"]) / tries
 
 
 class _Library:
@@ -99,33 +89,47 @@ class _Library:
 
 
 @contextmanager
-def _watched(clock: _Clock) -> Iterator[None]:
-    """Have a clock time all that leaves Python."""
-    library = _api.lib
-    names = [name for name in dir(library) if name.startswith("wgpu")]
-    calls = {name: clock.timed(getattr(library, name), "native") for name in names}
+def _waits_watched(clock: _Clock) -> Iterator[None]:
+    """Have a clock time waits."""
     with ExitStack() as stack:
-        for module in (native, _api):
-            stack.enter_context(patch.object(module, "lib", _Library(library, calls)))
-        for name, call in calls.items():
-            stack.enter_context(patch.object(_api.libf, name, _api.libf._make_proxy_func(name, call)))
         for module in (queue, transfers):
             waiting = clock.timed(module.wait_until, "waiting")
             stack.enter_context(patch.object(module, "wait_until", waiting))
         yield
 
 
+@contextmanager
+def _watched(clock: _Clock) -> Iterator[None]:
+    """Have a clock time all that leaves Python."""
+    library = _api.lib
+    names = [name for name in dir(library) if name.startswith("wgpu")]
+    calls = {name: clock.timed(getattr(library, name), "native") for name in names}
+    with _waits_watched(clock), ExitStack() as stack:
+        for module in (native, _api):
+            stack.enter_context(patch.object(module, "lib", _Library(library, calls)))
+        for name, call in calls.items():
+            stack.enter_context(patch.object(_api.libf, name, _api.libf._make_proxy_func(name, call)))
+        yield
+
+
 def python_time(call: Callable[[], object], rounds: int) -> PythonTime:
     """Measure a call that was made before, in this thread; it must wait for its own work."""
     found = []
-    clock = _Clock()
-    with _watched(clock):
-        call()
-        cost = clock.cost()
-        for _ in range(rounds):
-            clock.clear()
-            start = time.perf_counter()
-            call()
-            whole = time.perf_counter() - start - clock.calls * cost
-            found.append(PythonTime(whole, **clock.seconds))
+    for _ in range(rounds):
+        clock = _Clock()
+        with _waits_watched(clock):
+            whole = _timed(call, clock)
+        waiting = clock.seconds["waiting"]
+        with _watched(clock):
+            _timed(call, clock)
+        found.append(PythonTime(whole, clock.seconds["native"], waiting))
     return sorted(found, key=lambda one: one.share)[rounds // 2]
+
+
+def _timed(call: Callable[[], object], clock: _Clock) -> float:
+    """Return the seconds of a call, the second one under a clock."""
+    call()
+    clock.clear()
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
