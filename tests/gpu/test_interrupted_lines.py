@@ -54,17 +54,19 @@ class Lines:
             return None
         if event == "line":
             self.number += 1
-            if self.number >= (self.last or sys.maxsize) and not _leaves_with(frame):
+            if self.number >= (self.last or sys.maxsize) and _handlers_run(frame):
                 raise Interrupted
         return self._trace
 
 
-def _leaves_with(frame: FrameType) -> bool:
-    """Return whether a frame is about to call ``__exit__(None, None, None)``: no signal handler runs before that, and
-    what is locked would stay so."""
+def _handlers_run(frame: FrameType) -> bool:
+    """Return whether a signal handler could raise about where a frame is. None runs between the last call of a
+    ``with`` and its ``__exit__(None, None, None)``, nor at the NOP of ``try``, which Python leaves out of the
+    exception table of the ``with`` around it: what is locked would stay so."""
     following = [one for one in _instructions(frame.f_code) if one.offset >= frame.f_lasti][:5]
     nothing = [one.opname == "LOAD_CONST" and one.argval is None for one in following]
-    return any(all(nothing[first : first + 3]) for first in range(len(nothing) - 2))
+    leaves_with = any(all(nothing[first : first + 3]) for first in range(len(nothing) - 2))
+    return following[0].opname != "NOP" and not leaves_with
 
 
 @functools.cache
