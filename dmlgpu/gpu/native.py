@@ -2,6 +2,9 @@
 
 wgpu-py's promises start a polling thread per device (which OpenGL does not bear), ``on_submitted_work_done_async``
 raises TypeError, and no call waits for one submission. Everything here takes wgpu-py's objects.
+
+``libf`` asks after each call whether wgpu has refused it, which takes longer than most calls. ``lib`` is for those that
+have nothing to refuse, and for those whose refusal would abort the process anyway.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 // The mean of the squares of a row of {{ count }} numbers; their sum keeps the rounding error of every addition.
-{% import "reduction/tree_sum" as trees %}
+{% import "reduction/trees" as trees %}
 {% include "reduction/exact_sum" %}
 fn lift(value: input_s, index: u32) -> acc_t {
     return vec2<f32>(value * value, 0.0);

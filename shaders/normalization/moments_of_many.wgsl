@@ -1,6 +1,6 @@
 // Count, mean and squared deviations of several numbers at once, found in two goes, of their distances from the first, as small
 // as they come.
-{% import "reduction/tree_sum" as trees %}
+{% import "reduction/trees" as trees %}
 # for count in counts|default(())
 fn lift{{ count }}(values: array<f32, {{ count }}>) -> acc_t {
     # for number in range(count)

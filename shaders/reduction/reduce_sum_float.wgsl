@@ -1,6 +1,6 @@
 // REDUCE SUM of floats: sum(x)
 {% include "reduction/exact_sum" %}
-{% import "reduction/tree_sum" as tree %}
+{% import "reduction/trees" as tree %}
 fn lift(value: input_s, index: u32) -> acc_t {
     return vec2<f32>(value, 0.0);
 }

@@ -1,7 +1,7 @@
 // ROWS, by subgroups: {{ launch.workgroup }} invocations hold the units of a row in registers, each every {{ launch.workgroup }}-th of them, so that it is read once,
 // and hand their results of each stage around. They take up to {{ launch.each }} rows, one after the other.
 {% import "schedules/row_macros" as row with context %}
-{% import "reduction/tree_sum" as trees %}
+{% import "reduction/trees" as trees %}
 {% include "schedules/locate" %}
 {% include "schedules/row_unit" %}
 # set rest = units % launch.workgroup

@@ -1,6 +1,6 @@
 // The logarithm of a row's sum of e^(x - maximum). The largest element contributes exactly 1, and the logarithm is taken of
 // 1 + the rest, so that it is as good for a row with one large element (rest near 0) as for any other.
-{% import "reduction/tree_sum" as trees %}
+{% import "reduction/trees" as trees %}
 {% include "reduction/exact_sum" %}
 fn lift(value: input_s, index: u32) -> acc_t {
     return vec2<f32>(value, 0.0);

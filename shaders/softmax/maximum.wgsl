@@ -1,6 +1,6 @@
 // The largest element of a row. Whether a NaN comes through does not matter: it makes the sum of exponentials NaN. Opaque,
 // so that no compiler makes 0 of infinity - infinity in a row of one element.
-{% import "reduction/tree_sum" as trees %}
+{% import "reduction/trees" as trees %}
 alias acc_t = input_s;
 fn lift(value: input_s, index: u32) -> acc_t {
     return value;

@@ -1,5 +1,5 @@
 // A row's sum of e^(x - maximum), with the rounding error of every addition kept beside it.
-{% import "reduction/tree_sum" as trees %}
+{% import "reduction/trees" as trees %}
 {% include "reduction/exact_sum" %}
 fn lift(value: input_s, index: u32) -> acc_t {
     return vec2<f32>(value, 0.0);

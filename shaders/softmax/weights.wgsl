@@ -2,7 +2,7 @@
 // that costs a rounding error. So it grows only in steps of more than 1, each of which makes the errors before it e times smaller,
 // and may in the end lie below the largest number by up to 1, which costs the differences from it nothing. Weights of numbers
 // that come at once are added as a tree, by few additions each; what adding their sums loses is kept.
-{% import "reduction/tree_sum" as sums %}
+{% import "reduction/trees" as sums %}
 {% include "reduction/exact_sum" %}
 alias run_t = vec3<f32>; // maximum, sum, its error
 fn open() -> run_t {

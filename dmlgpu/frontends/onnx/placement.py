@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.segments import Segment
 
 
+_LATE = "few integers, which the host computes where it needs them"
+
+
 @dataclass(frozen=True)
 class Placement:
     """Where a node was computed.
@@ -70,9 +73,6 @@ class Placed:
             return replace(self.told, where="host", operators=(), why=_LATE)
         why = None if self.segment is None else self.segment.kernels.why_none(self.numbers)
         return replace(self.told, where="none", operators=(), why=why or "nothing reads it")
-
-
-_LATE = "few integers, which the host computes where it needs them"
 
 
 class Placing(Protocol):
