@@ -50,6 +50,8 @@ def attention(node: Node) -> Sequence[Result]:
     past = (node.tensor(4), node.tensor(5)) if node.has(4) and not node.value(4).is_empty else None
     before = past[0].sizes[2] if past else 0
     keys = key.sizes[1] + before
+    if node.has(6):
+        node.check_range(6, 0, keys, "nonpad_kv_seqlen")
     added = _widened(node.tensor(3), keys, -math.inf) if node.has(3) and not node.value(3).is_bool else None
     bias = bias_of(_seen(node, query.sizes[1], keys, before), added, query.data_type)
     scale = node.number("scale", 1 / math.sqrt(query.sizes[2] // heads))

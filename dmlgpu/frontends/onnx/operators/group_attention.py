@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+from numpy.typing import NDArray
 
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
@@ -25,6 +28,7 @@ from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
 from dmlgpu.frontends.onnx.operators.fused_activation import MICROSOFT
 from dmlgpu.frontends.onnx.operators.rotary import angles, rotated
 from dmlgpu.frontends.onnx.registry import Result, operator
+from dmlgpu.frontends.onnx.values import Bounds
 
 _REFUSED_INPUTS = {12: "k_scale", 13: "v_scale"}
 
@@ -51,6 +55,7 @@ def group_query_attention(node: Node) -> Sequence[Result]:
     """
     _refuse(node)
     sizes = _sizes(node)
+    node.check_range(5, 0, sizes.keys - 1, "seqlens_k")
     query, key, value = _parts(node, sizes)
     known = dml.cast(reshaped(node.tensor(5), (sizes.batch,)), DataType.INT32)
     lengths = dml.max(known + (1 - sizes.rows), node.constant([0], DataType.INT32).broadcast_to((sizes.batch,)))
@@ -101,7 +106,13 @@ def _sizes(node: Node) -> _Sizes:
     if node.has(3):
         node.check_rank(3, 4)
         past = node.shape(3)[2]
-    keys = node.decided((6,), lambda total: max(past, int(total.reshape(-1)[0])))
+    bounds = Bounds(1, past + rows, f"{node}: total_sequence_length")
+
+    def rows_of_cache(total: NDArray[Any]) -> int:
+        bounds.check(total)
+        return max(past, int(total.reshape(-1)[0]))
+
+    keys = node.decided((6,), rows_of_cache)
     return _Sizes(heads, shared, size, batch, rows, keys)
 
 
@@ -134,6 +145,7 @@ def _rotated(
 ) -> tuple[Expression, Expression]:
     """Return queries and keys turned by the angles of their places."""
     wide = (sizes.batch, sizes.rows)
+    node.check_range(9 if node.has(9) else 5, 0, node.shape(7)[0] - 1, "places in cos_cache")
     if node.has(9):
         places = dml.cast(node.tensor(9), DataType.INT32)
     else:
