@@ -128,13 +128,17 @@ class Bounds:
             array = array[array != self.besides]
         if not array.size:
             return
-        columns = array.reshape(-1, len(self.low)) if isinstance(self.low, tuple) else array.reshape(-1)
-        least, most = columns.min(0), columns.max(0)
-        high = most if self.high is None else self.high
-        for low, end, first, last in zip(*map(np.atleast_1d, (self.low, high, least, most)), strict=True):
-            if first < low or last > end:
-                limits = f"at least {low}" if self.high is None else f"between {low} and {end}"
-                raise InvalidArgument(f"{self.what} must be {limits}, got {first if first < low else last}")
+        if isinstance(self.low, tuple) and isinstance(self.high, tuple):
+            for column, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
+                self._check(array[..., column], low, high)
+        else:
+            self._check(array, self.low, self.high)
+
+    def _check(self, array: Array, low: Any, high: Any) -> None:
+        least, most = array.min(), array.max()
+        if least < low or (high is not None and most > high):
+            limits = f"at least {low}" if high is None else f"between {low} and {high}"
+            raise InvalidArgument(f"{self.what} must be {limits}, got {least if least < low else most}")
 
 
 class ReadNeeded(Exception):
