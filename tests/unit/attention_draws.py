@@ -182,7 +182,7 @@ def group_query_attention(seed: int) -> Drawn:
     last = rng.integers(rows - 1, keys, batch) if past else np.full(batch, rows - 1)
     attributes: dict[str, Any] = {"num_heads": heads, "kv_num_heads": shared}
     if rng.random() < 0.5:
-        attributes["local_window_size"] = int(rng.integers(1, 4))
+        attributes["local_window_size"] = int(rng.integers(0, 4))
     if rng.random() < 0.3:
         attributes["softcap"] = 1.5
     inputs: list[np.ndarray | None] = [

@@ -50,8 +50,8 @@ def group_query_attention(node: Node) -> Sequence[Result]:
     """Attention with a cache: new keys and values come behind those of the past that count.
 
     The cache has as many rows as the past, or as all keys where they are more. How many of them count stays on the
-    device; rows of the cache behind them are those of the past, or 0. A query from which a bias of -inf hides all keys
-    that it sees has an output of 0, as in ONNX Runtime's CPU provider.
+    device; rows of the cache behind them are those of the past, or 0. A query that sees no key, because a bias of -inf
+    hides them all or the window is 0, has an output of 0, as in ONNX Runtime's CPU provider.
     """
     _refuse(node)
     sizes = _sizes(node)
@@ -68,7 +68,8 @@ def group_query_attention(node: Node) -> Sequence[Result]:
     parts = [reshaped(one, (*wide, one.sizes[2] * one.sizes[3])) for one in (query, key, value)]
     softcap, sink, added = node.number("softcap"), _sink(node, sizes, query.data_type), _added(node, sizes)
     is_composed = bool(softcap) or sink is not None
-    seen = _seen(node, sizes, lengths, causal=is_composed or added is not None)
+    may_be_blind = added is not None or node.integer("local_window_size", -1) == 0
+    seen = _seen(node, sizes, lengths, causal=is_composed or may_be_blind)
     bias = bias_of(seen, added, query.data_type)
     given = Given(parts[0], parts[1], parts[2], sizes.heads, sizes.shared, scale, bias, _past(node, sizes))
     results = attend(given, lengths=lengths, present=True)
@@ -78,7 +79,7 @@ def group_query_attention(node: Node) -> Sequence[Result]:
         assert results.value is not None
         cached = replace(given, key=None, value=None, past=(results.key, results.value))
         output = composed(cached, softcap=softcap, sink=sink).output
-    if bias is not None and added is not None:
+    if bias is not None and may_be_blind:
         output = side_by_side(without_blind(by_head(output, sizes.heads), bias))
     return [output, results.key, results.value]
 
