@@ -19,7 +19,7 @@ from dmlgpu.conformance.suites.graph_draft import ALL, EVERY, Draft, Example
 from dmlgpu.conformance.suites.graph_producers import PRODUCERS
 from dmlgpu.conformance.suites.graphs import QUICK, Expectation, GraphSuite, example
 from dmlgpu.device.device import Device
-from dmlgpu.enums import DataType
+from dmlgpu.enums import DataType, ReduceFunction
 from dmlgpu.graph.compiler import compile_network
 from dmlgpu.graph.passes import PASSES
 from dmlgpu.graph.resolve import resolve
@@ -155,6 +155,19 @@ def test_sums_that_are_not_exact_have_their_bound() -> None:
     bound = bound_of(Example(graph.desc([made]), (a.ravel(), b.ravel())))
     expected = Accumulated(16).bound(a @ b, np.abs(a.astype(np.float64)) @ np.abs(b))
     np.testing.assert_allclose(bound, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("function", [ReduceFunction.LOG_SUM, ReduceFunction.L2, ReduceFunction.MULTIPLY])
+def test_functions_of_exact_sums_have_two_ulp(function: ReduceFunction) -> None:
+    x = np.arange(1, 9, dtype=np.float32)
+    graph = Graph()
+    bound = bound_of(Example(graph.desc([f.reduce(graph.input((8,)), function=function, axes=(0,))]), (x,)))
+    expected = {
+        ReduceFunction.LOG_SUM: np.log(x.sum()),
+        ReduceFunction.L2: np.sqrt(np.square(x).sum()),
+        ReduceFunction.MULTIPLY: x.prod(),
+    }[function]
+    np.testing.assert_allclose(bound, 2 * ulp(np.array([expected])))
 
 
 def test_an_error_goes_through_what_follows() -> None:

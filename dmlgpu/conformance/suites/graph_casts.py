@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -204,10 +205,13 @@ def _attended(draft: Draft, x: Expression) -> Expression:
 
 
 def _recurrence(draft: Draft, x: Expression) -> Expression:
-    batch, channels, rows, size = x.sizes
-    steps = x.reinterpret((1, batch * channels, rows, size))
-    weight, recurrence = draft.input((1, 1, 4, size)), draft.input((1, 1, 4, 4))
-    return _present(f.rnn(steps, weight, recurrence, activation_descs=[descs.ActivationRelu()]).output_single)
+    """One time step, whose sums are exact."""
+    *lead, size = x.sizes
+    sequences = math.prod(lead)
+    weight, recurrence, start = (draft.input(sizes) for sizes in ((1, 1, 4, size), (1, 1, 4, 4), (1, 1, sequences, 4)))
+    steps, activations = x.reinterpret((1, 1, sequences, size)), [descs.ActivationRelu()]
+    made = f.rnn(steps, weight, recurrence, hidden_init=start, activation_descs=activations)
+    return f.join([_present(made.output_sequence), _present(made.output_single)], axis=3)
 
 
 def _average_pooling(draft: Draft, x: Expression) -> Expression:
