@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dmlgpu.kernels.sources import AnySource, nodes
-from dmlgpu.plan import Affine, AffineView, Body, Held, Role, Source, Tensor, View
+from dmlgpu.plan import Affine, AffineView, Body, Held, Role, Source, Tensor, View, only_moves
 
 WIDEST_UNIT_BITS = 128
 
@@ -41,8 +41,7 @@ def _candidates(body: Body, output: Tensor) -> Sequence[int]:
         return [
             lanes for lanes in (WIDEST_UNIT_BITS // bits, 64 // bits, 32 // bits, 16 // bits, 8 // bits) if lanes > 1
         ]
-    computed = (node for node in nodes(body) if not (isinstance(node, Tensor) and node.view is View.INDEX))
-    return () if any(node.data_type.bits == 64 for node in computed) else (4, 2)
+    return 4, 2
 
 
 def running_dimension(tensor: Tensor) -> int | None:
@@ -82,7 +81,12 @@ def _is_splat(source: Tensor | Held, dimension: int) -> bool:
 
 
 def packs_source(source: Source, dimension: int, lanes: int) -> bool:
-    """Return whether a source, in memory or virtual, can be read in units of so many elements along a dimension."""
+    """Return whether a source, in memory or virtual, can be read in units of so many elements along a dimension.
+
+    WGSL has no vectors of pairs of words, as which 64-bit elements are computed, wherever in a tree they occur.
+    """
+    if not only_moves(source) and any(map(_is_computed_wide, nodes(source))):
+        return False
     memo: dict[tuple[int, int], bool] = {}
 
     def packs(source: Source, dimension: int) -> bool:
@@ -92,6 +96,11 @@ def packs_source(source: Source, dimension: int, lanes: int) -> bool:
         return memo[key]
 
     return packs(source, dimension)
+
+
+def _is_computed_wide(source: Source) -> bool:
+    """Return whether kernels compute on a source's elements in 64 bits."""
+    return source.data_type.bits == 64 and not (isinstance(source, Tensor) and source.view is View.INDEX)
 
 
 def _packs_node(source: Source, dimension: int, lanes: int, packs: Callable[[Source, int], bool]) -> bool:

@@ -10,7 +10,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_tensor, merge_tree, row_groups
 from dmlgpu.kernels.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
 from dmlgpu.kernels.sources import computed, fold_views, is_elementwise, leaves
-from dmlgpu.plan import Body, Reduce, Reduction, Source, Tensor, View
+from dmlgpu.plan import Body, Reduce, Reduction, Source, Tensor
 from dmlgpu.schedule.launch import Launch, group_launch, loop_launch, map_launch
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import ReduceSchedule, ScheduledReduce, Steps
@@ -278,14 +278,10 @@ def _outer_dimension(source: Source, axes: tuple[int, ...]) -> int | None:
 
 def _packed(source: Source, dimension: int) -> Source | None:
     """Return the source in units along a dimension."""
-    if any(tensor.data_type.bits == 64 and tensor.view is not View.INDEX for tensor in leaves(source)):
-        return None
+    if isinstance(source, Tensor) and not source.strides[dimension]:
+        return None  # one element repeated is no unit
     for lanes in (4, 2):
-        if isinstance(source, Tensor):
-            packs = packs_tensor(source, dimension, lanes)  # one element repeated is no unit
-        else:
-            packs = packs_source(source, dimension, lanes)
-        if packs:
+        if packs_source(source, dimension, lanes):
             return pack_source(source, dimension, lanes)
     return None
 

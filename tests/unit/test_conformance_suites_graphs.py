@@ -13,11 +13,13 @@ from dmlgpu.conformance.cases.tolerance import Accumulated, Given, ulp
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites import graphs
 from dmlgpu.conformance.suites.graph_bounds import output_bounds
+from dmlgpu.conformance.suites.graph_casts import INPUT, SIZES, STEPS, Casts, all_casts
 from dmlgpu.conformance.suites.graph_consumers import CONSUMERS
-from dmlgpu.conformance.suites.graph_draft import Draft, Example
+from dmlgpu.conformance.suites.graph_draft import ALL, EVERY, Draft, Example
 from dmlgpu.conformance.suites.graph_producers import PRODUCERS
 from dmlgpu.conformance.suites.graphs import QUICK, Expectation, GraphSuite, example
 from dmlgpu.device.device import Device
+from dmlgpu.enums import DataType, ReduceFunction
 from dmlgpu.graph.compiler import compile_network
 from dmlgpu.graph.passes import PASSES
 from dmlgpu.graph.resolve import resolve
@@ -50,6 +52,12 @@ def test_names_spell_their_graphs() -> None:
         "pattern-attention-float32-tapped",
         "pattern-attention-int32-plain",
         "graph-float32-501-s0",
+        "cast-input-sum-uint8-int64-float32",
+        "cast-input-sum-uint8-int8-float32-plain",
+        "cast-softmax-sum-uint8-int64-float32-plain",
+        "cast-input-nothing-uint8-int64-float32-plain",
+        "cast-input-sum-uint8-int64-int4-plain",
+        "cast-input-sum-uint8-int64-float32-tapped",
         "",
     ],
 )
@@ -61,7 +69,7 @@ def test_every_producer_is_read_by_every_consumer_of_its_type() -> None:
     found = {tuple(name.split("-")[1:3]) for name in SUITE.names("standard") if name.startswith("pair-")}
     for producer, (_, made) in PRODUCERS.items():
         for consumer, (_, read) in CONSUMERS.items():
-            assert ((producer, consumer) in found) == bool(set(made) & set(read))
+            assert ((producer, consumer) in found) == bool(set(made) & set(read) & set(ALL))
 
 
 @pytest.mark.parametrize("producer", PRODUCERS)
@@ -71,6 +79,37 @@ def test_producers_make_what_their_table_says(producer: str) -> None:
         for sizes in (graphs.SIZES, graphs.ODD_SIZES):
             made = make(Draft(producer, data_type, sizes))
             assert (made.data_type, made.sizes) == (data_type, sizes)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_every_pair_of_types_is_cast_before_and_after_each_step(step: str) -> None:
+    cases = [case for case in all_casts().values() if (case.producer, case.step) == (INPUT, step)]
+    types = STEPS[step][1]
+    assert {(case.first, case.second) for case in cases} == {(first, second) for first in EVERY for second in types}
+    assert {(case.second, case.last) for case in cases} == {(second, last) for second in types for last in EVERY}
+    assert {case.variant for case in cases} == set(SIZES)
+
+
+@pytest.mark.parametrize("producer", PRODUCERS)
+def test_what_each_producer_makes_is_cast_to_every_type(producer: str) -> None:
+    cases = [case for case in all_casts().values() if case.producer == producer]
+    types = PRODUCERS[producer][1]
+    assert {(case.first, case.second) for case in cases} == {(first, second) for first in types for second in EVERY}
+    for case in cases:
+        assert Casts.parse(str(case)) == case
+
+
+def test_every_step_reads_what_a_producer_makes() -> None:
+    assert {case.step for case in all_casts().values() if case.producer != INPUT} == set(STEPS)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_steps_take_what_their_table_says(step: str) -> None:
+    make, types = STEPS[step]
+    for data_type in types:
+        for sizes in SIZES.values():
+            draft = Draft(step, data_type, sizes)
+            draft.example([f.cast(make(draft, draft.input()), output_type=DataType.FLOAT32)])
 
 
 def test_every_pass_is_at_work_in_a_quick_case() -> None:
@@ -116,6 +155,19 @@ def test_sums_that_are_not_exact_have_their_bound() -> None:
     bound = bound_of(Example(graph.desc([made]), (a.ravel(), b.ravel())))
     expected = Accumulated(16).bound(a @ b, np.abs(a.astype(np.float64)) @ np.abs(b))
     np.testing.assert_allclose(bound, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("function", [ReduceFunction.LOG_SUM, ReduceFunction.L2, ReduceFunction.MULTIPLY])
+def test_functions_of_exact_sums_have_two_ulp(function: ReduceFunction) -> None:
+    x = np.arange(1, 9, dtype=np.float32)
+    graph = Graph()
+    bound = bound_of(Example(graph.desc([f.reduce(graph.input((8,)), function=function, axes=(0,))]), (x,)))
+    expected = {
+        ReduceFunction.LOG_SUM: np.log(x.sum()),
+        ReduceFunction.L2: np.sqrt(np.square(x).sum()),
+        ReduceFunction.MULTIPLY: x.prod(),
+    }[function]
+    np.testing.assert_allclose(bound, 2 * ulp(np.array([expected])))
 
 
 def test_an_error_goes_through_what_follows() -> None:

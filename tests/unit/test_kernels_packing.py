@@ -7,11 +7,12 @@ import math
 import pytest
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.packing import pack
+from dmlgpu.kernels.packing import pack, packs_source
 from dmlgpu.kernels.sources import identity
 from dmlgpu.plan import Affine, AffineView, Binding, Lookup, Role, Tensor, View, apply, constants
 from dmlgpu.tensor import packed_strides
 
+CAST = [data_type for data_type in DataType if data_type.bits >= 8]
 F32, F16, I8, U8, I64, F64 = (DataType[n] for n in ("FLOAT32", "FLOAT16", "INT8", "UINT8", "INT64", "FLOAT64"))
 
 
@@ -113,6 +114,15 @@ def test_64_bit_arithmetic_does_not_pack(data_type):
 def test_casts_from_and_to_64_bits_do_not_pack(source, target):
     body = apply("elementwise/cast", target, (3, 8), input=tensor((3, 8), data_type=source))
     assert lanes(body, output((3, 8), data_type=target)) == 1
+
+
+@pytest.mark.parametrize("source", CAST, ids=lambda t: t.name)
+@pytest.mark.parametrize("target", CAST, ids=lambda t: t.name)
+def test_what_others_take_in_packs_if_no_element_of_it_has_64_bits(source, target):
+    body = apply("elementwise/cast", target, (3, 8), portable=True, input=tensor((3, 8), data_type=source))
+    seen = AffineView(body, (3, 8), Affine.box((0, 0)))
+    for tree in (body, seen, apply("elementwise/cast", F32, (3, 8), portable=True, input=body)):
+        assert packs_source(tree, 1, 4) == (max(source.bits, target.bits) < 64)
 
 
 @pytest.mark.parametrize("middle", [I64, F64], ids=lambda t: t.name)

@@ -32,9 +32,10 @@ import numpy as np
 from dmlgpu import reference
 from dmlgpu.conformance.cases.case import Array, Arrays
 from dmlgpu.conformance.cases.families.normalization import deviation_errors, normalized_errors, wide
+from dmlgpu.conformance.cases.families.reduction import reduction_magnitude, reduction_tolerance
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Transformed, ulp
-from dmlgpu.enums import DataType
+from dmlgpu.enums import DataType, ReduceFunction
 from dmlgpu.graph.network import Constant, GraphInput, Network, Result, Value
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc
@@ -52,6 +53,7 @@ FUNCTIONS: Mapping[str, float] = {
     "ACTIVATION_SIGMOID": 4,
     "ACTIVATION_TANH": 4,
     "ACTIVATION_GELU": 4,
+    "CUMULATIVE_PRODUCT": 1,
 }
 """ULP of float32 that a function may be off; one of float16."""
 
@@ -94,6 +96,8 @@ def _error_of_float(desc: OperatorDesc, arrays: Arrays, result: Array, exact: bo
     if name in _NORMALIZATIONS:
         terms, magnitude = _NORMALIZATIONS[name](desc, arrays)
         return Accumulated(terms).bound(result, magnitude)
+    if name == "REDUCE" and desc.values["function"] not in _EXACT_REDUCTIONS:
+        return _error_of_reduction(desc, arrays, result)
     if name.startswith(_SUMS):
         magnitude = _absolute_sum(desc, arrays)
         if exact and _is_exact(arrays, magnitude):
@@ -103,6 +107,15 @@ def _error_of_float(desc: OperatorDesc, arrays: Arrays, result: Array, exact: bo
         return kind(terms).bound(result, magnitude)
     return np.zeros(result.shape) if exact else ulp(result)
 
+
+def _error_of_reduction(desc: Any, arrays: Arrays, result: Array) -> Bound:
+    values = np.asarray(arrays[0], np.float64)
+    tolerance = reduction_tolerance(desc.function, desc.input_tensor.data_type)
+    return tolerance.bound(result, reduction_magnitude(desc.function, values, desc.axes))
+
+
+_EXACT_REDUCTIONS = frozenset({ReduceFunction.SUM, ReduceFunction.L1, ReduceFunction.MAX, ReduceFunction.MIN})
+"""Functions of REDUCE that are exact where sums of absolute values are."""
 
 _SUMS = (
     *("CONVOLUTION", "GEMM", "REDUCE", "AVERAGE_POOLING", "CUMULATIVE_SUMMATION", "RESAMPLE", "UPSAMPLE_2D"),

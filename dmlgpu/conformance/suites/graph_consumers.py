@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from dmlgpu.builder import functions as f
 from dmlgpu.builder.expression import Expression
-from dmlgpu.conformance.suites.graph_draft import ALL, BYTES, FLOATS, SIGNED, WORDS, Draft, Types
+from dmlgpu.conformance.suites.graph_draft import BYTES, EVERY, FLOATS, NUMBERS, SIGNED, SUMMED, Draft, Types
 from dmlgpu.enums import AxisDirection, DataType, InterpolationMode, MatrixTransform, ReduceFunction
 from dmlgpu.operator_desc import ScaleBias, Size2D
 
@@ -159,41 +159,42 @@ def _reshape(draft: Draft, x: Expression) -> Expression:
 
 def _bits(draft: Draft, x: Expression) -> Expression:
     """Unsigned integers of the same bits; as wide as the elements, since what follows the last one is anything."""
-    kind = {1: DataType.UINT8, 2: DataType.UINT16, 4: DataType.UINT32}[x.data_type.bits // 8]
+    unsigned = (DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64)
+    kind = next(kind for kind in unsigned if kind.bits == x.data_type.bits)
     return f.element_wise_bit_not(x.reinterpret((math.prod(x.sizes),), data_type=kind))
 
 
 CONSUMERS: Mapping[str, tuple[Consumer, Types]] = {
-    "relu": (_relu, SIGNED),
+    "relu": (_relu, (*SIGNED, DataType.INT16)),
     "sigmoid": (_sigmoid, FLOATS),
     "scale_bias": (_scale_bias, FLOATS),
-    "clip": (_clip, ALL),
-    "residual": (_residual, ALL),
-    "channel_bias": (_channel_bias, ALL),
-    "square": (_square, ALL),
-    "shifted_pair": (_shifted_pair, ALL),
-    "cast": (_cast, ALL),
+    "clip": (_clip, NUMBERS),
+    "residual": (_residual, NUMBERS),
+    "channel_bias": (_channel_bias, NUMBERS),
+    "square": (_square, NUMBERS),
+    "shifted_pair": (_shifted_pair, NUMBERS),
+    "cast": (_cast, EVERY),
     "quantize": (_quantize, FLOATS),
-    "dequantize": (_dequantize, (DataType.INT32, *BYTES)),
-    "join": (_join, ALL),
-    "join_of_channels": (_join_of_channels, ALL),
-    "slice": (_slice, ALL),
-    "transpose": (_transpose, ALL),
-    "padding": (_padding, ALL),
-    "tile": (_tile, ALL),
-    "gather": (_gather, ALL),
+    "dequantize": (_dequantize, (*BYTES, DataType.INT16, DataType.UINT16, DataType.INT32, DataType.UINT32)),
+    "join": (_join, EVERY),
+    "join_of_channels": (_join_of_channels, EVERY),
+    "slice": (_slice, EVERY),
+    "transpose": (_transpose, EVERY),
+    "padding": (_padding, EVERY),
+    "tile": (_tile, NUMBERS),
+    "gather": (_gather, EVERY),
     "product": (_product, FLOATS),
     "product_of_transpose": (_product_of_transpose, FLOATS),
     "convolution": (_convolution, FLOATS),
-    "sum": (_sum, WORDS),
-    "maximum": (_maximum, ALL),
-    "running_sum": (_running_sum, WORDS),
+    "sum": (_sum, SUMMED),
+    "maximum": (_maximum, NUMBERS),
+    "running_sum": (_running_sum, SUMMED),
     "softmax": (_softmax, FLOATS),
     "normalization": (_normalization, FLOATS),
     "batch_normalization": (_normalized_batch, FLOATS),
-    "max_pooling": (_max_pooling, ALL),
+    "max_pooling": (_max_pooling, NUMBERS),
     "upsampling": (_upsampling, FLOATS),
-    "reshape": (_reshape, SIGNED),
-    "bits": (_bits, ALL),
+    "reshape": (_reshape, (*SIGNED, DataType.INT16, DataType.INT64)),
+    "bits": (_bits, EVERY),
 }
 """What reads a tensor, by name, and of which types."""

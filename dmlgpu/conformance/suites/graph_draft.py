@@ -24,7 +24,12 @@ WORDS: Types = (*FLOATS, DataType.INT32)
 BYTES: Types = (DataType.UINT8, DataType.INT8)
 SIGNED: Types = (*WORDS, DataType.INT8)
 ALL: Types = (*WORDS, *BYTES)
-"""What producers, consumers and patterns are for."""
+"""The types of pairs and patterns: one of each kind that kernels treat alike."""
+
+SUMMED: Types = (*WORDS, DataType.UINT32, DataType.INT64, DataType.UINT64)
+NUMBERS: Types = (*SUMMED, *BYTES, DataType.INT16, DataType.UINT16)
+EVERY: Types = (*NUMBERS, DataType.FLOAT64)
+"""What producers and consumers are for, if casts lie between them: 8, 16, 32 and 64 bits of each kind."""
 
 FRACTION = 8
 """Floats are multiples of 1 / FRACTION, so that sums of products of a few of them are exact in float32."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from dmlgpu.builder import functions as f
 from dmlgpu.builder.expression import Expression
-from dmlgpu.conformance.suites.graph_draft import ALL, BYTES, FLOATS, WORDS, Draft, Types
+from dmlgpu.conformance.suites.graph_draft import BYTES, EVERY, FLOATS, NUMBERS, SUMMED, Draft, Types
 from dmlgpu.enums import ConvolutionDirection, DataType, InterpolationMode, MatrixTransform, PaddingMode, ReduceFunction
 
 Producer = Callable[[Draft], Expression]
@@ -296,7 +296,7 @@ PRODUCERS: Mapping[str, tuple[Producer, Types]] = {
     "integer_product": (_integer_product, (DataType.INT32,)),
     "integer_product_to_float": (_integer_product_to_float, FLOATS),
     "quantized_product": (_quantized_product, BYTES),
-    "max_pooling": (_max_pooling, ALL),
+    "max_pooling": (_max_pooling, NUMBERS),
     "average_pooling": (_average_pooling, FLOATS),
     "softmax": (_softmax, FLOATS),
     "softmax_of_channels": (_softmax_of_channels, FLOATS),
@@ -304,27 +304,27 @@ PRODUCERS: Mapping[str, tuple[Producer, Types]] = {
     "normalization": (_normalization, FLOATS),
     "batch_normalization": (_batch_normalization, FLOATS),
     "local_response_normalization": (_local_response_normalization, FLOATS),
-    "reduced_sum": (_reduced_sum, WORDS),
-    "reduced_maximum": (_reduced_maximum, ALL),
-    "running_sum": (_running_sum, WORDS),
-    "addition": (_addition, ALL),
-    "repeated_product": (_repeated_product, ALL),
+    "reduced_sum": (_reduced_sum, SUMMED),
+    "reduced_maximum": (_reduced_maximum, NUMBERS),
+    "running_sum": (_running_sum, SUMMED),
+    "addition": (_addition, NUMBERS),
+    "repeated_product": (_repeated_product, NUMBERS),
     "exponential": (_exponential, FLOATS),
-    "cast": (_cast, ALL),
+    "cast": (_cast, EVERY),
     "quantization": (_quantization, BYTES),
     "dequantization": (_dequantization, FLOATS),
     "nearest_resampling": (_nearest_resampling, (*FLOATS, *BYTES)),
     "linear_resampling": (_linear_resampling, FLOATS),
-    "gather": (_gather, ALL),
-    "gather_nd": (_gather_nd, ALL),
-    "slice_with_steps": (_slice_with_steps, ALL),
-    "split": (_split, ALL),
-    "join": (_join, ALL),
-    "padding": (_padding, ALL),
-    "reflected_padding": (_reflected_padding, ALL),
-    "tile": (_tile, ALL),
-    "depth_to_space": (_depth_to_space, ALL),
-    "space_to_depth": (_space_to_depth, ALL),
-    "transpose": (_transpose, ALL),
+    "gather": (_gather, EVERY),
+    "gather_nd": (_gather_nd, EVERY),
+    "slice_with_steps": (_slice_with_steps, EVERY),
+    "split": (_split, NUMBERS),
+    "join": (_join, NUMBERS),
+    "padding": (_padding, EVERY),
+    "reflected_padding": (_reflected_padding, EVERY),
+    "tile": (_tile, NUMBERS),
+    "depth_to_space": (_depth_to_space, EVERY),
+    "space_to_depth": (_space_to_depth, EVERY),
+    "transpose": (_transpose, EVERY),
 }
 """What makes a tensor, by name, and of which types."""

@@ -1,9 +1,11 @@
-"""The suite of graphs: compiled with all passes and with none, and compared with the reference, node by node.
+"""The suite of graphs: compiled with all passes, under the schedules for CPUs and for GPUs, and with none, and compared
+with the reference, node by node.
 
-Names are of three kinds:
+Names are of four kinds:
 
 - ``pair-convolution-residual-float32-odd``: a producer and what reads it (``graph_producers``, ``graph_consumers``), by
   the type of the tensor between them; the last word says what is special (``Variant``).
+- ``cast-input-sum-uint8-int64-float16-plain``: casts before and after a step (``graph_casts``).
 - ``pattern-attention-float16-plain``: graphs that passes look for as a whole (``graph_patterns``).
 - ``graph-float32-12-s3``: random graphs (``random_graphs``), by their type, the number of their nodes, and a seed.
 
@@ -13,13 +15,15 @@ exact, else they keep the bound that the errors of the nodes add up to (``graph_
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import itertools
 import time
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -34,8 +38,9 @@ from dmlgpu.conformance.running.runner import POISON, digest, kernels_of
 from dmlgpu.conformance.suites import random_graphs
 from dmlgpu.conformance.suites.dispatch_generator import LARGEST
 from dmlgpu.conformance.suites.graph_bounds import output_bounds
+from dmlgpu.conformance.suites.graph_casts import INPUT, Casts, all_casts
 from dmlgpu.conformance.suites.graph_consumers import CONSUMERS
-from dmlgpu.conformance.suites.graph_draft import Draft, Example
+from dmlgpu.conformance.suites.graph_draft import ALL, Draft, Example
 from dmlgpu.conformance.suites.graph_patterns import PATTERNS
 from dmlgpu.conformance.suites.graph_producers import PRODUCERS
 from dmlgpu.device.device import Device
@@ -43,6 +48,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.graph.passes import PASSES
 from dmlgpu.graph.resolve import resolve
+from dmlgpu.target import Profile
 
 SIZES, ODD_SIZES = (2, 4, 6, 8), (1, 3, 5, 7)
 """Of the tensor between producer and consumer: whole units of four elements, and none."""
@@ -95,8 +101,8 @@ def _all_pairs() -> dict[str, Pair]:
     found = (
         Pair(producer, consumer, data_type, variant)
         for (producer, (_, made)), (consumer, (_, read)) in itertools.product(PRODUCERS.items(), CONSUMERS.items())
-        for data_type in made
-        if data_type in read
+        for data_type in ALL
+        if data_type in made and data_type in read
         for variant in Variant
     )
     return {str(pair): pair for pair in found}
@@ -115,12 +121,15 @@ def _all_patterns() -> dict[str, Pair]:
     return {str(pair): pair for pair in found}
 
 
-def _one_each(pairs: Iterable[Pair]) -> list[str]:
-    """Return a name for each producer and consumer; all types and variants are met, by chance."""
-    together: dict[tuple[str, str | None], list[str]] = {}
-    for pair in pairs:
-        together.setdefault((pair.producer, pair.consumer), []).append(str(pair))
-    return [min(names, key=lambda name: zlib.crc32(name.encode())) for names in together.values()]
+Named = TypeVar("Named", Pair, Casts)
+
+
+def _one_each(cases: Iterable[Named], kind: Callable[[Named], Hashable]) -> list[str]:
+    """Return a name of each kind; all types and variants are met, by chance."""
+    names: dict[Hashable, list[str]] = {}
+    for case in cases:
+        names.setdefault(kind(case), []).append(str(case))
+    return [min(group, key=lambda name: zlib.crc32(name.encode())) for group in names.values()]
 
 
 QUICK = (
@@ -148,12 +157,22 @@ QUICK = (
     "pattern-biased_convolutions-float32-odd",
     "pattern-single_numbers-float16-plain",
     "pair-nearest_resampling-join_of_channels-int8-plain",
+    "cast-input-sum-uint8-int64-float32-plain",
+    "cast-input-sum_square_of_rows-float32-uint64-uint8-long",
+    "cast-input-argmin_of_columns-float32-int64-uint64-plain",
+    "cast-input-softmax-uint16-float32-float64-plain",
+    "cast-depthwise-square-float16-int64-int16-plain",
 )
-"""A few pairs and patterns, each pass at work in some of them."""
+"""A few pairs, patterns and casts, each pass at work in some of them."""
+
+
+def _kind_of_casts(casts: Casts) -> Hashable:
+    """A step and the type that it takes; or a producer and the type that it makes."""
+    return (casts.step, casts.second) if casts.producer == INPUT else (casts.producer, casts.first)
 
 
 class GraphSuite:
-    """Pairs of operators, patterns, and random graphs of every type; more of all of them in the larger profiles."""
+    """Pairs of operators, patterns, casts, and random graphs of every type; more of all in the larger profiles."""
 
     profiles = PROFILES
 
@@ -171,25 +190,27 @@ class GraphSuite:
                 return (*QUICK, *random)
             case "standard":
                 patterns = [name for name, pair in _all_patterns().items() if pair.variant is Variant.PLAIN]
-                return tuple(dict.fromkeys((*QUICK, *_one_each(_all_pairs().values()), *patterns, *random)))
-        return (*_all_pairs(), *_all_patterns(), *random)
+                pairs = _one_each(_all_pairs().values(), lambda pair: (pair.producer, pair.consumer))
+                casts = _one_each(all_casts().values(), _kind_of_casts)
+                return tuple(dict.fromkeys((*QUICK, *pairs, *patterns, *casts, *random)))
+        return (*_all_pairs(), *_all_patterns(), *all_casts(), *random)
 
     def has(self, name: str) -> bool:
         """Whether a name spells a graph."""
         try:
-            return Pair.parse(name) is not None or random_graphs.Key.parse(name) is not None
+            return _named(name) is not None or random_graphs.Key.parse(name) is not None
         except InvalidArgument:
             return False
 
     def run(self, name: str, device: Device) -> Outcome:
-        """Compare what comes out with all passes, and with none, with what the reference computes."""
+        """Compare what comes out with all passes, under both families of schedules, and with none, with what the
+        reference computes."""
         start = time.perf_counter()
         expected = Expectation.of(name)
-        verdicts = [
-            replace(verdict, problem="" if verdict.ok else f"graph output {number}, {how}")
-            for how, disabled in (("fused", ()), ("no pass", PASSES))
-            for number, verdict in enumerate(expected.verdicts(device, disabled))
-        ]
+        verdicts = _told("fused", expected.verdicts(device, ())) + _told("no pass", expected.verdicts(device, PASSES))
+        if device.adapter.backend != "NumPy":
+            with _other_schedules(device) as profile:
+                verdicts += _told(f"fused, {profile} schedules", expected.verdicts(device, ()))
         worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.wrong, verdict.of_bound))
         if worst.ok:
             ran = dict.fromkeys(kernel for verdict in verdicts for kernel in verdict.kernels)
@@ -204,6 +225,26 @@ class GraphSuite:
         """How far that may lie from the truth."""
         given = example(name)
         return Allowance(WITHIN, lambda: output_bounds(resolve(given.graph), given.inputs))
+
+
+def _told(how: str, verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Return verdicts that say which output of which compilation is wrong."""
+    return [
+        replace(verdict, problem="" if verdict.ok else f"graph output {number}, {how}")
+        for number, verdict in enumerate(verdicts)
+    ]
+
+
+@contextlib.contextmanager
+def _other_schedules(device: Device) -> Iterator[Profile]:
+    """Let a device compile under the schedules for the other kind of adapters."""
+    target = device.backend.target
+    profile = Profile.DISCRETE if target.profile is Profile.CPU else Profile.CPU
+    device.backend.target = replace(target, profile=profile)
+    try:
+        yield profile
+    finally:
+        device.backend.target = target
 
 
 WITHIN = Given()
@@ -243,8 +284,13 @@ def example(name: str) -> Example:
     Raises:
         InvalidArgument: when the name spells none.
     """
-    pair = Pair.parse(name)
-    return random_graphs.example(random_graphs.Key.parse(name)) if pair is None else pair.example()
+    named = _named(name)
+    return random_graphs.example(random_graphs.Key.parse(name)) if named is None else named.example()
+
+
+def _named(name: str) -> Pair | Casts | None:
+    """The pair, pattern or casts that a name spells, if it spells one."""
+    return Pair.parse(name) or Casts.parse(name)
 
 
 @dataclass(frozen=True)

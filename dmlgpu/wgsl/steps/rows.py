@@ -16,7 +16,7 @@ from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder, Result
 from dmlgpu.wgsl.linker import prefix
 from dmlgpu.wgsl.steps.step import monoid_operands, render_step
-from dmlgpu.wgsl.types import LANE_NAMES, Scalar, vector
+from dmlgpu.wgsl.types import LANE_NAMES, Scalar, scalar_of, vector
 
 TILE = 32
 """Units that one invocation merges before it merges their sum into that of the row."""
@@ -40,7 +40,7 @@ def _rows(step: ScheduledRows, builder: Builder) -> str:
     text, values = builder.store(output, portable=True)
     text += builder.source("input", step.source, raw=False, portable=True)
     text += "".join(builder.load(name, leaf, portable=True) for name, leaf in (*fixed, *shared))
-    stored_as_float = output.data_type.is_float
+    stored_as_float = scalar_of(output.data_type, builder.target, portable=True) is Scalar.F32
     counts = _counts(step)
     text += "".join(
         _stage_monoid(stage, builder.target, counts, in_turn=is_serial and not counts, stored_as_float=stored_as_float)

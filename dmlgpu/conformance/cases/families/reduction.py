@@ -157,9 +157,9 @@ class ReduceCases(OperatorCases):
 
         def magnitude(inputs: Arrays) -> Bound:
             assert inputs[0] is not None
-            return _magnitude(function, inputs[0].astype(np.float64), axes)
+            return reduction_magnitude(function, inputs[0].astype(np.float64), axes)
 
-        tolerance = _tolerance(function, data_type)
+        tolerance = reduction_tolerance(function, data_type)
         return Case(name, desc, lambda contents: (fill(contents, function, desc),), tolerance, magnitude=magnitude)
 
 
@@ -196,8 +196,8 @@ class LogarithmOfSum(Ulp):
         return f"{self.count:g} ULP, or 2^-47 of the terms"
 
 
-def _tolerance(function: ReduceFunction, data_type: DataType) -> Tolerance:
-    """How far floats may be off. One term: a rounding error of the sum of absolute values and one of the output."""
+def reduction_tolerance(function: ReduceFunction, data_type: DataType) -> Tolerance:
+    """Return how far floats may be off. One term: a rounding error of the sum of absolute values, one of the output."""
     match function.name:
         case "MIN" | "MAX":
             return CORRECTLY_ROUNDED if data_type.is_float else EXACT
@@ -210,8 +210,8 @@ def _tolerance(function: ReduceFunction, data_type: DataType) -> Tolerance:
     return EXACT
 
 
-def _magnitude(function: ReduceFunction, values: Array, axes: tuple[int, ...]) -> Bound:
-    """What the error of a sum is measured by."""
+def reduction_magnitude(function: ReduceFunction, values: Array, axes: tuple[int, ...]) -> Bound:
+    """Return what the error of a reduction is measured by."""
     match function:
         case ReduceFunction.SUM_SQUARE:
             return np.asarray(np.square(values).sum(axes, keepdims=True))
