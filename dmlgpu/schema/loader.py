@@ -79,6 +79,11 @@ def operator(name: str) -> OperatorSchema:
     return known[wanted]
 
 
+def aliases() -> Mapping[str, str]:
+    """Return the operator behind each alias."""
+    return _catalog().aliases
+
+
 @functools.cache
 def enumerations() -> Mapping[str, EnumSchema]:
     """Return the header's enumerations by name without ``DML_`` (``TENSOR_DATA_TYPE``)."""
@@ -142,9 +147,9 @@ def _operator(name: str, raw: dict[str, Any]) -> OperatorSchema:
             Relation(tuple(entry["same"]), tuple(sorted(entry["tensors"], key=order.index)))
             for entry in raw.get("relations", ())
         ),
-        support=_tables(raw["support"]),
+        support=_Tables(raw["support"]),
         variants=tuple(
-            Variant(entry["field"], frozenset(entry["members"]), _tables(entry["support"]))
+            Variant(entry["field"], frozenset(entry["members"]), _Tables(entry["support"]))
             for entry in raw.get("variants", ())
         ),
         examples=tuple(raw.get("examples", ())),
@@ -173,13 +178,27 @@ def _fusion(raw: dict[str, Any] | None) -> Fusion | None:
     return Fusion(FeatureLevel.from_label(raw["level"]), None if raw["into"] is None else tuple(raw["into"]))
 
 
-def _tables(raw: dict[str, Any]) -> Mapping[FeatureLevel, SupportTable]:
-    return MappingProxyType(
-        {
+class _Tables(Mapping[FeatureLevel, SupportTable]):
+    """Tables by level, parsed on first access: most of an operator's entry, and its description needs none of them."""
+
+    def __init__(self, raw: dict[str, Any]):
+        self._raw = raw
+
+    @functools.cached_property
+    def _tables(self) -> dict[FeatureLevel, SupportTable]:
+        return {
             FeatureLevel.from_label(label): MappingProxyType({name: _support(entry) for name, entry in table.items()})
-            for label, table in raw.items()
+            for label, table in self._raw.items()
         }
-    )
+
+    def __getitem__(self, level: FeatureLevel) -> SupportTable:
+        return self._tables[level]
+
+    def __iter__(self) -> Iterator[FeatureLevel]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._raw)
 
 
 def _support(raw: dict[str, Any]) -> TensorSupport:
