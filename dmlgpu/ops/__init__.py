@@ -23,14 +23,14 @@ from dmlgpu.ops.windows import *  # noqa: F403
 
 if TYPE_CHECKING:
     from dmlgpu.ops.directml import *  # noqa: F403
+else:  # type checkers see which names there are, and report others
 
-
-def __getattr__(name: str) -> Any:
-    if name == "__all__":
-        return [public for public in __dir__() if not public.startswith("_")]
-    if name in directml.__all__:
-        return globals().setdefault(name, getattr(directml, name))
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name == "__all__":
+            return [public for public in __dir__() if not public.startswith("_")]
+        if name in directml.__all__:
+            return globals().setdefault(name, getattr(directml, name))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
