@@ -48,8 +48,10 @@ def by_name(operator: str) -> type[OperatorDesc]:
     Raises:
         InvalidArgument: when there is no such operator.
     """
-    name = aliases().get(operator, operator) if isinstance(operator, str) else None
-    if name not in catalog():
+    name = None
+    if isinstance(operator, str):
+        name = operator if operator in catalog() else aliases().get(operator)
+    if name is None:
         raise InvalidArgument(f"DirectML has no operator {shown(operator)}")
     cls: type[OperatorDesc] = globals().get(class_name(name)) or __getattr__(class_name(name))
     return cls
