@@ -18,7 +18,10 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self, dataclass_transfor
 from dmlgpu import enums, kinds
 from dmlgpu.errors import InvalidDescription
 from dmlgpu.kinds import Converter, WrongKind
+from dmlgpu.schema import FieldSchema, OperatorSchema
+from dmlgpu.schema.documentation import annotation, description_docstring, output_names, single_type
 from dmlgpu.schema.names import to_directml, to_snake
+from dmlgpu.schema.usual import length, usual
 from dmlgpu.tensor import TensorDesc
 
 __all__ = [
@@ -28,6 +31,7 @@ __all__ = [
     "ScaleBias",
     "Size2D",
     "TensorSlot",
+    "desc_class",
     "entries",
     "to_directml",
     "to_snake",
@@ -122,7 +126,7 @@ def _normalise(record: ScaleBias | Size2D, convert: Converter[Any]) -> None:
 
 
 def _converters() -> dict[str, Converter[Any]]:
-    """Return what each annotation of ``descs.py`` means; the generator uses no others."""
+    """Return the converter of each annotation that the catalog's fields have."""
     single: dict[str, Converter[Any]] = {
         "int": kinds.integer,
         "float": kinds.real,
@@ -328,3 +332,50 @@ class OperatorDesc:
 _DESCRIPTION = kinds.instance_of(OperatorDesc, "an OperatorDesc")
 _CONVERTERS["OperatorDesc | None"] = kinds.optional(_DESCRIPTION)
 _CONVERTERS["tuple[OperatorDesc, ...]"] = kinds.tuple_of(_DESCRIPTION, "OperatorDesc")
+
+
+class _Documentation:
+    """The docstring of a description class, written when somebody reads it."""
+
+    def __init__(self, schema: OperatorSchema):
+        self._schema = schema
+
+    def __get__(self, instance: object, owner: object = None) -> str:
+        return description_docstring(self._schema)
+
+
+def desc_class(schema: OperatorSchema, module: str) -> type[OperatorDesc]:
+    """Return a new class of descriptions.
+
+    Args:
+        schema: the operator.
+        module: name of the module whose attribute the class becomes.
+    """
+    fields = schema.python_fields
+    members: dict[str, Any] = {
+        "__module__": module,
+        "__qualname__": schema.class_name,
+        "__doc__": _Documentation(schema),
+        "__annotations__": {field.python_name: annotation(field) for field in fields},
+        "output_fields": output_names(schema),
+    }
+    for field in fields:
+        if field.optional:
+            members[field.python_name] = None
+        elif field.is_tensor:
+            if schema.fusion:
+                members[field.python_name] = OMITTED
+        elif field.type != "OPERATOR_DESC" and (value := usual(schema, field)) is not None:
+            members[field.python_name] = _default(schema, field, value)
+    return type(schema.class_name, (OperatorDesc,), members, operator=schema.name)
+
+
+def _default(schema: OperatorSchema, field: FieldSchema, value: float | str) -> Any:
+    if isinstance(value, str):
+        return getattr(enums, single_type(field))[value]
+    if single_type(field) == "float":
+        value = float(value)
+    if not field.is_array:
+        return value
+    like, less = length(schema, field)
+    return entries(value, like, less=less)

@@ -38,7 +38,7 @@ def root(
     """DirectML's operators on every GPU that wgpu reaches.
 
     Exit codes: 0 done; 1 it failed, or a result is wrong; 2 the command line or an input file is wrong; 130
-    interrupted. docs/cli has a page for each verb.
+    interrupted. `dmlgpu VERB --help` explains a verb.
     """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from dmlgpu import operators, schema
 from dmlgpu.cli import tables
 from dmlgpu.descs import by_name
 from dmlgpu.enums import DataType
+from dmlgpu.operators.lowering import lowering
 from dmlgpu.schema import FieldSchema, OperatorSchema, search
 from dmlgpu.schema.synonyms import SOURCES, synonyms
 
@@ -109,6 +111,11 @@ def family(entry: OperatorSchema) -> str:
     return paths[0].split("/")[1] if paths else "-"
 
 
+def _choices(entry: OperatorSchema) -> str:
+    """Return what dmlgpu chooses where the public pages are silent."""
+    return inspect.getdoc(lowering(entry.name)) or "" if is_implemented(entry) else ""
+
+
 def _reference(entry: OperatorSchema) -> str:
     """Return where the operator's NumPy function stands; empty where there is none."""
     from dmlgpu import reference  # noqa: PLC0415 - the catalog does without
@@ -131,6 +138,7 @@ def _facts(entry: OperatorSchema) -> list[tuple[str, str]]:
         ("formula", entry.formula),
         ("constraints", "\n".join(entry.constraints)),
         ("notes", entry.notes),
+        ("choices", _choices(entry)),
         ("in place", "the output may lie on an input" if entry.in_place else ""),
         ("shader", "\n".join(shader_paths(entry))),
         ("reference", _reference(entry)),
@@ -207,6 +215,7 @@ def _as_json(entry: OperatorSchema) -> dict[str, Any]:
         "formula": entry.formula,
         "constraints": list(entry.constraints),
         "notes": entry.notes,
+        "choices": _choices(entry),
         "shaders": list(shader_paths(entry)),
         "reference": _reference(entry) or None,
         "document": _PAGES + entry.document,

@@ -7,10 +7,12 @@ look for. All of them are here; where both have a name (``argmax``, ``argmin``, 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from dmlgpu.device.device import Device
 from dmlgpu.device.shared import as_device
 from dmlgpu.eager.session import session_of
-from dmlgpu.ops.directml import *  # noqa: F403
+from dmlgpu.ops import directml
 from dmlgpu.ops.elementwise import *  # noqa: F403
 from dmlgpu.ops.logic import *  # noqa: F403
 from dmlgpu.ops.moving import *  # noqa: F403
@@ -18,6 +20,21 @@ from dmlgpu.ops.networks import *  # noqa: F403
 from dmlgpu.ops.recurrent import *  # noqa: F403
 from dmlgpu.ops.reductions import *  # noqa: F403
 from dmlgpu.ops.windows import *  # noqa: F403
+
+if TYPE_CHECKING:
+    from dmlgpu.ops.directml import *  # noqa: F403
+else:  # type checkers see which names there are, and report others
+
+    def __getattr__(name: str) -> Any:
+        if name == "__all__":
+            return [public for public in __dir__() if not public.startswith("_")]
+        if name in directml.__all__:
+            return globals().setdefault(name, getattr(directml, name))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *directml.__all__})
 
 
 def free_memory(device: Device | str | None = None) -> None:

@@ -1,6 +1,6 @@
 """The catalog of DirectML's operators as package data: names, fields, types, ranks, levels, formulas, examples."""
 
-from dmlgpu.schema.loader import catalog, constants, enumerations, feature_levels, operator
+from dmlgpu.schema.loader import aliases, catalog, constants, enumerations, feature_levels, operator
 from dmlgpu.schema.model import (
     CountRule,
     EnumSchema,
@@ -28,6 +28,7 @@ __all__ = [
     "SupportTable",
     "TensorSupport",
     "Variant",
+    "aliases",
     "catalog",
     "class_name",
     "constants",

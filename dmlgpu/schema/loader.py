@@ -1,10 +1,11 @@
-"""Reads the catalog. The file is read once (a few milliseconds); each operator is parsed when it is first asked for."""
+"""Reads the catalog. The file is read once (a millisecond); each operator is parsed when it is first used."""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -27,34 +28,40 @@ from dmlgpu.schema.model import (
 from dmlgpu.schema.names import to_snake
 
 _DIRECTORY = Path(__file__).parent
+_ENTRY = re.compile(r'^ "(\w+)": (\{.*?^ \})', re.MULTILINE | re.DOTALL)
+"""An operator of ``operators.json``: its name and its JSON text, indented as ``scripts/import_schema.py`` does."""
 
 
 class _Catalog(Mapping[str, OperatorSchema]):
-    """The operators in enumeration order, parsed on access."""
+    """The operators in enumeration order, parsed on access.
 
-    def __init__(self, raw: dict[str, dict[str, Any]]):
-        self._raw = raw
+    Until then, an operator is its text: all of the file as parsed JSON would slow down every garbage collection.
+    """
+
+    def __init__(self, texts: Mapping[str, str]):
+        self._texts = texts
         self._parsed: dict[str, OperatorSchema] = {}
 
     def __getitem__(self, name: str) -> OperatorSchema:
         found = self._parsed.get(name)
         if found is None:
-            found = self._parsed[name] = _operator(name, self._raw[name])
+            found = self._parsed[name] = _operator(name, self._texts[name])
         return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._raw)
+        return iter(self._texts)
 
     def __len__(self) -> int:
-        return len(self._raw)
+        return len(self._texts)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._raw
+        return name in self._texts
 
     @functools.cached_property
     def aliases(self) -> Mapping[str, str]:
         """The operator behind each further name."""
-        return {alias: name for name, raw in self._raw.items() for alias in raw.get("aliases", ())}
+        named = (name for name, text in self._texts.items() if '"aliases"' in text)
+        return {alias: name for name in named for alias in self[name].aliases}
 
 
 @functools.cache
@@ -77,6 +84,11 @@ def operator(name: str) -> OperatorSchema:
 
         raise InvalidArgument(f"DirectML has no operator {shown(name)}{hint(wanted)}")
     return known[wanted]
+
+
+def aliases() -> Mapping[str, str]:
+    """Return the operator behind each alias."""
+    return _catalog().aliases
 
 
 @functools.cache
@@ -109,14 +121,16 @@ def feature_levels() -> Mapping[FeatureLevel, FeatureLevelSchema]:
 
 @functools.cache
 def _catalog() -> _Catalog:
-    return _Catalog(_read("operators.json"))
+    text = (_DIRECTORY / "operators.json").read_text(encoding="utf-8")
+    return _Catalog(dict(_ENTRY.findall(text)))
 
 
 def _read(name: str) -> Any:
     return json.loads((_DIRECTORY / name).read_text(encoding="utf-8"))
 
 
-def _operator(name: str, raw: dict[str, Any]) -> OperatorSchema:
+def _operator(name: str, text: str) -> OperatorSchema:
+    raw = json.loads(text)
     fields = _fields(raw["fields"])
     order = [field.name for field in fields]
     return OperatorSchema(
@@ -142,10 +156,12 @@ def _operator(name: str, raw: dict[str, Any]) -> OperatorSchema:
             Relation(tuple(entry["same"]), tuple(sorted(entry["tensors"], key=order.index)))
             for entry in raw.get("relations", ())
         ),
-        support=_tables(raw["support"]),
+        support=_Tables(lambda: json.loads(text)["support"]),
         variants=tuple(
-            Variant(entry["field"], frozenset(entry["members"]), _tables(entry["support"]))
-            for entry in raw.get("variants", ())
+            Variant(
+                entry["field"], frozenset(entry["members"]), _Tables(functools.partial(_variant_support, text, place))
+            )
+            for place, entry in enumerate(raw.get("variants", ()))
         ),
         examples=tuple(raw.get("examples", ())),
     )
@@ -173,13 +189,32 @@ def _fusion(raw: dict[str, Any] | None) -> Fusion | None:
     return Fusion(FeatureLevel.from_label(raw["level"]), None if raw["into"] is None else tuple(raw["into"]))
 
 
-def _tables(raw: dict[str, Any]) -> Mapping[FeatureLevel, SupportTable]:
-    return MappingProxyType(
-        {
+def _variant_support(text: str, place: int) -> dict[str, Any]:
+    support: dict[str, Any] = json.loads(text)["variants"][place]["support"]
+    return support
+
+
+class _Tables(Mapping[FeatureLevel, SupportTable]):
+    """Tables by level, parsed on first access: most of an operator's entry, and its description needs none of them."""
+
+    def __init__(self, read: Callable[[], dict[str, Any]]):
+        self._read = read
+
+    @functools.cached_property
+    def _tables(self) -> dict[FeatureLevel, SupportTable]:
+        return {
             FeatureLevel.from_label(label): MappingProxyType({name: _support(entry) for name, entry in table.items()})
-            for label, table in raw.items()
+            for label, table in self._read().items()
         }
-    )
+
+    def __getitem__(self, level: FeatureLevel) -> SupportTable:
+        return self._tables[level]
+
+    def __iter__(self) -> Iterator[FeatureLevel]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
 
 
 def _support(raw: dict[str, Any]) -> TensorSupport:

@@ -1,6 +1,5 @@
 """Usual values of attributes: DirectML's interface has none, so these are what its pages recommend, and what DirectMLX,
-PyDirectML and ONNX choose. Descriptions, ``dmlgpu.builder.functions`` and ``dmlgpu.ops`` take them from here, by way of
-their generators.
+PyDirectML and ONNX choose. Descriptions, ``dmlgpu.builder.functions`` and ``dmlgpu.ops`` take them from here.
 """
 
 from __future__ import annotations

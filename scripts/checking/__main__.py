@@ -25,16 +25,12 @@ MOST_CASES = 8
 """Cases of an operator or a file; more would take longer than a minute on two cores, with LSTM on three drivers."""
 
 GENERATORS = {
-    "generate_descs.py": "",
-    "generate_builder.py": "",
-    "generate_ops.py": "",
-    "generate_pages.py": "",
-    "generate_cli_pages.py": "dmlgpu/cli/",
-    "conformance_counts.py": "dmlgpu/conformance/",
-    "fit_math.py": "shaders/lib/math_",
-    "speed_page.py": "dmlgpu/bench/",
+    "generate --check stubs": "",
+    "generate --check counts": "dmlgpu/conformance/",
+    "fit_math.py --check": "shaders/lib/math_",
+    "speed_page.py --check": "dmlgpu/bench/",
 }
-"""Scripts that say with ``--check`` whether what they write is up to date, and where what they write it from begins."""
+"""Commands that fail if generated files are out of date, and where the paths of these files' sources begin."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +107,7 @@ def of_file(file: str) -> Iterator[Check]:
     if file.endswith(".py"):
         yield Check(f"lint of {file}", ("-m", "ruff", "check", file))
         yield Check(f"format of {file}", ("-m", "ruff", "format", "--check", file))
-    operator = operator_named(Path(file).stem) if file.startswith("docs/operators/") else None
+    operator = operator_named(Path(file).stem) if file.startswith("docs/examples/") else None
     cases = cases_of_operator(operator, MOST_CASES) if operator else cases_of_file(file, MOST_CASES)
     yield from on_drivers(file, cases)
     yield from tests(file, select_for_operator(operator) if operator else select_for_file(file))
@@ -135,10 +131,10 @@ def tests(target: str, selection: Selection) -> Iterator[Check]:
 
 
 def generated(file: str = "") -> Iterator[Check]:
-    """Return the checks that what scripts generate is up to date, where it depends on a file or an operator."""
-    for script, source in GENERATORS.items():
+    """Return the checks that generated files are up to date, if they depend on a file or an operator."""
+    for command, source in GENERATORS.items():
         if file.startswith(source):
-            yield Check(f"scripts/{script} --check", (f"scripts/{script}", "--check"))
+            yield Check(f"scripts/{command}", tuple(f"scripts/{command}".split()))
 
 
 def run(checks: Iterable[Check]) -> bool:

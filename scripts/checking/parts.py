@@ -67,13 +67,6 @@ def parts() -> tuple[Part, ...]:
             "add a class under `@cases(descs.{desc})` to dmlgpu/conformance/cases/families/{family}.py",
         ),
         Part(
-            "page",
-            frozenset(path.stem.upper() for path in (ROOT / "docs" / "operators").glob("*.md")),
-            lambda operator: f"docs/operators/{operator.lower()}.md",
-            "run python scripts/generate_pages.py",
-            generated=True,
-        ),
-        Part(
             "quick cases",
             frozenset(quick),
             lambda operator: f"{len(quick[operator])} in dmlgpu/conformance/cases/quick.txt and quick_faults.txt",

@@ -10,11 +10,20 @@ from typing import Any
 
 import pytest
 import typer.main
+from pages import cli, operators
 
 from dmlgpu.cli.app import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+}
+GENERATED = {
+    f"{folder}/{name}": text
+    for folder, pages in (("cli", cli.pages()), ("operators", operators.pages()))
+    for name, text in pages.items()
+}
 COMMAND = re.compile(r"^(?:    |    \$ |\$ )(?:[A-Z_]+=\S+ )*(dmlgpu [a-z].*)$", re.MULTILINE)
 INLINE = re.compile(r"`(?:[A-Z_]+=\S+ )*(dmlgpu [a-z][^`]*)`")
 
@@ -22,11 +31,10 @@ INLINE = re.compile(r"`(?:[A-Z_]+=\S+ )*(dmlgpu [a-z][^`]*)`")
 def commands() -> list[tuple[str, str]]:
     """Pages and the commands that they show, each command once."""
     found: dict[str, str] = {}
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
+    for page, text in (PAGES | GENERATED).items():
         for line in (*COMMAND.findall(text), *(one.replace("\n", " ") for one in INLINE.findall(text))):
             command = re.split(r"\s+#\s|\s+[|>]\s", line)[0].strip()
-            found.setdefault(command, page.relative_to(ROOT).as_posix())
+            found.setdefault(command, page)
     return [(page, command) for command, page in found.items()]
 
 

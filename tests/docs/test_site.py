@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dmlgpu.schema import catalog
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -30,9 +32,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_operator_has_a_page(site: Path) -> None:
-    written = {path.stem for path in (ROOT / "docs" / "operators").glob("*.md")} - {"README", "by_task"}
-    assert len(written) == 177
-    assert written == {path.stem for path in (site / "operators").glob("*.html")} - {"index", "by_task"}
+    pages = {path.stem for path in (site / "operators").glob("*.html")} - {"index", "by_task"}
+    assert len(pages) == 177
+    assert pages == {schema.stem for schema in catalog().values()}
+
+
+def test_every_verb_has_a_page(site: Path) -> None:
+    pages = {path.stem for path in (site / "cli").glob("*.html")}
+    assert {"index", "bench", "bench-run", "devices", "ops", "run", "test"} <= pages
+    assert '<h1 id="dmlgpu-test">' in (site / "cli" / "test.html").read_text(encoding="utf-8")
 
 
 def test_every_page_by_hand_is_in_the_navigation() -> None:

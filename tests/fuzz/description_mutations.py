@@ -20,8 +20,8 @@ Fields: TypeAlias = dict[str, Any]
 
 ACTIVATIONS = tuple(
     cls
-    for name, cls in vars(descs).items()
-    if name.startswith("Activation") and {"input_tensor", "output_tensor"} <= set(cls.defaults)
+    for cls in descs.all_descs()
+    if cls.__name__.startswith("Activation") and {"input_tensor", "output_tensor"} <= set(cls.defaults)
 )
 """Descriptions of activations that may be fused: their tensors can be left out."""
 

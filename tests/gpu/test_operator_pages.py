@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from pages.operators import page
 
 import dmlgpu
 from dmlgpu import Device, NotSupported, evaluate, operators
 from dmlgpu.device import shared
+from dmlgpu.schema import operator
 from dmlgpu.target import AdapterInfo
-
-PAGES = Path(__file__).parents[2] / "docs" / "operators"
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +26,7 @@ def device(adapter: AdapterInfo) -> Iterator[Device]:
 
 @pytest.mark.parametrize("stem", sorted(name.lower() for name in operators.implemented()))
 def test_the_example_of_a_page(stem: str, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, _, rest = (PAGES / f"{stem}.md").read_text(encoding="utf-8").partition("```python\n")
+    _, _, rest = page(operator(stem)).partition("```python\n")
     code, _, _ = rest.partition("```")
     assert "assert" in code
     monkeypatch.setattr(dmlgpu, "evaluate", functools.partial(evaluate, device=device))

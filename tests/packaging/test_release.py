@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from dmlgpu import __version__
+from dmlgpu.schema.stubs import stubs
 
 ROOT = Path(__file__).parents[2]
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
@@ -34,12 +35,14 @@ def test_the_sdist_builds_the_same_wheel(tmp_path: Path) -> None:
     with zipfile.ZipFile(build("--wheel", source, tmp_path / "wheel")) as wheel:
         found = {name for name in wheel.namelist() if name.startswith("dmlgpu/")}
     expected = {path.relative_to(ROOT).as_posix() for path in (ROOT / "dmlgpu").rglob("*.py")}
+    expected |= {f"dmlgpu/{name}" for name in stubs()}
     expected |= {f"dmlgpu/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "shaders").rglob("*.wgsl")}
     assert expected <= found
     # Who has the sdist can run the tests, build the documentation and read what a release says of itself.
     for name in (
         "tests/unit/test_readme.py",
         "mkdocs.yml",
+        "hatch_build.py",
         "docs/index.md",
         "CHANGELOG.md",
         "CITATION.cff",
@@ -77,8 +80,6 @@ def test_the_workflow_runs_the_cases_on_three_systems_and_keeps_the_records() ->
 
 def test_what_contributors_are_told_to_run_exists() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`((?:scripts|dmlgpu|tests)/[\w./]+)", page)) | {
-        f"scripts/{name}" for name in re.findall(r"`((?:generate|conformance)_\w+\.py)`", page)
-    }
-    assert {"scripts/generate_descs.py", "scripts/release", "tests/wrong_arguments.py"} <= named
+    named = set(re.findall(r"`((?:scripts|dmlgpu|tests)/[\w./]+)", page))
+    assert {"scripts/generate", "scripts/release", "tests/wrong_arguments.py"} <= named
     assert not [name for name in named if not (ROOT / name).exists()]

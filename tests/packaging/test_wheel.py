@@ -88,6 +88,9 @@ def test_contents(wheel):
     assert modules <= names
     assert {
         "dmlgpu/py.typed",
+        "dmlgpu/descs.pyi",
+        "dmlgpu/builder/functions.pyi",
+        "dmlgpu/ops/directml.pyi",
         "dmlgpu/schema/operators.json",
         "dmlgpu/schema/enums.json",
         "dmlgpu/schema/synonyms.toml",

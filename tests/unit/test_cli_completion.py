@@ -22,7 +22,7 @@ def ask(variables):
 
 
 def script(shell):
-    """What makes a shell complete ``dmlgpu``, as docs/cli/README.md says to ask for it."""
+    """What makes a shell complete ``dmlgpu``, as docs/examples/cli/index.md says to ask for it."""
     done = ask({"_DMLGPU_COMPLETE": f"source_{shell}"})
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout

@@ -246,7 +246,7 @@ def test_long_times_are_taken_in_parts() -> None:
 @ALL
 @pytest.mark.parametrize("name", fusable_activations("LSTM", FeatureLevel.LEVEL_6_4))
 def test_every_activation_renders_in_every_place(operator: str, name: str) -> None:
-    fused = next(desc for desc in descs.__dict__.values() if getattr(desc, "operator", None) == name)
+    fused = descs.by_name(name)
     values = {field: 0.5 for field in fused.field_names if not field.endswith("_tensor")}
     desc = network(operator, activation_descs=(fused(**values),) * len(ACTIVATIONS[operator]))
     operators.check(desc)

@@ -1,12 +1,24 @@
 """The catalog: its facts as the documents give them, and the invariants that validation relies on."""
 
 import itertools
+import json
+from pathlib import Path
 
 import pytest
 
 from dmlgpu.enums import DataType, FeatureLevel
 from dmlgpu.errors import InvalidArgument
-from dmlgpu.schema import FieldKind, catalog, class_name, enumerations, feature_levels, operator, to_directml, to_snake
+from dmlgpu.schema import (
+    FieldKind,
+    catalog,
+    class_name,
+    enumerations,
+    feature_levels,
+    loader,
+    operator,
+    to_directml,
+    to_snake,
+)
 
 OPERATORS = list(catalog().values())
 LEVEL = FeatureLevel.from_label
@@ -25,6 +37,21 @@ def test_the_whole_operator_set_is_there():
     assert len(OPERATORS) == 177
     assert {schema.name: schema.enum_value for schema in OPERATORS} == values
     assert [schema.enum_value for schema in OPERATORS] == sorted(values.values())
+
+
+def test_every_entry_of_the_file_is_an_operator():
+    entries = json.loads((Path(loader.__file__).parent / "operators.json").read_text(encoding="utf-8"))
+    assert list(catalog()) == list(entries)
+    for name, entry in entries.items():
+        schema = operator(name)
+        assert [field.name for field in schema.fields] == [field["name"] for field in entry["fields"]]
+        assert [level.label for level in schema.support] == list(entry["support"])
+        assert schema.aliases == tuple(entry.get("aliases", ()))
+        variants = [(variant.field, sorted(variant.members), len(variant.support)) for variant in schema.variants]
+        assert variants == [
+            (variant["field"], sorted(variant["members"]), len(variant["support"]))
+            for variant in entry.get("variants", ())
+        ]
 
 
 def test_gather_nd1_as_documented():

@@ -1,0 +1,65 @@
+"""Hooks of the documentation site: pages that are written when it is built.
+
+Each operator and each verb of the command line has a generated page. Pages link to shaders, references and examples by
+paths that leave `docs/`, as readers of the repository want it; the site has no such files, so each becomes a page under
+`source/`, and the links go there.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from pages import cli, operators
+
+LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
+LANGUAGES = {".wgsl": "wgsl", ".py": "python", ".json": "json", ".toml": "toml", ".txt": "text"}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages, and a page for each file outside `docs/` that a page links to."""
+    for folder, pages in (("operators", operators.pages()), ("cli", cli.pages())):
+        for name, text in pages.items():
+            files.append(File.generated(config, f"{folder}/{name}", content=text))
+    root = Path(config.docs_dir).parent
+    for path in sorted({path for file in files.documentation_pages() for path in _outside(file, root)}):
+        text = (root / path).read_text(encoding="utf-8")
+        fence = "`" * 5
+        content = (
+            f"---\nsearch: {{exclude: true}}\nhide: [toc]\n---\n"
+            f"# {path}\n\n{fence}{LANGUAGES.get(Path(path).suffix, 'text')}\n{text}\n{fence}\n"
+        )
+        files.append(File.generated(config, f"source/{path}.md", content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn links that leave `docs/` to the pages that `on_files` added."""
+    folder = posixpath.dirname(page.file.src_uri)
+    root = Path(config.docs_dir).parent
+
+    def turned(link: re.Match[str]) -> str:
+        path = _path(folder, link[2], root)
+        if path is None:
+            return link[0]
+        return f"{link[1]}{posixpath.relpath(f'source/{path}.md', folder or '.')}{link[4]}"
+
+    return LINK.sub(turned, markdown)
+
+
+def _outside(file: File, root: Path) -> set[str]:
+    folder = posixpath.dirname(file.src_uri)
+    found = (_path(folder, link[2], root) for link in LINK.finditer(file.content_string))
+    return {path for path in found if path is not None}
+
+
+def _path(folder: str, target: str, root: Path) -> str | None:
+    """The path from the repository's root of a linked file outside `docs/`; None for other links."""
+    if ":" in target:
+        return None
+    path = posixpath.normpath(posixpath.join("docs", folder, target))
+    return None if path.startswith(("docs/", "../")) or not (root / path).is_file() else path

@@ -1,0 +1,203 @@
+"""A page per operator, from the catalog, the lowering's docstring and the cases, and two lists of all of them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Iterator
+from enum import Enum
+
+from dmlgpu import enums, operators, reference
+from dmlgpu.cli.ops import family, is_implemented, shader_paths
+from dmlgpu.enums import DataType
+from dmlgpu.operators.lowering import lowering
+from dmlgpu.schema import FieldKind, FieldSchema, OperatorSchema, TensorSupport, catalog
+from dmlgpu.schema.names import class_name
+from dmlgpu.schema.synonyms import SOURCES, newest, synonyms, tasks
+from dmlgpu.schema.usual import usual
+from dmlgpu.tensor import WORD_BITS
+
+from .example import example
+from .practice import sections
+
+DOCUMENTS = "https://learn.microsoft.com/windows/win32/api/directml/"
+UP = "../../"
+PADDING = (
+    "gaps around elements of fewer than 32 bits are overwritten by whole words, unless the operator is compiled with "
+    "[`preserve_padding`](../devices.md#padding)"
+)
+
+
+def page(schema: OperatorSchema) -> str:
+    """The Markdown of one operator's page."""
+    parts = [f"# {schema.name}", schema.summary, _table(("", ""), _facts(schema))]
+    parts += ["## Formula", *schema.formula.splitlines()]
+    parts += ["## Fields", _table(("field", "in DirectML", "kind", "type", "usual value"), _fields(schema))]
+    parts += ["## Types by feature level", *_support(schema)]
+    if schema.constraints:
+        parts += ["## Rules", "\n".join(f"- {rule}" for rule in schema.constraints)]
+    if schema.notes:
+        parts += ["## What the public pages leave open", schema.notes]
+    choices = inspect.getdoc(lowering(schema.name)) if is_implemented(schema) else None
+    if choices:
+        parts += ["## What dmlgpu does", choices]
+    code = example(schema) if is_implemented(schema) else None
+    if code:
+        parts += sections(schema.stem, code)
+    return "\n\n".join(_escaped(part) for part in parts) + "\n"
+
+
+def _escaped(part: str) -> str:
+    """Prose in which Markdown sees no emphasis and no tags, and enumerations have their names in Python."""
+    if part.startswith(("```", "|", "#", "<details>")):
+        return part
+    part = re.sub(r"\bDML_[A-Z0-9_]+", lambda found: _in_python(found[0]), part)
+    pieces = re.split(r"(`[^`\n]*`)", part)  # code is every other one, and needs no escapes
+    pieces[::2] = [piece.replace("*", "\\*").replace("<", "&lt;").replace("_", "\\_") for piece in pieces[::2]]
+    return "".join(pieces)
+
+
+def _table(heading: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [heading, tuple("---" for _ in heading), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def _facts(schema: OperatorSchema) -> Iterator[tuple[str, str]]:
+    yield "class", f"`dmlgpu.descs.{schema.class_name}`"
+    yield "since", f"feature level {schema.feature_level.label}"
+    for name, other in (("supersedes", schema.supersedes), ("superseded by", schema.superseded_by)):
+        if other:
+            yield name, f"[{other}]({other.lower()}.md)"
+    if schema.aliases:
+        yield "also called", ", ".join(schema.aliases)
+    yield "in place", "the output may lie on an input" if schema.in_place else "no"
+    if has_small_outputs(schema):
+        yield "padding", PADDING
+    if not is_implemented(schema):
+        yield "status", "not implemented yet"
+        return
+    yield "family", family(schema)
+    yield "shaders", "<br>".join(f"[{path}]({UP}{path})" for path in shader_paths(schema))
+    function = reference.find(schema.name)
+    if function is not None:
+        path = f"{function.__module__.replace('.', '/')}.py"
+        yield "reference", f"[{path}]({UP}{path}), `{function.__name__}`"
+    yield "DirectML", f"[{schema.document}]({DOCUMENTS}{schema.document})"
+
+
+def has_small_outputs(schema: OperatorSchema) -> bool:
+    """Whether an output's elements may be smaller than a word."""
+    outputs = [field.name for field in schema.tensor_fields if field.kind is FieldKind.OUTPUT]
+    types = (support.types for table in schema.support.values() for support in map(table.get, outputs) if support)
+    return any(data_type.bits < WORD_BITS for given in types for data_type in given)
+
+
+def _fields(schema: OperatorSchema) -> Iterator[tuple[str, ...]]:
+    for field in schema.python_fields:
+        value = None if field.is_tensor or field.optional else usual(schema, field)
+        yield f"`{field.python_name}`", field.name, _kind(field), _type(field), "" if value is None else str(value)
+
+
+def _type(field: FieldSchema) -> str:
+    """Enumerations by their names in Python, with their members."""
+    enumeration = _enumeration(field.type)
+    if enumeration is None:
+        return field.type
+    members = "" if enumeration is DataType else f": {', '.join(enumeration.__members__)}"
+    return f"`{enumeration.__name__}`{members}"
+
+
+def _enumeration(name: str) -> type[Enum] | None:
+    """The class of an enumeration that DirectML calls ``DML_<NAME>``."""
+    found = getattr(enums, _OTHER_NAMES.get(name) or class_name(name.removeprefix("DML_")), None)
+    return found if name.startswith("DML_") and isinstance(found, type) and issubclass(found, Enum) else None
+
+
+_OTHER_NAMES = {"DML_TENSOR_DATA_TYPE": "DataType", "DML_TENSOR_FLAG": "TensorFlags"}
+"""Enumerations that Python calls otherwise."""
+
+
+def _in_python(name: str) -> str:
+    """``DML_AXIS_DIRECTION_INCREASING`` as ``AxisDirection.INCREASING``; what is no enumeration as it is."""
+    words = name.split("_")
+    for count in range(len(words), 1, -1):
+        enumeration = _enumeration("_".join(words[:count]))
+        member = "_".join(words[count:])
+        if enumeration is not None and (not member or member in enumeration.__members__):
+            return ".".join(filter(None, (enumeration.__name__, member)))
+    return name
+
+
+def _kind(field: FieldSchema) -> str:
+    words = ["optional" if field.optional else "", field.kind.value, "(any number)" if field.is_array else ""]
+    return " ".join(word for word in words if word)
+
+
+def _support(schema: OperatorSchema) -> Iterator[str]:
+    """A table per feature level that changed something, and per group of an attribute's values."""
+    for level, table in schema.support.items():
+        yield f"From {level.label}:"
+        yield _table(("tensor", "dimensions", "types"), _rows(schema, table.items()))
+    for variant in schema.variants:
+        members = ", ".join(sorted(variant.members))
+        for level, table in variant.support.items():
+            yield f"From {level.label}, where {schema.field(variant.field).python_name} is one of {members}:"
+            yield _table(("tensor", "dimensions", "types"), _rows(schema, table.items()))
+
+
+def _rows(schema: OperatorSchema, entries: Iterator[tuple[str, TensorSupport]]) -> Iterator[tuple[str, ...]]:
+    for name, support in entries:
+        low, high = support.min_dimensions, support.max_dimensions
+        ranks = str(low) if low == high else f"{low} to {high}"
+        types = ", ".join(data_type.name for data_type in support.types)
+        yield f"`{schema.field(name).python_name}`", ranks, types
+
+
+def index() -> str:
+    """The Markdown of the list of all operators."""
+    rows = (
+        (
+            f"[{schema.name}]({schema.stem}.md)",
+            schema.feature_level.label,
+            family(schema) if is_implemented(schema) else "not implemented yet",
+            schema.summary,
+        )
+        for schema in catalog().values()
+    )
+    count = len(operators.implemented())
+    heading = (
+        f"# Operators\n\n{count} of {len(catalog())} run, here by feature level; [by task](by_task.md) they stand "
+        "beside their names in other libraries.\n\n"
+    )
+    return heading + _table(("operator", "level", "family", "what it does"), rows) + "\n"
+
+
+def index_by_task() -> str:
+    """The Markdown of the list of operators by what they are for, with their names elsewhere."""
+    parts = [
+        "# Operators by task",
+        "What ONNX, PyTorch, NumPy and WebNN call the same, or what takes its main part from the operator. Those that "
+        "a newer one supersedes are left out; [the other list](README.md) has all, by feature level. `dmlgpu ops WORD` "
+        "finds an operator by any of these names.",
+    ]
+    libraries = {source: title for source, title in SOURCES.items() if title}
+    for task in tasks():
+        rows = (
+            (
+                f"[{name}]({schema.stem}.md)",
+                schema.summary,
+                *(", ".join(f"`{other}`" for other in synonyms()[name].of(source)) for source in libraries),
+            )
+            for name, schema in catalog().items()
+            if newest(name) == name and synonyms()[name].task == task
+        )
+        parts += [f"## {task}", _table(("operator", "what it does", *libraries.values()), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+@functools.cache
+def pages() -> dict[str, str]:
+    """The Markdown of every page, by its file's name."""
+    indices = {"README.md": index(), "by_task.md": index_by_task()}
+    return indices | {f"{schema.stem}.md": page(schema) for schema in catalog().values()}

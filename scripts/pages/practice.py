@@ -1,0 +1,39 @@
+"""An operator's example by hand, as one meets it in practice: ``docs/examples/<operator>.py``, where there is one.
+
+Each is a script that runs by itself: a docstring for the page, then the operator by ``dmlgpu.ops`` and by its
+description, both compared with a formula in NumPy. There is one for each operator that the networks people run are
+made of: those of image classifiers and detectors, of transformers, of recurrent and of quantised networks.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+
+GIANT = 6000
+"""Characters of a generated example from which on one by hand stands alone on a page."""
+
+
+def sections(stem: str, generated: str) -> Iterator[str]:
+    """The examples of a page as Markdown: that by hand first, then the generated one, folded where it is not alone."""
+    path = EXAMPLES / f"{stem}.py"
+    if not path.exists():
+        yield from ("## Example", f"```python\n{generated}```")
+        return
+    prose, code = read(path)
+    yield from ("## In practice", prose, f"```python\n{code}```")
+    if len(generated) < GIANT:
+        yield f"<details><summary>A small case with its numbers</summary>\n\n```python\n{generated}```\n\n</details>"
+
+
+def read(path: Path) -> tuple[str, str]:
+    """The prose and the code of an example."""
+    source = path.read_text(encoding="utf-8")
+    docstring = ast.parse(source).body[0]
+    assert isinstance(docstring, ast.Expr) and isinstance(docstring.value, ast.Constant)
+    lines = source.splitlines(keepends=True)
+    return inspect.cleandoc(str(docstring.value.value)), "".join(lines[docstring.end_lineno or 0 :]).lstrip("\n")
