@@ -26,7 +26,7 @@ Function = tuple[str, str, str]
 """A function's domain, name and overload."""
 
 
-def label_of(node: NodeProto) -> str:
+def _label_of(node: NodeProto) -> str:
     """Return the name of a node, or where it stands."""
     return node.name or next(filter(None, node.output), node.op_type)
 
@@ -79,7 +79,7 @@ class Inliner:
         folder: Path | None = None,
         taken: Iterable[str] = (),
     ):
-        self._functions = {(plain_domain(one.domain), one.name, one.overload): one for one in functions}
+        self._functions = {_key(function): function for function in functions}
         self._versions, self._folder = versions, folder
         self._taken, self._repeated, self._count = set(taken), Counter[str](), 0
         self.weights: dict[str, Value] = {}
@@ -96,12 +96,14 @@ class Inliner:
             self._count += 1
             if self._count > MOST_NODES:
                 raise ModelError("graph", f"must have at most {MOST_NODES} nodes, those of functions included")
-            label = place.label + label_of(proto)
+            label = place.label + _label_of(proto)
             attributes = list(self._attributes(proto.attribute, place, proto.op_type, label))
             key = plain_domain(proto.domain), proto.op_type, proto.overload
             if key in self._functions:
                 yield from self._call(proto, attributes, self._functions[key], place, label)
-            elif proto.op_type == "Constant" and not key[0] and [one.name for one in attributes] == ["value"]:
+            elif (
+                proto.op_type == "Constant" and not key[0] and [attribute.name for attribute in attributes] == ["value"]
+            ):
                 value = Value.of_tensor(attributes[0].t, f"Constant {label!r}", self._folder)
                 self.weights[self._define(proto.output[0], place)] = value
                 self.folded.append(Folded(label, "Constant", "it is part of the model's data"))
@@ -129,7 +131,7 @@ class Inliner:
         label: str,
     ) -> Iterator[NodeProto]:
         """Return the nodes of a function at a call."""
-        key = plain_domain(function.domain), function.name, function.overload
+        key = _key(function)
         what = f"{proto.op_type} {abridged(label)!r}"
         if key in place.calls:
             raise ModelError(what, "the function calls itself")
@@ -142,7 +144,7 @@ class Inliner:
         inputs = [place.names.get(name, name) for name in proto.input]
         outputs = [self._define(name, place) for name in proto.output]
         inner = Place(
-            Versions({one.domain: one.version for one in function.opset_import}),
+            Versions({entry.domain: entry.version for entry in function.opset_import}),
             path=label,
             label=f"{label}/",
             names=ChainMap(dict(zip_longest(function.input, inputs, fillvalue=""))),
@@ -151,7 +153,7 @@ class Inliner:
             depth=_deeper(place, what),
         )
         defaults = self._attributes(function.attribute_proto, inner, proto.op_type, label)
-        inner = replace(inner, attributes={one.name: one for one in (*defaults, *attributes)})
+        inner = replace(inner, attributes={attribute.name: attribute for attribute in (*defaults, *attributes)})
         yield from self.nodes(function.node, inner)
         for formal, actual in inner.targets.items():  # outputs that no node of the function computes: inputs
             source = inner.names.get(formal, formal)
@@ -216,6 +218,10 @@ class Inliner:
             candidate = f"{name} {self._repeated[name]}"
         self._taken.add(candidate)
         return candidate
+
+
+def _key(function: FunctionProto) -> Function:
+    return plain_domain(function.domain), function.name, function.overload
 
 
 def _deeper(place: Place, what: str) -> int:

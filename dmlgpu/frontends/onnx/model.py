@@ -96,9 +96,10 @@ def read(source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Map
     """
     proto, folder, name = _parsed(source)
     _check(proto)
-    for one in (*proto.opset_import, *(one for function in proto.functions for one in function.opset_import)):
-        if not plain_domain(one.domain) and one.version < OLDEST:
-            raise NotSupported(f"model {name!r}: operator sets from {OLDEST} on are taken, got {one.version}")
+    for scope in (proto, *proto.functions):
+        for entry in scope.opset_import:
+            if not plain_domain(entry.domain) and entry.version < OLDEST:
+                raise NotSupported(f"model {name!r}: operator sets from {OLDEST} on are taken, got {entry.version}")
     if sizes or denoted:
         fixed = ModelProto()
         fixed.CopyFrom(proto)
@@ -116,8 +117,8 @@ def read(source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Map
     # Before this version of the format, all initializers are among the inputs.
     listed = graph.input if proto.ir_version >= _OVERRIDES_SINCE else ()
     variable = tuple(declared(one) for one in listed if one.name in weights)
-    versions = Versions({one.domain: one.version for one in proto.opset_import})
-    taken = {*weights, *(one.name for one in inputs), *(name for one in graph.node for name in one.output)}
+    versions = Versions({entry.domain: entry.version for entry in proto.opset_import})
+    taken = {*weights, *(info.name for info in inputs), *(name for node in graph.node for name in node.output)}
     inliner = Inliner(proto.functions, versions, folder, taken)
     nodes = list(inliner.nodes(graph.node, Place(versions)))
     weights |= inliner.weights
@@ -187,8 +188,8 @@ def _checkable(proto: ModelProto) -> ModelProto:
     External tensors, whose files it would look for, are empty; outputs without types or shapes get some; operators that
     ONNX has no schema of, or a deprecated one, are put into another domain than its own.
     """
-    external = any(one.data_location == TensorProto.EXTERNAL for one in _tensors(proto))
-    vague = [number for number, one in enumerate(proto.graph.output) if _is_vague(one)]
+    external = any(tensor.data_location == TensorProto.EXTERNAL for tensor in _tensors(proto))
+    vague = [number for number, output in enumerate(proto.graph.output) if _is_vague(output)]
     exempt = any(next(_exempt(scope), None) for scope in (proto, *proto.functions))
     if not external and not vague and not exempt:
         return proto
@@ -198,7 +199,7 @@ def _checkable(proto: ModelProto) -> ModelProto:
         nodes = list(_exempt(scope))
         for node in nodes:
             node.domain = _ADDITIONS
-        if nodes and not any(one.domain == _ADDITIONS for one in scope.opset_import):
+        if nodes and not any(entry.domain == _ADDITIONS for entry in scope.opset_import):
             scope.opset_import.add(domain=_ADDITIONS, version=1)
     for number in vague:
         kind = light.graph.output[number].type.tensor_type
@@ -211,18 +212,16 @@ def _checkable(proto: ModelProto) -> ModelProto:
 
 
 def _exempt(scope: ModelProto | FunctionProto) -> Iterator[NodeProto]:
-    """Return the nodes of ONNX's own domain, in a model or a function, that its checker does not know.
+    """Return the nodes of ONNX's own domain, in a model or a function, that its checker refuses but models hold.
 
-    onnxruntime adds LayerNormalization to all operator sets. GroupNormalization is deprecated in set 18, and models
-    hold it nevertheless.
+    onnxruntime adds LayerNormalization to all operator sets; GroupNormalization of set 18 is deprecated.
     """
-    version = next((one.version for one in scope.opset_import if not plain_domain(one.domain)), OLDEST)
+    version = next((entry.version for entry in scope.opset_import if not plain_domain(entry.domain)), OLDEST)
     for node in all_nodes(scope.graph if isinstance(scope, ModelProto) else scope):
-        schema = None if plain_domain(node.domain) else schema_of("", node.op_type, version)
-        if schema is not None and schema.deprecated:
-            yield node
-        elif node.op_type in _ADDED and not plain_domain(node.domain):
-            yield node
+        if not plain_domain(node.domain):
+            schema = schema_of("", node.op_type, version)
+            if node.op_type in _ADDED or (schema is not None and schema.deprecated):
+                yield node
 
 
 def _is_vague(info: ValueInfoProto) -> bool:
@@ -234,22 +233,25 @@ def _is_vague(info: ValueInfoProto) -> bool:
 def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
     """Return the nodes of a graph or function and of the bodies in their attributes."""
     yield from graph.node
-    for body in bodies_in(one for node in graph.node for one in node.attribute):
+    for body in bodies_in(attribute for node in graph.node for attribute in node.attribute):
         yield from body.node
 
 
 def _tensors(proto: ModelProto) -> Iterator[TensorProto]:
     """Return the tensors of a model, wherever they are."""
     nodes = [*proto.graph.node, *(node for function in proto.functions for node in function.node)]
-    attributes = [one for node in nodes for one in node.attribute]
-    attributes += [one for function in proto.functions for one in function.attribute_proto]
+    attributes = [attribute for node in nodes for attribute in node.attribute]
+    attributes += [attribute for function in proto.functions for attribute in function.attribute_proto]
     bodies = list(bodies_in(attributes))
     for graph in (proto.graph, *bodies):
         yield from graph.initializer
-    for one in (*attributes, *(one for body in bodies for node in body.node for one in node.attribute)):
-        if one.HasField("t"):
-            yield one.t
-        yield from one.tensors
+    for attribute in (
+        *attributes,
+        *(attribute for body in bodies for node in body.node for attribute in node.attribute),
+    ):
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
 
 
 def declared(info: ValueInfoProto) -> Declared:

@@ -31,4 +31,4 @@ def bodies_in(attributes: Iterable[AttributeProto]) -> Iterator[GraphProto]:
     for attribute in attributes:
         for graph in [attribute.g] if attribute.type == AttributeProto.GRAPH else attribute.graphs:
             yield graph
-            yield from bodies_in(one for node in graph.node for one in node.attribute)
+            yield from bodies_in(inner for node in graph.node for inner in node.attribute)
