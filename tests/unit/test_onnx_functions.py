@@ -350,6 +350,31 @@ def test_functions_that_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> Non
         load(model_of([call("F69", ["x"], ["y"])], functions), "numpy")
 
 
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({}, r"If 'y/z': must have the attribute else_branch, which the call of its function does not give"),
+        ({"no": 3}, r"If 'y/z': attribute else_branch must be of type GRAPH, got INT"),
+    ],
+)
+def test_attributes_that_do_not_fit(attributes: dict[str, Any], message: str) -> None:
+    then = branch("then", helper.make_node("Neg", ["a"], ["t"]))
+    chosen = helper.make_node("If", ["c"], ["z"], then_branch=then)
+    truth = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.array(True)))
+    nodes = [truth, referring(chosen, else_branch=("no", "g"))]
+    choose = function("Choose", ["a"], ["z"], nodes, declared=["no"])
+    with pytest.raises(ModelError, match=message):
+        load(model_of([call("Choose", ["x"], ["y"], **attributes)], [choose]), "numpy")
+
+
+def test_names_that_are_not_text() -> None:
+    data = model_of(
+        [call("Leaky", ["x"], ["between"]), call("Leaky", ["between"], ["y"])], [leaky()]
+    ).SerializeToString()
+    with pytest.raises(ModelError, match="not UTF-8"):
+        load(data.replace(b"between", b"betwee\xff"), "numpy")
+
+
 def test_wrong_calls() -> None:
     with pytest.raises(ModelError, match=r"Leaky 'y': must have at most the function's 1 inputs, got 2"):
         load(model_of([call("Leaky", ["x", "x"], ["y"])], [leaky()]), "numpy")

@@ -13,6 +13,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 from dmlgpu.errors import ModelError, NotSupported, abridged
 from dmlgpu.frontends.onnx.folding import Folded
 from dmlgpu.frontends.onnx.registry import Versions, mark_version, plain_domain
+from dmlgpu.frontends.onnx.signatures import schema_of
 from dmlgpu.frontends.onnx.tensors import embed_external
 from dmlgpu.frontends.onnx.values import Value
 
@@ -96,7 +97,7 @@ class Inliner:
             self._count += 1
             if self._count > MOST_NODES:
                 raise ModelError("graph", f"must have at most {MOST_NODES} nodes, those of functions included")
-            label = place.label + _label_of(proto)
+            label = f"{place.label}{_label_of(proto)}"
             attributes = list(self._attributes(proto.attribute, place, proto.op_type, label))
             key = plain_domain(proto.domain), proto.op_type, proto.overload
             if key in self._functions:
@@ -120,6 +121,8 @@ class Inliner:
         copied.output.extend(self._define(name, place) for name in proto.output)
         if place.versions is not self._versions:
             mark_version(copied, place.versions.of(copied))
+        if any(attribute.ref_attr_name for attribute in proto.attribute):
+            _check_attributes(copied, place.versions.of(copied), f"{proto.op_type} {abridged(label)!r}")
         return copied
 
     def _call(
@@ -218,6 +221,22 @@ class Inliner:
             candidate = f"{name} {self._repeated[name]}"
         self._taken.add(candidate)
         return candidate
+
+
+def _check_attributes(node: NodeProto, version: int, what: str) -> None:
+    """Raise a ModelError unless attributes, which a call filled in, are there and of the types of the schema."""
+    schema = schema_of(node.domain, node.op_type, version)
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    for name, formal in schema.attributes.items() if schema is not None else ():
+        attribute = attributes.get(name)
+        if attribute is None and formal.required:
+            raise ModelError(what, f"must have the attribute {name}, which the call of its function does not give")
+        if attribute is not None and attribute.type != formal.type.value:
+            kinds = AttributeProto.AttributeType
+            raise ModelError(
+                what,
+                f"attribute {name} must be of type {kinds.Name(formal.type.value)}, got {kinds.Name(attribute.type)}",
+            )
 
 
 def _key(function: FunctionProto) -> Function:

@@ -120,7 +120,10 @@ def read(source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Map
     versions = Versions({entry.domain: entry.version for entry in proto.opset_import})
     taken = {*weights, *(info.name for info in inputs), *(name for node in graph.node for name in node.output)}
     inliner = Inliner(proto.functions, versions, folder, taken)
-    nodes = list(inliner.nodes(graph.node, Place(versions)))
+    try:
+        nodes = list(inliner.nodes(graph.node, Place(versions)))
+    except UnicodeDecodeError as error:  # protobuf hands malformed names out, but does not take them
+        raise ModelError(name, f"a name in it is not UTF-8: {error}") from None
     weights |= inliner.weights
     nodes, weights, normalised = with_normalised_filters(nodes, weights, outputs, [one.name for one in variable])
     folded = (*inliner.folded, *normalised)
