@@ -513,3 +513,26 @@ def test_deprecated_operators_in_functions() -> None:
     by_channel = groups.reshape(x.shape) * weights["s4"][:, None] + weights["b4"][:, None]
     np.testing.assert_allclose(result["y"], by_group, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(result["z"], by_channel, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("place", ["initializer", "constant", "outer", "weight"])
+def test_bodies_in_functions_of_onnx_read_what_is_around_them(place: str) -> None:
+    # FlexAttention is a function of other operators, which the body of score_mod becomes part of.
+    bias = numpy_helper.from_array(np.array(0.5, np.float32) * np.arange(3, dtype=np.float32), "bias")
+    nodes = [helper.make_node("Add", ["score", "bias"], ["changed"])]
+    nodes = [helper.make_node("Constant", [], ["bias"], value=bias), *nodes] if place == "constant" else nodes
+    score, changed = (helper.make_tensor_value_info(name, FLOAT, None) for name in ("score", "changed"))
+    mod = helper.make_graph(nodes, "mod", [score], [changed], [bias] if place == "initializer" else [])
+    before = [helper.make_node("Mul", ["steps", "half"], ["bias"])] if place == "outer" else []
+    weights = {
+        "steps": np.arange(3, dtype=np.float32),
+        "half": np.float32(0.5),
+        **({"bias": numpy_helper.to_array(bias)} if place == "weight" else {}),
+    }
+    flex = helper.make_node("FlexAttention", ["x", "x", "x"], ["y"], domain="ai.onnx.preview", score_mod=mod)
+    model = model_of([*before, flex], [], shape=(1, 2, 3, 4), weights=weights, opset=26)
+    model.opset_import.append(helper.make_opsetid("ai.onnx.preview", 1))
+    x = np.random.default_rng(0).standard_normal((1, 2, 3, 4)).astype(np.float32)
+    result = load(model, "numpy").run({"x": x})["y"]
+    scores = np.exp(x @ x.swapaxes(-1, -2) / 2 + 0.5 * np.arange(3))
+    np.testing.assert_allclose(result, scores / scores.sum(-1, keepdims=True) @ x, rtol=1e-4, atol=1e-5)

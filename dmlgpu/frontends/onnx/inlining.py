@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 
@@ -225,7 +226,7 @@ class Inliner:
 
 def _check_attributes(node: NodeProto, version: int, what: str) -> None:
     """Raise a ModelError unless attributes, which a call filled in, are there and of the types of the schema."""
-    schema = schema_of(node.domain, node.op_type, version)
+    schema: Any = schema_of(node.domain, node.op_type, version)
     attributes = {attribute.name: attribute for attribute in node.attribute}
     for name, formal in schema.attributes.items() if schema is not None else ():
         attribute = attributes.get(name)

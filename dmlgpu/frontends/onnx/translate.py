@@ -183,7 +183,7 @@ class Translation:
                     return (yield from control.translate(self, node, scope))
                 found = self._outputs(node)
                 if found is None:
-                    return (yield from self._expand(node))
+                    return (yield from self._expand(node, scope))
                 self._place(node, found, before)
                 return found
             except ReadNeeded as needed:
@@ -227,13 +227,14 @@ class Translation:
         host.give_recipes(node, values)
         return values
 
-    def _expand(self, node: Node) -> Generator[Part, Outcome, Sequence[Value | None]]:
+    def _expand(self, node: Node, scope: Scope) -> Generator[Part, Outcome, Sequence[Value | None]]:
         body = expansion.body_of(node)
         if body is None:
             raise NotSupported(f"{node}: operator {node.op_type} is not supported")
         outer, self.versions = self.versions, body.versions
         wanted = [name for number, name in enumerate(body.outputs) if node.wants(number)]
-        found = yield from self.walk(body.nodes, body.bind(node.inputs), wanted, None)
+        # Only bodies in the node's attributes, which became part of the function's, read names around it.
+        found = yield from self.walk(body.nodes, body.bind(node.inputs), wanted, scope)
         self.versions = outer
         by_name = dict(zip(wanted, found, strict=True))
         return [by_name.get(name) for name in body.outputs]
