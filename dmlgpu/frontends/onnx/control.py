@@ -48,12 +48,7 @@ def _if(translation: Translation, node: Node, scope: Scope) -> Results:
     branch: GraphProto = node.attribute(chosen)
     translation.place(node, f"the host decides, for {chosen}")
     outputs = [one.name for one in branch.output]
-    return (yield from translation.walk(branch.node, initial(branch, node), outputs, scope))
-
-
-def initial(body: GraphProto, node: Node) -> dict[str, Value | None]:
-    """Return the initialisers of a body."""
-    return {one.name: Value.of_tensor(one, f"{node}: initializer {one.name!r}") for one in body.initializer}
+    return (yield from translation.walk(branch.node, {}, outputs, scope))
 
 
 @dataclass(eq=False)
@@ -67,8 +62,8 @@ class _Body:
 def _body_of(translation: Translation, node: Node, scope: Scope) -> _Body:
     """Return the body of a loop: names of the graph around it are inputs, or known."""
     body: GraphProto = node.attribute("body")
-    known = dict(_kept(translation, ("initial", id(node.proto)), node, lambda: initial(body, node)))
-    own = {one.name for one in body.input} | set(known) | {name for one in body.node for name in one.output}
+    known: dict[str, Value | None] = {}
+    own = {one.name for one in body.input} | {name for one in body.node for name in one.output}
     captured: dict[str, Value] = {}
     wanted = dict.fromkeys(name for one in body.node for name in read_names(one))
     inner = {name for one in body.node for attribute in one.attribute for name in _inner_names(attribute.g)}
@@ -119,8 +114,7 @@ def _identity(name: str, value: Value | None) -> tuple[str, str]:
 
 
 def _inner_names(graph: GraphProto) -> set[str]:
-    names = {name for one in graph.node for name in one.output} | {one.name for one in graph.input}
-    return names | {one.name for one in graph.initializer}
+    return {name for one in graph.node for name in one.output} | {one.name for one in graph.input}
 
 
 def _has(scope: Scope, name: str) -> bool:

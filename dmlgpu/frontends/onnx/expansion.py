@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import onnx
@@ -11,8 +12,9 @@ from onnx import FunctionProto, NodeProto, helper
 
 from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
-from dmlgpu.frontends.onnx.model import Versions
+from dmlgpu.frontends.onnx.inlining import Inliner, Place
 from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.registry import Versions
 from dmlgpu.frontends.onnx.signatures import schema_of
 from dmlgpu.frontends.onnx.values import Value
 
@@ -25,17 +27,18 @@ class Body:
         nodes: in order.
         inputs, outputs: names.
         versions: of the operator sets that the nodes are of.
+        weights: tensors of the body by name.
     """
 
     nodes: tuple[NodeProto, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     versions: Versions
+    weights: Mapping[str, Value]
 
     def bind(self, values: Sequence[Value | None]) -> dict[str, Value | None]:
-        """Return what the names of inputs stand for; None for those that are not given."""
-        given = [*values, *([None] * len(self.inputs))]
-        return dict(zip(self.inputs, given, strict=False))
+        """Return what names stand for; None for inputs that are not given."""
+        return {**self.weights, **dict(zip_longest(self.inputs, values))}
 
 
 def has_body(domain: str, name: str, version: int) -> bool:
@@ -58,30 +61,16 @@ def body_of(node: Node) -> Body | None:
     given = {one.name: one for one in node.proto.attribute}
     usual = {name: one.default_value for name, one in schema.attributes.items() if one.default_value.name}
     attributes = {**usual, **{one.name: one for one in function.attribute_proto}, **given}
-    nodes = tuple(_filled(one, attributes, node.name) for one in function.node)
     imported = {one.domain: one.version for one in function.opset_import}
     newest = node.version if node.proto.domain in ("", "ai.onnx") else onnx.defs.onnx_opset_version()
     versions = Versions({"": newest, node.proto.domain: node.version, **imported})
-    return Body(nodes, tuple(function.input), tuple(function.output), versions)
+    inliner = Inliner((), versions)
+    place = Place(versions, label=f"{node.name}/", attributes=attributes)
+    nodes = tuple(inliner.nodes(function.node, place))
+    return Body(nodes, tuple(function.input), tuple(function.output), versions, inliner.weights)
 
 
 def _type_of(value: Value) -> onnx.TypeProto:
     element = onnx.TensorProto.BOOL if value.is_bool else ELEMENT_TYPES.get(value.data_type, onnx.TensorProto.FLOAT)
     assert isinstance(value.data_type, DataType)
     return helper.make_tensor_type_proto(element, value.shape)
-
-
-def _filled(proto: NodeProto, attributes: dict[str, onnx.AttributeProto], name: str) -> NodeProto:
-    """Return a node of a body with the function's attributes where it refers to them."""
-    filled = NodeProto()
-    filled.CopyFrom(proto)
-    filled.name = f"{name}/{proto.name or proto.op_type}"
-    del filled.attribute[:]
-    for one in proto.attribute:
-        if not one.ref_attr_name:
-            filled.attribute.append(one)
-        elif one.ref_attr_name in attributes:
-            copied = filled.attribute.add()
-            copied.CopyFrom(attributes[one.ref_attr_name])
-            copied.name = one.name
-    return filled

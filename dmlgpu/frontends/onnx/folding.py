@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,25 +31,6 @@ class Folded:
     node: str
     op_type: str
     why: str
-
-
-def without_constants(
-    nodes: Iterable[NodeProto], weights: Mapping[str, Value]
-) -> tuple[list[NodeProto], dict[str, Value], list[Folded]]:
-    """Return the nodes but those Constant with a tensor, and the weights with what these hold."""
-    kept, known, folded = [], dict(weights), []
-    for node in nodes:
-        if node.op_type == "Constant" and node.domain in ("", "ai.onnx") and _has_tensor(node) and node.output[0]:
-            name = node.name or node.output[0]
-            known[node.output[0]] = Value.of_tensor(node.attribute[0].t, f"Constant {name!r}")
-            folded.append(Folded(name, node.op_type, "it is part of the model's data"))
-        else:
-            kept.append(node)
-    return kept, known, folded
-
-
-def _has_tensor(node: NodeProto) -> bool:
-    return len(node.attribute) == 1 and node.attribute[0].name == "value"
 
 
 def with_normalised_filters(

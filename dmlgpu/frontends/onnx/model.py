@@ -1,4 +1,4 @@
-"""Models as they come: read, checked, local functions inlined."""
+"""Models as they come: read, checked, functions inlined."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from typing import TypeAlias
 
 import onnx
 import onnx.checker
-import onnx.inliner
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument, ModelError, NotSupported, abridged
 from dmlgpu.frontends.onnx.elements import data_type_of
-from dmlgpu.frontends.onnx.folding import Folded, with_normalised_filters, without_constants
+from dmlgpu.frontends.onnx.folding import Folded, with_normalised_filters
+from dmlgpu.frontends.onnx.inlining import Inliner, Place
+from dmlgpu.frontends.onnx.names import bodies_in
+from dmlgpu.frontends.onnx.registry import Versions, plain_domain
+from dmlgpu.frontends.onnx.signatures import schema_of
+from dmlgpu.frontends.onnx.tensors import embed_external
 from dmlgpu.frontends.onnx.values import Value
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
@@ -25,30 +29,11 @@ OLDEST = 7
 """Oldest version of ONNX's operator set that is taken."""
 
 _ADDITIONS = "com.microsoft"
+_ADDED = ("LayerNormalization", "SimplifiedLayerNormalization")
 _OVERRIDES_SINCE = 4
 """Version of the format from which on an initializer that is an input, too, may be replaced."""
 
 _MOST_BYTES = 2**31
-_MOST_NODES = 2**20
-
-
-@dataclass(frozen=True)
-class Versions:
-    """Versions of operator sets by domain; ONNX's own is empty."""
-
-    numbers: Mapping[str, int]
-
-    def of(self, domain: str, what: str) -> int:
-        """Return the version of a domain's operator set.
-
-        Raises:
-            ModelError: the model imports none.
-        """
-        plain = "" if domain == "ai.onnx" else domain
-        for name in (plain, plain or "ai.onnx"):
-            if name in self.numbers:
-                return self.numbers[name]
-        raise ModelError(what, f"the model imports no operator set of the domain {abridged(plain)!r}")
 
 
 @dataclass(frozen=True)
@@ -74,13 +59,13 @@ class Model:
 
     Attributes:
         name: for messages.
-        nodes: of the main graph, in order, without calls of local functions.
+        nodes: of the main graph, in order; those of functions in the place of their calls.
         versions: of operator sets.
         inputs: those that a run is given.
         outputs: names.
         variable: those among ``weights`` that a run may replace.
-        weights: the initialisers, and other constants.
-        folded: nodes of the main graph that are in ``weights``.
+        weights: the initialisers, and other constants, those of bodies included.
+        folded: nodes that are in ``weights``.
         declared_outputs: what the model says of its outputs.
     """
 
@@ -111,12 +96,10 @@ def read(source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Map
     """
     proto, folder, name = _parsed(source)
     _check(proto)
-    versions = Versions({one.domain: one.version for one in proto.opset_import})
-    version = versions.numbers.get("", versions.numbers.get("ai.onnx", OLDEST))
-    if version < OLDEST:
-        raise NotSupported(f"model {name!r}: operator sets from {OLDEST} on are taken, got {version}")
-    if proto.functions:
-        proto = onnx.inliner.inline_local_functions(proto)
+    for scope in (proto, *proto.functions):
+        for entry in scope.opset_import:
+            if not plain_domain(entry.domain) and entry.version < OLDEST:
+                raise NotSupported(f"model {name!r}: operator sets from {OLDEST} on are taken, got {entry.version}")
     if sizes or denoted:
         fixed = ModelProto()
         fixed.CopyFrom(proto)
@@ -134,9 +117,16 @@ def read(source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Map
     # Before this version of the format, all initializers are among the inputs.
     listed = graph.input if proto.ir_version >= _OVERRIDES_SINCE else ()
     variable = tuple(declared(one) for one in listed if one.name in weights)
-    nodes, weights, constants = without_constants(graph.node, weights)
+    versions = Versions({entry.domain: entry.version for entry in proto.opset_import})
+    taken = {*weights, *(info.name for info in inputs), *(name for node in graph.node for name in node.output)}
+    inliner = Inliner(proto.functions, versions, folder, taken)
+    try:
+        nodes = list(inliner.nodes(graph.node, Place(versions)))
+    except UnicodeDecodeError as error:  # protobuf hands malformed names out, but does not take them
+        raise ModelError(name, f"a name in it is not UTF-8: {error}") from None
+    weights |= inliner.weights
     nodes, weights, normalised = with_normalised_filters(nodes, weights, outputs, [one.name for one in variable])
-    folded = (*constants, *normalised)
+    folded = (*inliner.folded, *normalised)
     return Model(name, tuple(nodes), versions, inputs, outputs, weights, variable, folded, declared_outputs)
 
 
@@ -147,12 +137,8 @@ def parsed(source: Source) -> ModelProto:
         ModelError, InvalidArgument: as ``read``.
     """
     proto, folder, _ = _parsed(source)
-    for one in proto.graph.initializer:
-        if one.data_location == TensorProto.EXTERNAL:
-            array = Value.of_tensor(one, f"initializer {abridged(one.name)!r}", folder).array
-            assert array is not None
-            whole = numpy_helper.from_array(array.astype(helper.tensor_dtype_to_np_dtype(one.data_type)), one.name)
-            one.CopyFrom(whole)
+    for tensor in _tensors(proto):
+        embed_external(tensor, f"tensor {abridged(tensor.name)!r}", folder)
     return proto
 
 
@@ -192,11 +178,9 @@ def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:
 
 def _check(proto: ModelProto) -> None:
     """Raise a ModelError for what ONNX's checker finds: cycles, names given twice, attributes that are missing."""
-    count = sum(1 for _ in all_nodes(proto.graph))
-    if count > _MOST_NODES:
-        raise ModelError("graph", f"must have at most {_MOST_NODES} nodes, got {count}")
     try:
-        onnx.checker.check_model(_checkable(proto))
+        # A function may have operators of other versions than the model's.
+        onnx.checker.check_model(_checkable(proto), skip_opset_compatibility_check=True)
     except Exception as error:  # ValidationError, and ValueError beyond 2 GiB
         raise ModelError("model", abridged(" ".join(str(error).split()))) from None
 
@@ -204,39 +188,43 @@ def _check(proto: ModelProto) -> None:
 def _checkable(proto: ModelProto) -> ModelProto:
     """Return the model as the checker takes it.
 
-    Inputs stand for external initialisers, whose files it would look for; outputs without types or shapes get some;
-    what onnxruntime adds to ONNX's own domain is put into another one, since ONNX has no schema of it.
+    External tensors, whose files it would look for, are empty; outputs without types or shapes get some; operators that
+    ONNX has no schema of, or a deprecated one, are put into another domain than its own.
     """
-    external = [one for one in proto.graph.initializer if one.data_location == TensorProto.EXTERNAL]
-    vague = [number for number, one in enumerate(proto.graph.output) if _is_vague(one)]
-    added = any(_is_addition(one) for one in all_nodes(proto.graph))
-    if not external and not vague and not added:
+    external = any(tensor.data_location == TensorProto.EXTERNAL for tensor in _tensors(proto))
+    vague = [number for number, output in enumerate(proto.graph.output) if _is_vague(output)]
+    exempt = any(next(_exempt(scope), None) for scope in (proto, *proto.functions))
+    if not external and not vague and not exempt:
         return proto
     light = ModelProto()
     light.CopyFrom(proto)
-    for node in all_nodes(light.graph):
-        if _is_addition(node):
+    for scope in (light, *light.functions):
+        nodes = list(_exempt(scope))
+        for node in nodes:
             node.domain = _ADDITIONS
-    if added and not any(one.domain == _ADDITIONS for one in light.opset_import):
-        light.opset_import.add(domain=_ADDITIONS, version=1)
+        if nodes and not any(entry.domain == _ADDITIONS for entry in scope.opset_import):
+            scope.opset_import.add(domain=_ADDITIONS, version=1)
     for number in vague:
-        tensor = light.graph.output[number].type.tensor_type
-        tensor.elem_type = tensor.elem_type or TensorProto.FLOAT
-        tensor.shape.SetInParent()
-    kept = [one for one in light.graph.initializer if one.data_location != TensorProto.EXTERNAL]
-    del light.graph.initializer[:]
-    light.graph.initializer.extend(kept)
-    known = {one.name for one in proto.graph.input}
-    light.graph.input.extend(
-        onnx.helper.make_tensor_value_info(one.name, one.data_type, list(one.dims))
-        for one in external
-        if one.name not in known
-    )
+        kind = light.graph.output[number].type.tensor_type
+        kind.elem_type = kind.elem_type or TensorProto.FLOAT
+        kind.shape.SetInParent()
+    for tensor in _tensors(light):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            tensor.CopyFrom(TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0]))
     return light
 
 
-def _is_addition(node: NodeProto) -> bool:
-    return node.domain in ("", "ai.onnx") and node.op_type in ("LayerNormalization", "SimplifiedLayerNormalization")
+def _exempt(scope: ModelProto | FunctionProto) -> Iterator[NodeProto]:
+    """Return the nodes of ONNX's own domain, in a model or a function, that its checker refuses but models hold.
+
+    onnxruntime adds LayerNormalization to all operator sets; GroupNormalization of set 18 is deprecated.
+    """
+    version = next((entry.version for entry in scope.opset_import if not plain_domain(entry.domain)), OLDEST)
+    for node in all_nodes(scope.graph if isinstance(scope, ModelProto) else scope):
+        if not plain_domain(node.domain):
+            schema = schema_of("", node.op_type, version)
+            if node.op_type in _ADDED or (schema is not None and schema.deprecated):
+                yield node
 
 
 def _is_vague(info: ValueInfoProto) -> bool:
@@ -245,16 +233,28 @@ def _is_vague(info: ValueInfoProto) -> bool:
     return kind is None or (kind == "tensor_type" and not (tensor.elem_type and tensor.HasField("shape")))
 
 
-def all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    """Return the nodes of a graph and of the bodies in their attributes."""
-    waiting = [graph]
-    while waiting:
-        for node in waiting.pop().node:
-            yield node
-            for attribute in node.attribute:
-                if attribute.type == AttributeProto.GRAPH:
-                    waiting.append(attribute.g)
-                waiting.extend(attribute.graphs)
+def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
+    """Return the nodes of a graph or function and of the bodies in their attributes."""
+    yield from graph.node
+    for body in bodies_in(attribute for node in graph.node for attribute in node.attribute):
+        yield from body.node
+
+
+def _tensors(proto: ModelProto) -> Iterator[TensorProto]:
+    """Return the tensors of a model, wherever they are."""
+    nodes = [*proto.graph.node, *(node for function in proto.functions for node in function.node)]
+    attributes = [attribute for node in nodes for attribute in node.attribute]
+    attributes += [attribute for function in proto.functions for attribute in function.attribute_proto]
+    bodies = list(bodies_in(attributes))
+    for graph in (proto.graph, *bodies):
+        yield from graph.initializer
+    for attribute in (
+        *attributes,
+        *(attribute for body in bodies for node in body.node for attribute in node.attribute),
+    ):
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
 
 
 def declared(info: ValueInfoProto) -> Declared:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from onnx import AttributeProto, NodeProto
+from onnx import AttributeProto, GraphProto, NodeProto
 
 
 def last_uses(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> dict[str, int]:
@@ -24,3 +24,11 @@ def read_names(node: NodeProto) -> Iterable[str]:
             for inner in attribute.g.node:
                 yield from read_names(inner)
             yield from (one.name for one in attribute.g.output)
+
+
+def bodies_in(attributes: Iterable[AttributeProto]) -> Iterator[GraphProto]:
+    """Return the bodies in attributes, and those in the attributes of their nodes."""
+    for attribute in attributes:
+        for graph in [attribute.g] if attribute.type == AttributeProto.GRAPH else attribute.graphs:
+            yield graph
+            yield from bodies_in(inner for node in graph.node for inner in node.attribute)

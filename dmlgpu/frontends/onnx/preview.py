@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import AttributeProto, GraphProto, NodeProto
 
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DmlError, InvalidArgument
 from dmlgpu.frontends.onnx import support
 from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
+from dmlgpu.frontends.onnx.names import bodies_in
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.segments import Fed, Segment, Weights
-from dmlgpu.frontends.onnx.values import Value
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,8 @@ def preview(source: Source, device: Device, shapes: Mapping[str, tuple[int, ...]
             stopped = _walk(model, device, chosen, segments, placement)
         except DmlError as error:
             stopped, fails = f"not for these shapes: {error}", True
-    inner = [one for graph in _bodies(model.nodes) for one in graph.node]
-    held = [*model.weights.values(), *(value for graph in _bodies(model.nodes) for value in _held(graph))]
+    bodies = bodies_in(attribute for node in model.nodes for attribute in node.attribute)
+    inner = [one for graph in bodies for one in graph.node]
     return Preview(
         model.name,
         chosen,
@@ -88,7 +87,7 @@ def preview(source: Source, device: Device, shapes: Mapping[str, tuple[int, ...]
         model.versions.numbers,
         tuple(one.op_type for one in model.nodes),
         tuple(one.op_type for one in inner if one.op_type != "Constant"),
-        sum(one.array.nbytes for one in held if one.array is not None),
+        sum(one.array.nbytes for one in model.weights.values() if one.array is not None),
         missing,
         (*(Placement(one.node, one.op_type, "none", why=one.why) for one in model.folded), *placement),
         tuple(segments),
@@ -96,25 +95,6 @@ def preview(source: Source, device: Device, shapes: Mapping[str, tuple[int, ...]
         fails,
         tuple(one.name for one in model.inputs if one.name not in (shapes or {}) and _is_open(one)),
     )
-
-
-def _bodies(nodes: Iterable[NodeProto]) -> Iterator[GraphProto]:
-    """Return the bodies of nodes, and those within them."""
-    for node in nodes:
-        for attribute in node.attribute:
-            if attribute.type == AttributeProto.GRAPH:
-                yield attribute.g
-                yield from _bodies(attribute.g.node)
-
-
-def _held(body: GraphProto) -> Iterator[Value]:
-    """Return the tensors that a body holds."""
-    for one in body.initializer:
-        yield Value.of_tensor(one, f"initializer {one.name!r}")
-    for node in body.node:
-        tensor = next((one.t for one in node.attribute if node.op_type == "Constant" and one.name == "value"), None)
-        if tensor is not None:
-            yield Value.of_tensor(tensor, f"Constant {node.name!r}")
 
 
 def _is_open(one: Declared) -> bool:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from onnx import NodeProto
+
 from dmlgpu.builder.expression import Expression
+from dmlgpu.errors import ModelError, abridged
 from dmlgpu.frontends.onnx.values import Value
 
 if TYPE_CHECKING:
@@ -24,6 +28,38 @@ _Function = TypeVar("_Function", bound="Callable[[Node], Result | Sequence[Resul
 
 AS_FUNCTION: tuple[Result, ...] = ()
 """What a translator returns that leaves a case to the body that ONNX has for the operator, a function of others."""
+
+_VERSION_KEY = "dmlgpu.operator_set"
+"""Metadata of a node whose operator is not of the version of its domain that the model imports."""
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Versions of operator sets by domain; ONNX's own is empty."""
+
+    numbers: Mapping[str, int]
+
+    def of(self, node: NodeProto) -> int:
+        """Return the version of the operator set that a node is of.
+
+        Raises:
+            ModelError: the model imports none.
+        """
+        for entry in node.metadata_props:
+            if entry.key == _VERSION_KEY:
+                return int(entry.value)
+        domain = plain_domain(node.domain)
+        for name in (domain, domain or "ai.onnx"):
+            if name in self.numbers:
+                return self.numbers[name]
+        what = f"{node.op_type} {abridged(node.name or next(iter(node.output), ''))!r}"
+        raise ModelError(what, f"the model imports no operator set of the domain {abridged(domain)!r}")
+
+
+def mark_version(node: NodeProto, version: int) -> None:
+    """Let ``Versions.of`` return a version for a node, whatever the model imports."""
+    node.metadata_props.add(key=_VERSION_KEY, value=str(version))
+
 
 _TRANSLATORS: dict[tuple[str, str], list[tuple[int, Translator]]] = {}
 
@@ -40,7 +76,7 @@ def operator(*names: str, domain: str = "", since: int = 1) -> Callable[[_Functi
 
     def register(function: _Function) -> _Function:
         for name in names:
-            versions = _TRANSLATORS.setdefault((_plain(domain), name), [])
+            versions = _TRANSLATORS.setdefault((plain_domain(domain), name), [])
             versions.append((since, function))
             versions.sort(key=lambda one: one[0])
         return function
@@ -51,7 +87,7 @@ def operator(*names: str, domain: str = "", since: int = 1) -> Callable[[_Functi
 def find(domain: str, name: str, version: int) -> Translator | None:
     """Return the function that translates an operator in a version of its operator set, None where there is none."""
     _load()
-    versions = _TRANSLATORS.get((_plain(domain), name), [])
+    versions = _TRANSLATORS.get((plain_domain(domain), name), [])
     place = bisect_right([since for since, _ in versions], version)
     return versions[place - 1][1] if place else None
 
@@ -59,10 +95,11 @@ def find(domain: str, name: str, version: int) -> Translator | None:
 def names(domain: str = "") -> tuple[str, ...]:
     """Return the operators of a domain that have a function."""
     _load()
-    return tuple(sorted(name for its, name in _TRANSLATORS if its == _plain(domain)))
+    return tuple(sorted(name for its, name in _TRANSLATORS if its == plain_domain(domain)))
 
 
-def _plain(domain: str) -> str:
+def plain_domain(domain: str) -> str:
+    """Return a domain, ONNX's own as an empty string."""
     return "" if domain == "ai.onnx" else domain
 
 

@@ -11,8 +11,8 @@ from onnx import NodeProto
 from dmlgpu.cache import Cache, CacheLimits
 from dmlgpu.device.device import Device
 from dmlgpu.enums import DataType
-from dmlgpu.frontends.onnx.model import Versions
 from dmlgpu.frontends.onnx.placement import Placement
+from dmlgpu.frontends.onnx.registry import Versions
 from dmlgpu.frontends.onnx.segments import Fed, Outcome, Part, Slots, Weights
 from dmlgpu.frontends.onnx.translate import Steps, Translation
 from dmlgpu.frontends.onnx.values import Shape, Value

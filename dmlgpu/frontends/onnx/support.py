@@ -8,7 +8,8 @@ from onnx import AttributeProto, NodeProto
 
 from dmlgpu.errors import NotSupported
 from dmlgpu.frontends.onnx import expansion, registry
-from dmlgpu.frontends.onnx.model import Model, Versions
+from dmlgpu.frontends.onnx.model import Model
+from dmlgpu.frontends.onnx.registry import Versions
 
 _CONTROL = ("If", "Loop", "Scan")
 _ON_HOST = ("Constant", "Shape", "Size", *_CONTROL)
@@ -23,7 +24,7 @@ def unsupported(nodes: Iterable[NodeProto], versions: Versions) -> dict[str, lis
             if attribute.type == AttributeProto.GRAPH:
                 for name, several in unsupported(attribute.g.node, versions).items():
                     found.setdefault(name, []).extend(several)
-        version = versions.of(node.domain, f"{node.op_type} {node.name!r}")
+        version = versions.of(node)
         plain = node.domain in ("", "ai.onnx")
         if (plain and node.op_type in _ON_HOST) or registry.find(node.domain, node.op_type, version):
             continue

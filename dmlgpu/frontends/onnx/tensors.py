@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import ModelError
@@ -46,6 +46,14 @@ def as_array(proto: TensorProto, what: str, folder: Path | None = None) -> tuple
     return data_type, proto.data_type == TensorProto.BOOL, array.astype(data_type.numpy, copy=False)
 
 
+def embed_external(proto: TensorProto, what: str, folder: Path | None) -> None:
+    """Put external data of a tensor into it. Arguments and exceptions are those of ``as_array``."""
+    if proto.data_location == TensorProto.EXTERNAL:
+        _, _, array = as_array(proto, what, folder)
+        kind = helper.tensor_dtype_to_np_dtype(proto.data_type)
+        proto.CopyFrom(numpy_helper.from_array(array.astype(kind), proto.name))
+
+
 def _check_length(proto: TensorProto, data_type: DataType, what: str) -> None:
     needed = -(-math.prod(proto.dims) * data_type.bits // 8)
     if proto.HasField("raw_data") and len(proto.raw_data) != needed:
@@ -64,7 +72,9 @@ def _external(proto: TensorProto, data_type: DataType, what: str, folder: Path |
     """Map the bytes of a tensor that lie in a file beside the model."""
     entries = {one.key: one.value for one in proto.external_data}
     if folder is None:
-        raise ModelError(what, "its data are in a file beside the model, so that the model must be given by its path")
+        raise ModelError(
+            what, "its data are in a file beside the model: give the model's path, not bytes or a ModelProto"
+        )
     path = _inside(folder, entries.get("location", ""), what)
     needed = -(-math.prod(proto.dims) * data_type.bits // 8)
     try:

@@ -18,10 +18,11 @@ from dmlgpu.device.device import Device
 from dmlgpu.errors import DmlError, ModelError, NotSupported
 from dmlgpu.frontends.onnx import control, doubles, empty, expansion, host, registry
 from dmlgpu.frontends.onnx.elements import as_held
-from dmlgpu.frontends.onnx.model import Versions
+from dmlgpu.frontends.onnx.inlining import MOST_NESTED
 from dmlgpu.frontends.onnx.names import last_uses
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.placement import Placed, Placement, Placing
+from dmlgpu.frontends.onnx.registry import Versions
 from dmlgpu.frontends.onnx.segments import (
     Action,
     Check,
@@ -49,9 +50,6 @@ _CONSTANT_BYTES = 256
 """Weights up to this size are constants of the graph, which passes may look into; larger ones are owned inputs."""
 
 _READ = "the host reads elements of its inputs, to decide about it"
-
-_MOST_EXPANSIONS = 64
-"""How deep functions and bodies may be nested."""
 
 
 @dataclass(eq=False)
@@ -162,8 +160,8 @@ class Translation:
         outer: Scope | None,
     ) -> Generator[Part, Outcome, list[Value | None]]:
         """Translate nodes in order, and return what output names stand for."""
-        if len(self._scopes) >= _MOST_EXPANSIONS:
-            raise ModelError("graph", f"bodies and functions must be nested at most {_MOST_EXPANSIONS} deep")
+        if len(self._scopes) >= MOST_NESTED:
+            raise ModelError("graph", f"bodies and functions must be nested at most {MOST_NESTED} deep")
         scope = Scope(nodes, values, last_uses(nodes, outputs), outer)
         self._scopes.append(scope)
         for number, proto in enumerate(nodes):
@@ -179,7 +177,7 @@ class Translation:
     def _node(self, proto: NodeProto, scope: Scope) -> Generator[Part, Outcome, Sequence[Value | None]]:
         """Translate one node; where it must know elements, compute and read them, and begin again."""
         name = proto.name or (proto.output[0] if proto.output else str(scope.at))
-        version = self.versions.of(proto.domain, f"{proto.op_type} {name!r}")
+        version = self.versions.of(proto)
         finished: list[list[Value]] = []
         decided: list[Hashable] = []
         while True:
@@ -201,7 +199,7 @@ class Translation:
                 found = self._outputs(node)
                 self._add_checks(node)
                 if found is None:
-                    return (yield from self._expand(node))
+                    return (yield from self._expand(node, scope))
                 self._place(node, found, before)
                 return found
             except ReadNeeded as needed:
@@ -254,13 +252,14 @@ class Translation:
                 self._checked[key] = value
                 self._checks.append(Check(recipe, bounds))
 
-    def _expand(self, node: Node) -> Generator[Part, Outcome, Sequence[Value | None]]:
+    def _expand(self, node: Node, scope: Scope) -> Generator[Part, Outcome, Sequence[Value | None]]:
         body = expansion.body_of(node)
         if body is None:
             raise NotSupported(f"{node}: operator {node.op_type} is not supported")
         outer, self.versions = self.versions, body.versions
         wanted = [name for number, name in enumerate(body.outputs) if node.wants(number)]
-        found = yield from self.walk(body.nodes, body.bind(node.inputs), wanted, None)
+        # Only bodies in the node's attributes, which became part of the function's, read names around it.
+        found = yield from self.walk(body.nodes, body.bind(node.inputs), wanted, scope)
         self.versions = outer
         by_name = dict(zip(wanted, found, strict=True))
         return [by_name.get(name) for name in body.outputs]
