@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from dmlgpu.builder.graph import Graph
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
 from dmlgpu.frontends.onnx.values import DecisionNeeded, FillNeeded, FinishNeeded, ReadNeeded, Shape, Value
-from dmlgpu.tensor import MAX_DIMENSIONS
+from dmlgpu.tensor import MAX_DIMENSIONS, MAX_ELEMENTS
 
 Array = NDArray[Any]
 Decision = TypeVar("Decision", bound=Hashable)
@@ -313,6 +314,13 @@ def transposed(expression: Expression, order: Sequence[int]) -> Expression:
 def unowned(expression: Expression) -> Expression:
     """Return a tensor for an operator that takes no OWNED_BY_DML one: a weight is copied, once, at initialisation."""
     return dml.identity(expression) if expression.desc.owned_by_dml else expression
+
+
+def checked_shape(node: Node, shape: Sequence[int]) -> Shape:
+    """Return the shape of a result, unless it has negative sizes or more elements than a tensor may have."""
+    if any(size < 0 for size in shape) or math.prod(shape) > MAX_ELEMENTS:
+        raise node.refusal(f"sizes must be at least 0, and at most {MAX_ELEMENTS} elements, got {list(shape)}")
+    return tuple(shape)
 
 
 def split_sizes(node: Node, size: int) -> list[int]:

@@ -216,6 +216,7 @@ class Translation:
             known = empty.compute(node)
         if known is not None:
             return known
+        node = empty.filled(node)
         function = registry.find(node.proto.domain, node.op_type, node.version)
         if function is None:
             return None

@@ -128,9 +128,13 @@ def one_hot(node: Node) -> Value:
     shape = node.shape(0)
     depth = int(node.host(1).reshape(-1)[0])
     axis = node.axis(node.integer("axis", -1), len(shape) + 1)
+    sizes = (*shape[:axis], depth, *shape[axis:])
+    if depth < 0:
+        raise node.refusal(f"depth must be at least 0, got {depth}")
+    if 0 in sizes:
+        return node.known(np.zeros(sizes, node.data_type(2).numpy))
     indices = reshaped(node.tensor(0), (*shape[:axis], 1, *shape[axis:]))
     if indices.data_type.is_float or indices.data_type.bits < 32:
         indices = dml.cast(indices, DataType.INT64)
-    sizes = (*shape[:axis], depth, *shape[axis:])
     values = reshaped(node.tensor(2), (*(1,) * (len(sizes) - 1), 2))
     return node.valued(functions.one_hot(indices, values, axis=axis, output_sizes=sizes))

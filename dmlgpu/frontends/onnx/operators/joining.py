@@ -7,7 +7,7 @@ import numpy as np
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.enums import DataType, PaddingMode
-from dmlgpu.frontends.onnx.node import Array, Node, broadcast_to, reshaped, split_sizes
+from dmlgpu.frontends.onnx.node import Array, Node, broadcast_to, checked_shape, reshaped, split_sizes
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 
@@ -136,12 +136,19 @@ def pad(node: Node) -> Value:
     mode = _MODES.get(node.text("mode", "constant"))
     if mode is None:
         raise node.refusal(f"mode must be one of {', '.join(_MODES)}, got {node.text('mode')!r}")
-    x = node.tensor(0)
     cut = [max(-one, 0) for one in before], [max(-one, 0) for one in behind]
-    if any((*cut[0], *cut[1])):
-        kept = [size - one - other for size, one, other in zip(shape, *cut, strict=True)]
-        x = dml.slice(x, cut[0], kept)
     start, end = [max(one, 0) for one in before], [max(one, 0) for one in behind]
+    kept = [size - one - other for size, one, other in zip(shape, *cut, strict=True)]
+    result = checked_shape(node, [one + first + last for one, first, last in zip(kept, start, end, strict=True)])
+    if 0 in result:
+        return node.known(np.zeros(result, node.data_type(0).numpy))
+    if min(kept, default=1) < 1:
+        if mode is not PaddingMode.CONSTANT or min(kept) < 0:
+            raise node.refusal(f"pads must leave elements to repeat, got {list(pads)} for shape {list(shape)}")
+        return node.valued(dml.fill_value_constant(node.builder, result, node.data_type(0), filler))
+    x = node.tensor(0)
+    if any((*cut[0], *cut[1])):
+        x = dml.slice(x, cut[0], kept)
     if not any((*start, *end)):
         return node.valued(x, x.sizes if shape else shape)
     return node.valued(

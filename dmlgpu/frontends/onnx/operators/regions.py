@@ -41,15 +41,27 @@ def roi_align(node: Node) -> Value:
     centred = node.text("coordinate_transformation_mode", usual) == "half_pixel"
     x, rois, scale = node.tensor(0), node.tensor(1), node.number("spatial_scale", 1.0)
     if not centred:
-        rois = _at_least_one(rois, scale)
+        rois, scale = _at_least_one(rois, scale), 1.0
     sizes = node.integer("output_height", 1), node.integer("output_width", 1)
     shape = (rois.sizes[0], x.sizes[1], *sizes)
     samples = node.integer("sampling_ratio")
-    if samples > _MOST_SAMPLES:
-        raise node.refusal(f"sampling_ratio must be at most {_MOST_SAMPLES}, got {samples}")
+    if not 0 <= samples <= _MOST_SAMPLES:
+        raise node.refusal(f"sampling_ratio must be between 0 and {_MOST_SAMPLES}, got {samples}")
     if mode == "max":
-        return node.valued(_largest(node, x, rois, scale, sizes=sizes, shift=0.5 if centred else 0.0), shape)
-    found = functions.roi_align1(
+        result = _largest(node, x, rois, scale, sizes=sizes, shift=0.5 if centred else 0.0)
+    else:
+        result = _mean(node, x, rois, scale, shape=shape, shift=0.5 if centred else 0.0)
+    if centred and not samples:
+        result = choose(_with_area(rois, scale), result, 0.0)
+    return node.valued(result)
+
+
+def _mean(
+    node: Node, x: Expression, rois: Expression, scale: float, *, shape: tuple[int, int, int, int], shift: float
+) -> Expression:
+    """Return the mean of the samples of each part of each region."""
+    samples = node.integer("sampling_ratio")
+    return functions.roi_align1(
         x,
         rois,
         cast(node.tensor(2), DataType.UINT32),
@@ -60,10 +72,9 @@ def roi_align(node: Node) -> Value:
         output_sizes=shape,
         spatial_scale_x=scale,
         spatial_scale_y=scale,
-        input_pixel_offset=0.5 if centred else 0.0,
+        input_pixel_offset=shift,
         output_pixel_offset=-0.5,
     )
-    return node.valued(found)
 
 
 def _halves(rois: Expression) -> tuple[Expression, Expression]:
@@ -73,10 +84,17 @@ def _halves(rois: Expression) -> tuple[Expression, Expression]:
 
 
 def _at_least_one(rois: Expression, scale: float) -> Expression:
-    """Return regions that are at least one element of the picture wide and high."""
-    first, second = _halves(rois)
-    extent = spread(dml.max, subtract(second, first), 1 / scale)
+    """Return regions in elements of the picture, at least one wide and high."""
+    first, second = _halves(multiply(rois, scale))
+    extent = spread(dml.max, subtract(second, first), 1.0)
     return dml.join([first, add(first, extent)], 1)
+
+
+def _with_area(rois: Expression, scale: float) -> Expression:
+    """Return which regions {R, 1, 1, 1} have a width and a height: others have no samples, and are 0."""
+    first, second = _halves(multiply(rois, scale))
+    width, height = dml.split(spread(dml.greater_than, subtract(second, first), 0.0), 1, [1, 1])
+    return reshaped(dml.logical_and(width, height), (rois.sizes[0], 1, 1, 1))
 
 
 def _largest(

@@ -138,8 +138,10 @@ def mel_weight_matrix(node: Node) -> Value:
     """Triangles of weights that gather frequencies into bands; five numbers decide about all of it."""
     bands, length, rate = (int(node.host(number).reshape(-1)[0]) for number in range(3))
     low, high = (float(node.host(number).reshape(-1)[0]) for number in (3, 4))
-    if bands < 1 or length < 1 or rate < 1 or bands * length > MAX_ELEMENTS // 64:
-        raise node.refusal(f"bands, length and rate must be positive and not too large, got {bands}, {length}, {rate}")
+    if bands < 0 or length < 1 or rate < 1 or bands * length > MAX_ELEMENTS // 64:
+        raise node.refusal(
+            f"length and rate must be positive, bands at least 0, and not too many, got {bands}, {length}, {rate}"
+        )
     mels = 2595 * np.log10(1 + np.array([low, high]) / 700)
     edges = mels[0] + np.arange(bands + 2) * ((mels[1] - mels[0]) / (bands + 2))
     edges = ((length + 1) * (700 * (10 ** (edges / 2595) - 1)) // rate).astype(np.int64)
@@ -156,4 +158,6 @@ def mel_weight_matrix(node: Node) -> Value:
     data_type = DATA_TYPES.get(node.integer("output_datatype", 1))
     if data_type is None:
         raise node.refusal(f"elements of type {node.integer('output_datatype')} are not supported")
+    if not bands:
+        return node.known(weights.astype(data_type.numpy))
     return node.valued(cast(node.constant(weights.astype(np.float32), DataType.FLOAT32), data_type))
