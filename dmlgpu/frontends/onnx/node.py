@@ -100,15 +100,28 @@ class Node:
         found = self._typed(name, AttributeProto.STRING, default)
         return found.decode(errors="replace") if isinstance(found, bytes) else str(found)
 
-    def integers(self, name: str) -> tuple[int, ...] | None:
-        """Return an attribute that is a list of integers, None where it is absent."""
-        found = self._typed(name, AttributeProto.INTS, None)
-        return None if found is None else tuple(int(one) for one in found)
+    def integers(self, name: str, count: int | None = None) -> tuple[int, ...] | None:
+        """Return an attribute that is a list of integers, None if it is absent; with ``count``, of so many."""
+        listed = self._typed(name, AttributeProto.INTS, None)
+        return None if listed is None else tuple(map(int, self._counted(f"attribute {name}", listed, count)))
 
-    def numbers(self, name: str) -> tuple[float, ...] | None:
-        """Return an attribute that is a list of floats, None where it is absent."""
-        found = self._typed(name, AttributeProto.FLOATS, None)
-        return None if found is None else tuple(float(one) for one in found)
+    def numbers(self, name: str, count: int | None = None) -> tuple[float, ...] | None:
+        """Return an attribute that is a list of finite floats, None if it is absent; with ``count``, of so many."""
+        listed = self._typed(name, AttributeProto.FLOATS, None)
+        if listed is None:
+            return None
+        return self._finite(f"attribute {name}", self._counted(f"attribute {name}", listed, count))
+
+    def _counted(self, what: str, listed: Sequence[Any], count: int | None) -> Sequence[Any]:
+        if count is not None and len(listed) != count:
+            raise self.refusal(f"{what} must have {count} elements, got {len(listed)}")
+        return listed
+
+    def _finite(self, what: str, listed: Sequence[Any]) -> tuple[float, ...]:
+        numbers = tuple(map(float, listed))
+        if not all(map(math.isfinite, numbers)):
+            raise self.refusal(f"{what} must be finite, got {list(numbers)}")
+        return numbers
 
     def _typed(self, name: str, kind: int, default: Any) -> Any:
         found = self._attributes.get(name)
@@ -200,9 +213,27 @@ class Node:
         """Return the elements of an input as ``host`` does, None where it is absent."""
         return self.host(number) if self.has(number) else None
 
-    def host_integers(self, number: int) -> tuple[int, ...]:
-        """Return an input on the host as integers in a row."""
-        return tuple(int(one) for one in self.host(number).reshape(-1))
+    def host_integers(self, number: int, count: int | None = None) -> tuple[int, ...]:
+        """Return an input on the host as integers in a row; with ``count``, so many."""
+        if self.data_type(number).is_float or len(self.shape(number)) > 1:
+            kind, shape = self.data_type(number).name.lower(), list(self.shape(number))
+            raise self.refusal(f"input {number} must be integers in a row, got {kind} of shape {shape}")
+        elements = self.host(number).reshape(-1).tolist()
+        return tuple(map(int, self._counted(f"input {number}", elements, count)))
+
+    def host_numbers(self, number: int, count: int | None = None) -> tuple[float, ...]:
+        """Return an input on the host as finite floats in a row; with ``count``, so many."""
+        self.check_rank(number, 0, 1)
+        elements = self.host(number).reshape(-1).tolist()
+        return self._finite(f"input {number}", self._counted(f"input {number}", elements, count))
+
+    def host_integer(self, number: int) -> int:
+        """Return an input of one integer, on the host."""
+        return self.host_integers(number, 1)[0]
+
+    def host_number(self, number: int) -> float:
+        """Return an input of one finite number, on the host."""
+        return self.host_numbers(number, 1)[0]
 
     def read(self, value: Value) -> Array:
         """Return the elements of a value on the host, truth values as such."""
@@ -287,6 +318,17 @@ class Node:
         if not -rank <= given < rank:
             raise self.refusal(f"an axis must be between {-rank} and {rank - 1}, got {given}")
         return given % rank
+
+    def axes(self, listed: Sequence[int], rank: int) -> tuple[int, ...]:
+        """Return axes counted from the first, each of them once.
+
+        Raises:
+            NotSupported: one is out of range, or comes twice.
+        """
+        axes = tuple(self.axis(one, rank) for one in listed)
+        if len(set(axes)) != len(axes):
+            raise self.refusal(f"axes must differ, got {list(listed)}")
+        return axes
 
     def refusal(self, reason: str) -> NotSupported:
         """Return the error that the node cannot be computed, to be raised."""

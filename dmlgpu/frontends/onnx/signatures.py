@@ -30,6 +30,30 @@ def schema_of(domain: str, name: str, version: int) -> onnx.defs.OpSchema | None
         return None
 
 
+@lru_cache(maxsize=1024)
+def _formal_inputs(domain: str, name: str, version: int) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return names and types of an operator's inputs; nothing if ONNX has no such operator."""
+    schema = schema_of(domain, name, version)
+    return () if schema is None else tuple((one.name, frozenset(one.types)) for one in schema.inputs)
+
+
+_FLOATS = frozenset({"tensor(bfloat16)", "tensor(float)", "tensor(float16)", "tensor(double)"})
+
+
+def check_inputs(node: Node) -> None:
+    """Raise NotSupported if an input is of floats and the schema names other types only, or the other way round.
+
+    Integers of another width than ONNX names are computed as well, as DirectML computes them.
+    """
+    formals = _formal_inputs(node.proto.domain, node.op_type, node.version)
+    for number, value in enumerate(node.inputs if formals else ()):
+        name, types = formals[min(number, len(formals) - 1)]
+        if value is not None and not (types & _FLOATS if value.data_type.is_float else types - _FLOATS):
+            listed = ", ".join(sorted(one.removeprefix("tensor(").rstrip(")") for one in types))
+            own = value.data_type.name.lower()
+            raise node.refusal(f"input {number} ({name}) must be of type {listed}, got {own}")
+
+
 def typed_outputs(node: Node, results: Result | Sequence[Result]) -> list[Value | None]:
     """Return outputs with the types that the schema names: truth values known as such, indices cast.
 
@@ -110,7 +134,7 @@ def inferred(
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(proto.domain, version)])
     try:
         return [_declared(one) for one in shape_inference.infer_shapes(model).graph.output]
-    except shape_inference.InferenceError:  # an invalid node, which the operator's function refuses by name
+    except (shape_inference.InferenceError, IndexError):  # an invalid node, which the operator's function refuses
         return [None] * len(outputs)
 
 

@@ -45,6 +45,8 @@ def attention(node: Node) -> Sequence[Result]:
     if not heads or not shared or heads % shared:
         raise node.refusal(f"q_num_heads must be a multiple of kv_num_heads, got {heads} and {shared}")
     query, key, value = (side_by_side(node.tensor(number)) if rank == 4 else node.tensor(number) for number in range(3))
+    if node.has(4):
+        node.check_rank(4, 4)
     past = (node.tensor(4), node.tensor(5)) if node.has(4) and not node.value(4).is_empty else None
     before = past[0].sizes[2] if past else 0
     seen, added = _seen(node, query.sizes[1], key.sizes[1] + before, before), _added(node, key.sizes[1] + before)
@@ -196,6 +198,8 @@ def multi_head_attention(node: Node) -> Sequence[Result]:
         raise node.refusal("output qk is not supported")
     heads = node.integer("num_heads")
     query, key, value = _parts(node, heads)
+    if heads < 1 or query.sizes[2] % heads:
+        raise node.refusal(f"num_heads must divide {query.sizes[2]}, got {heads}")
     query, key, value = _with_bias(node, 3, query, key, value)
     past = (node.tensor(6), node.tensor(7)) if node.has(6) and not node.value(6).is_empty else None
     if len(node.shape(0)) == 3 and node.has(1) and len(node.shape(1)) == 4:

@@ -43,14 +43,16 @@ def convolution(node: Node) -> Value:
 @operator("ConvTranspose")
 def transposed_convolution(node: Node) -> Value:
     """Spread each element over the outputs that a convolution would have read it from."""
-    shape, channels = node.shape(0), node.shape(1)[1] * node.integer("group", 1)
-    spatial = shape[2:]
+    node.check_rank(0, 3, 4, 5)
+    shape = node.shape(0)
+    node.check_rank(1, len(shape))
+    channels, spatial = node.shape(1)[1] * node.integer("group", 1), shape[2:]
     rank, count = max(len(shape), 4), len(spatial)
-    sizes = node.integers("kernel_shape") or node.shape(1)[2:]
-    strides = node.integers("strides") or (1,) * count
-    dilations = node.integers("dilations") or (1,) * count
-    extra = node.integers("output_padding") or (0,) * count
-    pads = node.integers("pads") or (0,) * (2 * count)
+    sizes = node.integers("kernel_shape", count) or node.shape(1)[2:]
+    strides = node.integers("strides", count) or (1,) * count
+    dilations = node.integers("dilations", count) or (1,) * count
+    extra = node.integers("output_padding", count) or (0,) * count
+    pads = node.integers("pads", 2 * count) or (0,) * (2 * count)
     start, end = list(pads[:count]), list(pads[count:])
     mode, wanted = node.text("auto_pad", "NOTSET"), node.integers("output_shape")
     full = [
@@ -60,6 +62,8 @@ def transposed_convolution(node: Node) -> Value:
     if wanted is None and mode in ("SAME_UPPER", "SAME_LOWER"):
         wanted = tuple(size * stride for size, stride in zip(spatial, strides, strict=True))
     if wanted is not None:
+        if len(wanted) not in (count, len(shape)):
+            raise node.refusal(f"output_shape must have {count} or {len(shape)} sizes, got {list(wanted)}")
         for number, (has, want) in enumerate(zip(full, wanted[-count:], strict=True)):
             total = max(has - want, 0)
             extra = (*extra[:number], extra[number] + max(want - has, 0), *extra[number + 1 :])

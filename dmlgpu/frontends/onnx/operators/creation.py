@@ -10,6 +10,7 @@ from dmlgpu.builder import directmlx as dml
 from dmlgpu.frontends.onnx.node import Node, checked_shape
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensor import MAX_ELEMENTS
 
 
 @operator("ConstantOfShape")
@@ -29,11 +30,13 @@ def constant_of_shape(node: Node) -> Value:
 @operator("Range")
 def range_(node: Node) -> Value:
     """Numbers from a start on, by steps."""
-    start, limit, delta = (node.host(number).reshape(-1)[0] for number in range(3))
+    data_type = node.data_type(0)
+    read = node.host_number if data_type.is_float else node.host_integer
+    start, limit, delta = (read(number) for number in range(3))
     if delta == 0:
         raise node.refusal("the step must not be 0")
-    (count,) = checked_shape(node, (max(math.ceil((limit - start) / delta), 0),))
-    data_type = node.data_type(0)
+    steps = max((limit - start) / delta, 0)
+    (count,) = checked_shape(node, (math.ceil(min(steps, MAX_ELEMENTS + 1)),))
     if not count:
         return node.known(np.zeros(0, data_type.numpy))
-    return node.valued(dml.fill_value_sequence(node.builder, (count,), data_type, start.item(), delta.item()))
+    return node.valued(dml.fill_value_sequence(node.builder, (count,), data_type, start, delta))

@@ -84,6 +84,12 @@ def gather_nd(node: Node) -> Value:
     """Take parts by tuples of indices."""
     shape, indices = node.shape(0), node.shape(1)
     batch = node.integer("batch_dims")
+    if not shape or not indices or not 0 <= batch < min(len(shape), len(indices)):
+        raise node.refusal(
+            f"tensors must have more than batch_dims={batch} dimensions, got {list(shape)} and {list(indices)}"
+        )
+    if not 1 <= indices[-1] <= len(shape) - batch or shape[:batch] != indices[:batch]:
+        raise node.refusal(f"indices {list(indices)} do not fit {list(shape)} with batch_dims={batch}")
     result = indices[:-1] + shape[batch + indices[-1] :]
     rank = max(len(shape), len(indices), len(result))
     if rank > 8:
@@ -126,7 +132,7 @@ def non_zero(node: Node) -> Value:
 def one_hot(node: Node) -> Value:
     """One value where an index says, the other elsewhere, along a new axis."""
     shape = node.shape(0)
-    depth = int(node.host(1).reshape(-1)[0])
+    depth = int(node.host_number(1))
     axis = node.axis(node.integer("axis", -1), len(shape) + 1)
     sizes = (*shape[:axis], depth, *shape[axis:])
     if depth < 0:

@@ -39,6 +39,12 @@ def roi_align(node: Node) -> Value:
         raise node.refusal(f"mode must be avg or max, got {mode!r}")
     usual = "half_pixel" if node.version >= 16 else "output_half_pixel"
     centred = node.text("coordinate_transformation_mode", usual) == "half_pixel"
+    for number, rank in enumerate((4, 2, 1)):
+        node.check_rank(number, rank)
+    if node.shape(1)[1] != 4 or node.shape(2) != node.shape(1)[:1]:
+        raise node.refusal(
+            f"regions must be {{R, 4}} and batch indices {{R}}, got {list(node.shape(1))} and {list(node.shape(2))}"
+        )
     x, rois, scale = node.tensor(0), node.tensor(1), node.number("spatial_scale", 1.0)
     if not centred:
         rois, scale = _at_least_one(rois, scale), 1.0
@@ -183,9 +189,9 @@ def _neighbours(
 @operator("MaxRoiPool")
 def max_roi_pool(node: Node) -> Value:
     """Take the largest element of each part of a region."""
-    rois, sizes = node.tensor(1), node.integers("pooled_shape") or ()
-    if len(sizes) != 2:
-        raise node.refusal(f"pooled_shape must have 2 sizes, got {list(sizes)}")
+    for number, rank in enumerate((4, 2)):
+        node.check_rank(number, rank)
+    rois, sizes = node.tensor(1), node.integers("pooled_shape", 2) or (0, 0)
     found = functions.roi_pooling(
         node.tensor(0),
         reshaped(rois, (1, 1, *rois.sizes)),

@@ -11,9 +11,10 @@ from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import AxisDirection, DataType, InterpolationMode, ReduceFunction
 from dmlgpu.frontends.onnx.interpolation import ROUNDINGS, TRANSFORMATIONS, Axis, nearest, weighted
-from dmlgpu.frontends.onnx.node import Node, reshaped
+from dmlgpu.frontends.onnx.node import Node, checked_shape, reshaped
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.tensor import MAX_ELEMENTS
 
 _OFFSETS: dict[str, tuple[float, float]] = {
     "align_corners": (0.0, 0.0),
@@ -36,11 +37,11 @@ _NEAREST: dict[str, tuple[float, AxisDirection]] = {
 def _wanted(node: Node) -> tuple[Shape, list[float]]:
     """Return sizes and scales of the output, one per dimension."""
     shape = node.shape(0)
-    axes = [node.axis(one, len(shape)) for one in node.integers("axes") or range(len(shape))]
+    axes = node.axes(node.integers("axes") or range(len(shape)), len(shape))
     place = 1 if node.op_type == "Upsample" or node.version < 11 else 2
     sizes, scales = list(shape), [1.0] * len(shape)
     if node.has(3) and node.shape(3) != (0,):
-        given = node.host_integers(3)
+        given = node.host_integers(3, len(axes))
         if any(not shape[axis] for axis in axes):
             raise node.refusal(f"tensors without elements cannot be resized to sizes, got shape {list(shape)}")
         ratios = [want / shape[axis] for axis, want in zip(axes, given, strict=True)]
@@ -51,12 +52,14 @@ def _wanted(node: Node) -> tuple[Shape, list[float]]:
             given = tuple(int(shape[axis] * ratio + 0.5) for axis in axes)
         for axis, want, ratio in zip(axes, given, ratios, strict=True):
             sizes[axis], scales[axis] = want, ratio
-        return tuple(sizes), scales
-    numbers = node.numbers("scales") or tuple(float(one) for one in node.host(place).reshape(-1))
+        return checked_shape(node, sizes), scales
+    numbers = node.numbers("scales", len(axes)) or node.host_numbers(place, len(axes))
     for axis, scale in zip(axes, numbers, strict=True):
         # in float32, as onnxruntime: 10 elements by 0.7 are 7, though 0.7 is a little less than that in float32
-        sizes[axis], scales[axis] = int(np.float32(shape[axis]) * np.float32(scale)), scale
-    return tuple(sizes), scales
+        with np.errstate(over="ignore"):
+            size = float(np.float32(shape[axis]) * np.float32(scale))
+        sizes[axis], scales[axis] = int(min(size, MAX_ELEMENTS + 1)), scale
+    return checked_shape(node, sizes), scales
 
 
 @operator("Resize", "Upsample")
@@ -89,10 +92,8 @@ def _axes(node: Node, sizes: Shape, scales: list[float], roundings: list[str], h
     shape = node.shape(0)
     begins, ends = [0.0] * len(shape), [1.0] * len(shape)
     if how == "tf_crop_and_resize":
-        region = node.host(1).reshape(-1).tolist()
-        chosen = [node.axis(one, len(shape)) for one in node.integers("axes") or range(len(shape))]
-        if len(region) != 2 * len(chosen):
-            raise node.refusal(f"roi must have {2 * len(chosen)} numbers, got {len(region)}")
+        chosen = node.axes(node.integers("axes") or range(len(shape)), len(shape))
+        region = node.host_numbers(1, 2 * len(chosen))
         for number, axis in enumerate(chosen):
             begins[axis], ends[axis] = region[number], region[number + len(chosen)]
     return [

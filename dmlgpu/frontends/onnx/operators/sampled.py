@@ -27,6 +27,8 @@ def grid_sample(node: Node) -> Value:
         raise node.refusal(f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
     if padding not in ("zeros", "border", "reflection"):
         raise node.refusal(f"padding_mode must be zeros, border or reflection, got {padding!r}")
+    node.check_rank(0, 4, 5)
+    node.check_rank(1, len(node.shape(0)))
     x, aligned = node.tensor(0), node.flag("align_corners")
     batch, channels, *spatial = x.sizes
     sizes, count = node.shape(1)[1:-1], len(spatial)
@@ -80,6 +82,8 @@ def affine_grid(node: Node) -> Value:
 @operator("DeformConv", since=19)
 def deformable_convolution(node: Node) -> Value:
     """Slide filters whose elements are read at places that offsets move, and weighted by a mask."""
+    for number in range(3):
+        node.check_rank(number, 4)
     x, filters = node.tensor(0), node.tensor(1)
     batch, channels, *spatial = x.sizes
     groups, count = node.integer("offset_group", 1), len(spatial)
