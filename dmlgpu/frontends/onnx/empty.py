@@ -119,9 +119,9 @@ def _without_updates(node: Node) -> list[Value | None] | None:
     return [node.value(0)] if node.value(1).is_empty and not node.value(0).is_empty else None
 
 
-def _without_boxes(node: Node) -> list[Value | None]:
+def _without_boxes(node: Node) -> list[Value | None] | None:
     """NonMaxSuppression: no box is selected."""
-    return [node.known(np.zeros((0, 3), np.int64))]
+    return [node.known(np.zeros((0, 3), np.int64))] if node.value(0).is_empty or node.value(1).is_empty else None
 
 
 def _without_range(node: Node) -> list[Value | None]:
@@ -135,6 +135,8 @@ def _without_range(node: Node) -> list[Value | None]:
 
 def _without_steps(node: Node) -> list[Value | None] | None:
     """Recurrent layers: the states are the initial ones, or 0."""
+    node.check_rank(0, 3)
+    node.check_rank(2, 3)
     steps, batch, _ = node.shape(0)
     directions, hidden = node.shape(2)[0], node.shape(2)[2]
     if steps or node.flag("layout") or not batch:
