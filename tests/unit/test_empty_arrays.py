@@ -121,9 +121,9 @@ def agree(name: str, here: Callable[[], Any], there: Callable[[], Any]) -> None:
     results = here()
     pairs = zip(results, expected, strict=True) if isinstance(expected, tuple) else [(results, expected)]
     for result, other in pairs:
-        found = result.numpy() if hasattr(result, "numpy") else np.asarray(result)
-        assert found.shape == np.shape(other), name
-        np.testing.assert_array_equal(found, other, err_msg=name)
+        elements = result.numpy() if hasattr(result, "numpy") else np.asarray(result)
+        assert elements.shape == np.shape(other), name
+        np.testing.assert_array_equal(elements, other, err_msg=name)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

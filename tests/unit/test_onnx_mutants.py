@@ -61,6 +61,8 @@ REFUSED: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
     ),
     ("TopK", [normal(2, 3), np.zeros(0, np.int64)], {}, "input 1 must have 1 elements, got 0"),
     ("Attention", [np.ones((1, 2, 3, 4), np.int32)] * 3, {"version": 23}, "must be of type"),
+    ("MatMul", [normal(2, 3), np.zeros((0, 4), F)], {}, "tensors without elements"),
+    ("Attention", [normal(1, 1, 2, 4)] * 3 + [np.ones((2, 2), np.int32)], {"version": 23}, "attn_mask must be"),
     ("AffineGrid", [normal(1, 2, 3), np.zeros(0, np.int64)], {}, "size must have 4 or 5 elements"),
     ("Tile", [normal(2, 3), np.array([2])], {}, "input 1 must have 2 elements, got 1"),
 )

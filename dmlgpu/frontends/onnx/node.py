@@ -180,7 +180,7 @@ class Node:
         value = self.value(number)
         limit = self.builder.device.backend.target.max_binding_size
         count = -(-value.array.size * value.data_type.bits // (8 * limit)) if value.array is not None else 1
-        if count == 1 or not value.is_weight:
+        if count <= 1 or not value.is_weight:
             return [self.expression(value)]
         if count > value.shape[axis]:
             raise self.refusal(f"a weight must have rows of at most {limit:,} bytes, got shape {list(value.shape)}")
@@ -214,10 +214,14 @@ class Node:
         return self.host(number) if self.has(number) else None
 
     def host_integers(self, number: int, count: int | None = None) -> tuple[int, ...]:
-        """Return an input on the host as integers in a row; with ``count``, so many."""
-        if self.data_type(number).is_float or len(self.shape(number)) > 1:
-            kind, shape = self.data_type(number).name.lower(), list(self.shape(number))
-            raise self.refusal(f"input {number} must be integers in a row, got {kind} of shape {shape}")
+        """Return an input on the host as integers in a row; with ``count``, so many.
+
+        The row may be that of a matrix {1, n}, as onnxruntime takes paddings.
+        """
+        kind, shape = self.data_type(number), self.shape(number)
+        if kind.is_float or len(shape) > 2 or (len(shape) == 2 and shape[0] != 1):
+            got = f"{kind.name.lower()} of shape {list(shape)}"
+            raise self.refusal(f"input {number} must be integers in a row, got {got}")
         elements = self.host(number).reshape(-1).tolist()
         return tuple(map(int, self._counted(f"input {number}", elements, count)))
 

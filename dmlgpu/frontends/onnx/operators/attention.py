@@ -45,8 +45,12 @@ def attention(node: Node) -> Sequence[Result]:
     if not heads or not shared or heads % shared:
         raise node.refusal(f"q_num_heads must be a multiple of kv_num_heads, got {heads} and {shared}")
     query, key, value = (side_by_side(node.tensor(number)) if rank == 4 else node.tensor(number) for number in range(3))
-    if node.has(4):
-        node.check_rank(4, 4)
+    if node.has(3) and not node.value(3).is_bool and node.data_type(3) is not node.data_type(0):
+        got = node.data_type(3).name.lower()
+        raise node.refusal(f"attn_mask must be of booleans, or of {node.data_type(0).name.lower()} as Q, got {got}")
+    for number in (4, 5):
+        if node.has(number):
+            node.check_rank(number, 4)
     past = (node.tensor(4), node.tensor(5)) if node.has(4) and not node.value(4).is_empty else None
     before = past[0].sizes[2] if past else 0
     seen, added = _seen(node, query.sizes[1], key.sizes[1] + before, before), _added(node, key.sizes[1] + before)

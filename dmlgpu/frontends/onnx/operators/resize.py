@@ -34,24 +34,24 @@ _NEAREST: dict[str, tuple[float, AxisDirection]] = {
 """What is added to the input's offset, and where coordinates are rounded: up for INCREASING, else down."""
 
 
-def _wanted(node: Node) -> tuple[Shape, list[float]]:
+def _target(node: Node) -> tuple[Shape, list[float]]:
     """Return sizes and scales of the output, one per dimension."""
     shape = node.shape(0)
     axes = node.axes(node.integers("axes") or range(len(shape)), len(shape))
     place = 1 if node.op_type == "Upsample" or node.version < 11 else 2
     sizes, scales = list(shape), [1.0] * len(shape)
     if node.has(3) and node.shape(3) != (0,):
-        given = node.host_integers(3, len(axes))
+        targets = node.host_integers(3, len(axes))
         if any(not shape[axis] for axis in axes):
             raise node.refusal(f"tensors without elements cannot be resized to sizes, got shape {list(shape)}")
-        ratios = [want / shape[axis] for axis, want in zip(axes, given, strict=True)]
+        ratios = [size / shape[axis] for axis, size in zip(axes, targets, strict=True)]
         policy = node.text("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
             ratio = min(ratios) if policy == "not_larger" else max(ratios)
             ratios = [ratio] * len(ratios)
-            given = tuple(int(shape[axis] * ratio + 0.5) for axis in axes)
-        for axis, want, ratio in zip(axes, given, ratios, strict=True):
-            sizes[axis], scales[axis] = want, ratio
+            targets = tuple(int(shape[axis] * ratio + 0.5) for axis in axes)
+        for axis, size, ratio in zip(axes, targets, ratios, strict=True):
+            sizes[axis], scales[axis] = size, ratio
         return checked_shape(node, sizes), scales
     numbers = node.numbers("scales", len(axes)) or node.host_numbers(place, len(axes))
     for axis, scale in zip(axes, numbers, strict=True):
@@ -75,7 +75,7 @@ def resize(node: Node) -> Value:
     ):
         if given not in allowed:
             raise node.refusal(f"{name} must be one of {', '.join(allowed)}, got {given!r}")
-    sizes, scales = _wanted(node)
+    sizes, scales = _target(node)
     if 0 in sizes:
         return node.known(np.zeros(sizes, node.data_type(0).numpy))
     if any(one <= 0 for one in (*sizes, *scales)):
