@@ -57,8 +57,8 @@ def _target(node: Node) -> tuple[Shape, list[float]]:
     for axis, scale in zip(axes, numbers, strict=True):
         # in float32, as onnxruntime: 10 elements by 0.7 are 7, though 0.7 is a little less than that in float32
         with np.errstate(over="ignore"):
-            size = float(np.float32(shape[axis]) * np.float32(scale))
-        sizes[axis], scales[axis] = int(min(size, MAX_ELEMENTS + 1)), scale
+            extent = float(np.float32(shape[axis]) * np.float32(scale))
+        sizes[axis], scales[axis] = int(min(extent, MAX_ELEMENTS + 1)), scale
     return checked_shape(node, sizes), scales
 
 
