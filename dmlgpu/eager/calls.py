@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
@@ -18,6 +18,7 @@ from dmlgpu.eager.preparation import short
 from dmlgpu.eager.recording import unrecorded
 from dmlgpu.eager.tensor import Tensor
 from dmlgpu.eager.types import as_array
+from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.operator_desc import OperatorDesc
 
@@ -186,6 +187,12 @@ def several(
 def single(kind: type[OperatorDesc], values: Mapping[str, Any], **options: Any) -> Any:
     """Run an operator with one output; see ``several``."""
     return several(kind, values, **options)[0]
+
+
+def filled(like: Tensor, sizes: Sequence[int], number: float = 0, data_type: DataType | None = None) -> Tensor:
+    """Return a tensor of one number on the device of another, in its type unless another is named."""
+    kind = data_type or like.data_type
+    return Tensor(np.full(tuple(sizes), number, kind.numpy), kind, device=like.device)
 
 
 def tensor_of(name: str, value: Any) -> Tensor:

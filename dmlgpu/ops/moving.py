@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import kinds
-from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, filled, tensor_of
 from dmlgpu.eager.layout import checked_axes, checked_axis
 from dmlgpu.eager.tensor import Tensor
 from dmlgpu.eager.tensor import take as gathered
@@ -73,7 +73,7 @@ def squeeze(x: Operand, axis: int | Sequence[int] | None = None, *, device: Wher
 def concatenate(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> Array:
     """Tensors of one type in a row along an axis; other sizes are equal."""
     tensors = _several(arrays)
-    return directml.join(tensors, axis=checked_axis(caller(), "axis", axis, tensors[0].ndim))
+    return _joined(tensors, checked_axis(caller(), "axis", axis, tensors[0].ndim))
 
 
 @eager
@@ -81,7 +81,22 @@ def stack(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> 
     """Tensors of equal sizes and types in a row along a new axis."""
     tensors = _several(arrays)
     number = checked_axis(caller(), "axis", axis, tensors[0].ndim + 1)
-    return directml.join([one.expand_dims(number) for one in tensors], axis=number)
+    return _joined([one.expand_dims(number) for one in tensors], number)
+
+
+def _joined(tensors: list[Tensor], axis: int) -> Tensor:
+    """Join tensors along an axis; those without elements add nothing, and must fit all the same."""
+    parts = [one for one in tensors if one.size]
+    if len(parts) != len(tensors):
+        forms = {(one.data_type, one.sizes[:axis], one.sizes[axis + 1 :]) for one in tensors}
+        if len(forms) > 1:
+            listed = ", ".join(f"{one.data_type.name} {list(one.sizes)}" for one in tensors)
+            raise InvalidArgument(f"{caller()}: arrays must have one type, and equal sizes beside axis, got {listed}")
+    if not parts:
+        total = sum(one.sizes[axis] for one in tensors)
+        return filled(tensors[0], (*tensors[0].sizes[:axis], total, *tensors[0].sizes[axis + 1 :]))
+    result: Tensor = directml.join(parts, axis=axis)
+    return result
 
 
 def _several(arrays: Any) -> list[Tensor]:
@@ -113,7 +128,7 @@ def split(x: Operand, sections: int | Sequence[int], axis: int = 0, *, device: W
     if count is not None:
         if count < 1 or size % count:
             raise InvalidArgument(f"{caller()}: sections must divide the axis of size {size}, got {shown(sections)}")
-        cuts = list(range(0, size + 1, size // count))
+        cuts = [number * (size // count) for number in range(count + 1)]
     else:
         cuts = [0, *kinds.argument(caller(), "sections", _INTEGERS, sections), size]
         if any(low >= high for low, high in itertools.pairwise(cuts)):
@@ -147,10 +162,16 @@ def pad(
             f"{caller()}: widths must be an integer of at least 0, a pair, or a pair for each of {tensor.ndim} axes, "
             f"got {shown(widths)}"
         )
+    filler = as_number(f"{caller()}: value", value, tensor.data_type)
+    if not tensor.size:
+        sizes = [int(size + before + behind) for size, (before, behind) in zip(tensor.sizes, pairs, strict=True)]
+        if mode not in ("constant", PaddingMode.CONSTANT) and 0 not in sizes:
+            raise InvalidArgument(f"{caller()}: x must have elements to repeat, got sizes {list(tensor.sizes)}")
+        return filled(tensor, sizes, filler)
     return directml.padding1(
         tensor,
         padding_mode=mode,
-        padding_value=as_number(f"{caller()}: value", value, tensor.data_type),
+        padding_value=filler,
         start_padding=pairs[:, 0].tolist(),
         end_padding=pairs[:, 1].tolist(),
     )
@@ -172,8 +193,8 @@ def roll(x: Operand, shift: int, axis: int | None = None, *, device: Where = Non
 
 
 def _rolled(x: Tensor, shift: int, axis: int) -> Tensor:
-    by = kinds.argument(caller(), "shift", kinds.integer, shift) % x.sizes[axis]
-    if not by:
+    by = kinds.argument(caller(), "shift", kinds.integer, shift) % (x.sizes[axis] or 1)
+    if not by or not x.size:
         return x
     before = (slice(None),) * axis
     found: Tensor = directml.join([x[(*before, slice(-by, None))], x[(*before, slice(None, -by))]], axis=axis)
@@ -193,8 +214,10 @@ def take(x: Operand, indices: Operand, axis: int | None = None, *, device: Where
 @eager
 def take_along_axis(x: Operand, indices: Operand, axis: int = -1, *, device: Where = None) -> Array:
     """One element per index, which says where along the axis; other coordinates are the index's own."""
-    tensor = tensor_of("x", x)
-    return directml.gather_elements(tensor, indices, axis=checked_axis(caller(), "axis", axis, tensor.ndim))
+    tensor, named = tensor_of("x", x), tensor_of("indices", indices)
+    if not named.size and named.ndim == tensor.ndim:
+        return filled(tensor, named.sizes)
+    return directml.gather_elements(tensor, named, axis=checked_axis(caller(), "axis", axis, tensor.ndim))
 
 
 @eager
@@ -219,6 +242,8 @@ def one_hot(
     kind = as_data_type(caller(), "data_type", data_type)
     values = np.array([as_number(caller(), off, kind), as_number(caller(), on, kind)], kind.numpy)
     places = named.expand_dims(number)
+    if not places.size:
+        return filled(named, (*places.sizes[:number], count, *places.sizes[number + 1 :]), data_type=kind)
     rank = places.ndim
     return directml.one_hot(
         places,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, filled, tensor_of
 from dmlgpu.eager.layout import checked_axes, checked_axis
 from dmlgpu.eager.tensor import Tensor
-from dmlgpu.eager.types import TypeLike
-from dmlgpu.enums import AxisDirection, ReduceFunction
+from dmlgpu.eager.types import TypeLike, as_data_type
+from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.kinds import argument, as_index, boolean, real
 from dmlgpu.ops import directml
@@ -57,10 +58,32 @@ def _reduced(x: Operand, function: ReduceFunction, axis: Axes, keepdims: bool) -
     if not axes:
         tensor, axes = tensor.expand_dims(tensor.ndim), (tensor.ndim,)
         keepdims = False
+    if not tensor.size:
+        return _of_nothing(tensor, function, axes, keepdims)
     found: Tensor = directml.reduce(tensor, function=function, axes=axes)
     return (
         found if keepdims else found._renamed(tuple(found.sizes[one] for one in range(found.ndim) if one not in axes))
     )
+
+
+_NOTHING = {
+    ReduceFunction.SUM: 0.0,
+    ReduceFunction.L2: 0.0,
+    ReduceFunction.MULTIPLY: 1.0,
+    ReduceFunction.AVERAGE: math.nan,
+    ReduceFunction.LOG_SUM_EXP: -math.inf,
+}
+"""Results of reductions over no elements, as NumPy has them."""
+
+
+def _of_nothing(x: Tensor, function: ReduceFunction, axes: Sequence[int], keepdims: bool) -> Tensor:
+    """Reduce a tensor without elements."""
+    kept = tuple(1 if number in axes else size for number, size in enumerate(x.sizes))
+    sizes = kept if keepdims else tuple(size for number, size in enumerate(x.sizes) if number not in axes)
+    nothing = _NOTHING.get(function, math.nan)
+    if 0 not in sizes and (function not in _NOTHING or not (x.data_type.is_float or math.isfinite(nothing))):
+        raise InvalidArgument(f"{caller()}: x must have at least one element along axis, got sizes {list(x.sizes)}")
+    return filled(x, sizes, nothing if x.data_type.is_float or math.isfinite(nothing) else 0)
 
 
 @eager
@@ -132,6 +155,8 @@ def _variance(x: Tensor, axis: Axes, keepdims: bool, correction: float) -> Tenso
     middle = _reduced(x, ReduceFunction.AVERAGE, axis, True).reshape(
         tuple(1 if _is_reduced(x, axis, number) else size for number, size in enumerate(x.sizes))
     )
+    if not x.size:
+        return _reduced(x, ReduceFunction.AVERAGE, axis, keepdims)
     distances = x - middle
     total = _reduced(distances * distances, ReduceFunction.SUM, axis, keepdims)
     count = x.size // total.size - less
@@ -178,6 +203,10 @@ def _place(function: Any, x: Tensor, axis: int | None, keepdims: bool, output_ty
         found: Tensor = function(x.reshape(-1), axes=(0,), output_type=output_type)
         return found._renamed((1,) * x.ndim if keepdims else ())
     number = checked_axis(caller(), "axis", axis, x.ndim)
+    if not x.size and x.sizes[number]:
+        rest = (1,) if keepdims else ()
+        sizes = (*x.sizes[:number], *rest, *x.sizes[number + 1 :])
+        return filled(x, sizes, data_type=as_data_type(caller(), "output_type", output_type))
     found = function(x, axes=(number,), output_type=output_type)
     return found if keepdims else found._renamed(x.sizes[:number] + x.sizes[number + 1 :])
 
@@ -228,8 +257,11 @@ def argsort(x: Operand, axis: int = -1, descending: bool = False, *, device: Whe
 def _ordered(x: Tensor, k: int | None, axis: int, descending: bool) -> TopK:
     number = checked_axis(caller(), "axis", axis, x.ndim)
     count = x.sizes[number] if k is None else as_index(k)
-    if count is None or not 1 <= count <= x.sizes[number]:
+    if count is None or not (k is None or 1 <= count <= x.sizes[number]):
         raise InvalidArgument(f"{caller()}: k must be an integer between 1 and {x.sizes[number]}, got {shown(k)}")
     descending = argument(caller(), "largest" if k is not None else "descending", boolean, descending)
+    if not x.size:
+        sizes = (*x.sizes[:number], count, *x.sizes[number + 1 :])
+        return TopK(filled(x, sizes), filled(x, sizes, data_type=DataType.UINT32))
     direction = AxisDirection.DECREASING if descending else AxisDirection.INCREASING
     return TopK(*directml.top_k1(x, axis=number, k=count, axis_direction=direction))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from onnx import helper
 
 from dmlgpu.device.device import Device
@@ -65,3 +66,17 @@ def test_each_once(backend: GpuBackend) -> None:
 
 def test_random_streams_are_equal_everywhere(backend: GpuBackend) -> None:
     compare(backend, "RandomNormal", [], shape=[3, 5], seed=3.0)
+
+
+@pytest.mark.parametrize("how", ["half_pixel", "align_corners", "half_pixel_symmetric", "tf_crop_and_resize"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_resized(backend: GpuBackend, mode: str, how: str) -> None:
+    roi = np.array([0, 0, 0.1, -0.2, 1, 1, 0.9, 1.1], F) if how == "tf_crop_and_resize" else None
+    inputs = [normal(1, 2, 6, 5), roi, np.array([1, 1, 0.45, 1.7], F)]
+    compare(backend, "Resize", inputs, mode=mode, antialias=mode != "nearest", coordinate_transformation_mode=how)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_regions_without_area(backend: GpuBackend, mode: str) -> None:
+    rois = np.array([[1, 1, 1, 3], [1, 1, 3, 1], [1, 1, 3, 3], [3, 3, 1, 1]], F)
+    compare(backend, "RoiAlign", [normal(1, 2, 4, 5), rois, np.zeros(4, np.int64)], mode=mode, output_height=2)

@@ -182,6 +182,8 @@ def _scan(translation: Translation, node: Node, scope: Scope) -> Results:
     graph: GraphProto = node.attribute("body")
     sequences = node.integer("num_scan_inputs")
     values = [node.value(number) for number in range(len(node))]
+    if not 1 <= sequences <= len(values):
+        raise node.refusal(f"num_scan_inputs must be between 1 and {len(values)}, got {sequences}")
     states, scanned = values[: len(values) - sequences], values[len(values) - sequences :]
     body = _body_of(translation, node, scope)
     translation.place(node, "the host counts, around a compiled body")
@@ -197,13 +199,17 @@ def _scan(translation: Translation, node: Node, scope: Scope) -> Results:
     )
     infos = graph.output[len(states) :]
 
+    alone = node.alone()  # parts outlive the graph under construction
+
     def run(slots: Slots) -> list[Fed]:
         sources, captured = feeds(scanned, slots), feeds(body.captured, slots)
-        carried, kept = _scanned(body.runner, feeds(states, slots), sources, captured, axes=axes, backward=backward)
+        carried, kept = _scanned(
+            alone, body.runner, feeds(states, slots), sources, captured, axes=axes, backward=backward
+        )
         turned = [one[::-1] if back else one for one, back in zip(kept, output_backward, strict=True)]
         gathered = [
-            _stacked(one, axis if axis >= 0 else axis + len(one[0].shape) + 1) if one else _nothing(info)
-            for one, axis, info in zip(turned or [[]] * outputs, output_axes, infos, strict=True)
+            _stacked(one, alone.axis(axis, len(one[0].shape) + 1)) if one else _nothing(info, axis)
+            for one, axis, info in zip(turned, output_axes, infos, strict=True)
         ]
         return [*carried, *gathered]
 
@@ -211,6 +217,7 @@ def _scan(translation: Translation, node: Node, scope: Scope) -> Results:
 
 
 def _scanned(
+    node: Node,
     runner: Runner,
     carried: list[Fed],
     sources: list[Fed],
@@ -219,8 +226,12 @@ def _scanned(
     axes: Sequence[int],
     backward: Sequence[int],
 ) -> tuple[list[Fed], list[list[Fed]]]:
-    """Run the body of a Scan, and return its states and what it gathered, by output; nothing for no steps."""
-    length = sources[0].shape[axes[0]]
+    """Run the body of a Scan, and return its states and what it gathered, a list per output; empty for no steps."""
+    lengths = {one.shape[axis] for one, axis in zip(sources, axes, strict=True)}
+    if len(lengths) != 1:
+        raise node.refusal(f"sequences must have as many steps, got {sorted(lengths)}")
+    (length,) = lengths
+    outputs = len(node.attribute("body").output) - len(carried)
     steps: list[list[Fed]] = []
     for step in range(length):
         parts = [
@@ -230,7 +241,7 @@ def _scanned(
         found = runner.run([*carried, *parts, *captured])
         carried = found[: len(carried)]
         steps.append(found[len(carried) :])
-    return carried, [list(one) for one in zip(*steps, strict=True)]
+    return carried, [[step[number] for step in steps] for number in range(outputs)]
 
 
 def _batched_scan(translation: Translation, node: Node, scope: Scope) -> Results:
@@ -240,19 +251,25 @@ def _batched_scan(translation: Translation, node: Node, scope: Scope) -> Results
     graph: GraphProto = node.attribute("body")
     sequences = node.integer("num_scan_inputs")
     values = [node.value(number) for number in range(1, len(node))]
+    if not 1 <= sequences <= len(values):
+        raise node.refusal(f"num_scan_inputs must be between 1 and {len(values)}, got {sequences}")
     states, scanned = values[: len(values) - sequences], values[len(values) - sequences :]
     body = _body_of(translation, node, scope)
     translation.place(node, "the host counts, around a compiled body")
     backward, infos = _all(node, "directions", sequences), graph.output[len(states) :]
 
+    alone = node.alone()
+
     def run(slots: Slots) -> list[Fed]:
         carried, sources, captured = feeds(states, slots), feeds(scanned, slots), feeds(body.captured, slots)
         found = []
+        if any(one.shape[:1] != sources[0].shape[:1] or 0 in one.shape[:1] for one in (*carried, *sources)):
+            raise alone.refusal(f"states and sequences must be as many, got {[list(one.shape) for one in sources]}")
         for number in range(sources[0].shape[0]):
             own = [_taken(one, 0, number) for one in carried]
             parts = [_taken(one, 0, number) for one in sources]
-            last, kept = _scanned(body.runner, own, parts, captured, axes=(0,) * sequences, backward=backward)
-            gathered = [_stacked(one, 0) for one in kept] or [_nothing(info) for info in infos]
+            last, kept = _scanned(alone, body.runner, own, parts, captured, axes=(0,) * sequences, backward=backward)
+            gathered = [_stacked(one, 0) if one else _nothing(info) for one, info in zip(kept, infos, strict=True)]
             found.append([*last, *gathered])
         return [_stacked(one, 0) for one in zip(*found, strict=True)]
 
@@ -260,7 +277,7 @@ def _batched_scan(translation: Translation, node: Node, scope: Scope) -> Results
 
 
 def _all(node: Node, name: str, count: int) -> tuple[int, ...]:
-    return node.integers(name) or (0,) * count
+    return node.integers(name, count) or (0,) * count
 
 
 def feeds(values: Sequence[Value], slots: Slots) -> list[Fed]:
@@ -333,11 +350,12 @@ def _stacked(parts: Sequence[Fed], axis: int) -> Fed:
     return Fed(shape, first.data_type, first.is_bool, held)
 
 
-def _nothing(info: Any) -> Fed:
-    """Return what a loop without iterations gathers."""
+def _nothing(info: Any, axis: int = 0) -> Fed:
+    """Return what a loop without iterations gathers along an axis."""
     given = declared(info)
-    shape = tuple(size if isinstance(size, int) else 0 for size in given.shape or ())
-    held = np.zeros((0, *shape), given.data_type.numpy)
+    shape = [size if isinstance(size, int) else 0 for size in given.shape or ()]
+    shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 0)
+    held = np.zeros(shape, given.data_type.numpy)
     return Fed(held.shape, given.data_type, given.is_bool, held)
 
 

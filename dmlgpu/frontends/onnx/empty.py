@@ -1,8 +1,15 @@
-"""Nodes that read tensors without elements: their results have none either, or follow from nothing."""
+"""Nodes that read tensors without elements: their results have none either, or follow from what is summed up: nothing.
+
+A result without elements is known as soon as its shape is, which ONNX infers. If products are summed up over a
+dimension of size 0, that dimension becomes one element, 0, and the operator's function computes the rest: bias, states,
+activation. Few other operators compute something from nothing; ``_RULES`` has them. The others, reductions for example,
+are evaluated by ONNX's reference if all inputs are known.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -10,40 +17,62 @@ from onnx import TensorProto, helper
 from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
 from dmlgpu.frontends.onnx.node import Node
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.signatures import inferred, schema_of
+from dmlgpu.frontends.onnx.values import Shape, Value
 from dmlgpu.tensor import MAX_DIMENSIONS
 
-_MOST_ELEMENTS = 4096
+_MICROSOFT = "com.microsoft"
+_MOST_READ = 1024
 _MOST_RESULTS = 2**26
 """Beyond any result without elements, or computed from nothing, that a model means."""
 
+Outputs = list[tuple[DataType, bool, Shape] | None]
+
 
 def compute(node: Node) -> list[Value | None] | None:
-    """Return the outputs of a node some of whose inputs are empty; None where its other inputs matter.
-
-    The reference computes the shapes, with zeros in place of what only the device knows: its results count where they
-    have no elements, or where nothing was replaced.
-    """
+    """Return the outputs of a node some of whose inputs are empty; None if its function computes them."""
+    rule = _RULES.get((node.proto.domain, node.op_type))
+    if rule is not None:
+        result = rule(node)
+        if result is not None:
+            return result
     values = [one for one in node.inputs if one is not None]
-    for one in values:
-        if one.array is None and len(one.shape) <= 1 and one.data_type in (DataType.INT64, DataType.INT32):
-            node.read(one)  # axes and sizes
-    if any(one.array is None and not one.is_empty and int(np.prod(one.shape)) > _MOST_ELEMENTS for one in values):
-        return None
-    if any(map(_is_absurd, values)):
+    outputs = _shapes(node)
+    if None in outputs:
+        for one in values:  # sizes, scales, axes
+            if one.array is None and len(one.shape) <= 1 and math.prod(one.shape) <= _MOST_READ:
+                node.read(one)
+        outputs = _shapes(node)
+    if any(map(_is_absurd, values)) or any(one is not None and math.prod(one[2]) > _MOST_RESULTS for one in outputs):
         raise node.refusal(f"sizes of at most {_MOST_RESULTS} elements together are computed from tensors without any")
-    replaced = any(one.array is None and not one.is_empty for one in values)
-    feeds = {
-        name: np.zeros(value.shape, np.bool_ if value.is_bool else value.data_type.numpy)
-        if value.array is None
-        else value.host_array
-        for name, value in zip(node.proto.input, node.inputs, strict=True)
-        if value is not None
-    }
-    found = _reference(node, feeds)
-    if found is None or (replaced and any(one.size for one in found)):
-        return None
-    return [node.known(one) for one in found]
+    empties = [one for one in outputs if one is not None and 0 in one[2]]
+    if empties and len(empties) == len(outputs):
+        return [
+            node.known(np.zeros(shape, np.bool_ if is_bool else data_type.numpy))
+            for data_type, is_bool, shape in empties
+        ]
+    return _reference(node) if all(one.array is not None for one in values) else None
+
+
+def filled(node: Node) -> Node:
+    """Return a node that sums up over a dimension of size 0 with one element there instead, 0; others as they are."""
+    summed = _SUMMED.get((node.proto.domain, node.op_type))
+    if summed is None or not any(one is not None and one.is_empty for one in node.inputs):
+        return node
+    places, zero_points = summed(node)
+    inputs = list(node.inputs)
+    for number, axis in places:
+        value = node.value(number)
+        if len(value.shape) < 2 or value.shape[axis] != 0:
+            return node
+        shape = list(value.shape)
+        shape[axis] = 1
+        inputs[number] = Value.of_array(np.zeros(shape, value.data_type.numpy))
+    for number in zero_points:
+        if node.has(number):  # or the element would not stand for 0
+            value = node.value(number)
+            inputs[number] = Value.of_array(np.zeros(value.shape, value.data_type.numpy))
+    return node.replaced(inputs)
 
 
 def _is_absurd(value: Value) -> bool:
@@ -53,18 +82,210 @@ def _is_absurd(value: Value) -> bool:
     return math.prod(abs(int(one)) + 1 for one in value.array.reshape(-1)) > _MOST_RESULTS
 
 
-def _reference(node: Node, feeds: dict[str, np.ndarray]) -> list[np.ndarray] | None:
+def _shapes(node: Node) -> Outputs:
+    """Return types and shapes of a node's outputs, as far as they are known."""
+    analogue = _ANALOGUES.get(node.op_type)
+    if analogue is None or schema_of(node.proto.domain, node.op_type, node.version):
+        return inferred(node)
+    return [analogue(node), *([None] * (sum(map(bool, node.proto.output)) - 1))]
+
+
+def _reference(node: Node) -> list[Value | None] | None:
+    """Return what ONNX's reference computes from inputs that are known; None if it has no such case."""
     from onnx.reference import ReferenceEvaluator  # noqa: PLC0415 - slow to import, and few models need it
 
+    pairs = zip(node.proto.input, node.inputs, strict=True)
+    feeds = {name: value.host_array for name, value in pairs if value is not None}
     inputs = [helper.make_tensor_value_info(name, _element(one), one.shape) for name, one in feeds.items()]
     outputs = [helper.make_empty_tensor_value_info(name) for name in node.proto.output if name]
     graph = helper.make_graph([node.proto], "node", inputs, outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(node.proto.domain, node.version)])
     try:
-        return [np.asarray(one) for one in ReferenceEvaluator(model).run(None, feeds)]
+        results = [np.asarray(one) for one in ReferenceEvaluator(model).run(None, feeds)]
     except Exception:  # the reference knows no such case; the operator refuses it by name
         return None
+    return [node.known(one) for one in results]
 
 
 def _element(array: np.ndarray) -> int:
     return TensorProto.BOOL if array.dtype == np.bool_ else ELEMENT_TYPES[DataType.from_numpy(array.dtype)]
+
+
+# ---- something from nothing
+
+
+def _without_updates(node: Node) -> list[Value | None] | None:
+    """Scatters: the data as they are."""
+    return [node.value(0)] if node.value(1).is_empty and not node.value(0).is_empty else None
+
+
+def _without_boxes(node: Node) -> list[Value | None] | None:
+    """NonMaxSuppression: no box is selected."""
+    return [node.known(np.zeros((0, 3), np.int64))] if node.value(0).is_empty or node.value(1).is_empty else None
+
+
+def _without_range(node: Node) -> list[Value | None]:
+    """DynamicQuantizeLinear: the scale is that of zeros, 1, as in onnxruntime."""
+    return [
+        node.known(np.zeros(node.shape(0), np.uint8)),
+        node.known(np.array(1, np.float32)),
+        node.known(np.array(0, np.uint8)),
+    ]
+
+
+def _without_steps(node: Node) -> list[Value | None] | None:
+    """Recurrent layers: the states are the initial ones, or 0."""
+    node.check_rank(0, 3)
+    node.check_rank(2, 3)
+    steps, batch, _ = node.shape(0)
+    directions, hidden = node.shape(2)[0], node.shape(2)[2]
+    if steps or node.flag("layout") or not batch:
+        return None
+    data_type = node.data_type(0).numpy
+    zeros = node.known(np.zeros((directions, batch, hidden), data_type))
+    states = [node.value(number) if node.has(number) else zeros for number in (5, 6)]
+    results: list[Value | None] = [node.known(np.zeros((0, directions, batch, hidden), data_type)), *states]
+    return results[: len(node.proto.output)]
+
+
+def _without_words(node: Node) -> list[Value | None] | None:
+    """EmbedLayerNormalization: no embeddings, and 0 words of each sequence."""
+    if not node.value(0).is_empty or len(node.shape(2)) != 2:
+        return None
+    embedded = node.known(np.zeros((*node.shape(0), node.shape(2)[1]), node.data_type(2).numpy))
+    words = node.known(np.zeros(node.shape(0)[:1], np.int32))
+    results: list[Value | None] = [embedded, words, embedded]
+    return results[: len(node.proto.output)]
+
+
+def _outside(node: Node) -> list[Value | None] | None:
+    """Samples and regions of a picture without elements: 0."""
+    outputs = _shapes(node)
+    if not node.value(0).is_empty or outputs[0] is None or node.text("padding_mode", "zeros") != "zeros":
+        return None
+    return [node.known(np.zeros(outputs[0][2], node.data_type(0).numpy))]
+
+
+_RULES: dict[tuple[str, str], Callable[[Node], list[Value | None] | None]] = {
+    **{("", name): _without_updates for name in ("Scatter", "ScatterElements", "ScatterND", "TensorScatter")},
+    **{("", name): _without_steps for name in ("RNN", "GRU", "LSTM")},
+    **{("", name): _outside for name in ("GridSample", "MaxRoiPool")},
+    ("", "NonMaxSuppression"): _without_boxes,
+    ("", "DynamicQuantizeLinear"): _without_range,
+    (_MICROSOFT, "EmbedLayerNormalization"): _without_words,
+}
+
+Sums = tuple[Sequence[tuple[int, int]], Sequence[int]]
+"""Inputs with the dimension that products are summed up over, and inputs that are zero points."""
+
+
+def _sums(*places: tuple[int, int], zero_points: Sequence[int] = ()) -> Callable[[Node], Sums]:
+    return lambda node: (places, zero_points)
+
+
+def _gemm_sums(node: Node, left: int = 0, right: int = 1, zero_points: Sequence[int] = ()) -> Sums:
+    return ((left, 0 if node.flag("transA") else 1), (right, 1 if node.flag("transB") else 0)), zero_points
+
+
+def _matmul_sums(node: Node) -> Sums:
+    return ((0, -2 if node.flag("transA") else -1), (1, -1 if node.flag("transB") else -2)), ()
+
+
+_SUMMED: dict[tuple[str, str], Callable[[Node], Sums]] = {
+    ("", "MatMul"): _sums((0, -1), (1, -2)),
+    ("", "Gemm"): _gemm_sums,
+    ("", "MatMulInteger"): _sums((0, -1), (1, -2), zero_points=(2, 3)),
+    ("", "QLinearMatMul"): _sums((0, -1), (3, -2), zero_points=(2, 5)),
+    ("", "Conv"): _sums((0, 1), (1, 1)),
+    ("", "ConvTranspose"): _sums((0, 1), (1, 0)),
+    ("", "ConvInteger"): _sums((0, 1), (1, 1), zero_points=(2, 3)),
+    ("", "QLinearConv"): _sums((0, 1), (3, 1), zero_points=(2, 5)),
+    ("", "DeformConv"): _sums((0, 1), (1, 1)),
+    **{("", name): _sums((0, 2), (1, 2)) for name in ("RNN", "GRU", "LSTM")},
+    (_MICROSOFT, "Attention"): _sums((0, 2), (1, 0)),
+    (_MICROSOFT, "DynamicQuantizeMatMul"): _sums((0, -1), (1, -2), zero_points=(3,)),
+    (_MICROSOFT, "FusedConv"): _sums((0, 1), (1, 1)),
+    (_MICROSOFT, "FusedGemm"): _gemm_sums,
+    (_MICROSOFT, "FusedMatMul"): _matmul_sums,
+    (_MICROSOFT, "MatMulIntegerToFloat"): _sums((0, -1), (1, -2), zero_points=(4, 5)),
+    (_MICROSOFT, "MultiHeadAttention"): _sums((1, 1), (2, 1)),
+    (_MICROSOFT, "QGemm"): lambda node: _gemm_sums(node, 0, 3, (2, 5)),
+    (_MICROSOFT, "TransposeMatMul"): _matmul_sums,
+}
+
+# ---- shapes of onnxruntime's operators, which ONNX does not infer
+
+Analogue = Callable[[Node], "tuple[DataType, bool, Shape] | None"]
+
+
+def _as(op_type: str, *numbers: int, typed: int | DataType | None = None) -> Analogue:
+    """Return the first output's type and shape of an ONNX operator on some of the inputs.
+
+    Args:
+        op_type: the operator.
+        numbers: the inputs, in its order.
+        typed: the number of the input that has the output's type, or the type; the operator's by default.
+    """
+
+    def analogue(node: Node) -> tuple[DataType, bool, Shape] | None:
+        output = inferred(node, op_type, [node.value(one) for one in numbers])[0]
+        if output is None or typed is None:
+            return output
+        data_type = typed if isinstance(typed, DataType) else node.data_type(typed) if node.has(typed) else None
+        return data_type or DataType.FLOAT32, False, output[2]
+
+    return analogue
+
+
+def _matmul(node: Node) -> tuple[DataType, bool, Shape] | None:
+    shapes = [node.shape(0), node.shape(1)]
+    for number, name in enumerate(("transA", "transB")):
+        if node.flag(name):
+            shapes[number] = (*shapes[number][:-2], *shapes[number][:-3:-1])
+    return inferred(node, "MatMul", [Value(one, node.data_type(0)) for one in shapes])[0]
+
+
+def _attention(node: Node) -> tuple[DataType, bool, Shape]:
+    hidden = (node.integers("qkv_hidden_sizes") or (0, 0, node.shape(1)[1] // 3))[2]
+    return node.data_type(0), False, (*node.shape(0)[:2], hidden)
+
+
+_ANALOGUES: dict[str, Analogue] = {
+    **{
+        name: _as("Identity", 0)
+        for name in [
+            "BiasGelu",
+            "FastGelu",
+            "Gelu",
+            "GroupNorm",
+            "LayerNormalization",
+            "QLinearLeakyRelu",
+            "QLinearSigmoid",
+            "QLinearSoftmax",
+            "QuickGelu",
+            "RotaryEmbedding",
+            "SimplifiedLayerNormalization",
+            "SkipLayerNormalization",
+            "SkipSimplifiedLayerNormalization",
+        ]
+    },
+    "Attention": _attention,
+    "BiasAdd": _as("Add", 0, 2),
+    "DequantizeLinear": _as("Identity", 0, typed=1),
+    "DynamicQuantizeMatMul": _as("MatMul", 0, 1, typed=DataType.FLOAT32),
+    "FusedConv": _as("Conv", 0, 1),
+    "FusedGemm": _as("Gemm", 0, 1),
+    "FusedMatMul": _matmul,
+    "MatMulIntegerToFloat": _as("MatMul", 0, 1, typed=2),
+    "MatMulNBits": lambda node: (node.data_type(0), False, (*node.shape(0)[:-1], node.integer("N"))),
+    "MultiHeadAttention": lambda node: (
+        (node.data_type(0), False, (*node.shape(0)[:2], node.shape(2)[-1])) if node.has(2) else None
+    ),
+    "QGemm": _as("Gemm", 0, 3, typed=8),
+    "QLinearAdd": _as("Add", 0, 3),
+    "QLinearAveragePool": _as("AveragePool", 0),
+    "QLinearGlobalAveragePool": _as("GlobalAveragePool", 0),
+    "QLinearMul": _as("Mul", 0, 3),
+    "QuantizeLinear": _as("Identity", 0, typed=2),
+    "TransposeMatMul": _matmul,
+}

@@ -147,6 +147,8 @@ def constant(node: Node) -> Value:
 def _is_bounded(node: Node, arrays: Sequence[Array | None]) -> bool:
     """Return whether the result of a node that makes tensors of a wanted size is small."""
     if node.op_type == "Range":
+        if any(one is None or one.size != 1 for one in arrays):
+            return False
         start, limit, delta = (float(one.reshape(-1)[0]) for one in arrays if one is not None)
         return delta != 0 and (limit - start) / delta <= MOST_INTEGERS
     wanted = arrays[0] if node.op_type == "ConstantOfShape" else arrays[1]

@@ -20,6 +20,7 @@ class Axis:
         size, wanted: elements before and behind.
         scale: of the axis; ``wanted`` is not always their product.
         transformation: ONNX's ``coordinate_transformation_mode``.
+        rounding: ONNX's ``nearest_mode``.
         region: of ``tf_crop_and_resize``: begin and end, as parts of the axis.
     """
 
@@ -27,6 +28,7 @@ class Axis:
     wanted: int
     scale: float
     transformation: str
+    rounding: str = "round_prefer_floor"
     region: tuple[float, float] = (0.0, 1.0)
 
     def coordinates(self) -> Array:
@@ -44,9 +46,10 @@ class Axis:
             case "pytorch_half_pixel" if self.wanted == 1:
                 found = places
             case "half_pixel_symmetric":
-                found += self.size / 2 * (1 - self.wanted / exact)
+                found = self.size / 2 * (1 - self.wanted / exact) + (places + 0.5) / self.scale - 0.5
             case "tf_crop_and_resize":
-                begin, end = (one * (self.size - 1) for one in self.region)
+                # in float32, as the region is, or begins that are whole elements lie beside these
+                begin, end = (float(np.float32(one) * np.float32(self.size - 1)) for one in self.region)
                 step = 0 if exact == 1 else (end - begin) / (exact - 1)
                 found = ((begin + end) / 2 if exact == 1 else begin) + places * step
         return found
@@ -76,9 +79,9 @@ ROUNDINGS: dict[str, Callable[[Array], Array]] = {
 """ONNX's ``nearest_mode``."""
 
 
-def nearest(axis: Axis, rounding: str) -> Array:
+def nearest(axis: Axis) -> Array:
     """Return the index of the element that each element of the output is a copy of."""
-    return np.clip(ROUNDINGS[rounding](axis.coordinates()), 0, axis.size - 1).astype(np.int32)
+    return np.clip(ROUNDINGS[axis.rounding](axis.coordinates()), 0, axis.size - 1).astype(np.int32)
 
 
 def weighted(axis: Axis, *, cubic: float | None, antialias: bool, exclude_outside: bool) -> tuple[Array, Array]:

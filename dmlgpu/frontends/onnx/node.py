@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
@@ -26,7 +27,7 @@ from dmlgpu.frontends.onnx.values import (
     Shape,
     Value,
 )
-from dmlgpu.tensor import MAX_DIMENSIONS
+from dmlgpu.tensor import MAX_DIMENSIONS, MAX_ELEMENTS
 
 Array = NDArray[Any]
 Decision = TypeVar("Decision", bound=Hashable)
@@ -110,15 +111,28 @@ class Node:
         found = self._typed(name, AttributeProto.STRING, default)
         return found.decode(errors="replace") if isinstance(found, bytes) else str(found)
 
-    def integers(self, name: str) -> tuple[int, ...] | None:
-        """Return an attribute that is a list of integers, None where it is absent."""
-        found = self._typed(name, AttributeProto.INTS, None)
-        return None if found is None else tuple(int(one) for one in found)
+    def integers(self, name: str, count: int | None = None) -> tuple[int, ...] | None:
+        """Return an attribute that is a list of integers, None if it is absent; with ``count``, of so many."""
+        listed = self._typed(name, AttributeProto.INTS, None)
+        return None if listed is None else tuple(map(int, self._counted(f"attribute {name}", listed, count)))
 
-    def numbers(self, name: str) -> tuple[float, ...] | None:
-        """Return an attribute that is a list of floats, None where it is absent."""
-        found = self._typed(name, AttributeProto.FLOATS, None)
-        return None if found is None else tuple(float(one) for one in found)
+    def numbers(self, name: str, count: int | None = None) -> tuple[float, ...] | None:
+        """Return an attribute that is a list of finite floats, None if it is absent; with ``count``, of so many."""
+        listed = self._typed(name, AttributeProto.FLOATS, None)
+        if listed is None:
+            return None
+        return self._finite(f"attribute {name}", self._counted(f"attribute {name}", listed, count))
+
+    def _counted(self, what: str, listed: Sequence[Any], count: int | None) -> Sequence[Any]:
+        if count is not None and len(listed) != count:
+            raise self.refusal(f"{what} must have {count} elements, got {len(listed)}")
+        return listed
+
+    def _finite(self, what: str, listed: Sequence[Any]) -> tuple[float, ...]:
+        numbers = tuple(map(float, listed))
+        if not all(map(math.isfinite, numbers)):
+            raise self.refusal(f"{what} must be finite, got {list(numbers)}")
+        return numbers
 
     def _typed(self, name: str, kind: int, default: Any) -> Any:
         found = self._attributes.get(name)
@@ -204,7 +218,7 @@ class Node:
         value = self.value(number)
         limit = self.builder.device.backend.target.max_binding_size
         count = -(-value.array.size * value.data_type.bits // (8 * limit)) if value.array is not None else 1
-        if count == 1 or not value.is_weight:
+        if count <= 1 or not value.is_weight:
             return [self.expression(value)]
         if count > value.shape[axis]:
             raise self.refusal(f"a weight must have rows of at most {limit:,} bytes, got shape {list(value.shape)}")
@@ -237,9 +251,31 @@ class Node:
         """Return the elements of an input as ``host`` does, None where it is absent."""
         return self.host(number) if self.has(number) else None
 
-    def host_integers(self, number: int) -> tuple[int, ...]:
-        """Return an input on the host as integers in a row."""
-        return tuple(int(one) for one in self.host(number).reshape(-1))
+    def host_integers(self, number: int, count: int | None = None) -> tuple[int, ...]:
+        """Return an input on the host as integers in a row; with ``count``, so many.
+
+        The row may be that of a matrix {1, n}, as onnxruntime takes paddings.
+        """
+        kind, shape = self.data_type(number), self.shape(number)
+        if kind.is_float or len(shape) > 2 or (len(shape) == 2 and shape[0] != 1):
+            got = f"{kind.name.lower()} of shape {list(shape)}"
+            raise self.refusal(f"input {number} must be integers in a row, got {got}")
+        elements = self.host(number).reshape(-1).tolist()
+        return tuple(map(int, self._counted(f"input {number}", elements, count)))
+
+    def host_numbers(self, number: int, count: int | None = None) -> tuple[float, ...]:
+        """Return an input on the host as finite floats in a row; with ``count``, so many."""
+        self.check_rank(number, 0, 1)
+        elements = self.host(number).reshape(-1).tolist()
+        return self._finite(f"input {number}", self._counted(f"input {number}", elements, count))
+
+    def host_integer(self, number: int) -> int:
+        """Return an input of one integer, on the host."""
+        return self.host_integers(number, 1)[0]
+
+    def host_number(self, number: int) -> float:
+        """Return an input of one finite number, on the host."""
+        return self.host_numbers(number, 1)[0]
 
     def read(self, value: Value) -> Array:
         """Return the elements of a value on the host, truth values as such."""
@@ -325,6 +361,17 @@ class Node:
             raise self.refusal(f"an axis must be between {-rank} and {rank - 1}, got {given}")
         return given % rank
 
+    def axes(self, listed: Sequence[int], rank: int) -> tuple[int, ...]:
+        """Return axes counted from the first, each of them once.
+
+        Raises:
+            NotSupported: one is out of range, or comes twice.
+        """
+        axes = tuple(self.axis(one, rank) for one in listed)
+        if len(set(axes)) != len(axes):
+            raise self.refusal(f"axes must differ, got {list(listed)}")
+        return axes
+
     def refusal(self, reason: str) -> NotSupported:
         """Return the error that the node cannot be computed, to be raised."""
         return NotSupported(f"{self}: {reason}")
@@ -351,6 +398,13 @@ def transposed(expression: Expression, order: Sequence[int]) -> Expression:
 def unowned(expression: Expression) -> Expression:
     """Return a tensor for an operator that takes no OWNED_BY_DML one: a weight is copied, once, at initialisation."""
     return dml.identity(expression) if expression.desc.owned_by_dml else expression
+
+
+def checked_shape(node: Node, shape: Sequence[int]) -> Shape:
+    """Return the shape of a result, unless it has negative sizes or more elements than a tensor may have."""
+    if any(size < 0 for size in shape) or math.prod(shape) > MAX_ELEMENTS:
+        raise node.refusal(f"sizes must be at least 0, and at most {MAX_ELEMENTS} elements, got {list(shape)}")
+    return tuple(shape)
 
 
 def split_sizes(node: Node, size: int) -> list[int]:

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+import numpy as np
 import onnx.defs
+from onnx import NodeProto, helper, numpy_helper, shape_inference
 
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import DataType
+from dmlgpu.frontends.onnx.elements import DATA_TYPES, ELEMENT_TYPES
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.registry import Result
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import Shape, Value
+
+_MOST_INFERRED = 1024
+"""Most elements of an input that the inference of shapes looks into."""
 
 
 @lru_cache(maxsize=1024)
@@ -22,6 +28,30 @@ def schema_of(domain: str, name: str, version: int) -> onnx.defs.OpSchema | None
         return onnx.defs.get_schema(name, version, "" if domain == "ai.onnx" else domain)
     except onnx.defs.SchemaError:
         return None
+
+
+@lru_cache(maxsize=1024)
+def _formal_inputs(domain: str, name: str, version: int) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return names and types of an operator's inputs; nothing if ONNX has no such operator."""
+    schema = schema_of(domain, name, version)
+    return () if schema is None else tuple((one.name, frozenset(one.types)) for one in schema.inputs)
+
+
+_FLOATS = frozenset({"tensor(bfloat16)", "tensor(float)", "tensor(float16)", "tensor(double)"})
+
+
+def check_inputs(node: Node) -> None:
+    """Raise NotSupported if an input is of floats and the schema names other types only, or the other way round.
+
+    Integers of another width than ONNX names are computed as well, as DirectML computes them.
+    """
+    formals = _formal_inputs(node.proto.domain, node.op_type, node.version)
+    for number, value in enumerate(node.inputs if formals else ()):
+        name, types = formals[min(number, len(formals) - 1)]
+        if value is not None and not (types & _FLOATS if value.data_type.is_float else types - _FLOATS):
+            listed = ", ".join(sorted(one.removeprefix("tensor(").rstrip(")") for one in types))
+            own = value.data_type.name.lower()
+            raise node.refusal(f"input {number} ({name}) must be of type {listed}, got {own}")
 
 
 def typed_outputs(node: Node, results: Result | Sequence[Result]) -> list[Value | None]:
@@ -59,3 +89,59 @@ def _typed(node: Node, schema: onnx.defs.OpSchema, value: Value, text: str) -> V
             value.is_bool = given.is_bool
             break
     return value
+
+
+def inferred(
+    node: Node, op_type: str = "", inputs: Sequence[Value | None] | None = None
+) -> list[tuple[DataType, bool, Shape] | None]:
+    """Return types and shapes of a node's outputs as ONNX infers them, None for those that it does not know.
+
+    Args:
+        node: the node.
+        op_type: another operator of ONNX, to which the node's attributes belong as far as it has them.
+        inputs: the inputs, if they are others than the node's.
+    """
+    values = list(node.inputs if inputs is None else inputs)
+    proto = NodeProto()
+    proto.CopyFrom(node.proto)
+    version = node.version
+    if op_type:
+        version = onnx.defs.onnx_opset_version()
+        del proto.attribute[:], proto.output[1:]
+        proto.op_type, proto.domain = op_type, ""
+        proto.attribute.extend(
+            one for one in node.proto.attribute if one.name in onnx.defs.get_schema(op_type).attributes
+        )
+    schema = schema_of(proto.domain, proto.op_type, version)
+    if schema is not None:  # some inferences take no account of defaults
+        usual = {name: one.default_value for name, one in schema.attributes.items() if one.default_value.name}
+        present = {one.name for one in proto.attribute}
+        proto.attribute.extend(one for name, one in usual.items() if name not in present)
+    names = ["" if one is None else f"input {number}" for number, one in enumerate(values)]
+    outputs = [f"output {number}" for number, name in enumerate(proto.output) if name]
+    proto.output[:] = [f"output {number}" if name else "" for number, name in enumerate(proto.output)]
+    proto.input[:] = names
+    infos, known = [], []
+    for name, value in zip(names, values, strict=True):
+        if value is None:
+            continue
+        element = onnx.TensorProto.BOOL if value.is_bool else ELEMENT_TYPES[value.data_type]
+        infos.append(helper.make_tensor_value_info(name, element, value.shape))
+        if value.array is not None and value.array.size <= _MOST_INFERRED and value.data_type.bits >= 8:
+            known.append(numpy_helper.from_array(np.array(value.host_array), name))
+    ends = [helper.make_empty_tensor_value_info(name) for name in outputs]
+    graph = helper.make_graph([proto], "node", infos, ends, known)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(proto.domain, version)])
+    try:
+        return [_declared(one) for one in shape_inference.infer_shapes(model).graph.output]
+    except (shape_inference.InferenceError, IndexError):  # an invalid node, which the operator's function refuses
+        return [None] * len(outputs)
+
+
+def _declared(info: onnx.ValueInfoProto) -> tuple[DataType, bool, Shape] | None:
+    kind = info.type.tensor_type
+    data_type = DATA_TYPES.get(kind.elem_type)
+    if data_type is None or not kind.HasField("shape") or not all(one.HasField("dim_value") for one in kind.shape.dim):
+        return None
+    shape = tuple(one.dim_value for one in kind.shape.dim)
+    return (data_type, kind.elem_type == onnx.TensorProto.BOOL, shape) if min(shape, default=0) >= 0 else None

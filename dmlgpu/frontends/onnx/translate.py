@@ -36,7 +36,7 @@ from dmlgpu.frontends.onnx.segments import (
     Segment,
     Weights,
 )
-from dmlgpu.frontends.onnx.signatures import typed_outputs
+from dmlgpu.frontends.onnx.signatures import check_inputs, typed_outputs
 from dmlgpu.frontends.onnx.values import DecisionNeeded, FillNeeded, FinishNeeded, ReadNeeded, Recipe, Value
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.tensor import TensorDesc
@@ -225,11 +225,13 @@ class Translation:
 
     def _outputs(self, node: Node) -> Sequence[Value | None] | None:
         """Return the outputs of a node that is one step; None for one that stands for the nodes of a function."""
+        check_inputs(node)
         known = host.compute(node)
         if known is None and any(one is not None and one.is_empty for one in node.inputs):
             known = empty.compute(node)
         if known is not None:
             return known
+        node = empty.filled(node)
         function = registry.find(node.proto.domain, node.op_type, node.version)
         if function is None:
             return None

@@ -47,6 +47,12 @@ def attention(node: Node) -> Sequence[Result]:
     if node.has(4) != node.has(5) or (node.has(4) and node.has(6)):
         raise node.refusal("past_key and past_value must be given together, and without nonpad_kv_seqlen")
     query, key, value = (side_by_side(node.tensor(number)) if rank == 4 else node.tensor(number) for number in range(3))
+    if node.has(3) and not node.value(3).is_bool and node.data_type(3) is not node.data_type(0):
+        got = node.data_type(3).name.lower()
+        raise node.refusal(f"attn_mask must be of booleans, or of {node.data_type(0).name.lower()} as Q, got {got}")
+    for number in (4, 5):
+        if node.has(number):
+            node.check_rank(number, 4)
     past = (node.tensor(4), node.tensor(5)) if node.has(4) and not node.value(4).is_empty else None
     before = past[0].sizes[2] if past else 0
     keys = key.sizes[1] + before
@@ -199,6 +205,8 @@ def multi_head_attention(node: Node) -> Sequence[Result]:
         raise node.refusal("output qk is not supported")
     heads = node.integer("num_heads")
     query, key, value = _parts(node, heads)
+    if heads < 1 or query.sizes[2] % heads:
+        raise node.refusal(f"num_heads must divide {query.sizes[2]}, got {heads}")
     query, key, value = _with_bias(node, 3, query, key, value)
     past = (node.tensor(6), node.tensor(7)) if node.has(6) and not node.value(6).is_empty else None
     if len(node.shape(0)) == 3 and node.has(1) and len(node.shape(1)) == 4:

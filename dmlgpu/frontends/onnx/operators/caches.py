@@ -13,6 +13,7 @@ from dmlgpu.frontends.onnx.values import Value
 @operator("TensorScatter", since=24)
 def tensor_scatter(node: Node) -> Value:
     """Put new rows into a copy of a cache, behind as many as each sequence has; round about where it is circular."""
+    node.check_rank(1, len(node.shape(0)))
     cache, update = node.tensor(0), node.tensor(1)
     sizes, new = cache.sizes, update.sizes
     axis = node.axis(node.integer("axis", -2), len(sizes))

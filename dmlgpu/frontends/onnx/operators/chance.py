@@ -104,6 +104,7 @@ def random_normal(node: Node) -> Value:
 @operator("Multinomial")
 def multinomial(node: Node) -> Value:
     """Draw classes by the logarithms of their likelihoods: the first whose sum with those before exceeds a number."""
+    node.check_rank(0, 2)
     batch, classes = node.shape(0)
     samples = node.integer("sample_size", 1)
     data_type = data_type_of(node.integer("dtype", 6), str(node))
@@ -132,8 +133,8 @@ def bernoulli(node: Node) -> Value:
 def dropout(node: Node) -> tuple[Value, Value | None]:
     """Put zeros where numbers fall below a ratio, and scale the others up; outside of training nothing changes."""
     x, shape = node.value(0), node.shape(0)
-    training = node.has(2) and bool(node.host(2).reshape(-1)[0])
-    ratio = float(node.host(1).reshape(-1)[0]) if node.has(1) else 0.5
+    training = node.has(2) and bool(node.host_integer(2))
+    ratio = node.host_number(1) if node.has(1) else 0.5
     if not 0 <= ratio < 1:
         raise node.refusal(f"the ratio must be at least 0 and less than 1, got {ratio}")
     if not training or not ratio:

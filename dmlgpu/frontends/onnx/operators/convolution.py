@@ -5,7 +5,7 @@ from __future__ import annotations
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import ConvolutionDirection
-from dmlgpu.frontends.onnx.node import Node, reshaped
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, checked_shape, reshaped
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 from dmlgpu.frontends.onnx.windows import window_of, with_dimensions
@@ -43,14 +43,16 @@ def convolution(node: Node) -> Value:
 @operator("ConvTranspose")
 def transposed_convolution(node: Node) -> Value:
     """Spread each element over the outputs that a convolution would have read it from."""
-    x, filters = node.tensor(0), node.tensor(1)
-    spatial = x.sizes[2:]
-    rank, count = max(len(x.sizes), 4), len(spatial)
-    sizes = node.integers("kernel_shape") or filters.sizes[2:]
-    strides = node.integers("strides") or (1,) * count
-    dilations = node.integers("dilations") or (1,) * count
-    extra = node.integers("output_padding") or (0,) * count
-    pads = node.integers("pads") or (0,) * (2 * count)
+    node.check_rank(0, 3, 4, 5)
+    shape = node.shape(0)
+    node.check_rank(1, len(shape))
+    channels, spatial = node.shape(1)[1] * node.integer("group", 1), shape[2:]
+    rank, count = max(len(shape), 4), len(spatial)
+    sizes = node.integers("kernel_shape", count) or node.shape(1)[2:]
+    strides = node.integers("strides", count) or (1,) * count
+    dilations = node.integers("dilations", count) or (1,) * count
+    extra = node.integers("output_padding", count) or (0,) * count
+    pads = node.integers("pads", 2 * count) or (0,) * (2 * count)
     start, end = list(pads[:count]), list(pads[count:])
     mode, wanted = node.text("auto_pad", "NOTSET"), node.integers("output_shape")
     full = [
@@ -60,11 +62,19 @@ def transposed_convolution(node: Node) -> Value:
     if wanted is None and mode in ("SAME_UPPER", "SAME_LOWER"):
         wanted = tuple(size * stride for size, stride in zip(spatial, strides, strict=True))
     if wanted is not None:
+        if len(wanted) not in (count, len(shape)):
+            raise node.refusal(f"output_shape must have {count} or {len(shape)} sizes, got {list(wanted)}")
         for number, (has, want) in enumerate(zip(full, wanted[-count:], strict=True)):
             total = max(has - want, 0)
             extra = (*extra[:number], extra[number] + max(want - has, 0), *extra[number + 1 :])
             less, more = total // 2, total - total // 2
             start[number], end[number] = (less, more) if mode == "SAME_UPPER" else (more, less)
+    if node.value(0).is_empty:  # nothing is spread: the bias is everywhere
+        result = [size - before - behind for size, before, behind in zip(full, start, end, strict=True)]
+        bias = _bias(node, 2, len(shape))
+        zero = node.constant([0], node.data_type(0)) if bias is None else bias
+        return node.valued(broadcast_to(zero, checked_shape(node, (shape[0], channels, *result))))
+    x, filters = node.tensor(0), node.tensor(1)
     ones, zeros = (1,) * (rank - 2 - count), (0,) * (rank - 2 - count)
     found = functions.convolution(
         with_dimensions(x, rank),

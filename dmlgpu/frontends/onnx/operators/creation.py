@@ -7,22 +7,16 @@ import math
 import numpy as np
 
 from dmlgpu.builder import directmlx as dml
-from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.node import Node, checked_shape
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 from dmlgpu.tensor import MAX_ELEMENTS
 
 
-def _checked(node: Node, shape: tuple[int, ...]) -> tuple[int, ...]:
-    if any(size < 0 for size in shape) or math.prod(shape) > MAX_ELEMENTS:
-        raise node.refusal(f"sizes must be at least 0, and at most {MAX_ELEMENTS} elements, got {list(shape)}")
-    return shape
-
-
 @operator("ConstantOfShape")
 def constant_of_shape(node: Node) -> Value:
     """One number everywhere."""
-    shape = _checked(node, node.host_integers(0))
+    shape = checked_shape(node, node.host_integers(0))
     given = node.attribute("value")
     value = Value.of_array(np.zeros(1, np.float32)) if given is None else Value.of_tensor(given, str(node))
     assert value.array is not None
@@ -36,11 +30,13 @@ def constant_of_shape(node: Node) -> Value:
 @operator("Range")
 def range_(node: Node) -> Value:
     """Numbers from a start on, by steps."""
-    start, limit, delta = (node.host(number).reshape(-1)[0] for number in range(3))
+    data_type = node.data_type(0)
+    read = node.host_number if data_type.is_float else node.host_integer
+    start, limit, delta = (read(number) for number in range(3))
     if delta == 0:
         raise node.refusal("the step must not be 0")
-    (count,) = _checked(node, (max(math.ceil((limit - start) / delta), 0),))
-    data_type = node.data_type(0)
+    steps = max((limit - start) / delta, 0)
+    (count,) = checked_shape(node, (math.ceil(min(steps, MAX_ELEMENTS + 1)),))
     if not count:
         return node.known(np.zeros(0, data_type.numpy))
-    return node.valued(dml.fill_value_sequence(node.builder, (count,), data_type, start.item(), delta.item()))
+    return node.valued(dml.fill_value_sequence(node.builder, (count,), data_type, start, delta))

@@ -14,7 +14,7 @@ def cumulative_product(node: Node) -> Value:
     """Multiply along an axis, up to each element."""
     found = functions.cumulative_product(
         node.tensor(0),
-        axis=node.axis(node.host_integers(1)[0], len(node.shape(0))),
+        axis=node.axis(node.host_integer(1), len(node.shape(0))),
         axis_direction=AxisDirection.DECREASING if node.flag("reverse") else AxisDirection.INCREASING,
         has_exclusive_product=node.flag("exclusive"),
     )

@@ -42,7 +42,7 @@ def triangle(node: Node) -> Value:
     if len(shape) < 2:
         raise node.refusal(f"input 0 must have at least 2 dimensions, got {list(shape)}")
     rows, columns = shape[-2:]
-    place = _bounded(int(node.host(1).reshape(-1)[0]) if node.has(1) else 0, rows, columns)
+    place = _bounded(node.host_integer(1) if node.has(1) else 0, rows, columns)
     begin, end = (-rows, place) if node.flag("upper", True) else (place + 1, columns)
     x = reshaped(node.tensor(0), (math.prod(shape[:-2]), rows, columns))
     if begin >= end:

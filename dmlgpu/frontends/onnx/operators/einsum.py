@@ -60,7 +60,11 @@ def _parsed(node: Node) -> tuple[list[Labels], Labels]:
 
     found = [labels(one, more) for one, more in zip(terms, extra, strict=True)]
     if arrow:
-        return found, labels(right, most)
+        result = labels(right, most)
+        unknown = sorted(set(result).difference(*found))
+        if unknown or len(set(result)) != len(result):
+            raise node.refusal(f"the result must name labels of the inputs, each once, got {text!r}")
+        return found, result
     counts = Counter(one for term in found for one in term if not one.startswith("."))
     return found, (*rest, *sorted(one for one, count in counts.items() if count == 1))
 

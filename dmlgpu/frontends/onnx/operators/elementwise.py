@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import reduce
 
@@ -142,6 +143,9 @@ def clip(node: Node) -> Value:
         low, high = node.number("min", float(limits.min)), node.number("max", float(limits.max))
         return node.valued(dml.clip(found, min(low, high), high), shape)
     bounds = [node.value(number) if node.has(number) else None for number in (1, 2)]
+    for one in bounds:
+        if one is not None and math.prod(one.shape) != 1:
+            raise node.refusal(f"bounds must have one element, got shape {list(one.shape)}")
     if all(one is None or one.array is not None for one in bounds) and any(bounds):
         kind = found.data_type.numpy
         info = np.finfo(kind) if found.data_type.is_float else np.iinfo(kind)
@@ -160,7 +164,7 @@ def clip(node: Node) -> Value:
 @operator("CumSum")
 def cumulative_sum(node: Node) -> Value:
     """Sum along an axis, up to each element."""
-    axis = node.axis(node.host_integers(1)[0], len(node.shape(0)))
+    axis = node.axis(node.host_integer(1), len(node.shape(0)))
     direction = AxisDirection.DECREASING if node.flag("reverse") else AxisDirection.INCREASING
     found = dml.cumulative_summation(
         node.tensor(0), axis=axis, axis_direction=direction, has_exclusive_sum=node.flag("exclusive")

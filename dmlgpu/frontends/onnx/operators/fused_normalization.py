@@ -13,6 +13,9 @@ from dmlgpu.frontends.onnx.operators.fused_activation import MICROSOFT
 from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
 from dmlgpu.frontends.onnx.values import Value
 
+_WITH_SMALL_EPSILON = ("EmbedLayerNormalization", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
+"""Operators whose epsilon is 1e-12 by default in onnxruntime."""
+
 
 def normalized(
     node: Node,
@@ -34,7 +37,7 @@ def normalized(
         scale, bias: broadcast with ``x``.
         centred: whether the mean is taken off.
     """
-    epsilon, sizes = node.number("epsilon", 1e-5), x.sizes
+    epsilon, sizes = _epsilon(node), x.sizes
     scale, bias = broadcast_to(scale, sizes), None if bias is None else broadcast_to(bias, sizes)
     if x.data_type is not DataType.FLOAT16:
         return functions.mean_variance_normalization2(
@@ -47,6 +50,10 @@ def normalized(
     return found if bias is None else dml.add(found, bias)
 
 
+def _epsilon(node: Node) -> float:
+    return node.number("epsilon", 1e-12 if node.op_type in _WITH_SMALL_EPSILON else 1e-5)
+
+
 def _statistics(
     node: Node, x: Expression, axes: Sequence[int], first: int, *, centred: bool = True
 ) -> tuple[Result, Result]:
@@ -57,7 +64,7 @@ def _statistics(
     mean = dml.reduce(wide, ReduceFunction.AVERAGE, axes=axes)
     distance = dml.subtract(wide, broadcast_to(mean, wide.sizes)) if centred else wide
     variance = dml.reduce(dml.multiply(distance, distance), ReduceFunction.AVERAGE, axes=axes)
-    inverse = dml.pow(variance + node.number("epsilon", 1e-5), -0.5)
+    inverse = dml.pow(variance + _epsilon(node), -0.5)
     return mean if node.wants(first) else None, inverse if node.wants(first + 1) else None
 
 

@@ -102,11 +102,17 @@ def _sizes(node: Node) -> _Sizes:
     batch, rows, width = node.shape(0)
     if shared < 1 or heads < 1 or heads % shared:
         raise node.refusal(f"num_heads must be a multiple of kv_num_heads, got {heads} and {shared}")
-    size = width // (heads if node.has(1) else heads + 2 * shared)
+    parts = heads if node.has(1) else heads + 2 * shared
+    if width < parts or width % parts:
+        raise node.refusal(f"heads must divide the last dimension, got {parts} for shape {list(node.shape(0))}")
+    size = width // parts
     past = 0
     if node.has(3):
-        node.check_rank(3, 4)
+        for number in (3, 4):
+            node.check_rank(number, 4)
         past = node.shape(3)[2]
+    if math.prod(node.shape(6)) != 1:
+        raise node.refusal(f"total_sequence_length must be one integer, got shape {list(node.shape(6))}")
     bounds = Bounds(1, past + rows, f"{node}: total_sequence_length")
 
     def rows_of_cache(total: NDArray[Any]) -> int:

@@ -86,6 +86,12 @@ def gather_nd(node: Node) -> Value:
     """Take parts by tuples of indices."""
     shape, indices = node.shape(0), node.shape(1)
     batch = node.integer("batch_dims")
+    if not shape or not indices or not 0 <= batch < min(len(shape), len(indices)):
+        raise node.refusal(
+            f"tensors must have more than batch_dims={batch} dimensions, got {list(shape)} and {list(indices)}"
+        )
+    if not 1 <= indices[-1] <= len(shape) - batch or shape[:batch] != indices[:batch]:
+        raise node.refusal(f"indices {list(indices)} do not fit {list(shape)} with batch_dims={batch}")
     sizes = shape[batch : batch + indices[-1]]
     node.check_range(1, tuple(-size for size in sizes), tuple(size - 1 for size in sizes), "indices")
     result = indices[:-1] + shape[batch + indices[-1] :]
@@ -138,11 +144,15 @@ def loss(node: Node) -> Sequence[Result]:
 def one_hot(node: Node) -> Value:
     """One value where an index says, the other elsewhere, along a new axis."""
     shape = node.shape(0)
-    depth = int(node.host(1).reshape(-1)[0])
+    depth = int(node.host_number(1))
     axis = node.axis(node.integer("axis", -1), len(shape) + 1)
+    sizes = (*shape[:axis], depth, *shape[axis:])
+    if depth < 0:
+        raise node.refusal(f"depth must be at least 0, got {depth}")
+    if 0 in sizes:
+        return node.known(np.zeros(sizes, node.data_type(2).numpy))
     indices = reshaped(node.tensor(0), (*shape[:axis], 1, *shape[axis:]))
     if indices.data_type.is_float or indices.data_type.bits < 32:
         indices = dml.cast(indices, DataType.INT64)
-    sizes = (*shape[:axis], depth, *shape[axis:])
     values = reshaped(node.tensor(2), (*(1,) * (len(sizes) - 1), 2))
     return node.valued(functions.one_hot(indices, values, axis=axis, output_sizes=sizes))

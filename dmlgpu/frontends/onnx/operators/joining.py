@@ -7,7 +7,7 @@ import numpy as np
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.enums import DataType, PaddingMode
-from dmlgpu.frontends.onnx.node import Array, Node, broadcast_to, reshaped, split_sizes
+from dmlgpu.frontends.onnx.node import Array, Node, broadcast_to, checked_shape, reshaped, split_sizes
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 
@@ -41,19 +41,22 @@ def slice_(node: Node) -> Value:
     if node.version < 10:
         starts, ends, axes, steps = node.integers("starts"), node.integers("ends"), node.integers("axes"), None
     else:
-        starts, ends = node.host_integers(1), node.host_integers(2)
-        axes = node.host_integers(3) if node.has(3) else None
-        steps = node.host_integers(4) if node.has(4) else None
+        starts = node.host_integers(1)
+        ends = node.host_integers(2, len(starts))
+        axes = node.host_integers(3, len(starts)) if node.has(3) else None
+        steps = node.host_integers(4, len(starts)) if node.has(4) else None
     if starts is None or ends is None:
         raise node.refusal("starts and ends must be given")
     axes = tuple(range(len(starts))) if axes is None else axes
+    if not len(starts) == len(ends) == len(axes):
+        raise node.refusal(f"starts, ends and axes must be as many, got {len(starts)}, {len(ends)} and {len(axes)}")
+    axes = node.axes(axes, len(shape))
     steps = (1,) * len(starts) if steps is None else steps
     ranges = [range(size) for size in shape]
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        number = node.axis(axis, len(shape))
         if step == 0:
             raise node.refusal("steps must not be 0")
-        ranges[number] = _range(shape[number], start, end, step)
+        ranges[axis] = _range(shape[axis], start, end, step)
     result = tuple(map(len, ranges))
     if 0 in result:
         return node.known(np.zeros(result, node.data_type(0).numpy))
@@ -67,9 +70,12 @@ def slice_(node: Node) -> Value:
 def _slice_on_device(node: Node) -> Value:
     """Take ranges that begin where the device says: only their lengths are known, and decide what is compiled."""
     shape = node.shape(0)
-    count = node.shape(1)[0]
-    axes = [node.axis(one, len(shape)) for one in (node.host_integers(3) if node.has(3) else range(count))]
-    steps = node.host_integers(4) if node.has(4) else (1,) * count
+    node.check_rank(1, 1)
+    (count,) = node.shape(1)
+    if node.shape(2) != (count,):
+        raise node.refusal(f"ends must be as many as starts, got shapes {[count]} and {list(node.shape(2))}")
+    axes = node.axes(node.host_integers(3, count) if node.has(3) else range(count), len(shape))
+    steps = node.host_integers(4, count) if node.has(4) else (1,) * count
     if 0 in steps:
         raise node.refusal("steps must not be 0")
 
@@ -122,8 +128,7 @@ def pad(node: Node) -> Value:
     """Put elements around; negative counts cut off."""
     shape = node.shape(0)
     pads = node.host_integers(1) if node.version >= 11 else node.integers("pads") or ()
-    given = node.host_integers(3) if node.has(3) else tuple(range(len(shape)))
-    axes = [node.axis(one, len(shape)) for one in given]
+    axes = node.axes(node.host_integers(3) if node.has(3) else range(len(shape)), len(shape))
     before, behind = [0] * len(shape), [0] * len(shape)
     if len(pads) != 2 * len(axes):
         raise node.refusal(f"pads must have {2 * len(axes)} numbers, got {len(pads)}")
@@ -136,12 +141,19 @@ def pad(node: Node) -> Value:
     mode = _MODES.get(node.text("mode", "constant"))
     if mode is None:
         raise node.refusal(f"mode must be one of {', '.join(_MODES)}, got {node.text('mode')!r}")
-    x = node.tensor(0)
     cut = [max(-one, 0) for one in before], [max(-one, 0) for one in behind]
-    if any((*cut[0], *cut[1])):
-        kept = [size - one - other for size, one, other in zip(shape, *cut, strict=True)]
-        x = dml.slice(x, cut[0], kept)
     start, end = [max(one, 0) for one in before], [max(one, 0) for one in behind]
+    kept = [size - one - other for size, one, other in zip(shape, *cut, strict=True)]
+    result = checked_shape(node, [one + first + last for one, first, last in zip(kept, start, end, strict=True)])
+    if 0 in result:
+        return node.known(np.zeros(result, node.data_type(0).numpy))
+    if min(kept, default=1) < 1:
+        if mode is not PaddingMode.CONSTANT or min(kept) < 0:
+            raise node.refusal(f"pads must leave elements to repeat, got {list(pads)} for shape {list(shape)}")
+        return node.valued(dml.fill_value_constant(node.builder, result, node.data_type(0), filler))
+    x = node.tensor(0)
+    if any((*cut[0], *cut[1])):
+        x = dml.slice(x, cut[0], kept)
     if not any((*start, *end)):
         return node.valued(x, x.sizes if shape else shape)
     return node.valued(

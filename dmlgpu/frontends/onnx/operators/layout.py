@@ -9,7 +9,7 @@ import numpy as np
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.enums import DataType, DepthSpaceOrder
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, checked_shape, reshaped, transposed
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 
@@ -95,8 +95,8 @@ def expand(node: Node) -> Value:
 @operator("Tile")
 def tile(node: Node) -> Value:
     """Repeat the whole along each dimension."""
-    repeats = node.host_integers(1)
-    shape = tuple(size * count for size, count in zip(node.shape(0), repeats, strict=True))
+    repeats = node.host_integers(1, len(node.shape(0)))
+    shape = checked_shape(node, [size * count for size, count in zip(node.shape(0), repeats, strict=True)])
     if 0 in shape:
         return node.known(np.zeros(shape, node.data_type(0).numpy))
     return node.valued(dml.tile(node.tensor(0), repeats or (1,)), shape)
@@ -141,17 +141,21 @@ def reverse_sequence(node: Node) -> Value:
 @operator("Col2Im", since=18)
 def column_to_image(node: Node) -> Value:
     """Add columns of windows up to the picture that they were taken from."""
-    sizes, blocks = node.host_integers(1), node.host_integers(2)
+    node.check_rank(0, 3)
+    sizes = node.host_integers(1)
     count = len(sizes)
-    pads = node.integers("pads") or (0,) * (2 * count)
+    blocks = node.host_integers(2, count)
+    pads = node.integers("pads", 2 * count) or (0,) * (2 * count)
     x = node.tensor(0)
+    if min(blocks, default=1) < 1 or x.sizes[1] % math.prod(blocks):
+        raise node.refusal(f"block_shape must divide {x.sizes[1]} rows of columns, got {list(blocks)}")
     channels = x.sizes[1] // math.prod(blocks)
     found = functions.fold(
         x,
         window_sizes=blocks,
         output_sizes=(x.sizes[0], channels, *sizes),
-        strides=node.integers("strides") or (1,) * count,
-        dilations=node.integers("dilations") or (1,) * count,
+        strides=node.integers("strides", count) or (1,) * count,
+        dilations=node.integers("dilations", count) or (1,) * count,
         start_padding=pads[:count],
         end_padding=pads[count:],
     )

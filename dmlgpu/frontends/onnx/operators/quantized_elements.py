@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
@@ -92,6 +94,10 @@ def qlinear_concat(node: Node) -> Value:
     numbers = range(2, len(node), 3)
     axis = node.axis(node.integer("axis"), len(node.shape(2)))
     parts = [real(node, number) for number in numbers if not node.value(number).is_empty]
+    if not parts:
+        shapes = [node.shape(number) for number in numbers]
+        total = sum(one[axis] for one in shapes)
+        return node.known(np.zeros((*shapes[0][:axis], total, *shapes[0][axis + 1 :]), node.data_type(2).numpy))
     found = parts[0] if len(parts) == 1 else dml.join(parts, axis)
     return stored(node, found, 0, found.sizes, like=2)
 

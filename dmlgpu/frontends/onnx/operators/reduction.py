@@ -100,7 +100,7 @@ def extreme(node: Node) -> Value:
 @operator("TopK")
 def top_k(node: Node) -> tuple[Value, Value]:
     """Return the largest or smallest elements along an axis, and where they stand."""
-    count = node.host_integers(1)[0] if node.version >= 10 else node.integer("k")
+    count = node.host_integer(1) if node.version >= 10 else node.integer("k")
     shape = node.shape(0)
     axis = node.axis(node.integer("axis", -1), len(shape))
     if count == 0:

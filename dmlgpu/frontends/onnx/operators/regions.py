@@ -39,18 +39,36 @@ def roi_align(node: Node) -> Value:
         raise node.refusal(f"mode must be avg or max, got {mode!r}")
     usual = "half_pixel" if node.version >= 16 else "output_half_pixel"
     centred = node.text("coordinate_transformation_mode", usual) == "half_pixel"
+    for number, rank in enumerate((4, 2, 1)):
+        node.check_rank(number, rank)
+    if node.shape(1)[1] != 4 or node.shape(2) != node.shape(1)[:1]:
+        raise node.refusal(
+            f"regions must be {{R, 4}} and batch indices {{R}}, got {list(node.shape(1))} and {list(node.shape(2))}"
+        )
     x, rois, scale = node.tensor(0), node.tensor(1), node.number("spatial_scale", 1.0)
     if not centred:
-        rois = _at_least_one(rois, scale)
+        rois, scale = _at_least_one(rois, scale), 1.0
     node.check_range(2, 0, x.sizes[0] - 1, "batch_indices")
     sizes = node.integer("output_height", 1), node.integer("output_width", 1)
     shape = (rois.sizes[0], x.sizes[1], *sizes)
     samples = node.integer("sampling_ratio")
-    if samples > _MOST_SAMPLES:
-        raise node.refusal(f"sampling_ratio must be at most {_MOST_SAMPLES}, got {samples}")
+    if not 0 <= samples <= _MOST_SAMPLES:
+        raise node.refusal(f"sampling_ratio must be between 0 and {_MOST_SAMPLES}, got {samples}")
     if mode == "max":
-        return node.valued(_largest(node, x, rois, scale, sizes=sizes, shift=0.5 if centred else 0.0), shape)
-    found = functions.roi_align1(
+        result = _largest(node, x, rois, scale, sizes=sizes, shift=0.5 if centred else 0.0)
+    else:
+        result = _mean(node, x, rois, scale, shape=shape, shift=0.5 if centred else 0.0)
+    if centred and not samples:
+        result = choose(_with_area(rois, scale), result, 0.0)
+    return node.valued(result)
+
+
+def _mean(
+    node: Node, x: Expression, rois: Expression, scale: float, *, shape: tuple[int, int, int, int], shift: float
+) -> Expression:
+    """Return the mean of the samples of each part of each region."""
+    samples = node.integer("sampling_ratio")
+    return functions.roi_align1(
         x,
         rois,
         cast(node.tensor(2), DataType.UINT32),
@@ -61,10 +79,9 @@ def roi_align(node: Node) -> Value:
         output_sizes=shape,
         spatial_scale_x=scale,
         spatial_scale_y=scale,
-        input_pixel_offset=0.5 if centred else 0.0,
+        input_pixel_offset=shift,
         output_pixel_offset=-0.5,
     )
-    return node.valued(found)
 
 
 def _halves(rois: Expression) -> tuple[Expression, Expression]:
@@ -74,10 +91,17 @@ def _halves(rois: Expression) -> tuple[Expression, Expression]:
 
 
 def _at_least_one(rois: Expression, scale: float) -> Expression:
-    """Return regions that are at least one element of the picture wide and high."""
-    first, second = _halves(rois)
-    extent = spread(dml.max, subtract(second, first), 1 / scale)
+    """Return regions in elements of the picture, at least one wide and high."""
+    first, second = _halves(multiply(rois, scale))
+    extent = spread(dml.max, subtract(second, first), 1.0)
     return dml.join([first, add(first, extent)], 1)
+
+
+def _with_area(rois: Expression, scale: float) -> Expression:
+    """Return which regions {R, 1, 1, 1} have a width and a height: others have no samples, and are 0."""
+    first, second = _halves(multiply(rois, scale))
+    width, height = dml.split(spread(dml.greater_than, subtract(second, first), 0.0), 1, [1, 1])
+    return reshaped(dml.logical_and(width, height), (rois.sizes[0], 1, 1, 1))
 
 
 def _largest(
@@ -166,9 +190,9 @@ def _neighbours(
 @operator("MaxRoiPool")
 def max_roi_pool(node: Node) -> Value:
     """Take the largest element of each part of a region."""
-    rois, sizes = node.tensor(1), node.integers("pooled_shape") or ()
-    if len(sizes) != 2:
-        raise node.refusal(f"pooled_shape must have 2 sizes, got {list(sizes)}")
+    for number, rank in enumerate((4, 2)):
+        node.check_rank(number, rank)
+    rois, sizes = node.tensor(1), node.integers("pooled_shape", 2) or (0, 0)
     lowest, highest = (-math.inf,) * 4, (math.inf,) * 4
     node.check_range(1, (0, *lowest), (node.shape(0)[0] - 1, *highest), "batch indices of rois")
     found = functions.roi_pooling(

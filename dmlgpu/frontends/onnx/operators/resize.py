@@ -11,9 +11,10 @@ from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import AxisDirection, DataType, InterpolationMode, ReduceFunction
 from dmlgpu.frontends.onnx.interpolation import ROUNDINGS, TRANSFORMATIONS, Axis, nearest, weighted
-from dmlgpu.frontends.onnx.node import Node, reshaped
+from dmlgpu.frontends.onnx.node import Node, checked_shape, reshaped
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.tensor import MAX_ELEMENTS
 
 _OFFSETS: dict[str, tuple[float, float]] = {
     "align_corners": (0.0, 0.0),
@@ -33,27 +34,32 @@ _NEAREST: dict[str, tuple[float, AxisDirection]] = {
 """What is added to the input's offset, and where coordinates are rounded: up for INCREASING, else down."""
 
 
-def _wanted(node: Node) -> tuple[Shape, list[float]]:
+def _target(node: Node) -> tuple[Shape, list[float]]:
     """Return sizes and scales of the output, one per dimension."""
     shape = node.shape(0)
-    axes = [node.axis(one, len(shape)) for one in node.integers("axes") or range(len(shape))]
+    axes = node.axes(node.integers("axes") or range(len(shape)), len(shape))
     place = 1 if node.op_type == "Upsample" or node.version < 11 else 2
     sizes, scales = list(shape), [1.0] * len(shape)
     if node.has(3) and node.shape(3) != (0,):
-        given = node.host_integers(3)
-        ratios = [want / shape[axis] for axis, want in zip(axes, given, strict=True)]
+        targets = node.host_integers(3, len(axes))
+        if any(not shape[axis] for axis in axes):
+            raise node.refusal(f"tensors without elements cannot be resized to sizes, got shape {list(shape)}")
+        ratios = [size / shape[axis] for axis, size in zip(axes, targets, strict=True)]
         policy = node.text("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
             ratio = min(ratios) if policy == "not_larger" else max(ratios)
             ratios = [ratio] * len(ratios)
-            given = tuple(int(shape[axis] * ratio + 0.5) for axis in axes)
-        for axis, want, ratio in zip(axes, given, ratios, strict=True):
-            sizes[axis], scales[axis] = want, ratio
-        return tuple(sizes), scales
-    numbers = node.numbers("scales") or tuple(float(one) for one in node.host(place).reshape(-1))
+            targets = tuple(int(shape[axis] * ratio + 0.5) for axis in axes)
+        for axis, size, ratio in zip(axes, targets, ratios, strict=True):
+            sizes[axis], scales[axis] = size, ratio
+        return checked_shape(node, sizes), scales
+    numbers = node.numbers("scales", len(axes)) or node.host_numbers(place, len(axes))
     for axis, scale in zip(axes, numbers, strict=True):
-        sizes[axis], scales[axis] = int(shape[axis] * scale), scale
-    return tuple(sizes), scales
+        # in float32, as onnxruntime: 10 elements by 0.7 are 7, though 0.7 is a little less than that in float32
+        with np.errstate(over="ignore"):
+            extent = float(np.float32(shape[axis]) * np.float32(scale))
+        sizes[axis], scales[axis] = int(min(extent, MAX_ELEMENTS + 1)), scale
+    return checked_shape(node, sizes), scales
 
 
 @operator("Resize", "Upsample")
@@ -69,30 +75,30 @@ def resize(node: Node) -> Value:
     ):
         if given not in allowed:
             raise node.refusal(f"{name} must be one of {', '.join(allowed)}, got {given!r}")
-    sizes, scales = _wanted(node)
+    sizes, scales = _target(node)
     if 0 in sizes:
         return node.known(np.zeros(sizes, node.data_type(0).numpy))
     if any(one <= 0 for one in (*sizes, *scales)):
         raise node.refusal(f"sizes and scales must be positive, got {list(sizes)} and {scales}")
-    axes = _axes(node, sizes, scales, how)
+    # operator set 10 leaves the rounding open; its example and onnxruntime round up where an axis shrinks
+    roundings = ["ceil" if old and scale < 1 else rounding for scale in scales]
+    axes = _axes(node, sizes, scales, roundings, how)
     compute = _by_resample if _is_plain(node, axes, mode) else _by_axis
-    return node.valued(compute(node, axes, mode, rounding), sizes)
+    return node.valued(compute(node, axes, mode), sizes)
 
 
-def _axes(node: Node, sizes: Shape, scales: list[float], how: str) -> list[Axis]:
+def _axes(node: Node, sizes: Shape, scales: list[float], roundings: list[str], how: str) -> list[Axis]:
     """Return how each axis is resampled."""
     shape = node.shape(0)
     begins, ends = [0.0] * len(shape), [1.0] * len(shape)
     if how == "tf_crop_and_resize":
-        region = node.host(1).reshape(-1).tolist()
-        chosen = [node.axis(one, len(shape)) for one in node.integers("axes") or range(len(shape))]
-        if len(region) != 2 * len(chosen):
-            raise node.refusal(f"roi must have {2 * len(chosen)} numbers, got {len(region)}")
+        chosen = node.axes(node.integers("axes") or range(len(shape)), len(shape))
+        region = node.host_numbers(1, 2 * len(chosen))
         for number, axis in enumerate(chosen):
             begins[axis], ends[axis] = region[number], region[number + len(chosen)]
     return [
-        Axis(size, wanted, scale, how, (begin, end))
-        for size, wanted, scale, begin, end in zip(shape, sizes, scales, begins, ends, strict=True)
+        Axis(size, wanted, scale, how, rounding, (begin, end))
+        for size, wanted, scale, rounding, begin, end in zip(shape, sizes, scales, roundings, begins, ends, strict=True)
     ]
 
 
@@ -102,25 +108,30 @@ _RESAMPLED = (DataType.FLOAT32, DataType.FLOAT16, DataType.INT8, DataType.UINT8)
 def _is_plain(node: Node, axes: list[Axis], mode: str) -> bool:
     """Return whether one RESAMPLE3 computes the node."""
     how = axes[0].transformation if axes else "asymmetric"
-    if mode == "cubic" or how == "tf_crop_and_resize" or (mode == "linear" and node.flag("exclude_outside")):
-        return False
+    larger = [one for one in axes if one.size != 1 or one.wanted != 1]
+    if mode == "nearest":
+        # corners must be met exactly, not up to the rounding of a scale
+        fits = how != "align_corners" and len({one.rounding for one in larger}) <= 1
+    else:
+        fits = mode == "linear" and not node.flag("exclude_outside")
+    if how == "align_corners" and node.flag("antialias") and any(one.scale < 1 for one in axes):
+        fits = False  # the filter is as wide as 1 / scale, which is not the distance of its coordinates
     if how == "pytorch_half_pixel" and any(one.wanted == 1 and one.size > 1 for one in axes):
-        return False
+        fits = False
     if how == "half_pixel_symmetric" and any(one.wanted != one.size * one.scale for one in axes):
-        return False
-    larger = sum(one.size != 1 or one.wanted != 1 for one in axes)
-    return larger <= 4 and node.data_type(0) in _RESAMPLED
+        fits = False
+    return fits and how != "tf_crop_and_resize" and len(larger) <= 4 and node.data_type(0) in _RESAMPLED
 
 
-def _by_resample(node: Node, axes: list[Axis], mode: str, rounding: str) -> Expression:
+def _by_resample(node: Node, axes: list[Axis], mode: str) -> Expression:
     """Return the node's result by RESAMPLE3: coordinates are linear functions of places."""
     how = axes[0].transformation if axes else "asymmetric"
     before, behind = _OFFSETS.get(how, (0.5, -0.5))
     direction = AxisDirection.INCREASING
-    if mode == "nearest":
-        shift, direction = _NEAREST[rounding]
-        before += shift
     kept = [one for one in axes if one.size != 1 or one.wanted != 1] or [Axis(1, 1, 1.0, how)]
+    if mode == "nearest":
+        shift, direction = _NEAREST[kept[0].rounding]
+        before += shift
     return functions.resample3(
         reshaped(node.tensor(0), [one.size for one in kept]),
         interpolation_mode=InterpolationMode.LINEAR if mode == "linear" else InterpolationMode.NEAREST_NEIGHBOR,
@@ -139,7 +150,7 @@ def _corner_scale(axis: Axis) -> float:
     return 1.0
 
 
-def _by_axis(node: Node, axes: list[Axis], mode: str, rounding: str) -> Expression:
+def _by_axis(node: Node, axes: list[Axis], mode: str) -> Expression:
     """Return the node's result axis by axis: a GATHER, and weighted sums of what it picked."""
     x = node.tensor(0)
     kept = x.data_type
@@ -153,7 +164,7 @@ def _by_axis(node: Node, axes: list[Axis], mode: str, rounding: str) -> Expressi
         rows = reshaped(x, (1, math.prod(sizes[:number]), axis.size, math.prod(sizes[number + 1 :])))
         sizes[number] = axis.wanted
         if mode == "nearest":
-            where = node.constant(nearest(axis, rounding).reshape(1, 1, 1, -1), DataType.INT32)
+            where = node.constant(nearest(axis).reshape(1, 1, 1, -1), DataType.INT32)
             x = functions.gather(rows, where, axis=2, index_dimensions=1)
             continue
         indices, weights = weighted(

@@ -10,7 +10,7 @@ from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx.compose import add, cast, multiply
-from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
+from dmlgpu.frontends.onnx.node import Node, checked_shape, reshaped, transposed
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.sampling import sample
 from dmlgpu.frontends.onnx.values import Value
@@ -27,6 +27,8 @@ def grid_sample(node: Node) -> Value:
         raise node.refusal(f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
     if padding not in ("zeros", "border", "reflection"):
         raise node.refusal(f"padding_mode must be zeros, border or reflection, got {padding!r}")
+    node.check_rank(0, 4, 5)
+    node.check_rank(1, len(node.shape(0)))
     x, aligned = node.tensor(0), node.flag("align_corners")
     batch, channels, *spatial = x.sizes
     sizes, count = node.shape(1)[1:-1], len(spatial)
@@ -52,9 +54,36 @@ def _columns(given: Expression) -> list[Expression]:
     return [reshaped(one, given.sizes[1:]) for one in parts]
 
 
+@operator("AffineGrid", since=20)
+def affine_grid(node: Node) -> Value:
+    """Return where in a picture, from -1 to 1 over each dimension, each element of an affine image of it lies."""
+    node.check_rank(0, 3)
+    theta, sizes = cast(node.tensor(0), DataType.FLOAT32), node.host_integers(1)
+    count, batch = len(sizes) - 2, theta.sizes[0]
+    if count not in (2, 3) or theta.sizes[1:] != (count, count + 1) or sizes[0] != batch:
+        raise node.refusal(
+            f"size must have 4 or 5 elements that fit theta {{N, 2, 3}} or {{N, 3, 4}}, got {list(sizes)} "
+            f"and {list(theta.sizes)}"
+        )
+    spatial = checked_shape(node, sizes[2:])
+    shape = checked_shape(node, (batch, *spatial, count))
+    if 0 in shape:
+        return node.known(np.zeros(shape, node.data_type(0).numpy))
+    aligned = node.flag("align_corners")
+    *factors, grid = (reshaped(one, (batch, *(1,) * count, count)) for one in _columns(transposed(theta, (2, 0, 1))))
+    for axis, (factor, size) in enumerate(zip(reversed(factors), spatial, strict=True)):
+        steps = max(size - 1, 1) if aligned else size
+        coordinates = ((2 * np.arange(size) + (not aligned)) / steps - 1).astype(np.float32)
+        along = [size if one == axis + 1 else 1 for one in range(count + 2)]
+        grid = add(grid, multiply(factor, node.constant(coordinates.reshape(along), DataType.FLOAT32)))
+    return node.valued(cast(grid, node.data_type(0)), shape)
+
+
 @operator("DeformConv", since=19)
 def deformable_convolution(node: Node) -> Value:
     """Slide filters whose elements are read at places that offsets move, and weighted by a mask."""
+    for number in range(3):
+        node.check_rank(number, 4)
     x, filters = node.tensor(0), node.tensor(1)
     batch, channels, *spatial = x.sizes
     groups, count = node.integer("offset_group", 1), len(spatial)

@@ -125,7 +125,11 @@ def _combined(node: Node, x: Expression, where: Expression, updates: Expression,
 def scatter_nd(node: Node) -> Value:
     """Put parts into a copy by tuples of indices."""
     shapes, reduction = [node.shape(number) for number in range(3)], _reduction(node)
+    if not shapes[0] or not shapes[1] or not 1 <= shapes[1][-1] <= len(shapes[0]):
+        raise node.refusal(f"indices must name 1 to {len(shapes[0])} dimensions, got shape {list(shapes[1])}")
     shape, tuples = shapes[0], shapes[1][-1]
+    if shapes[2] != shapes[1][:-1] + shape[tuples:]:
+        raise node.refusal(f"updates must have shape {list(shapes[1][:-1] + shape[tuples:])}, got {list(shapes[2])}")
     node.check_range(1, tuple(-size for size in shape[:tuples]), tuple(size - 1 for size in shape[:tuples]), "indices")
     where = _flat_places(node.tensor(1), shape[:tuples])
     size, inner, count = math.prod(shape[:tuples]), math.prod(shape[tuples:]), where.sizes[0]

@@ -27,7 +27,15 @@ def compress(node: Node) -> Value:
     if axis is None:
         shape = (math.prod(shape),)
     number = 0 if axis is None else node.axis(int(axis), len(shape))
+    node.check_rank(1, 1)
     count = min(shape[number], node.shape(1)[0])
+    empty = node.known(
+        np.zeros(
+            (*shape[:number], 0, *shape[number + 1 :]), np.bool_ if node.value(0).is_bool else node.data_type(0).numpy
+        )
+    )
+    if not count:
+        return empty
 
     def chosen() -> list[Expression]:
         found = functions.nonzero_coordinates(dml.slice(node.tensor(1), (0,), (count,)))
@@ -36,8 +44,7 @@ def compress(node: Node) -> Value:
     total, places = node.finish(chosen)
     kept = int(node.read(total).reshape(-1)[0])
     if not kept:
-        empty = (*shape[:number], 0, *shape[number + 1 :])
-        return node.known(np.zeros(empty, np.bool_ if node.value(0).is_bool else node.data_type(0).numpy))
+        return empty
     where = dml.slice(node.expression(places), (0, 0), (kept, 1))
     x = reshaped(node.tensor(0), shape)
     found = functions.gather(x, reshaped(where, (*(1,) * (len(shape) - 1), kept)), axis=number, index_dimensions=1)

@@ -71,13 +71,13 @@ def discrete_fourier_transform(node: Node) -> Value:
     """Transform an axis of real or complex numbers, whose parts are the last dimension."""
     shape, inverse, half = node.shape(0), node.flag("inverse"), node.flag("onesided")
     axis = node.integer("axis", 1 if node.version < 20 else -2)
-    axis = node.axis(node.host_integers(2)[0] if node.has(2) else axis, len(shape))
+    axis = node.axis(node.host_integer(2) if node.has(2) else axis, len(shape))
     parts = shape[-1]
     if axis == len(shape) - 1 or parts not in (1, 2):
         raise node.refusal(f"the last dimension must hold 1 or 2 parts of a number, got {list(shape)} and axis {axis}")
     size = shape[axis]
     usual = 2 * (size - 1) if inverse and half else size
-    length = node.host_integers(1)[0] if node.has(1) else usual
+    length = node.host_integer(1) if node.has(1) else usual
     _check_length(node, length)
     x = node.tensor(0)
     if inverse and half:
@@ -102,12 +102,12 @@ def discrete_fourier_transform(node: Node) -> Value:
 @operator("STFT", since=17)
 def short_time_fourier_transform(node: Node) -> Value:
     """Transform windows of signals {batch, length, parts}."""
-    shape, step = node.shape(0), node.host_integers(1)[0]
+    shape, step = node.shape(0), node.host_integer(1)
     shape = shape if len(shape) == 3 else (*shape, 1)
     if len(shape) != 3 or shape[2] not in (1, 2) or step < 1:
         raise node.refusal(f"signals must be {{batch, length, 1 or 2}}, the step at least 1, got {list(shape)}, {step}")
     batch, size, parts = shape
-    length = node.host_integers(3)[0] if node.has(3) else node.shape(2)[0] if node.has(2) else size
+    length = node.host_integer(3) if node.has(3) else node.shape(2)[0] if node.has(2) else size
     _check_length(node, length)
     if length > size:
         raise node.refusal(f"windows must be at most as long as the signal of {size}, got {length}")
@@ -136,10 +136,12 @@ def short_time_fourier_transform(node: Node) -> Value:
 @operator("MelWeightMatrix", since=17)
 def mel_weight_matrix(node: Node) -> Value:
     """Triangles of weights that gather frequencies into bands; five numbers decide about all of it."""
-    bands, length, rate = (int(node.host(number).reshape(-1)[0]) for number in range(3))
-    low, high = (float(node.host(number).reshape(-1)[0]) for number in (3, 4))
-    if bands < 1 or length < 1 or rate < 1 or bands * length > MAX_ELEMENTS // 64:
-        raise node.refusal(f"bands, length and rate must be positive and not too large, got {bands}, {length}, {rate}")
+    bands, length, rate = (node.host_integer(number) for number in range(3))
+    low, high = (node.host_number(number) for number in (3, 4))
+    if bands < 0 or length < 1 or rate < 1 or bands * length > MAX_ELEMENTS // 64:
+        raise node.refusal(
+            f"length and rate must be positive, bands at least 0, and not too many, got {bands}, {length}, {rate}"
+        )
     mels = 2595 * np.log10(1 + np.array([low, high]) / 700)
     edges = mels[0] + np.arange(bands + 2) * ((mels[1] - mels[0]) / (bands + 2))
     edges = ((length + 1) * (700 * (10 ** (edges / 2595) - 1)) // rate).astype(np.int64)
@@ -156,4 +158,6 @@ def mel_weight_matrix(node: Node) -> Value:
     data_type = DATA_TYPES.get(node.integer("output_datatype", 1))
     if data_type is None:
         raise node.refusal(f"elements of type {node.integer('output_datatype')} are not supported")
+    if not bands:
+        return node.known(weights.astype(data_type.numpy))
     return node.valued(cast(node.constant(weights.astype(np.float32), DataType.FLOAT32), data_type))

@@ -40,9 +40,13 @@ def non_max_suppression(node: Node) -> Value:
     stays unless one before it stays and overlaps it: all boxes are decided in rounds at once, until a round changes
     none, which it reports to the host.
     """
+    for number in (0, 1):
+        node.check_rank(number, 3)
     batch, classes, count = node.shape(1)
-    most = int(node.host(2).reshape(-1)[0]) if node.has(2) else 0
-    threshold = float(node.host(4).reshape(-1)[0]) if node.has(4) else None
+    if node.shape(0) != (batch, count, 4):
+        raise node.refusal(f"boxes must have shape {[batch, count, 4]}, got {list(node.shape(0))}")
+    most = node.host_integer(2) if node.has(2) else 0
+    threshold = node.host_number(4) if node.has(4) else None
     if most <= 0:
         return node.known(np.zeros((0, 3), np.int64))
     if threshold is not None:
@@ -94,7 +98,7 @@ def _ranked(node: Node, count: int, threshold: float | None) -> list[Expression]
     origin = sequence(order, (batch, 1, 1), DataType.INT32, 0, boxes)
     rows = taken(reshaped(node.tensor(0), (batch * boxes, 4)), reshaped(add(order, origin), (batch * classes * count,)))
     sizes = (1, batch * classes, count, 1)
-    most_overlap = float(node.host(3).reshape(-1)[0]) if node.has(3) else 0.0
+    most_overlap = node.host_number(3) if node.has(3) else 0.0
     overlaps = _overlaps(rows, sizes, node.flag("center_point_box"), most_overlap)
     if threshold is None:
         wanted = dml.fill_value_constant(node.builder, sizes, DataType.FLOAT32, 1.0)

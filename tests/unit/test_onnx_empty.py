@@ -1,0 +1,143 @@
+"""Every ONNX operator with every size 0 in turn, other inputs as constants and as inputs of the run.
+
+What ONNX's reference or onnxruntime evaluates is computed here, with the same result, shape and type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+from dmlgpu import DmlError
+from dmlgpu.frontends.onnx import load
+from tests.onnx_samples import Sample, samples
+from tests.unit.onnx_against import check_node, expected_of, model_of, model_of_node, normal
+
+F = np.float32
+DRAWN = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+RECURRENT = ("GRU", "LSTM", "RNN")  # onnxruntime aborts, or leaves states as the memory was
+UNSET = ("DynamicQuantizeMatMul", "MatMulIntegerToFloat", "QGemm")  # onnxruntime leaves sums over nothing unset
+REFUSED = {
+    ("Attention", "q", True): "queries of no steps beside a past",
+    ("Attention", "k", True): "keys of no steps beside a past",
+}
+"""What is refused though the reference computes it."""
+
+
+def references(model: Any, feeds: dict[str, np.ndarray], op: str) -> list[list[np.ndarray]]:
+    """Return what ONNX's reference and onnxruntime evaluate, as far as they do."""
+    results = []
+    evaluators = [lambda: ReferenceEvaluator(model).run(None, feeds), lambda: expected_of(model, feeds)]
+    for evaluate in evaluators[: 1 if op in RECURRENT else 2]:
+        try:
+            results.append([np.asarray(one) for one in evaluate()])
+        except Exception:
+            continue
+    return results
+
+
+def agree(results: Sequence[np.ndarray], expected: Sequence[np.ndarray], op: str) -> bool:
+    pairs = list(zip(results, expected, strict=True))
+    if any((one.shape, one.dtype) != (other.shape, other.dtype) for one, other in pairs):
+        return False
+    return op in DRAWN or all(np.allclose(one, other, rtol=1e-3, atol=1e-4, equal_nan=True) for one, other in pairs)
+
+
+def check(sample: Sample, size: str, constants: tuple[int, ...]) -> None:
+    model, feeds = sample.model(constants), sample.feeds(constants)
+    error, results = None, []
+    try:
+        results = list(load(model, "numpy").run(feeds).values())
+    except DmlError as raised:
+        error = raised
+    known = references(model, feeds, sample.op)
+    where = f"{sample.label}, {size or 'nothing'} 0, constants {constants}"
+    if error is None:
+        assert not known or any(agree(results, one, sample.op) for one in known), f"{where}: {results}, not {known}"
+        assert size or known or sample.op == "GroupQueryAttention", f"{where}: nothing to compare with"
+    elif (sample.op, size, sample.outputs > 1) not in REFUSED:
+        assert not known, f"{where}: refused ({error}), though {known}"
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning:onnx", "ignore::RuntimeWarning:numpy")
+@pytest.mark.parametrize("sample", samples(), ids=lambda one: f"{one.label}-{len(one.inputs)}-{one.opset}")
+def test_sizes_of_0(sample: Sample) -> None:
+    for size in ("", *sample.sizes):
+        if size.startswith("_") or (sample.op in UNSET and size == "q"):
+            continue
+        sized = sample.sized(**{size: 0}) if size else sample
+        check(sized, size, ())
+        check(sized, size, tuple(range(1, len(sized.inputs))))
+
+
+@pytest.mark.parametrize("op", UNSET)
+def test_sums_over_nothing_are_0(op: str) -> None:
+    (sample,) = (one for one in samples() if one.op == op)
+    sized = sample.sized(q=0)
+    (result,) = load(sized.model(), "numpy").run(sized.feeds()).values()
+    np.testing.assert_array_equal(result, np.zeros((2, 4), F))
+
+
+@pytest.mark.parametrize("op", RECURRENT)
+def test_layers_without_steps_leave_their_states(op: str) -> None:
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op]
+    states = [normal(1, 2, 2, seed=number) for number in range(2 if op == "LSTM" else 1)]
+    weights = [np.zeros((0, 2, 3), F), normal(1, gates * 2, 3), normal(1, gates * 2, 2)]
+    outputs = ["y", "h", "c"][: 1 + len(states)]
+    for own, expected in ((states, states), ([], [one * 0 for one in states])):
+        model, feeds = model_of_node(op, [*weights, None, None, *own], outputs, hidden_size=2)
+        first, *rest = load(model, "numpy").run(feeds).values()
+        assert first.shape == (0, 1, 2, 2)
+        for one, other in zip(rest, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_nothing_set_and_scattered() -> None:
+    """Places that NonZero finds, none, name what ScatterND writes: nothing."""
+    nodes = [
+        helper.make_node("NonZero", ["mask"], ["places"]),
+        helper.make_node("Transpose", ["places"], ["rows"], perm=[1, 0]),
+        helper.make_node("GatherND", ["x", "rows"], ["picked"]),
+        helper.make_node("Neg", ["picked"], ["changed"]),
+        helper.make_node("ScatterND", ["x", "rows", "changed"], ["y"]),
+    ]
+    inputs = {"mask": (TensorProto.BOOL, [2, 3]), "x": (TensorProto.FLOAT, [2, 3])}
+    model = model_of(nodes, inputs, {"y": TensorProto.FLOAT})
+    session, x = load(model, "numpy"), normal(2, 3)
+    for mask in (np.zeros((2, 3), bool), np.array([[True, False, True], [False] * 3])):
+        feeds = {"mask": mask, "x": x}
+        (expected,) = expected_of(model, feeds)
+        np.testing.assert_array_equal(session.run(feeds)["y"], expected)
+
+
+@pytest.mark.parametrize("pads", [(-2, 0, 3, 0), (0, -1, 2, -2), (-2, 0, 0, 0), (-1, -1, -1, -2)])
+def test_pads_that_crop_to_nothing(pads: tuple[int, ...]) -> None:
+    check_node("Pad", [normal(2, 3), np.array(pads), np.array(7, F)], ["y"], weights=(1, 2))
+    check_node("Pad", [normal(2, 3), np.array(pads), np.array(7, F)], ["y"])
+
+
+def test_products_over_nothing_leave_the_bias() -> None:
+    for constants in ((), (1, 2)):
+        inputs = [np.zeros((2, 0), F), np.zeros((0, 3), F), normal(3)]
+        check_node("Gemm", inputs, ["y"], weights=constants, beta=0.5)
+        inputs = [np.zeros((1, 0, 4), F), np.zeros((3, 0, 2), F), normal(3)]
+        check_node("Conv", inputs, ["y"], weights=constants)
+        inputs = [np.zeros((1, 2, 0, 3), F), normal(2, 3, 2, 2), normal(3)]
+        check_node("ConvTranspose", inputs, ["y"], weights=constants)
+
+
+def test_an_empty_region_of_resize_is_none() -> None:
+    """Scales are known in the run only, beside a roi without elements."""
+    inputs = [normal(1, 1, 3, 4), np.zeros(0, F), np.array([1, 1, 2, 1.5], F)]
+    check_node("Resize", inputs, ["y"], version=13, mode="linear")
+
+
+def test_grids_of_a_single_picture() -> None:
+    for theta, size in ((normal(1, 2, 3), (1, 2, 3, 4)), (normal(1, 3, 4), (1, 1, 2, 2, 3))):
+        for aligned in (0, 1):
+            check_node("AffineGrid", [theta, np.array(size)], ["y"], version=20, align_corners=aligned)
