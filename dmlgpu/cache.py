@@ -145,6 +145,13 @@ class Cache(Generic[Key, Value]):
             self._size -= 0 if dropped is None else dropped[1]
         del dropped
 
+    def discard_if(self, is_dropped: Callable[[Key], bool]) -> None:
+        """Drop the entries whose keys a function picks. They do not count as evictions."""
+        with self._lock:
+            dropped = [self._entries.pop(key) for key in list(self._entries) if is_dropped(key)]
+            self._size -= sum(size for _, size in dropped)
+        del dropped
+
     def clear(self) -> None:
         """Drop all entries. They do not count as evictions."""
         with self._lock:

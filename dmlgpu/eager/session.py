@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -49,6 +51,7 @@ class Prepared:
         inputs, outputs: the flat tensors, None for absent ones.
         persistent: what its initialisation filled, or None.
         clears: whether elements of the outputs may stay as they are, which must be zeros then.
+        number: unique in the process; unlike ``id``, never used again.
     """
 
     executable: Executable
@@ -56,6 +59,7 @@ class Prepared:
     outputs: tuple[TensorDesc | None, ...]
     persistent: Kept | None
     clears: bool
+    number: int = field(default_factory=itertools.count().__next__)
 
 
 class Session:
@@ -89,13 +93,22 @@ class Session:
             bound = Range(persistent.memory, 0, executable.persistent_size)
             absent = (None,) * len(compiled.inputs), (None,) * len(compiled.outputs)
             self.submit(self._state.call(executable.bind_initialization, Resources(*absent, None, bound)))
-        return Prepared(
-            executable,
+        return self.prepared(compiled, persistent, clears)
+
+    def prepared(self, compiled: CompiledOperator, persistent: Kept | None, clears: bool) -> Prepared:
+        """Return what was compiled and initialised, as ``execute`` and ``compute`` take it.
+
+        What is recorded of it is dropped with it: recorded work refers to pipelines, which are large.
+        """
+        prepared = Prepared(
+            compiled._executable,
             tuple(port.desc for port in compiled.inputs),
             tuple(port.desc for port in compiled.outputs),
             persistent,
             clears,
         )
+        weakref.finalize(prepared, _forget, self._state, self.recorded, prepared.number).atexit = False
+        return prepared
 
     def execute(
         self, device: Device, prepared: Prepared, inputs: Sequence[Place | None], label: str
@@ -165,12 +178,12 @@ class Session:
         """Submit an operator's work on memory of its inputs, and of its outputs and temporary resource."""
         offsets = tuple([0 if one is None else one[1] for one in inputs])
         memories = [None if one is None else one[0] for one in inputs]
-        key = (id(prepared), tuple(map(id, memories)), offsets, tuple(map(id, written)))
+        key = (prepared.number, tuple(map(id, memories)), offsets, tuple(map(id, written)))
         found = self.recorded.get(key)
         if found is None:
             units = self._state.call(prepared.executable.bind, self._resources(prepared, inputs, written))
-            # The key is made of identities: what they name lives as long as the entry.
-            found = self._state.backend.record(units), (prepared, *memories, *written)
+            # The key has identities of memory, which lives as long as the entry.
+            found = self._state.backend.record(units), (*memories, *written)
             self.recorded.put(key, found, 1)
         try:
             self.submit(found[0])
@@ -216,6 +229,11 @@ class Session:
         self.numbers.clear()
         self.compiled.clear()
         self.pool.clear()
+
+
+def _forget(state: DeviceState, recorded: Cache[Any, Any], number: int) -> None:
+    """Drop what was recorded of an operator that is gone."""
+    state.deferred.add(lambda: recorded.discard_if(lambda key: key[0] == number))
 
 
 def session_of(device: Device) -> Session:

@@ -193,10 +193,8 @@ class Segment:
         if self._prepared is None:
             compiled = self.compiled
             origins = [self.graph.nodes[one.origin.number].desc for one in self.all_outputs]
-            self._prepared = Prepared(
-                compiled._executable,
-                tuple(port.desc for port in compiled.inputs),
-                tuple(port.desc for port in compiled.outputs),
+            self._prepared = session_of(compiled.device).prepared(
+                compiled,
                 self._initialized(compiled),
                 any(isinstance(one, OperatorDesc) and one.operator in KEEPING for one in origins),
             )
