@@ -168,6 +168,10 @@ def group_query(draw: Draw) -> NodeCase:
     past = [draw.array("float32", (batch, heads, capacity, size)) for _ in range(2)]
     lengths = np.full((batch,), steps - 1, "int32") if first else draw.array("int32", (batch,), 0, capacity - 1)
     total = np.array(steps if first else int(lengths.max()) + 1, "int32")
+    # What becomes of rows of the cache that are not valid is left open.
+    for cache in past:
+        for row, length in enumerate(lengths):
+            cache[row, :, 0 if first else length :] = 0
     options: dict[str, Any] = {"num_heads": groups * heads, "kv_num_heads": heads}
     options["local_window_size"] = draw.maybe(2, 3, probability=0.2)
     options["softcap"] = draw.maybe(2.0, probability=0.2)

@@ -12,10 +12,12 @@ _BINARY = ("Add", "Sub", "Mul")
 _UNARY = ("Tanh", "Neg", "Abs", "Sigmoid", "Relu")
 
 
-def _info(name: str, array: Array | None = None, element: int = onnx.TensorProto.FLOAT) -> onnx.ValueInfoProto:
+def _info(
+    name: str, array: Array | None = None, element: int = onnx.TensorProto.FLOAT, shape: tuple[int, ...] | None = None
+) -> onnx.ValueInfoProto:
     if array is not None:
         element = int(helper.np_dtype_to_tensor_dtype(array.dtype))
-    return helper.make_tensor_value_info(name, element, None)
+    return helper.make_tensor_value_info(name, element, shape)
 
 
 def _chain(draw: Draw, name: str, other: Array, prefix: str, count: int) -> tuple[list[onnx.NodeProto], str]:
@@ -63,12 +65,16 @@ def loop(draw: Draw) -> NodeCase:
         nodes.append(helper.make_node("Less", ["i", "limit"], ["more"]))
     else:
         nodes.append(helper.make_node("Identity", ["cond"], ["more"]))
-    outputs = [_info("more", element=onnx.TensorProto.BOOL), _info("next")]
+    outputs = [_info("more", element=onnx.TensorProto.BOOL, shape=()), _info("next")]
     scans = draw.integer(0, 2)
     for number in range(scans):
         nodes.append(helper.make_node("Identity", ["next" if number else "state"], [f"scan{number}"]))
         outputs.append(_info(f"scan{number}"))
-    inputs = [_info("i", element=onnx.TensorProto.INT64), _info("cond", element=onnx.TensorProto.BOOL), _info("state")]
+    inputs = [
+        _info("i", element=onnx.TensorProto.INT64, shape=()),
+        _info("cond", element=onnx.TensorProto.BOOL, shape=()),
+        _info("state"),
+    ]
     body = helper.make_graph(nodes, "body", inputs, outputs)
     trips = np.array(draw.integer(0, 5)) if not ends or draw.chance(0.5) else None
     condition = np.array(not draw.chance(0.1)) if draw.chance(0.6) or trips is None else None

@@ -54,9 +54,12 @@ def gemm(draw: Draw) -> NodeCase:
 def fused_matmul(draw: Draw) -> NodeCase:
     left, right = _factors(draw)
     trans_a, trans_b = draw.maybe(0, 1), draw.maybe(0, 1)
-    if trans_a and len(left) > 1:
+    if len(left) == 1 or len(right) == 1:
+        # onnxruntime reads beside the elements where one of them is a vector and the other is transposed.
+        trans_a = trans_b = None
+    if trans_a:
         left = (*left[:-2], left[-1], left[-2])
-    if trans_b and len(right) > 1:
+    if trans_b:
         right = (*right[:-2], right[-1], right[-2])
     dtype = draw.pick("float32", "float32", "float16")
     options: dict[str, object] = {"alpha": draw.maybe(0.5, -1.25), "transA": trans_a, "transB": trans_b}

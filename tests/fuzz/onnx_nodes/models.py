@@ -255,8 +255,9 @@ def malformed(case: NodeCase, rng: random.Random) -> tuple[NodeCase, str]:
         if rng.random() < 0.07:
             del attributes[name]
             return replace(case, attributes=attributes), f"attribute {name} omitted"
-        attributes[name] = _wrong_attribute(attributes[name], rng)
-        return replace(case, attributes=attributes), f"attribute {name}"
+        before = attributes[name]
+        attributes[name] = _wrong_attribute(before, rng)
+        return replace(case, attributes=attributes), f"{'flag' if before in (0, 1) else 'attribute'} {name}"
     if not given:
         return case, "nothing"
     at = rng.choice(given)

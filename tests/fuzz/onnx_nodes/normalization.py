@@ -107,7 +107,8 @@ def group_norm(draw: Draw) -> NodeCase:
 def lrn(draw: Draw) -> NodeCase:
     x = draw.main(low_rank=3, high_rank=4, empty=0.02)
     options = {"alpha": draw.maybe(0.1), "beta": draw.maybe(0.5), "bias": draw.maybe(2.0)}
-    return draw.case(x, size=draw.pick(1, 3, 5, 2), length=5, **options)
+    # onnxruntime refuses even sizes, and the reference computes as many channels as there are batches.
+    return draw.case(x, size=draw.pick(1, 3, 5), length=5, **options)
 
 
 @generator("LpNormalization")

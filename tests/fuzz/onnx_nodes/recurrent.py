@@ -41,11 +41,15 @@ def recurrent(draw: Draw) -> NodeCase:
     if draw.op_type == "GRU":
         options["linear_before_reset"] = draw.maybe(0, 1)
     if draw.chance(0.25):
-        names = ["Tanh", "Sigmoid", "Relu", "HardSigmoid", "LeakyRelu", "Affine", "Softsign", "Elu", "ScaledTanh"]
         count = _ACTIVATIONS[draw.op_type] * directions
-        options["activations"] = [
-            draw.pick(*names[:3]) if draw.chance(0.6) else draw.pick(*names) for _ in range(count)
-        ]
+        options["activations"] = [draw.pick("Tanh", "Sigmoid", "Relu", "Softsign") for _ in range(count)]
+    elif draw.chance(0.15):
+        # The same function everywhere: onnxruntime gives parameters out to those that take some, in order.
+        name = draw.pick("HardSigmoid", "LeakyRelu", "Affine", "Elu", "ScaledTanh", "ThresholdedRelu")
+        count = _ACTIVATIONS[draw.op_type] * directions
+        options |= {"activations": [name] * count, "activation_alpha": [draw.number(0.1, 1) for _ in range(count)]}
+        if name in ("HardSigmoid", "Affine", "ScaledTanh"):
+            options["activation_beta"] = [draw.number(0.1, 1) for _ in range(count)]
     outputs = draw.integer(1, 3 if draw.op_type == "LSTM" else 2)
     absent = (0,) if outputs > 1 and draw.chance(0.3) else ()
     return draw.case(
@@ -63,7 +67,7 @@ def recurrent(draw: Draw) -> NodeCase:
 
 @generator("DynamicQuantizeLSTM", domain=MICROSOFT)
 def quantized_lstm(draw: Draw) -> NodeCase:
-    # Inputs of onnxruntime's are rounded to 8 bits in each step, which dmlgpu documents not to do: only types and shapes.
+    # onnxruntime rounds inputs to 8 bits in each step, which dmlgpu documents not to do: only types and shapes count.
     steps, batch, width, hidden = draw.integer(1, 4), draw.integer(1, 3), draw.integer(1, 4), draw.integer(1, 4)
     x = draw.tensor("float32", (steps, batch, width), -2, 2)
     weights = [draw.array("uint8", (1, size, 4 * hidden), 0, 255) for size in (width, hidden)]

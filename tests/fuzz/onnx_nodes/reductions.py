@@ -18,7 +18,9 @@ _REDUCTIONS = (
 def reduction(draw: Draw) -> NodeCase:
     # The logarithm of a sum of negative elements is left out.
     low, high = (0.25, 4) if draw.op_type == "ReduceLogSum" else (-4, 4)
-    x = draw.main(low_rank=0 if draw.version >= 18 else 1, low=low, high=high, empty=0.06)
+    # How logarithms and roots of integers are rounded is left open.
+    among = ("float32", "float16", "float64") if "Log" in draw.op_type or draw.op_type == "ReduceL2" else None
+    x = draw.main(low_rank=0 if draw.version >= 18 else 1, low=low, high=high, empty=0.06, among=among)
     axes = draw.axes(x.ndim) if x.ndim and draw.chance(0.8) else None
     keepdims = draw.maybe(0, 1)
     since = 13 if draw.op_type == "ReduceSum" else 18
