@@ -80,7 +80,7 @@ def scatter_nd(draw: Draw) -> NodeCase:
     shape = tuples.shape[:-1] + x.shape[tuples.shape[-1] :]
     updates = draw.tensor(x.dtype.name, shape, -2, 2)
     attribute = None if mode == "none" and (draw.version < 16 or draw.chance(0.5)) else mode
-    return draw.case(x, tuples, updates, reduction=attribute, exact=mode != "mul" and mode != "add", scale=32)
+    return draw.case(x, tuples, updates, reduction=attribute, exact=mode not in ("mul", "add"), scale=32)
 
 
 @generator("ScatterElements", "Scatter")

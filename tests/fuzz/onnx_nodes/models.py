@@ -201,7 +201,8 @@ def chain(rng: random.Random, compute: Callable[[NodeCase], Outputs | None]) -> 
         steps.append(Step(case, outputs))
         inputs = [array for array in case.inputs if array is not None and array.dtype.kind != "V"]
         pool += [array for array in inputs if not any(array is known for known in pool)]
-        pool += [array for array in outputs if array is not None and not case.random]
+        if not case.random and not case.slack:
+            pool += [array for array in outputs if array is not None]
     return steps
 
 

@@ -154,6 +154,8 @@ def pool(draw: Draw) -> NodeCase:
         options["count_include_pad"] = draw.maybe(0, 1)
     else:
         options["p"] = draw.maybe(1, 2, 3)
+        # onnxruntime pads as if there were no dilations, the reference on other sides.
+        options["dilations"] = None if options["auto_pad"] in ("SAME_UPPER", "SAME_LOWER") else options["dilations"]
     return draw.case(
         x, outputs=outputs, length=math.prod(options["kernel_shape"]), exact=name == "MaxPool", scale=16, **options
     )
