@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import onnx.defs
 import pytest
 
 import dmlgpu
+from dmlgpu.frontends.onnx import registry
 from dmlgpu.host.backend import NumPyBackend
 from tests.fuzz.campaign import Tally, run_seeds
 from tests.fuzz.machine import LifeCycle, run_machine
 from tests.fuzz.monitor import Monitor
+from tests.fuzz.onnx_nodes.draw import GENERATORS, MICROSOFT
 from tests.fuzz.targets.corpus import FILES
 
 SHORT = {
@@ -24,6 +27,8 @@ SHORT = {
     ("arguments", "numpy"): range(2),
     ("arguments", "gpu"): range(1),
     ("interrupts", "numpy"): range(6),
+    ("onnx", "numpy"): range(1000),
+    ("onnx", "gpu"): range(60),
 }
 """Seeds of each target that every run of the tests tries; ``scripts/fuzz`` goes on from there.
 
@@ -108,3 +113,15 @@ def test_messages_are_bounded_and_exceptions_documented():
         ("long message", "tests/fuzz/test_fuzz.py:fail"),
     ]
     assert (monitor.calls, monitor.refused) == (3, 3)
+
+
+def test_every_operator_of_the_onnx_front_end_is_drawn():
+    """Those that have a translation, those that ONNX defines by others, and what the host computes or decides."""
+    names = {(domain, name) for domain in ("", MICROSOFT) for name in registry.names(domain)}
+    newest = {schema.name: schema for schema in onnx.defs.get_all_schemas() if not schema.domain}
+    names |= {
+        ("", name) for name, schema in newest.items() if schema.has_function or schema.has_context_dependent_function
+    }
+    names |= {("", name) for name in ("Constant", "If", "Loop", "Scan", "Shape", "Size")}
+    without = {("", "SequenceMap")}  # sequences are not supported
+    assert names - without == GENERATORS.keys()

@@ -90,10 +90,8 @@ def microsoft_rotary(draw: Draw) -> NodeCase:
     batch, heads, steps, size = draw.integer(1, 2), draw.integer(1, 3), draw.integer(1, 4), draw.pick(2, 4, 8)
     flat = draw.chance(0.6)
     x = draw.tensor("float32", (batch, steps, heads * size) if flat else (batch, heads, steps, size))
-    if draw.chance(0.5):
-        positions = draw.array("int64", (batch, steps), 0, 5)
-    else:
-        positions = draw.array("int64", (1,), 0, 2)
+    # One number is where all batches begin.
+    positions = draw.array("int64", *(((batch, steps), 0, 5) if draw.chance(0.5) else ((1,), 0, 2)))
     tables = [draw.array("float32", (8, size // 2), -1, 1) for _ in range(2)]
     return draw.case(x, positions, *tables, interleaved=draw.maybe(0, 1))
 

@@ -31,7 +31,17 @@ def _unbatched(drawn: Drawn) -> bool:
     return bool(unusual) or attributes.get("direction", "forward") != "forward" or lengths
 
 
+def _unsigned(drawn: Drawn) -> bool:
+    """Whether a reduction is of unsigned integers."""
+    array = drawn.cases[0].inputs[0]
+    return array is not None and array.dtype.kind == "u"
+
+
 REFERENCE: dict[str, tuple[Callable[[Drawn], bool], str]] = {
+    **dict.fromkeys(
+        ("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceSum", "ReduceProd"),
+        (_unsigned, "the reference sums up unsigned integers in 64 bits, and leaves the result there"),
+    ),
     **dict.fromkeys(("RNN", "GRU", "LSTM"), (_unbatched, "the reference ignores lengths, directions and functions")),
 }
 """By operator: cases in which ONNX's reference is wrong, and why."""

@@ -145,6 +145,9 @@ def pool(draw: Draw) -> NodeCase:
     options = window(draw, rank, dilated=dilated)
     if version >= {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}[name]:
         options["ceil_mode"] = draw.maybe(0, 1)
+    if options["auto_pad"] in ("SAME_UPPER", "SAME_LOWER"):
+        # onnxruntime pads as if there were no dilations, the reference on other sides.
+        options["dilations"] = None
     x = picture(draw, rank, draw.integer(1, 3), draw.dtype())
     outputs = 1
     if name == "MaxPool":
@@ -154,8 +157,6 @@ def pool(draw: Draw) -> NodeCase:
         options["count_include_pad"] = draw.maybe(0, 1)
     else:
         options["p"] = draw.maybe(1, 2, 3)
-        # onnxruntime pads as if there were no dilations, the reference on other sides.
-        options["dilations"] = None if options["auto_pad"] in ("SAME_UPPER", "SAME_LOWER") else options["dilations"]
     return draw.case(
         x, outputs=outputs, length=math.prod(options["kernel_shape"]), exact=name == "MaxPool", scale=16, **options
     )
@@ -260,7 +261,10 @@ def resize(draw: Draw) -> NodeCase:
     )
     mode = draw.pick("nearest", "linear", *(("cubic",) if version >= 11 and rank == 4 else ()))
     scales = [1.0] * lead + [draw.pick(0.5, 0.6, 1.0, 1.5, 2.0, 2.6, 0.34) for _ in range(rank - lead)]
-    scales = [max(scale, 1.01 / size) for scale, size in zip(scales, x.shape, strict=True)]
+    # No dimension becomes 0.
+    scales = [
+        max(scale, 1.01 / size) if size > 1 else max(scale, 1.0) for scale, size in zip(scales, x.shape, strict=True)
+    ]
     if version == 10:
         return draw.case(x, np.array(scales, "float32"), mode=mode, scale=16, slack=int(dtype not in FLOATS))
     modes = ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_crop_and_resize"]

@@ -122,8 +122,8 @@ def _is_ill_conditioned(steps: Sequence[Step], rng: random.Random) -> bool:
                 if new.dtype.kind == "f" and not step.case.exact:
                     unit = np.finfo(new.dtype).eps * 8
                     with np.errstate(all="ignore"):
-                        noise = 1 + unit * numbers.uniform(-1, 1, new.shape)
-                        changed[id(old)] = np.asarray(new * noise, new.dtype)
+                        noise = unit * numbers.uniform(-1, 1, new.shape) * (np.abs(new) + step.case.scale / 16)
+                        changed[id(old)] = np.asarray(new + noise, new.dtype)
     return False
 
 
