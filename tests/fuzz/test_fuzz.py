@@ -28,7 +28,7 @@ SHORT = {
     ("arguments", "gpu"): range(1),
     ("interrupts", "numpy"): range(6),
     ("onnx", "numpy"): range(1000),
-    ("onnx", "gpu"): range(60),
+    ("onnx_graphs", "gpu"): range(60),
 }
 """Seeds of each target that every run of the tests tries; ``scripts/fuzz`` goes on from there.
 

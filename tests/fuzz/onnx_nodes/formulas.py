@@ -1,15 +1,17 @@
-"""Operators that neither onnxruntime's CPU provider nor ONNX's reference computes, by their documents' formulas."""
+"""Nodes that neither onnxruntime's CPU provider nor ONNX's reference computes: by formulas, or of other types."""
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from tests.fuzz.onnx_nodes.draw import Array, NodeCase
-from tests.fuzz.onnx_nodes.models import Drawn
-from tests.fuzz.onnx_nodes.oracles import Answer
+from tests.fuzz.onnx_nodes.models import Drawn, build
+from tests.fuzz.onnx_nodes.oracles import Answer, reference, runtime
 
 _ERF = np.vectorize(math.erf, otypes=["float64"])
 
@@ -28,6 +30,36 @@ def by_formula(drawn: Drawn) -> Answer:
         return Answer(None, f"{type(error).__name__}: {error}")
     dtype = case.inputs[0].dtype if case.inputs and case.inputs[0] is not None else np.dtype("float32")
     return Answer([np.asarray(result, dtype) for result in results])
+
+
+def widened(drawn: Drawn) -> Answer:
+    """What oracles compute with float32 in the place of float16, rounded."""
+    (case,) = drawn.cases
+    if not any(array is not None and array.dtype == "float16" for array in case.inputs):
+        return Answer(None, "no float16")
+    inputs = [
+        array.astype("float32") if array is not None and array.dtype == "float16" else array for array in case.inputs
+    ]
+    wide = build([replace(case, inputs=inputs)], random.Random(0))
+    for oracle in (runtime, reference):
+        answer = oracle(wide)
+        if answer.outputs is not None:
+            with np.errstate(all="ignore"):
+                outputs = [
+                    array.astype("float16") if array.dtype == "float32" else array
+                    for array in map(np.asarray, answer.outputs)
+                ]
+            return Answer(outputs)
+    return Answer(None, "nor with float32")
+
+
+def _nhwc_conv(case: NodeCase, x: Array, weight: Array, bias: Array | None = None) -> list[Array]:
+    inputs = [np.moveaxis(x, -1, 1), np.moveaxis(weight, -1, 1), bias]
+    narrow = [None if array is None else np.ascontiguousarray(array, "float32") for array in inputs]
+    answer = runtime(build([replace(case, op_type="Conv", domain="", inputs=narrow)], random.Random(0)))
+    if answer.outputs is None:
+        raise ValueError(answer.reason)
+    return [np.moveaxis(answer.outputs[0], 1, -1)]
 
 
 def _bias_add(case: NodeCase, x: Array, bias: Array, skip: Array) -> list[Array]:
@@ -75,6 +107,7 @@ _FORMULAS: dict[str, Callable[..., list[Array]]] = {
         "FusedMatMulActivation": _matmul_activation,
         "GroupNorm": _group_norm,
         "LayerNormalization": _layer_norm,
+        "NhwcConv": _nhwc_conv,
         "SimplifiedLayerNormalization": _layer_norm,
         "SkipGroupNorm": _group_norm,
     }.items()

@@ -31,8 +31,10 @@ def recurrent(draw: Draw) -> NodeCase:
     b = draw.array(dtype, (directions, 2 * gates * hidden), -1, 1) if draw.chance(0.6) else None
     lengths = draw.array("int32", (batch,), 1, steps) if draw.chance(0.3) and steps else None
     shape = (batch, directions, hidden) if layout else (directions, batch, hidden)
+    # The last state without steps is left open: onnxruntime says 0, dmlgpu the initial one.
     states = [
-        draw.array(dtype, shape, -1, 1) if draw.chance(0.4) else None for _ in range(2 if draw.op_type == "LSTM" else 1)
+        draw.array(dtype, shape, -1, 1) if steps and draw.chance(0.4) else None
+        for _ in range(2 if draw.op_type == "LSTM" else 1)
     ]
     inputs: list[Array | None] = [x, w, r, b, lengths, *states]
     options: dict[str, Any] = {"clip": draw.maybe(0.5, 2.0, probability=0.15)}

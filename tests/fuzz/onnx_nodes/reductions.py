@@ -21,6 +21,8 @@ def reduction(draw: Draw) -> NodeCase:
     # How logarithms and roots of integers are rounded is left open.
     among = ("float32", "float16", "float64") if "Log" in draw.op_type or draw.op_type == "ReduceL2" else None
     x = draw.main(low_rank=0 if draw.version >= 18 else 1, low=low, high=high, empty=0.06, among=among)
+    if draw.op_type == "ReduceMean" and x.dtype.kind in "iu" and not x.size:
+        x = draw.array(x.dtype.name, (2, 3))  # an integer 0 / 0 otherwise
     axes = draw.axes(x.ndim) if x.ndim and draw.chance(0.8) else None
     keepdims = draw.maybe(0, 1)
     since = 13 if draw.op_type == "ReduceSum" else 18
