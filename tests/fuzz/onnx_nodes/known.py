@@ -37,11 +37,19 @@ def _unsigned(drawn: Drawn) -> bool:
     return array is not None and array.dtype.kind == "u"
 
 
+def _unsorted(drawn: Drawn) -> bool:
+    """Whether unique parts along an axis come in the order of their first places."""
+    attributes = drawn.cases[0].attributes
+    return attributes.get("sorted") == 0 and "axis" in attributes
+
+
 REFERENCE: dict[str, tuple[Callable[[Drawn], bool], str]] = {
     **dict.fromkeys(
         ("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceSum", "ReduceProd"),
         (_unsigned, "the reference sums up unsigned integers in 64 bits, and leaves the result there"),
     ),
+    "Loop": (lambda drawn: True, "the reference joins what it should stack"),
+    "Unique": (_unsorted, "the reference takes rows for columns"),
     **dict.fromkeys(("RNN", "GRU", "LSTM"), (_unbatched, "the reference ignores lengths, directions and functions")),
 }
 """By operator: cases in which ONNX's reference is wrong, and why."""
