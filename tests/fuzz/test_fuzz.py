@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import onnx.defs
 import pytest
 
 import dmlgpu
 from dmlgpu.frontends.onnx import registry
+from dmlgpu.frontends.onnx.operators import elementwise
 from dmlgpu.host.backend import NumPyBackend
 from tests.fuzz.campaign import Tally, run_seeds
 from tests.fuzz.machine import LifeCycle, run_machine
 from tests.fuzz.monitor import Monitor
-from tests.fuzz.onnx_nodes.draw import GENERATORS, MICROSOFT
+from tests.fuzz.onnx_nodes.draw import GENERATORS, MICROSOFT, Draw, NodeCase
+from tests.fuzz.onnx_nodes.models import Step, build
+from tests.fuzz.targets import onnx as onnx_target
 from tests.fuzz.targets.corpus import FILES
 
 SHORT = {
@@ -125,3 +131,25 @@ def test_every_operator_of_the_onnx_front_end_is_drawn():
     names |= {("", name) for name in ("Constant", "If", "Loop", "Scan", "Shape", "Size")}
     without = {("", "SequenceMap")}  # sequences are not supported
     assert names - without == GENERATORS.keys()
+
+
+def test_wrong_results_and_refusals_of_onnx_nodes_are_found(monkeypatch):
+    """Alone and in graphs, where the node that is wrong is named."""
+    monitor = Monitor("onnx", "numpy")
+    rng = random.Random(0)
+    monkeypatch.setitem(elementwise.UNARY, "Neg", elementwise.UNARY["Abs"])
+    monkeypatch.setitem(elementwise.BINARY, "And", lambda a, b: unsupported())
+    for name in ("Neg", "Abs", "And"):
+        case = GENERATORS["", name](Draw(rng, name, "", 17))
+        onnx_target.compare(build([case], rng), monitor)
+    places = [(finding.kind, finding.place) for finding in monitor.findings]
+    assert places == [("wrong result", "Neg"), ("refused", "And: And _: cannot")]
+    x = np.arange(-4, 4, dtype=np.float32)
+    y, z = np.exp(x), -np.exp(x)
+    steps = [Step(NodeCase("Exp", "", 17, [x], {}), [y]), Step(NodeCase("Neg", "", 17, [y], {}), [z])]
+    onnx_target.compare_graph(steps, rng, monitor)
+    assert [finding.place for finding in monitor.findings[2:]] == ["Neg"]
+
+
+def unsupported():
+    raise dmlgpu.NotSupported("cannot")

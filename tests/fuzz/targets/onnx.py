@@ -35,14 +35,18 @@ def run(seed: int, monitor: Monitor) -> None:
     if kind > 1 - _MALFORMED:
         case, wrong = malformed(case, rng)
     drawn = build([case], rng, malformed=wrong)
-    _compare(drawn, monitor)
+    compare(drawn, monitor)
 
 
 def run_graph(rng: random.Random, monitor: Monitor) -> None:
     """Compare one graph with what an oracle computes node by node."""
     steps = chain(rng, _computed)
-    if not steps:
-        return
+    if steps:
+        compare_graph(steps, rng, monitor)
+
+
+def compare_graph(steps: Sequence[Step], rng: random.Random, monitor: Monitor) -> None:
+    """Run a graph, and note which of its nodes are wrong, alone or together."""
     cases = [step.case for step in steps]
     outputs = [step.outputs for step in steps]
     drawn = build(cases, rng, ends(steps, rng), outputs)
@@ -85,7 +89,7 @@ def _blame(steps: Sequence[Step], drawn: Drawn, text: str, monitor: Monitor, rng
     for number in nodes:
         model, reason = check([number])
         if reason:
-            _compare(model, monitor)
+            compare(model, monitor)
             return
     why = text
     for number in list(nodes):
@@ -137,7 +141,7 @@ def _load_and_run(drawn: Drawn, adapter: str) -> dict[str, Array]:
     return load(drawn.model, shared_device(adapter)).run(drawn.feeds)
 
 
-def _compare(drawn: Drawn, monitor: Monitor) -> None:
+def compare(drawn: Drawn, monitor: Monitor) -> None:
     """Run a model, and note where it is neither as an oracle has it nor refused for a reason."""
     result = _computed_by_us(drawn, monitor)
     (case,) = drawn.cases
