@@ -52,11 +52,11 @@ class NodeCase:
         outputs: how many outputs the node names.
         absent: positions of outputs that it does not name, among these.
         constants: positions of inputs that are always initializers: types that no run takes.
-        runtime: positions of inputs that are never initializers.
         length: how many elements an output element sums up, for the tolerance.
         exact: whether float outputs are elements of the inputs, or computed without rounding.
         slack: by how much integer outputs may differ, because products of floats are rounded to them.
         random: whether only types and shapes are determined.
+        captured: arrays that bodies read by names of the graph around them.
         scale: largest magnitude that intermediate sums have, for the absolute tolerance.
     """
 
@@ -68,12 +68,12 @@ class NodeCase:
     outputs: int = 1
     absent: tuple[int, ...] = ()
     constants: tuple[int, ...] = ()
-    runtime: tuple[int, ...] = ()
     length: int = 1
     exact: bool = False
     slack: int = 0
     random: bool = False
     scale: float = 1.0
+    captured: dict[str, Array] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -253,7 +253,7 @@ class Draw:
         return NodeCase(self.op_type, self.domain, self.version, arrays, attributes, outputs, **fields)
 
 
-_OPTIONS = frozenset(("absent", "constants", "runtime", "length", "exact", "slack", "random", "scale"))
+_OPTIONS = frozenset(("absent", "constants", "length", "exact", "slack", "random", "scale", "captured"))
 _SPECIAL = (float("nan"), float("inf"), float("-inf"), -0.0, 0.0)
 
 

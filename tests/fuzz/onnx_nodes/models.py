@@ -16,6 +16,9 @@ from tests.fuzz.onnx_nodes.draw import GENERATORS, MICROSOFT, NEWEST, OLDEST, Ar
 from tests.fuzz.values import FLOATS, INTEGERS
 
 _IR_VERSION = 10
+_FUNCTIONS = "local"
+_IN_FUNCTIONS = 0.05
+"""How often a node is the body of a local function."""
 
 Outputs = list[Array | None]
 
@@ -108,28 +111,38 @@ def build(
     feeds: dict[str, Array] = {}
     weights: list[onnx.TensorProto] = []
     nodes: list[onnx.NodeProto] = []
+    functions: list[onnx.FunctionProto] = []
     results: dict[str, tuple[int, int]] = {}
     share = rng.choice((0.0, 0.3, 0.6, 1.0))
+
+    def name_of(array: Array | None, chance: float, *, constant: bool = False) -> str:
+        if array is None:
+            return ""
+        name = edges.get(id(array)) or names.get(id(array))
+        if name is None:
+            name = names[id(array)] = f"x{len(names)}"
+            if constant or array.dtype.kind == "V" or rng.random() < chance:
+                weights.append(numpy_helper.from_array(array, name))
+            else:
+                feeds[name] = array
+        return name
+
     for number, case in enumerate(cases):
-        inputs = []
-        for position, array in enumerate(case.inputs):
-            if array is None:
-                inputs.append("")
-                continue
-            name = edges.get(id(array)) or names.get(id(array))
-            if name is None:
-                name = names[id(array)] = f"x{len(names)}"
-                always = position in case.constants or array.dtype.kind == "V"
-                if always or (position not in case.runtime and rng.random() < (share if position else share / 3)):
-                    weights.append(numpy_helper.from_array(array, name))
-                else:
-                    feeds[name] = array
-            inputs.append(name)
+        inputs = [
+            name_of(array, share if at else share / 3, constant=at in case.constants)
+            for at, array in enumerate(case.inputs)
+        ]
+        outer = [(name_of(array, share), name) for name, array in case.captured.items()]
+        nodes += [helper.make_node("Identity", [known], [name]) for known, name in outer]
         outputs = ["" if at in case.absent else f"n{number}_{at}" for at in range(case.outputs)]
         results |= {name: (number, at) for at, name in enumerate(outputs) if name and wanted(number, at)}
-        nodes.append(
-            helper.make_node(case.op_type, inputs, outputs, domain=case.domain, name=f"node{number}", **case.attributes)
+        node = helper.make_node(
+            case.op_type, inputs, outputs, domain=case.domain, name=f"node{number}", **case.attributes
         )
+        if not case.domain and not case.captured and not malformed and rng.random() < _IN_FUNCTIONS:
+            node, function = _as_function(node, case.version, rng)
+            functions.append(function)
+        nodes.append(node)
     graph = helper.make_graph(
         nodes,
         "fuzz",
@@ -140,8 +153,54 @@ def build(
     sets = [helper.make_opsetid("", cases[0].version)]
     if any(case.domain == MICROSOFT for case in cases):
         sets.append(helper.make_opsetid(MICROSOFT, 1))
-    model = helper.make_model(graph, opset_imports=sets, ir_version=_IR_VERSION)
+    if functions:
+        sets.append(helper.make_opsetid(_FUNCTIONS, 1))
+    model = helper.make_model(graph, opset_imports=sets, ir_version=_IR_VERSION, functions=functions)
     return Drawn(model, feeds, tuple(cases), results, malformed)
+
+
+_PLAIN = (
+    *(onnx.AttributeProto.INT, onnx.AttributeProto.FLOAT, onnx.AttributeProto.STRING),
+    *(onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS),
+)
+
+
+def _as_function(node: onnx.NodeProto, version: int, rng: random.Random) -> tuple[onnx.NodeProto, onnx.FunctionProto]:
+    """The call of a local function of one node; some of its attributes are the function's, given or by default."""
+    name = f"F_{node.name}"
+    inner = onnx.NodeProto()
+    inner.CopyFrom(node)
+    # An input that the node reads twice is one of the function.
+    read = list(dict.fromkeys(filter(None, node.input)))
+    call = helper.make_node(name, read, list(filter(None, node.output)), node.name, domain=_FUNCTIONS)
+    inner.input[:] = [x and f"in_{x}" for x in node.input]
+    inner.output[:] = [y and f"out_{y}" for y in node.output]
+    required, usual = [], []
+    for attribute in inner.attribute:
+        if attribute.type not in _PLAIN or rng.random() < 0.4:
+            continue
+        outer = onnx.AttributeProto()
+        outer.CopyFrom(attribute)
+        outer.name = f"outer_{attribute.name}"
+        kind, attribute_name = attribute.type, attribute.name
+        attribute.Clear()
+        attribute.name, attribute.type, attribute.ref_attr_name = attribute_name, kind, outer.name
+        if rng.random() < 0.5:
+            usual.append(outer)
+        else:
+            required.append(outer.name)
+            call.attribute.append(outer)
+    function = helper.make_function(
+        _FUNCTIONS,
+        name,
+        [f"in_{x}" for x in call.input],
+        [f"out_{y}" for y in call.output],
+        [inner],
+        [helper.make_opsetid("", version)],
+        required,
+        usual,
+    )
+    return call, function
 
 
 def _input_info(name: str, array: Array, rng: random.Random) -> onnx.ValueInfoProto:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -114,7 +115,8 @@ def _is_ill_conditioned(steps: Sequence[Step], rng: random.Random) -> bool:
         changed: dict[int, Array] = {}
         for step in steps:
             inputs = [None if array is None else changed.get(id(array), array) for array in step.case.inputs]
-            case = NodeCase(**(vars(step.case) | {"inputs": inputs}))
+            captured = {name: changed.get(id(array), array) for name, array in step.case.captured.items()}
+            case = replace(step.case, inputs=inputs, captured=captured)
             outputs = _computed(case)
             if outputs is None:
                 return True
