@@ -20,7 +20,9 @@ REFUSALS = {
 
 def is_open(drawn: Drawn) -> bool:
     """Whether values are left open: what becomes of NaN, infinities and overflows, and of flags beyond 0 and 1."""
-    return drawn.malformed.startswith("flag") or drawn.malformed.endswith(("nan", "inf", "e+30", "e30"))
+    # Integers are shrunk by float32, so that the largest ones overflow.
+    shrunk = bool(drawn.malformed) and drawn.cases[0].op_type == "Shrink"
+    return shrunk or drawn.malformed.startswith("flag") or drawn.malformed.endswith(("nan", "inf", "e+30", "e30"))
 
 
 def _unbatched(drawn: Drawn) -> bool:
