@@ -115,6 +115,7 @@ def microsoft_attention(draw: Draw) -> NodeCase:
         None,
         draw.array("int32", (batch, total), 0, 1),
         draw.array("int32", (batch,), 1, total),
+        np.concatenate([draw.array("int32", (batch,), 1, total), np.zeros(batch, "int32")]),  # ends, then beginnings
         draw.array("int32", (batch, steps, total), 0, 1),
     ]
     mask = draw.pick(*masks)

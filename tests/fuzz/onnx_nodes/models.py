@@ -315,9 +315,9 @@ def malformed(case: NodeCase, rng: random.Random) -> tuple[NodeCase, str]:
         if rng.random() < 0.07:
             del attributes[name]
             return replace(case, attributes=attributes), f"attribute {name} omitted"
-        before = attributes[name]
-        attributes[name] = _wrong_attribute(before, rng)
-        return replace(case, attributes=attributes), f"{'flag' if before in (0, 1) else 'attribute'} {name}"
+        kind = "flag" if attributes[name] in (0, 1) else "attribute"
+        attributes[name] = _wrong_attribute(attributes[name], rng)
+        return replace(case, attributes=attributes), f"{kind} {name} {attributes[name]!r:.40}"
     if not given:
         return case, "nothing"
     at = rng.choice(given)

@@ -188,14 +188,11 @@ def qlinear_pool(draw: Draw) -> NodeCase:
     kind = draw.pick(*_BYTES)
     options: dict[str, Any] = {"channels_last": draw.maybe(0, 1)}
     if draw.op_type == "QLinearAveragePool":
-        options |= window(draw, 2, dilated=False) | {
+        options |= window(draw, 2, dilated=False, pools=True) | {
             "count_include_pad": draw.maybe(0, 1),
             "ceil_mode": draw.maybe(0, 1),
         }
         options.pop("dilations")
-        if options["auto_pad"] in ("SAME_UPPER", "SAME_LOWER"):
-            # onnxruntime pads by negative counts where strides are wider than windows, and reads beside the elements.
-            options["strides"] = None
     x = picture(draw, 2, draw.integer(1, 3), "float32")
     x = np.moveaxis(x, 1, -1) if options["channels_last"] else x
     quantized = [_scale(draw), _zero(draw, kind), _scale(draw), _zero(draw, kind)]

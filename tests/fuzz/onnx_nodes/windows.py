@@ -10,13 +10,19 @@ import numpy as np
 from tests.fuzz.onnx_nodes.draw import FLOATS, MICROSOFT, Array, Draw, NodeCase, generator
 
 
-def window(draw: Draw, rank: int, *, dilated: bool = True, most_kernel: int = 3) -> dict[str, Any]:
+def window(draw: Draw, rank: int, *, dilated: bool = True, pools: bool = False) -> dict[str, Any]:
     """Attributes of a sliding window that fits into sizes of at least 5."""
-    kernel = [draw.integer(1, most_kernel) for _ in range(rank)]
+    kernel = [draw.integer(1, 3) for _ in range(rank)]
     dilations = [draw.integer(1, 2) for _ in range(rank)] if dilated and draw.chance(0.3) else None
     auto = draw.maybe("SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET", probability=0.25)
     pads = [draw.integer(0, kernel[at % rank] - 1) for at in range(2 * rank)] if auto in (None, "NOTSET") else None
     strides = [draw.integer(1, 3) for _ in range(rank)]
+    if auto in ("SAME_UPPER", "SAME_LOWER") and pools:
+        # ONNX's formula pads by negative counts where strides are wider than windows, and so does onnxruntime; its
+        # DirectML provider, and dmlgpu, pad by nothing then.
+        strides = [min(pair) for pair in zip(strides, kernel, strict=True)]
+        # onnxruntime pads as if there were no dilations, the reference on other sides.
+        dilations = None
     return {
         "kernel_shape": kernel,
         "dilations": dilations,
@@ -143,12 +149,9 @@ def pool(draw: Draw) -> NodeCase:
     rank = draw.pick(1, 2, 2, 2, 3)
     name, version = draw.op_type, draw.version
     dilated = version >= {"MaxPool": 10, "AveragePool": 19, "LpPool": 18}[name]
-    options = window(draw, rank, dilated=dilated)
+    options = window(draw, rank, dilated=dilated, pools=True)
     if version >= {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}[name]:
         options["ceil_mode"] = draw.maybe(0, 1)
-    if options["auto_pad"] in ("SAME_UPPER", "SAME_LOWER"):
-        # onnxruntime pads as if there were no dilations, the reference on other sides.
-        options["dilations"] = None
     x = picture(draw, rank, draw.integer(1, 3), draw.dtype())
     outputs = 1
     if name == "MaxPool":
@@ -273,8 +276,9 @@ def resize(draw: Draw) -> NodeCase:
     coordinates = draw.maybe(*modes)
     region = None
     if coordinates == "tf_crop_and_resize":
-        starts = [0.0] * lead + [draw.pick(0.0, 0.1, 0.4) for _ in range(rank - lead)]
-        region = np.array(starts + [1.0] * lead + [draw.pick(0.6, 1.0, 1.3) for _ in range(rank - lead)], "float32")
+        starts = [0.0] * lead + [draw.pick(0.0, 0.13, 0.41) for _ in range(rank - lead)]
+        # Whether a place on the border is outside depends on rounding: none is.
+        region = np.array(starts + [1.0] * lead + [draw.pick(0.63, 0.97, 1.31) for _ in range(rank - lead)], "float32")
     options: dict[str, Any] = {
         "mode": mode,
         "coordinate_transformation_mode": coordinates,
