@@ -34,7 +34,7 @@ SHORT = {
     ("arguments", "gpu"): range(1),
     ("interrupts", "numpy"): range(6),
     ("onnx", "numpy"): range(1000),
-    ("onnx_graphs", "gpu"): range(60),
+    ("onnx_graphs", "gpu"): range(40),
 }
 """Seeds of each target that every run of the tests tries; ``scripts/fuzz`` goes on from there.
 

@@ -31,6 +31,7 @@ def _options() -> Any:
     return options
 
 
+onnxruntime.set_default_logger_severity(4)
 _OPTIONS = _options()
 
 
