@@ -19,7 +19,7 @@ REFUSALS = {
 
 
 _OPEN = re.compile(r"^flag|\b(nan|inf)\b|e\+?30$")
-"""What malformed cases say of themselves where values are left open: NaN, infinities, overflow, flags other than 0, 1."""
+"""Malformed cases with values that are left open, by what they say: NaN, infinities, flags other than 0 and 1."""
 
 _OPEN_OF: dict[str, re.Pattern[str]] = {
     **dict.fromkeys(

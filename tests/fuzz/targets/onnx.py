@@ -105,6 +105,8 @@ def _blame(steps: Sequence[Step], drawn: Drawn, text: str, monitor: Monitor, rng
         return
     monitor.subject = best.describe
     place = " > ".join(step.case.label for step in subset)
+    if best is drawn and drawn.model.functions:
+        place = "local functions"
     monitor.note("refused" if why.startswith("refused") else "wrong result", place, why)
 
 
@@ -183,7 +185,8 @@ def compare(drawn: Drawn, monitor: Monitor) -> None:
     monitor.subject = drawn.describe
     refusal = isinstance(result, Refused)
     kind = "refused" if refusal else "malformed, wrong result" if drawn.malformed else "wrong result"
-    place = f"{case.label}: {_pattern(str(result.error))}" if refusal else case.label
+    label = f"{case.label} in a function" if drawn.model.functions else case.label
+    place = f"{label}: {_pattern(str(result.error))}" if refusal else label
     monitor.note(kind, place, "\n".join([*texts, *(f"refused: {reason[:300]}" for reason in refused)]))
 
 
