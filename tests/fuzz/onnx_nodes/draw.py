@@ -235,6 +235,7 @@ class Draw:
                 and (among is None or array.dtype.name in among)
                 and low_rank <= array.ndim <= high_rank
                 and is_within(array, low, high)
+                and (array.size or empty)
                 and accept(array)
             ]
             if suitable:

@@ -139,7 +139,7 @@ def build(
         node = helper.make_node(
             case.op_type, inputs, outputs, domain=case.domain, name=f"node{number}", **case.attributes
         )
-        if not case.domain and not case.captured and not malformed and rng.random() < _IN_FUNCTIONS:
+        if _is_plain(case) and not malformed and rng.random() < _IN_FUNCTIONS:
             node, function = _as_function(node, case.version, rng)
             functions.append(function)
         nodes.append(node)
@@ -163,6 +163,13 @@ _PLAIN = (
     *(onnx.AttributeProto.INT, onnx.AttributeProto.FLOAT, onnx.AttributeProto.STRING),
     *(onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS),
 )
+
+
+def _is_plain(case: NodeCase) -> bool:
+    """Whether a local function may hold a node; onnxruntime dies of operators there that are functions themselves."""
+    schema = schema_of(case.op_type, case.domain, case.version)
+    is_function = schema is None or schema.has_function or schema.has_context_dependent_function
+    return not case.domain and not case.captured and not is_function
 
 
 def _as_function(node: onnx.NodeProto, version: int, rng: random.Random) -> tuple[onnx.NodeProto, onnx.FunctionProto]:

@@ -264,7 +264,7 @@ def resize(draw: Draw) -> NodeCase:
         dtype, [draw.integer(1, 2) for _ in range(lead)] + [draw.integer(1, 6) for _ in range(rank - lead)], 0, 9
     )
     mode = draw.pick("nearest", "linear", *(("cubic",) if version >= 11 and rank == 4 else ()))
-    scales = [1.0] * lead + [draw.pick(0.5, 0.6, 1.0, 1.5, 2.0, 2.6, 0.34) for _ in range(rank - lead)]
+    scales = [1.0] * lead + [draw.pick(0.5, 0.6, 1.0, 1.5, 2.0, 2.57, 0.34) for _ in range(rank - lead)]
     # No dimension becomes 0.
     scales = [
         max(scale, 1.01 / size) if size > 1 else max(scale, 1.0) for scale, size in zip(scales, x.shape, strict=True)
