@@ -81,6 +81,7 @@ def campaign(
 def summary(tallies: dict[tuple[str, str], Tally]) -> int:
     """Print what was done and what was found; the exit code says whether anything was."""
     total = Tally()
+    print_counted(tallies)
     for (target, adapter), tally in tallies.items():
         total.update(tally)
         refused = f"{tally.refused / max(1, tally.calls):.0%} refused"
@@ -90,6 +91,17 @@ def summary(tallies: dict[tuple[str, str], Tally]) -> int:
         finding = total.findings[key]
         print(f"{count:6} x {finding.kind} at {finding.place}\n         {finding.command}")
     return 1 if total.findings else 0
+
+
+def print_counted(tallies: dict[tuple[str, str], Tally]) -> None:
+    """Print what targets count: a row per subject, with how often what became of it."""
+    rows: dict[str, list[str]] = {}
+    for tally in tallies.values():
+        for name, count in sorted(tally.counted.items()):
+            subject, _, what = name.partition("\t")
+            rows.setdefault(subject, []).append(f"{count} {what}")
+    for subject, counts in rows.items():
+        print(f"{subject:40} {', '.join(counts)}")
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ class Tally:
         seeds, calls, refused: how many there were.
         findings: the first of each distinct one.
         counts: how often each was met.
+        counted: what the target counts, by a name.
         next_seed: the first seed that did not run.
     """
 
@@ -43,6 +44,7 @@ class Tally:
     refused: int = 0
     findings: dict[tuple[str, str], Finding] = field(default_factory=dict)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    counted: Counter[str] = field(default_factory=Counter)
     next_seed: int = 0
 
     def add(self, finding: Finding) -> None:
@@ -58,6 +60,7 @@ class Tally:
         for key, finding in other.findings.items():
             self.findings.setdefault(key, finding)
         self.counts.update(other.counts)
+        self.counted.update(other.counted)
 
 
 def run_seeds(
@@ -96,6 +99,7 @@ def run_seeds(
                 tally.seeds += 1
                 tally.calls += record["calls"]
                 tally.refused += record["refused"]
+                tally.counted.update(record.get("counted", {}))
         if child.loss is None:
             break
         finding = Finding(target, adapter, max(begun, tally.next_seed - 1), *child.loss)

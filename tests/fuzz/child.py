@@ -55,6 +55,7 @@ def serve(target: str, adapter: str, seeds: range, seconds: float, output: TextI
         monitor.seed, monitor.calls, monitor.refused = seed, 0, 0
         monitor.subject = str
         monitor.findings.clear()
+        monitor.counts.clear()
         monitor.before_call()
         try:
             target_run(seed, monitor)
@@ -63,7 +64,8 @@ def serve(target: str, adapter: str, seeds: range, seconds: float, output: TextI
         faulthandler.cancel_dump_traceback_later()
         for finding in monitor.findings:
             _print(output, {"finding": finding.to_json()})
-        _print(output, {"done": seed, "calls": monitor.calls, "refused": monitor.refused})
+        record = {"done": seed, "calls": monitor.calls, "refused": monitor.refused}
+        _print(output, {**record, "counted": monitor.counts} if monitor.counts else record)
 
 
 def _watch_other_exceptions(monitor: Monitor) -> None:

@@ -6,6 +6,7 @@ import resource
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -98,6 +99,7 @@ class Monitor:
         before_call: is called before each call.
         calls, refused: how many there were.
         findings: what was found.
+        counts: what targets count, by a name.
     """
 
     def __init__(self, target: str, adapter: str, *, strict: bool = False):
@@ -107,6 +109,7 @@ class Monitor:
         self.before_call: Callable[[], None] = lambda: None
         self.calls = self.refused = 0
         self.findings: list[Finding] = []
+        self.counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def call(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
+import onnx.defs
 import pytest
 
 import dmlgpu
+from dmlgpu.frontends.onnx import registry
+from dmlgpu.frontends.onnx.operators import elementwise
 from dmlgpu.host.backend import NumPyBackend
 from tests.fuzz.campaign import Tally, run_seeds
 from tests.fuzz.machine import LifeCycle, run_machine
 from tests.fuzz.monitor import Monitor
+from tests.fuzz.onnx_nodes.draw import GENERATORS, MICROSOFT, Draw, NodeCase
+from tests.fuzz.onnx_nodes.models import Step, build
+from tests.fuzz.targets import onnx as onnx_target
 from tests.fuzz.targets.corpus import FILES
 
 SHORT = {
@@ -24,6 +33,8 @@ SHORT = {
     ("arguments", "numpy"): range(2),
     ("arguments", "gpu"): range(1),
     ("interrupts", "numpy"): range(6),
+    ("onnx", "numpy"): range(1000),
+    ("onnx_graphs", "gpu"): range(40),
 }
 """Seeds of each target that every run of the tests tries; ``scripts/fuzz`` goes on from there.
 
@@ -108,3 +119,37 @@ def test_messages_are_bounded_and_exceptions_documented():
         ("long message", "tests/fuzz/test_fuzz.py:fail"),
     ]
     assert (monitor.calls, monitor.refused) == (3, 3)
+
+
+def test_every_operator_of_the_onnx_front_end_is_drawn():
+    """Those that have a translation, those that ONNX defines by others, and what the host computes or decides."""
+    names = {(domain, name) for domain in ("", MICROSOFT) for name in registry.names(domain)}
+    newest = {schema.name: schema for schema in onnx.defs.get_all_schemas() if not schema.domain}
+    names |= {
+        ("", name) for name, schema in newest.items() if schema.has_function or schema.has_context_dependent_function
+    }
+    names |= {("", name) for name in ("Constant", "If", "Loop", "Scan", "Shape", "Size")}
+    without = {("", "SequenceMap")}  # sequences are not supported
+    assert names - without == GENERATORS.keys()
+
+
+def test_wrong_results_and_refusals_of_onnx_nodes_are_found(monkeypatch):
+    """Alone and in graphs, where the node that is wrong is named."""
+    monitor = Monitor("onnx", "numpy")
+    rng = random.Random(0)
+    monkeypatch.setitem(elementwise.UNARY, "Neg", elementwise.UNARY["Abs"])
+    monkeypatch.setitem(elementwise.BINARY, "And", lambda a, b: unsupported())
+    for name in ("Neg", "Abs", "And"):
+        case = GENERATORS["", name](Draw(rng, name, "", 17))
+        onnx_target.compare(build([case], rng), monitor)
+    places = [(finding.kind, finding.place) for finding in monitor.findings]
+    assert places == [("wrong result", "Neg"), ("refused", "And: And _: cannot")]
+    x = np.arange(-4, 4, dtype=np.float32)
+    y, z = np.exp(x), -np.exp(x)
+    steps = [Step(NodeCase("Exp", "", 17, [x], {}), [y]), Step(NodeCase("Neg", "", 17, [y], {}), [z])]
+    onnx_target.compare_graph(steps, rng, monitor)
+    assert [finding.place for finding in monitor.findings[2:]] == ["Neg"]
+
+
+def unsupported():
+    raise dmlgpu.NotSupported("cannot")

@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import NotSupported
 from dmlgpu.frontends.onnx import load
-from tests.unit.onnx_against import check_node, check_reference, model_of_node, normal
+from tests.unit.onnx_against import check_node, check_reference, expected_of, model_of, model_of_node, normal
 
 F = np.float32
 
@@ -38,6 +38,20 @@ def test_scatter_elements(reduction: str, kind: Any) -> None:
     if reduction in ("max", "min") and version == 16:
         return
     check_reference("ScatterElements", inputs, ["y"], axis=1, reduction=reduction, version=version)
+
+
+@pytest.mark.parametrize("reduction", ["add", "mul"])
+def test_scattered_booleans_stay_booleans(reduction: str) -> None:
+    """A sum of booleans equals true, and is no larger number."""
+    x, updates = np.array([True, True, False, False]), np.array([True, True, True, False])
+    nodes = [
+        helper.make_node("ScatterElements", ["x", "places", "updates"], ["sums"], reduction=reduction),
+        helper.make_node("Equal", ["sums", "x"], ["y"]),
+    ]
+    inputs = {"x": (TensorProto.BOOL, [4]), "updates": (TensorProto.BOOL, [4])}
+    model = model_of(nodes, inputs, {"y": TensorProto.BOOL}, {"places": np.array([0, 0, 2, 1])})
+    feeds = {"x": x, "updates": updates}
+    np.testing.assert_array_equal(load(model, "numpy").run(feeds)["y"], expected_of(model, feeds)[0])
 
 
 def test_large_integers_are_scattered_exactly() -> None:

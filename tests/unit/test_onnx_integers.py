@@ -186,3 +186,22 @@ def test_4_bits_wrap(kind: int) -> None:
     held = load(model_of(nodes, {}, {"y": FLOAT}, {"x": x}), "numpy").run({})["y"]
     np.testing.assert_array_equal(fed, wanted)
     np.testing.assert_array_equal(held, wanted)
+
+
+# ---- activations
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_activations_of_integers(dtype: Any) -> None:
+    """DirectML's activations lack unsigned and 64-bit integers, ONNX's have all of them."""
+    x, slope = integers(dtype, 3, 5, most=90), integers(dtype, 5, most=3, seed=1)
+    np.testing.assert_array_equal(run("PRelu", [x, slope], kind_of(dtype)), np.where(x < 0, x * slope, x))
+    np.testing.assert_array_equal(
+        run("Shrink", [x], kind_of(dtype), lambd=40.5, bias=2.0),
+        np.where(np.abs(x.astype(np.int64)) > 40, x.astype(np.int64) - 2 * np.sign(x.astype(np.int64)), 0).astype(
+            dtype
+        ),
+    )
+    if np.iinfo(dtype).min < 0:
+        wide = integers(dtype, 3, 5)
+        np.testing.assert_array_equal(run("Relu", [wide], kind_of(dtype)), np.maximum(wide, 0))

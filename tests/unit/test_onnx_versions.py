@@ -127,6 +127,9 @@ def test_slice(opset: int) -> None:
     given = [X, integers(3, 2), integers(-1000, 0), integers(2, 1), integers(-2, -1)]
     check_node("Slice", given, FLOAT, opset=opset, weights=(1, 2, 3, 4))
     check_node("Slice", [X, np.array([0, 1], np.int32), np.array([1, 2], np.int32)], FLOAT, opset=opset)
+    # Only a run knows where the slices begin; the second one takes a dimension as a whole, backwards.
+    backwards = [X, np.array([1, -1]), np.array([2, -(2**31)]), np.array([0, 2]), np.array([1, -1])]
+    check_node("Slice", backwards, FLOAT, opset=opset, weights=(3, 4))
 
 
 @versions

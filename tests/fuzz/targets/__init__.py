@@ -7,7 +7,18 @@ from typing import Protocol
 
 from tests.fuzz.monitor import Monitor
 
-TARGETS = ("descriptions", "programs", "graphs", "models", "records", "life_cycle", "arguments", "interrupts")
+TARGETS = (
+    "descriptions",
+    "programs",
+    "graphs",
+    "models",
+    "records",
+    "life_cycle",
+    "arguments",
+    "interrupts",
+    "onnx",
+    "onnx_graphs",
+)
 """All of them; ``faults`` is there for the tests of the campaign itself."""
 
 WITHOUT_GPU = frozenset({"programs", "records"})

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
-from dmlgpu.frontends.onnx.node import Node, reshaped
+from dmlgpu.enums import DataType
+from dmlgpu.frontends.onnx.compose import cast
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 
 ACTIVATIONS: dict[str, Callable[[Node, Expression], Expression]] = {
-    "Relu": lambda node, x: functions.activation_relu(x),
     "Sigmoid": lambda node, x: functions.activation_sigmoid(x),
     "LeakyRelu": lambda node, x: functions.activation_leaky_relu(x, alpha=node.number("alpha", 0.01)),
     "Elu": lambda node, x: functions.activation_elu(x, alpha=node.number("alpha", 1.0)),
@@ -28,9 +31,6 @@ ACTIVATIONS: dict[str, Callable[[Node, Expression], Expression]] = {
     "Softplus": lambda node, x: functions.activation_softplus(x),
     "Softsign": lambda node, x: functions.activation_softsign(x),
     "ThresholdedRelu": lambda node, x: functions.activation_thresholded_relu(x, alpha=node.number("alpha", 1.0)),
-    "Shrink": lambda node, x: functions.activation_shrink(
-        x, bias=node.number("bias", 0.0), threshold=node.number("lambd", 0.5)
-    ),
     "Swish": lambda node, x: functions.activation_swish(x, sigmoid_input_scale=node.number("alpha", 1.0)),
 }
 
@@ -45,6 +45,30 @@ ALONG_AXES: dict[str, Callable[..., Expression]] = {
 def activation(node: Node) -> Value:
     """Apply an activation to each element."""
     return node.valued(ACTIVATIONS[node.op_type](node, node.tensor(0)), node.shape(0))
+
+
+@operator("Relu")
+def relu(node: Node) -> Value:
+    """Replace negative elements by 0; DirectML's operator has no unsigned and no 64-bit integers."""
+    x, data_type = node.tensor(0), node.data_type(0)
+    if data_type.name.startswith("U"):
+        return node.valued(x, node.shape(0))
+    zeros = node.constant(np.zeros(1, data_type.numpy), data_type)
+    result = dml.max(x, broadcast_to(zeros, x.sizes)) if data_type is DataType.INT64 else functions.activation_relu(x)
+    return node.valued(result, node.shape(0))
+
+
+@operator("Shrink")
+def shrink(node: Node) -> Value:
+    """Move elements towards 0 beyond a threshold, else to 0; 64-bit integers by float32, as onnxruntime does."""
+    x, data_type = node.tensor(0), node.data_type(0)
+    is_wide = data_type in (DataType.INT64, DataType.UINT64)
+    result = functions.activation_shrink(
+        dml.cast(x, DataType.FLOAT32) if is_wide else x,
+        bias=node.number("bias", 0.0),
+        threshold=node.number("lambd", 0.5),
+    )
+    return node.valued(cast(result, data_type), node.shape(0))
 
 
 @operator("Gelu", since=20)

@@ -12,7 +12,7 @@ from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import AxisDirection, DataType, IsInfinityMode
-from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.node import Node, broadcast_to
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 
@@ -64,7 +64,6 @@ BINARY: dict[str, Binary] = {
     "BitwiseAnd": dml.bit_and,
     "BitwiseOr": dml.bit_or,
     "BitwiseXor": dml.bit_xor,
-    "PRelu": functions.activation_parameterized_relu,
 }
 
 SEVERAL: dict[str, Binary] = {"Sum": dml.add, "Max": dml.max, "Min": dml.min, "Mean": dml.add}
@@ -108,6 +107,18 @@ def binary(node: Node) -> Value:
         raise node.refusal("broadcasting along an axis, of operator sets before 7, is not supported")
     (a, b), shape = node.broadcast(*values)
     return node.valued(BINARY[node.op_type](a, b), shape)
+
+
+@operator("PRelu")
+def parametric_relu(node: Node) -> Value:
+    """Multiply negative elements by a slope; DirectML's operator has no unsigned and no 64-bit integers."""
+    (x, slope), shape = node.broadcast(node.value(0), node.value(1))
+    if x.data_type.name.startswith("U"):
+        return node.valued(x, shape)
+    if x.data_type is DataType.INT64:
+        zeros = broadcast_to(node.constant([0], DataType.INT64), x.sizes)
+        return node.valued(dml.if_(dml.less_than(x, zeros), dml.multiply(x, slope), x), shape)
+    return node.valued(functions.activation_parameterized_relu(x, slope), shape)
 
 
 @operator("Mod")

@@ -94,11 +94,9 @@ def _slice_on_device(node: Node) -> Value:
     for number, (axis, length, step) in enumerate(zip(axes, found, steps, strict=True)):
         size = shape[axis]
         if length == size:
-            x = (
-                x
-                if step > 0
-                else dml.slice(x, (0,) * len(shape), shape, [-1 if one == axis else 1 for one in range(len(shape))])
-            )
+            if step < 0:
+                strides = [-1 if dimension == axis else 1 for dimension in range(len(shape))]
+                x = dml.slice(x, (0,) * len(shape), x.sizes, strides)
             continue
         first = dml.slice(starts, (number,), (1,))
         zero = node.constant([0], DataType.INT32)

@@ -40,10 +40,11 @@ def _neutral(reduction: str, data_type: DataType) -> float:
 
 
 def _reduction(node: Node) -> str:
-    found = node.text("reduction", "none")
-    if found != "none" and found not in _REDUCTIONS:
-        raise node.refusal(f"reduction must be one of none, {', '.join(_REDUCTIONS)}, got {found!r}")
-    return found
+    reduction = node.text("reduction", "none")
+    if reduction != "none" and reduction not in _REDUCTIONS:
+        raise node.refusal(f"reduction must be one of none, {', '.join(_REDUCTIONS)}, got {reduction!r}")
+    # Sums of booleans are 0 or 1 as well: onnxruntime computes "or" and "and".
+    return {"add": "max", "mul": "min"}.get(reduction, reduction) if node.value(0).is_bool else reduction
 
 
 @operator("ScatterElements", "Scatter")

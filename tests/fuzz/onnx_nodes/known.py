@@ -1,0 +1,101 @@
+"""What is known: refusals that are documented, and cases in which an oracle is wrong, with the reasons."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from tests.fuzz.onnx_nodes.draw import NodeCase, schema_of
+from tests.fuzz.onnx_nodes.models import Drawn
+
+REFUSALS = {
+    r"doubles are moved and cast, but nothing computes with them": "doubles: DirectML computes with none",
+    r"FLOAT64": "doubles: DirectML computes with none",
+    r"ELEMENT_WISE_ERF: input_tensor.data_type": "Erf of integers: rounding decides, and onnxruntime has none",
+    r"clip is supported by LSTM only": "DirectML's RNN and GRU have no clip threshold",
+    r"elements of type (string|bfloat16|float[468]\w*|complex\w*|u?int2) are not supported": "types",
+}
+"""Messages of refusals that are documented, and why; dmlgpu computes everything else that an oracle computes."""
+
+
+_OPEN = re.compile(r"^flag|\b(nan|inf)\b|e\+?30$")
+"""Malformed cases with values that are left open, by what they say: NaN, infinities, flags other than 0 and 1."""
+
+_OPEN_OF: dict[str, re.Pattern[str]] = {
+    **dict.fromkeys(
+        ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), re.compile("of type u?int")
+    ),  # how logarithms of integers are rounded
+    "Shrink": re.compile("input 0 with"),  # integers are shrunk by float32, so that the largest ones overflow
+    "com.microsoft.Attention": re.compile("input 3"),  # rows that hide everything
+}
+"""More of that, by operator."""
+
+
+def is_open(drawn: Drawn) -> bool:
+    """Whether only types and shapes of a malformed case count."""
+    own = _OPEN_OF.get(drawn.cases[0].label)
+    text = drawn.malformed
+    return bool(text) and bool(_OPEN.search(text) or (own is not None and own.search(text)))
+
+
+def _is_one_row(drawn: Drawn) -> bool:
+    """Whether all queries share a row of a mask, and causality tells them apart."""
+    (case,) = drawn.cases
+    mask = case.inputs[3] if len(case.inputs) > 3 else None
+    return bool(case.attributes.get("is_causal")) and mask is not None and (mask.ndim < 2 or mask.shape[-2] == 1)
+
+
+def _unbatched(drawn: Drawn) -> bool:
+    """Whether a recurrent layer has anything but one direction forward, all steps and the usual functions."""
+    (case,) = drawn.cases
+    attributes = case.attributes
+    unusual = {"layout", "clip", "activations", "input_forget"} & {name for name, value in attributes.items() if value}
+    lengths = len(case.inputs) > 4 and case.inputs[4] is not None
+    return bool(unusual) or attributes.get("direction", "forward") != "forward" or lengths
+
+
+def _unsorted(drawn: Drawn) -> bool:
+    """Whether unique parts along an axis come in the order of their first places."""
+    attributes = drawn.cases[0].attributes
+    return attributes.get("sorted") == 0 and "axis" in attributes
+
+
+REFERENCE: dict[str, tuple[Callable[[Drawn], bool], str]] = {
+    "Attention": (_is_one_row, "the reference lets all queries see what the first one sees"),
+    "Loop": (lambda drawn: True, "the reference joins what it should stack"),
+    "Unique": (_unsorted, "the reference takes rows for columns"),
+    **dict.fromkeys(("RNN", "GRU", "LSTM"), (_unbatched, "the reference ignores lengths, directions and functions")),
+}
+"""By operator: cases in which ONNX's reference is wrong, and why."""
+
+
+def refusal(message: str, drawn: Drawn) -> str:
+    """The reason for which a refusal is documented; empty where there is none."""
+    return next((reason for pattern, reason in REFUSALS.items() if re.search(pattern, message)), "")
+
+
+_TYPES = re.compile(r"reference: output n0_(\d+): type (\w+), expected")
+
+
+def _is_mistyped(case: NodeCase, text: str) -> bool:
+    """Whether the reference answers in another type than the schema says, that of an input."""
+    match, schema = _TYPES.match(text), schema_of(case.op_type, case.domain, case.version)
+    if match is None or schema is None:
+        return False
+    kind = schema.outputs[min(int(match[1]), len(schema.outputs) - 1)].type_str
+    formals = [schema.inputs[min(at, len(schema.inputs) - 1)] for at in range(len(case.inputs))]
+    pairs = zip(formals, case.inputs, strict=True)
+    return any(formal.type_str == kind and array is not None and array.dtype == match[2] for formal, array in pairs)
+
+
+def wrong_oracle(drawn: Drawn, texts: Sequence[str]) -> str:
+    """The reason for which an oracle's result is not taken; empty where there is none."""
+    if drawn.malformed.startswith("flag"):
+        return "malformed, a flag of another value"
+    if not any(text.startswith("runtime") for text in texts):
+        if _is_mistyped(drawn.cases[0], texts[0]):
+            return "the reference answers in another type than the schema says"
+        applies, reason = REFERENCE.get(drawn.cases[0].label, (lambda drawn: False, ""))
+        if applies(drawn):
+            return reason
+    return ""
