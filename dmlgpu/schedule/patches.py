@@ -79,11 +79,9 @@ class Patch:
         last = (-(-self.axis.positions // self.tile) - 1) * self.step
         return unit < 0 or last + unit >= self.axis.spatial // self.lanes
 
-    def name(self, element: int) -> str:
-        """Return the variable, or lane of one, that holds an element: units are numbered as in ``units``."""
-        unit = self._unit(element)
-        lane = f".{'xyzw'[(element - self.axis.start) % self.lanes]}" if self.lanes > 1 else ""
-        return f"seen{self.units.index(unit)}{lane}"
+    def place(self, element: int) -> tuple[int, int]:
+        """Return the number in ``units`` of the unit that holds an element, and the element's lane in it."""
+        return self.units.index(self._unit(element)), (element - self.axis.start) % self.lanes
 
     def uses(self, element: int) -> Iterator[tuple[int, int]]:
         """Return the positions of the tile and the taps of the window that see an element there."""

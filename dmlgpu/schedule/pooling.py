@@ -34,15 +34,12 @@ def _pool(step: Pool, target: Target) -> Steps:
     rows, columns = _light_tile(windows) if is_light else _tile(windows, target)
     source, across = packed_patch(_bits(step.input), windows[-1], columns, target)
     looped = windows[: -2 if rows else -1]
-    rank, last = _ranking(step.input.data_type)
     values = constants(
         looped=looped,
-        inside=tuple(f"inside{number}" for number in range(len(looped))),
         down=Patch(windows[-2], rows) if rows else None,
         across=across,
         spatial=SPATIAL,
-        rank=rank,
-        last=last,
+        elements=step.input.data_type,
     )
     body = element("pooling/max_tile", DataType.UINT32, output.sizes, portable=True, values=values, input=source)
     ones = (1,) * (SPATIAL + len(looped))
@@ -72,15 +69,3 @@ def _tile(windows: Windows, target: Target) -> tuple[int, int]:
 
 def _bits(tensor: Tensor) -> Tensor:
     return replace(tensor, data_type=_UNSIGNED[tensor.data_type.bits])
-
-
-def _ranking(data_type: DataType) -> tuple[str, int]:
-    """Return the expression of a rank, smallest for the largest number, from ``bits``; and the bits of the number that
-    ranks last, whose rank is that of padding."""
-    bits = data_type.bits
-    if data_type.is_float:
-        value = "bitcast<f32>(bits)" if bits == 32 else "f32_of_half(bits)"
-        return f"descending_f32({value})", 0
-    if not data_type.is_signed:
-        return "descending_u32(bits)", 0
-    return f"descending_i32(extractBits(bitcast<i32>(bits), 0u, {bits}u))", 1 << (bits - 1)
