@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from dmlgpu.compiler import keep_owned
 from dmlgpu.errors import NotSupported
 from dmlgpu.graph.lowering import all_constants, as_plan, lower_nodes
 from dmlgpu.graph.network import Network
@@ -30,7 +29,7 @@ from dmlgpu.graph.passes.rewriting import Note, Rewriting
 from dmlgpu.graph.passes.trees import as_body, simplified
 from dmlgpu.plan import Map, Plan, Step
 from dmlgpu.program import Program
-from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.scheduling import as_schedule, schedule_step
 from dmlgpu.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, Steps
 from dmlgpu.target import Target
 from dmlgpu.timings import Timings
@@ -106,14 +105,14 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
     if numbers.NAME not in disabled:
         plan = numbers.write_numbers(plan, all_constants(network), notes)
     try:
-        schedule = _scheduled(plan, target)
+        schedule = _scheduled(plan, target, network)
         program = _program(schedule, network)
     except NotSupported as refused:
         if plan.steps == plain.steps:
             raise
         del notes[of_nodes:]
         notes.append(Note("all", network.name, f"steps are left as they were, since else {refused}"))
-        plan, schedule = plain, _scheduled(plain, target)
+        plan, schedule = plain, _scheduled(plain, target, network)
         program = _program(schedule, network)
     rendering = program.timings.rendering
     program = replace(program, timings=Timings(time.perf_counter() - start - rendering, rendering))
@@ -136,8 +135,7 @@ def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: lis
 
 def _program(schedule: Schedule, network: Network) -> Program:
     start = time.perf_counter()
-    program = replace(render(schedule), constants=all_constants(network))
-    program = share_known(keep_owned(program, network.inputs, schedule.target))
+    program = share_known(replace(render(schedule), constants=all_constants(network)))
     return replace(program, timings=Timings(rendering=time.perf_counter() - start))
 
 
@@ -146,11 +144,11 @@ def _plain(step: Step) -> Step:
     return replace(step, body=as_body(simplified(step.body))) if isinstance(step, Map) else step
 
 
-def _scheduled(plan: Plan, target: Target) -> Schedule:
+def _scheduled(plan: Plan, target: Target, network: Network) -> Schedule:
     """Return the schedule of a plan, its kernels labelled with the steps they belong to."""
     once = sum((_named(step, target).as_initialization for step in plan.initialization), Steps())
-    found = once + sum((_named(step, target) for step in plan.steps), Steps())
-    return Schedule(plan.operator, target, found.steps, found.initialization)
+    steps = once + sum((_named(step, target) for step in plan.steps), Steps())
+    return as_schedule(plan.operator, steps, target, network.inputs)
 
 
 def _named(step: Step, target: Target) -> Steps:

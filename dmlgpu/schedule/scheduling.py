@@ -3,22 +3,65 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from dmlgpu.plan import Plan, Repeat, Step
-from dmlgpu.schedule.steps import Schedule, Scheduled, ScheduledRepeat, Steps
+from dmlgpu.enums import DataType
+from dmlgpu.kernels.sources import identity
+from dmlgpu.plan import Allocation, Binding, Map, Plan, Repeat, Role, Step, Tensor, View
+from dmlgpu.plan.parts import replace_parts, tensors
+from dmlgpu.schedule.steps import Schedule, Scheduled, ScheduledRepeat, Steps, in_turns
 from dmlgpu.target import Target
+from dmlgpu.tensor import TensorDesc
 
 
-def schedule(plan: Plan, target: Target) -> Schedule:
+def schedule(plan: Plan, target: Target, inputs: Sequence[TensorDesc | None] = ()) -> Schedule:
     """Choose how a plan is computed on a target.
+
+    Args:
+        plan: what is computed.
+        target: what it is computed on.
+        inputs: descriptions of the inputs: those that are OWNED_BY_DML are read from the persistent resource.
 
     Raises:
         NotSupported: when the adapter lacks a limit that the plan needs.
     """
     once = (schedule_step(step, target).as_initialization for step in plan.initialization)
     steps = sum(once, Steps()) + schedule_steps(plan.steps, target)
-    return Schedule(plan.operator, target, steps.steps, steps.initialization)
+    return as_schedule(plan.operator, steps, target, inputs)
+
+
+def as_schedule(operator: str, steps: Steps, target: Target, inputs: Sequence[TensorDesc | None]) -> Schedule:
+    """Return the schedule of all steps of a plan; for arguments and errors see ``schedule``."""
+    steps = _keep_owned(steps, inputs, target)
+    return Schedule(operator, target, steps.steps, steps.initialization)
+
+
+def _keep_owned(steps: Steps, inputs: Sequence[TensorDesc | None], target: Target) -> Steps:
+    """Return steps that read OWNED_BY_DML inputs from the persistent resource. The initialization copies there what it
+    has not laid out anew itself."""
+    bindings = {tensor.binding for step, _ in in_turns(steps.steps) for tensor in tensors(step)}
+    read = {binding.index for binding in bindings if binding.role is Role.INPUT}
+    owned: dict[int | Allocation, int | Allocation] = {}
+    copies = Steps()
+    for number, desc in enumerate(inputs):
+        if desc is None or not desc.owned_by_dml or number not in read:
+            continue
+        words = (desc.byte_size // 4,)
+        source = Tensor(Binding(Role.INPUT, number), DataType.UINT32, words, (1,), View.RAW)
+        place = Tensor.persistent("owned input", DataType.UINT32, words)
+        owned[number] = place.binding.index
+        copies += schedule_step(Map(f"own input {number}", identity(source), place), target)
+
+    def moved(binding: Binding) -> Binding:
+        if binding.role is not Role.INPUT or binding.index not in owned:
+            return binding
+        return replace(binding, role=Role.PERSISTENT, index=owned[binding.index])
+
+    if not owned:
+        return steps
+    redirected = tuple(replace_parts(step, Binding, moved) for step in steps.steps)
+    return Steps(redirected, steps.initialization) + copies.as_initialization
 
 
 def schedule_steps(steps: Iterable[Step], target: Target) -> Steps:
