@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dmlgpu.plan import Allocation
+from dmlgpu.plan import Allocation, Binding, Role
 from dmlgpu.tensor import aligned
 
 
@@ -37,6 +37,26 @@ class Arena:
 
     offsets: Mapping[Allocation, int]
     size: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Where the tensors lie that a schedule allocates.
+
+    Attributes:
+        temporary, persistent: the two resources.
+        least_temporary_size: bytes of temporary tensors that are alive at one time, at most.
+    """
+
+    temporary: Arena
+    persistent: Arena
+    least_temporary_size: int
+
+    def offset(self, binding: Binding) -> int:
+        """Return the byte of its resource at which an allocation begins."""
+        assert isinstance(binding.index, Allocation)
+        arena = self.temporary if binding.role is Role.TEMPORARY else self.persistent
+        return arena.offsets[binding.index]
 
 
 MOST_PLACED = 12_000

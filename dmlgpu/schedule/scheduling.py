@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dmlgpu.enums import DataType
+from dmlgpu.errors import NotSupported
 from dmlgpu.kernels.sources import identity
-from dmlgpu.plan import Allocation, Binding, Map, Plan, Repeat, Role, Step, Tensor, View
+from dmlgpu.plan import MOST_KERNELS, Allocation, Binding, Map, Plan, Repeat, Role, Step, Tensor, View
 from dmlgpu.plan.parts import replace_parts, tensors
-from dmlgpu.schedule.steps import Schedule, Scheduled, ScheduledRepeat, Steps, in_turns
+from dmlgpu.schedule.memory import Memory, Use, lay_out, lay_out_persistent, least_size
+from dmlgpu.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, Steps, in_turns
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 
@@ -34,7 +36,30 @@ def schedule(plan: Plan, target: Target, inputs: Sequence[TensorDesc | None] = (
 def as_schedule(operator: str, steps: Steps, target: Target, inputs: Sequence[TensorDesc | None]) -> Schedule:
     """Return the schedule of all steps of a plan; for arguments and errors see ``schedule``."""
     steps = _keep_owned(steps, inputs, target)
-    return Schedule(operator, target, steps.steps, steps.initialization)
+    count = sum(turns for _, turns in in_turns((*steps.steps, *steps.initialization)))
+    if count > MOST_KERNELS:
+        raise NotSupported(f"{count} kernels one after the other exceed the {MOST_KERNELS} that one execution may have")
+    return Schedule(operator, target, steps.steps, steps.initialization, _memory(steps), target.moves_doubles)
+
+
+def _memory(steps: Steps) -> Memory:
+    """Return where the allocations of steps lie: temporary ones share bytes if they are never alive together."""
+    temporary = _uses(steps.steps, Role.TEMPORARY)
+    initial, executed = (_uses(part, Role.PERSISTENT) for part in (steps.initialization, steps.steps))
+    return Memory(lay_out(temporary, reuse=True), lay_out_persistent(initial, executed), least_size(temporary))
+
+
+def _uses(steps: Sequence[AnyScheduled], role: Role) -> list[Use]:
+    """Return the uses of allocations in one of the resources, in order."""
+    uses = []
+    for number, step in enumerate(steps):
+        advances = dict(step.advances) if isinstance(step, ScheduledRepeat) else {}
+        for kernel, turns in in_turns([step]):
+            for binding, size in kernel.bound.items():
+                if binding.role is role and isinstance(binding.index, Allocation):
+                    moved = (turns - 1) * max(advances.get(binding, 0), 0)
+                    uses.append(Use(number, binding.index, binding.offset + size + moved))
+    return uses
 
 
 def _keep_owned(steps: Steps, inputs: Sequence[TensorDesc | None], target: Target) -> Steps:

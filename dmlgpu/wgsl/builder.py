@@ -64,19 +64,22 @@ class Result:
 
 
 class Builder:
-    """The text of one kernel in the making."""
+    """The text of one kernel in the making.
 
-    def __init__(self, target: Target):
-        self.target = target
+    Args:
+        target: what the adapter can do.
+        doubles: two words are read and written as one 64-bit number.
+    """
+
+    def __init__(self, target: Target, doubles: bool = False):
+        self.target, self._doubles = target, doubles
         self.buffers: list[Buffer] = []
-        self.tensors: list[Tensor] = []
         self._functions: list[str] = []  # of virtual tensors, each in a namespace of its own
         self._namespaces: dict[object, str] = {}
 
     # ---- tensors in memory
 
     def _slot(self, tensor: Tensor, block: str) -> int:
-        self.tensors.append(tensor)
         buffer = Buffer(tensor.binding, block)
         if buffer not in self.buffers:
             self.buffers.append(buffer)
@@ -164,9 +167,9 @@ class Builder:
     def finish(self, text: str) -> str:
         """Return the whole shader: head, library, virtual tensors, and the given text."""
         variables = [Variable(f"buffer{number}", buffer.block) for number, buffer in enumerate(self.buffers)]
-        blocks = [stored_as(variable.block, self.target) for variable in variables]
+        blocks = [stored_as(variable.block, self._doubles) for variable in variables]
         head = templates.render("access/head", buffers=blocks, immediates=self.target.has("immediates"))
-        linked = link(head + in_doubles("".join(self._functions) + text, variables, self.target))
+        linked = link(head + in_doubles("".join(self._functions) + text, variables, self._doubles))
         return f"enable f16;\n{linked}" if _HALVES.search(linked) else linked
 
     def source(self, name: str, source: Source, raw: bool, portable: bool) -> str:

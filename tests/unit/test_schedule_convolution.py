@@ -15,11 +15,10 @@ from dmlgpu.errors import InvalidArgument
 from dmlgpu.plan import Binding, Body, Convolution, Convolve, Role, Tensor
 from dmlgpu.plan.windows import Axis, windows_over
 from dmlgpu.program import Program
-from dmlgpu.schedule import Schedule
 from dmlgpu.schedule.convolution_choice import choose
 from dmlgpu.schedule.depthwise import depthwise_fits, depthwise_steps
 from dmlgpu.schedule.patches import Patch, packed_patch
-from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.scheduling import as_schedule, schedule_step
 from dmlgpu.schedule.steps import Form, ScheduledContract, ScheduledTiles, Steps
 from dmlgpu.schedule.tiles import tiles, unchanged
 from dmlgpu.schedule.winograd import TRANSFORMS, terms, winograd_fits, winograd_pays, winograd_steps
@@ -70,7 +69,7 @@ def tiled(label: str, body: Body, tile: Sequence[int], output: Tensor) -> Schedu
 
 
 def program_of(found: Steps, target: Target) -> Program:
-    return render(Schedule("TEST", target, found.steps, found.initialization))
+    return render(as_schedule("TEST", found, target, ()))
 
 
 # ---- patches
