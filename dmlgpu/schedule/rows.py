@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TypeAlias
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_tensor, merge_tree, row_groups
 from dmlgpu.kernels.packing import pack_along, pack_source
-from dmlgpu.kernels.sources import is_elementwise, leaves, rewrite
+from dmlgpu.kernels.sources import is_elementwise, leaves, rewrite, sameness
 from dmlgpu.plan import Body, Held, Map, Rows, Source, Step, Tensor, apply, reduce_stage, row_sizes
 from dmlgpu.schedule.launch import Launch, fold, loop_launch, row_launch
 from dmlgpu.schedule.reduce import AT_ONCE, canonical_reduce, choose_parts, choose_schedule, limited
@@ -22,6 +23,8 @@ from dmlgpu.schedule.steps import ReduceSchedule, ScheduledRows, Steps
 from dmlgpu.schedule.walk import Walk, choose_walk
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import WORD_BITS
+
+_Named: TypeAlias = tuple[tuple[str, Tensor], ...]
 
 SUBGROUP = 8
 """Invocations of a workgroup that store rows together: a subgroup, or two of half as many; or that hold them, where all
@@ -115,13 +118,13 @@ def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
         stages,
         source,
         axes,
-        body,
+        *_read_once(source, body, axes, together=bool(together)),
         schedule,
         walk,
         across,
         held,
         group,
-        bool(together),
+        SUBGROUP // 2 if together else 0,
         reason=reason + ("; it keeps them in registers" if held else ""),
     )
 
@@ -152,7 +155,7 @@ def _held_by_subgroups(rows: Rows, target: Target) -> ScheduledRows | None:
         rows.stages,
         rows.source,
         axes,
-        body,
+        *_read_once(rows.source, body, axes, together=False),
         ReduceSchedule.SUBGROUP,
         walk,
         held=held,
@@ -173,11 +176,27 @@ def _why_together(body: Body, output: Tensor, axes: tuple[int, ...], walk: Walk,
     return "whose units are small" if output.lanes < WIDE else ""
 
 
+def _read_once(
+    source: Source, body: Body, axes: tuple[int, ...], *, together: bool
+) -> tuple[Body, Tensor | Held, _Named, _Named]:
+    """Return the body on what is reduced, the leaf that stands for this, and the leaves that are read once for a row
+    and for rows that are stored together."""
+    if isinstance(source, Tensor | Held):
+        element: Tensor | Held = source
+    else:
+        same = sameness()
+        element = Held("unit", source.data_type, source.sizes, lanes=source.lanes)
+        body = rewrite(body, lambda node: element if same(node, source) else node)
+    fixed = tuple((name, leaf) for name, leaf in fixed_leaves(body, axes) if leaf != element)
+    shared = tuple((name, leaf) for name, leaf in shared_leaves(body, axes) if leaf != element) if together else ()
+    return body, element, fixed, shared
+
+
 def shared_leaves(body: Body, axes: tuple[int, ...]) -> list[tuple[str, Tensor]]:
     """Return the tensors in memory that differ along a row, but are the same in all rows, each with a name."""
     alone = {leaf for _, leaf in fixed_leaves(body, axes)}
-    found = [leaf for _, leaf in fixed_leaves(body, range(axes[0])) if leaf not in alone]
-    return [(f"shared{number}", leaf) for number, leaf in enumerate(found)]
+    shared = [leaf for _, leaf in fixed_leaves(body, range(axes[0])) if leaf not in alone]
+    return [(f"shared{number}", leaf) for number, leaf in enumerate(shared)]
 
 
 def _pack(body: Body, output: Tensor, axes: tuple[int, ...], target: Target) -> tuple[Body, Tensor, int | None]:

@@ -18,16 +18,13 @@ from dmlgpu.kernels.sources import identity
 from dmlgpu.plan import Compact, Constants, Map, Scan, Scanning, Source, Tensor, View, apply, row_sizes
 from dmlgpu.schedule.launch import Launch, loop_launch, row_launch
 from dmlgpu.schedule.scheduling import schedule_step
-from dmlgpu.schedule.steps import ScanSchedule, ScheduledScan, Steps
+from dmlgpu.schedule.steps import TOTAL, ScanSchedule, ScheduledScan, Steps
 from dmlgpu.schedule.walk import choose_walk
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 
 STORE = "schedules/scan_store"
 """What is done with each element: its accumulator finished and stored at its place in the output."""
-
-TOTAL = "schedules/scan_total"
-"""What is done with each element: nothing but merging it."""
 
 
 @schedule_step.register

@@ -48,6 +48,40 @@ def test_wgsl_is_recognised(text):
     assert wgsl_in(f"value = {text}")
 
 
+def imported(source: str, package: str) -> set[str]:
+    """Return the names that a module imports from modules of a package."""
+    return {
+        alias.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{package}.")
+        for alias in node.names
+    }
+
+
+def read_of_targets(source: str) -> set[str]:
+    """Return the attributes that a module reads of anything called ``target``."""
+    owners = (
+        (node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", ""), node.attr)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute)
+    )
+    return {attribute for owner, attribute in owners if owner in ("target", "_target")}
+
+
+def test_rendering_takes_nothing_but_data_from_schedules():
+    """It imports classes of steps, and no constant by which, or function with which, schedules choose."""
+    for name, source in modules("wgsl").items():
+        assert all(
+            re.fullmatch("[A-Z][A-Za-z]*[a-z][A-Za-z]*", each) for each in imported(source, "dmlgpu.schedule")
+        ), name
+
+
+def test_rendering_asks_a_target_for_nothing_but_its_features_and_what_one_kernel_may_bind():
+    """By its features texts differ; a kernel that would bind too much is refused."""
+    read = {attribute for source in modules("wgsl").values() for attribute in read_of_targets(source)}
+    assert read == {"has", "name", "max_storage_buffers", "max_binding_size"}
+
+
 def test_a_single_operator_is_validated_without_graphs():
     program = (
         "import sys\n"

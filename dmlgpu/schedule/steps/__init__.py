@@ -31,6 +31,7 @@ from dmlgpu.schedule.steps.ordering import (
 )
 from dmlgpu.schedule.steps.products import (
     AttentionTile,
+    Fetch,
     Form,
     Operand,
     ProductSchedule,
@@ -41,6 +42,7 @@ from dmlgpu.schedule.steps.products import (
     ScheduledTiles,
 )
 from dmlgpu.schedule.steps.reductions import (
+    TOTAL,
     ReduceSchedule,
     ScanSchedule,
     ScheduledReduce,
@@ -49,8 +51,10 @@ from dmlgpu.schedule.steps.reductions import (
 )
 
 __all__ = [
+    "TOTAL",
     "AnyScheduled",
     "AttentionTile",
+    "Fetch",
     "Form",
     "Operand",
     "Pattern",

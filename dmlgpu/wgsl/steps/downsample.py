@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dmlgpu.kernels.packing import running_dimension
 from dmlgpu.schedule.steps import ScheduledDownsample
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder
@@ -16,7 +15,7 @@ from dmlgpu.wgsl.types import LANE_NAMES
 @render_step.register
 def _downsample(step: ScheduledDownsample, builder: Builder) -> str:
     stencil, lanes = step.stencil, step.output.lanes
-    is_along = running_dimension(step.output) == stencil.dimension
+    is_along = step.is_along
     made = [stencil.taps(number) for number in range(lanes if is_along else step.rows)]
     places = range(made[0][0], made[-1][-1] + 1)
     whole = range(lanes * stencil.step) if is_along else range(0)
