@@ -7,6 +7,7 @@ from dataclasses import replace
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import collapse
 from dmlgpu.kernels.packing import UNIT, pack, running_dimension
+from dmlgpu.kernels.regions import is_costly
 from dmlgpu.kernels.repeats import split_repeats
 from dmlgpu.kernels.sources import computed, fold_views, is_identity
 from dmlgpu.plan import Body, Map, Source, Tensor, View
@@ -53,9 +54,10 @@ def _map(step: Map, target: Target) -> Steps:
     walk = choose_walk(output, step.keeps_neighbours)
     run = run if walk.by_words else None
     items = walk.items(output)
-    launch = (loop_launch if step.costly else map_launch)(items if run is None else -(-items // WORDS), target)
+    costly = is_costly(body)
+    launch = (loop_launch if costly else map_launch)(items if run is None else -(-items // WORDS), target)
     reason = "; ".join(filter(None, (_why_units(output), walk.reason)))
-    return Steps((ScheduledMap(step.label, launch, output, body, walk, step.costly, run, reason=reason),))
+    return Steps((ScheduledMap(step.label, launch, output, body, walk, costly, run, reason=reason),))
 
 
 def _resampled(step: Map, target: Target) -> Steps | None:

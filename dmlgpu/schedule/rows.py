@@ -14,7 +14,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_tensor, merge_tree, row_groups
 from dmlgpu.kernels.packing import pack_along, pack_source
 from dmlgpu.kernels.sources import is_elementwise, leaves, rewrite, sameness
-from dmlgpu.plan import Body, Held, Map, Rows, Source, Step, Tensor, apply, reduce_stage, row_sizes
+from dmlgpu.plan import Body, Held, Map, Rows, Source, Stage, Step, Tensor, apply, reduce_stage, row_sizes
 from dmlgpu.schedule.launch import Launch, fold, loop_launch, row_launch
 from dmlgpu.schedule.reduce import AT_ONCE, canonical_reduce, choose_parts, choose_schedule, limited
 from dmlgpu.schedule.runs import fixed_leaves
@@ -29,6 +29,30 @@ _Named: TypeAlias = tuple[tuple[str, Tensor], ...]
 SUBGROUP = 8
 """Invocations of a workgroup that store rows together: a subgroup, or two of half as many; or that hold them, where all
 are one subgroup."""
+
+LIFTS_MANY = (
+    "normalization/mean_square",
+    "normalization/moments",
+    "softmax/log_total",
+    "softmax/maximum",
+    "softmax/total",
+)
+"""Stages whose shaders also have ``lift<count>`` for each ``count`` in ``counts``, which lifts an array of so many
+numbers: that costs less than to lift and merge each."""
+
+AT_ONCE_STAGES = {
+    ("softmax/maximum", "softmax/total"): Stage("weights", "softmax/weights", 3, parts=("maximum", "total")),
+    ("normalization/moments",): Stage(
+        "moments", "normalization/moments_at_once", 4, parts=("mean", "lack", "variance"), longest=1024
+    ),
+}
+"""By the shaders of all stages, the stage that gives their results to an invocation that takes a row alone, and so
+reads it once less often. Its shader has ``run_t``, ``open``, ``finish`` and, for each ``count`` in ``counts``,
+``absorb<count>``, which takes so many numbers. Without it an invocation takes the stages in turn."""
+
+RUN, RUNS = "reduction/run", {"normalization/moments": "normalization/moments_run"}
+"""The shader with ``run_t``, ``open``, ``absorb`` and ``close``: how one invocation takes a few numbers in turn; and,
+by the shaders of stages, others. ``close`` gives an ``acc_t``."""
 
 WORTH_TOGETHER = 1 << 13
 """Units of all rows that are stored faster together than that takes longer to compile."""
@@ -101,8 +125,9 @@ def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
     across, held, group, stages = not along, 0, 0, rows.stages
     if schedule is ReduceSchedule.SERIAL:
         launch = loop_launch(walk.count, target)
-        if rows.at_once is not None and target.profile is Profile.CPU:
-            group, stages = min(AT_ONCE // output.lanes, units), (rows.at_once,)
+        at_once = AT_ONCE_STAGES.get(tuple(stage.file for stage in stages))
+        if at_once is not None and target.profile is Profile.CPU:
+            group, stages = min(AT_ONCE // output.lanes, units), (at_once,)
     else:
         launch = row_launch(walk.count, units, target)
         held = -(-units // launch.workgroup)
@@ -125,6 +150,7 @@ def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
         held,
         group,
         SUBGROUP // 2 if together else 0,
+        runs=tuple(RUNS.get(stage.file, RUN) for stage in stages),
         reason=reason + ("; it keeps them in registers" if held else ""),
     )
 
@@ -134,7 +160,7 @@ def _held_by_subgroups(rows: Rows, target: Target) -> ScheduledRows | None:
     what several stages compute of an element alike, is there for all of them."""
     output, body, axes = rows.output, rows.body, rows.axes
     in_step = target.profile is Profile.CPU and target.has("subgroup") and target.subgroup_lanes >= SUBGROUP
-    if not in_step or output.strides[axes[-1]] != 1 or not all(stage.lifts_many for stage in rows.stages):
+    if not in_step or output.strides[axes[-1]] != 1 or not all(stage.file in LIFTS_MANY for stage in rows.stages):
         return None
     walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, axes)))
     if walk.gaps or not is_elementwise(body) or shared_leaves(body, axes):

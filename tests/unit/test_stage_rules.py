@@ -7,9 +7,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
+
+from dmlgpu import plan
+from dmlgpu.schedule.reduce import ABSORBING
+from dmlgpu.schedule.rows import AT_ONCE_STAGES, LIFTS_MANY
+from dmlgpu.wgsl import templates
 
 PACKAGE = Path(__file__).parents[2] / "dmlgpu"
 
@@ -80,6 +86,31 @@ def test_rendering_asks_a_target_for_nothing_but_its_features_and_what_one_kerne
     """By its features texts differ; a kernel that would bind too much is refused."""
     read = {attribute for source in modules("wgsl").values() for attribute in read_of_targets(source)}
     assert read == {"has", "name", "max_storage_buffers", "max_binding_size"}
+
+
+def test_plans_name_no_capability_of_a_schedule():
+    """How costly a body is, and what its shader offers to inner loops, schedules know of the shader's file."""
+    classes = [each for each in vars(plan).values() if isinstance(each, type) and is_dataclass(each)]
+    names = {field.name for each in classes for field in fields(each)}
+    assert {"output", "body", "longest"} <= names
+    assert names.isdisjoint({"costly", "at_once", "run", "lifts_many", "group", "held", "launch", "walk"})
+
+
+def shaders_with(pattern: str) -> set[str]:
+    """Return the shaders of reductions that match a pattern themselves or in what they include."""
+    files = [file for folder in ("reduction", "normalization", "softmax") for file in templates.files(folder)]
+    included = {file: re.findall(r"include \"([^\"]+)\"", templates.source(file)) for file in files}
+    return {
+        file for file in files if any(re.search(pattern, templates.source(each)) for each in (file, *included[file]))
+    }
+
+
+def test_schedules_know_what_the_shaders_of_stages_offer():
+    lifting = shaders_with(r"fn lift\{\{ count \}\}")
+    at_once = {stage.file for stage in AT_ONCE_STAGES.values()}
+    assert lifting - at_once - {"normalization/moments_of_many"} == set(LIFTS_MANY)
+    assert shaders_with(r"fn absorb\{\{ count \}\}") == at_once
+    assert shaders_with(r"fn absorb\(sum: run_t, values: array") == set(ABSORBING)
 
 
 def test_a_single_operator_is_validated_without_graphs():

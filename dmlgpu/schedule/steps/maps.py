@@ -22,7 +22,7 @@ class ScheduledMap(Scheduled):
     Attributes:
         body: packed as the output is.
         walk: the order of the units.
-        costly: as for ``plan.Map``.
+        costly: the body is long, or loops.
         run: of a copy of bytes, walked by words: the dimension along which those of a word lie side by side in both
             tensors.
         words: those that an invocation copies at once along the run.

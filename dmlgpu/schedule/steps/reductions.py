@@ -90,6 +90,7 @@ class ScheduledRows(Scheduled):
         together: how many invocations of a subgroup, or twice as many in large ones, store their rows together, unit by
             unit, and read once what is the same in all of them (SERIAL only, not across); 0: each stores its own.
         tile: units that an invocation merges before it merges their sum into that of the row (SERIAL).
+        runs: per stage the shader that says how an invocation takes numbers in turn.
     """
 
     stages: tuple[Stage, ...]
@@ -106,6 +107,7 @@ class ScheduledRows(Scheduled):
     group: int = 0
     together: int = 0
     tile: int = TILE
+    runs: tuple[str, ...] = ()
 
     @property
     def units(self) -> int:

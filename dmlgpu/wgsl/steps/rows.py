@@ -34,9 +34,10 @@ def _rows(step: ScheduledRows, builder: Builder) -> str:
     text += "".join(builder.load(name, leaf, portable=True) for name, leaf in read_once)
     stored_as_float = output.data_type.is_float
     counts = step.counts
+    runs = step.runs if is_serial and not counts else ("",) * len(step.stages)
     text += "".join(
-        _stage_monoid(stage, builder.target, counts, in_turn=is_serial and not counts, stored_as_float=stored_as_float)
-        for stage in step.stages
+        _stage_monoid(stage, run, builder.target, counts, stored_as_float=stored_as_float)
+        for stage, run in zip(step.stages, runs, strict=True)
     )
     results = stage_results(step.stages, output.sizes, step.axes)
     names: dict[Tensor | Held, str] = {step.element: "unit"}
@@ -74,16 +75,14 @@ def _lanes(count: int, across: bool) -> list[_Lane]:
     return [_Lane(lane, f".{LANE_NAMES[lane]}", str(lane) if across else "") for lane in range(count)]
 
 
-def _stage_monoid(
-    stage: Stage, target: Target, counts: tuple[int, ...], *, in_turn: bool, stored_as_float: bool
-) -> str:
-    """Return a stage's functions under its name; those of a run too, where an invocation takes numbers in turn.
+def _stage_monoid(stage: Stage, run: str, target: Target, counts: tuple[int, ...], *, stored_as_float: bool) -> str:
+    """Return a stage's functions under its name; those of the shader ``run`` too, if it is named.
 
     Their results are float32, whatever the rows are stored as.
     """
     operands = monoid_operands(Scalar.F32, DataType.FLOAT32, target)
     result = Result(DataType.FLOAT32, Scalar.F32, True, (), target)
-    files = (stage.file, stage.run) if in_turn else (stage.file,)
+    files = filter(None, (stage.file, run))
     values = {"output": result, "counts": counts, **operands, **dict(stage.constants)}
     text = "" if stored_as_float else f"alias output_s = {Scalar.F32.wgsl};\n"
     text += "".join(templates.render(file, **values) for file in files)
