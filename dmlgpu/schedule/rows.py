@@ -6,6 +6,7 @@ all. Else each stage becomes a reduction of its own, with partial results, and a
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 from typing import TypeAlias
@@ -18,7 +19,7 @@ from dmlgpu.plan import Body, Held, Map, Rows, Source, Stage, Step, Tensor, appl
 from dmlgpu.schedule.launch import Launch, fold, loop_launch, row_launch
 from dmlgpu.schedule.reduce import AT_ONCE, canonical_reduce, choose_parts, choose_schedule, limited
 from dmlgpu.schedule.runs import fixed_leaves
-from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.scheduling import Candidate, first_fitting, schedule_step
 from dmlgpu.schedule.steps import ReduceSchedule, ScheduledRows, Steps
 from dmlgpu.schedule.walk import Walk, choose_walk
 from dmlgpu.target import Profile, Target
@@ -78,14 +79,25 @@ ROWS_OF_A_SUBGROUP, WORKGROUPS = 32, 32
 keep processors busy."""
 
 
-@schedule_step.register
-def _rows(step: Rows, target: Target) -> Steps:
-    rows = _merged(step)
-    whole = _whole_rows(rows, target)
-    if whole is not None:
-        return Steps((whole,))
-    split = "rows are long, or share words of the output: each stage is a reduction of its own, then a map"
-    return _split_rows(rows, target).because(split)
+class RowsProblem:
+    """Rows with merged dimensions, and their target."""
+
+    def __init__(self, step: Rows, target: Target):
+        self.rows, self.target = _merged(step), target
+
+    @functools.cached_property
+    def packed(self) -> tuple[Rows, int | None]:
+        """The same with elements as units, and the dimension of these."""
+        rows = self.rows
+        body, output, dimension = _pack(rows.body, rows.output, rows.axes, self.target)
+        source = rows.source if dimension is None else pack_source(rows.source, dimension, output.lanes)
+        return replace(rows, source=source, body=body, output=output), dimension
+
+    @property
+    def is_along(self) -> bool:
+        """Whether the lanes of a unit belong to one row."""
+        dimension = self.packed[1]
+        return dimension is None or dimension >= self.rows.axes[0]
 
 
 def _merged(step: Rows) -> Rows:
@@ -105,20 +117,13 @@ def _merged(step: Rows) -> Rows:
 # ---- one kernel
 
 
-def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
+def _whole_rows(problem: RowsProblem) -> Steps | None:
     """Return all in one kernel, if rows are short enough for that and no word of the output is shared between rows."""
-    axes = rows.axes
-    body, output, dimension = _pack(rows.body, rows.output, axes, target)
-    if output.unit_bits < WORD_BITS:
-        return None
-    source = rows.source if dimension is None else pack_source(rows.source, dimension, output.lanes)
+    (rows, _), along, target = problem.packed, problem.is_along, problem.target
+    source, body, output, axes = rows.source, rows.body, rows.output, rows.axes
     count = math.prod(source.sizes[: axes[0]])
     units = math.prod(source.sizes[axis] for axis in axes)
-    along = dimension is None or dimension >= axes[0]
-    held_by = _held_by_subgroups(replace(rows, source=source, body=body, output=output), target) if along else None
-    if held_by is not None:
-        return held_by
-    if choose_parts(count, units, target) > 1:
+    if output.unit_bits < WORD_BITS or choose_parts(count, units, target) > 1:
         return None
     schedule = choose_schedule(count, units, target)
     walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, axes)))
@@ -136,7 +141,7 @@ def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
     reason = f"rows of {units:,} units are short enough for {who} to reduce and store in one kernel"
     together = _why_together(body, output, axes, walk, target) if launch.workgroup == SUBGROUP and not across else ""
     reason += f"; neighbours store their rows together, {together}" if together else ""
-    return ScheduledRows(
+    kernel = ScheduledRows(
         schedule.value,
         launch,
         output,
@@ -153,12 +158,16 @@ def _whole_rows(rows: Rows, target: Target) -> ScheduledRows | None:
         runs=tuple(RUNS.get(stage.file, RUN) for stage in stages),
         reason=reason + ("; it keeps them in registers" if held else ""),
     )
+    return Steps((kernel,))
 
 
-def _held_by_subgroups(rows: Rows, target: Target) -> ScheduledRows | None:
+def _held_by_subgroups(problem: RowsProblem) -> Steps | None:
     """Return the kernel whose subgroups hold rows in registers, where adapter and rows suit it: what is loaded, and
     what several stages compute of an element alike, is there for all of them."""
+    (rows, _), target = problem.packed, problem.target
     output, body, axes = rows.output, rows.body, rows.axes
+    if output.unit_bits < WORD_BITS or not problem.is_along:
+        return None
     in_step = target.profile is Profile.CPU and target.has("subgroup") and target.subgroup_lanes >= SUBGROUP
     if not in_step or output.strides[axes[-1]] != 1 or not all(stage.file in LIFTS_MANY for stage in rows.stages):
         return None
@@ -174,7 +183,7 @@ def _held_by_subgroups(rows: Rows, target: Target) -> ScheduledRows | None:
         return None
     each = max(1, min(ROWS_OF_A_SUBGROUP, walk.count // WORKGROUPS))
     launch = Launch(SUBGROUP, each, fold(-(-walk.count // each), target), walk.count)
-    return ScheduledRows(
+    kernel = ScheduledRows(
         "subgroup",
         launch,
         output,
@@ -188,6 +197,7 @@ def _held_by_subgroups(rows: Rows, target: Target) -> ScheduledRows | None:
         group=max(1, AT_ONCE // output.lanes),
         reason=f"subgroups of {SUBGROUP} keep rows of {units:,} units in registers, and take {each} of them in turn",
     )
+    return Steps((kernel,))
 
 
 def _why_together(body: Body, output: Tensor, axes: tuple[int, ...], walk: Walk, target: Target) -> str:
@@ -241,22 +251,52 @@ def _pack(body: Body, output: Tensor, axes: tuple[int, ...], target: Target) -> 
 # ---- a kernel per stage
 
 
-def _split_rows(rows: Rows, target: Target) -> Steps:
+def _split_rows(problem: RowsProblem) -> Steps:
     """Return a reduction per stage, its results in temporary tensors, and a map."""
-    found = Steps()
+    rows, target = problem.rows, problem.target
+    steps = Steps()
     results: dict[str, Source] = {}
     for stage in rows.stages:
-        given: Source = rows.source
+        source: Source = rows.source
         if stage.prepare:
             inputs = {"input": rows.source, **results}
-            given = apply(stage.prepare, DataType.FLOAT32, rows.source.sizes, portable=True, values=(), **inputs)
-        step, made = reduce_stage(stage, given, rows.axes)
+            source = apply(stage.prepare, DataType.FLOAT32, rows.source.sizes, portable=True, values=(), **inputs)
+        step, result = reduce_stage(stage, source, rows.axes)
         longest = step.reduction.longest
-        found += canonical_reduce(step, target if longest is None else limited(target, 4 * longest))
-        results |= made
+        steps += canonical_reduce(step, target if longest is None else limited(target, 4 * longest))
+        results |= result
 
     def replaced(node: Source) -> Source:
         return results[node.name] if isinstance(node, Held) else node
 
     last: Step = Map("map", rewrite(rows.body, replaced), rows.output)
-    return found + schedule_step(last, target)
+    split = "rows are long, or share words of the output: each stage is a reduction of its own, then a map"
+    return (steps + schedule_step(last, target)).because(split)
+
+
+# ---- the choice
+
+
+ROW_SCHEDULES: tuple[Candidate[RowsProblem], ...] = (
+    Candidate(
+        "subgroup",
+        "many rows of moderate length on CPU adapters: a subgroup holds a row in registers and reads it once",
+        _held_by_subgroups,
+    ),
+    Candidate(
+        "serial or tree",
+        "rows that one invocation or one workgroup reduces and stores in one kernel",
+        _whole_rows,
+    ),
+    Candidate(
+        "split",
+        "long rows, and rows that share words of the output: each stage is a reduction of its own, then a map",
+        _split_rows,
+    ),
+)
+"""The schedules of rows, in the order in which they are tried."""
+
+
+@schedule_step.register
+def _rows(step: Rows, target: Target) -> Steps:
+    return first_fitting(ROW_SCHEDULES, RowsProblem(step, target))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
@@ -92,6 +93,29 @@ def _keep_owned(steps: Steps, inputs: Sequence[TensorDesc | None], target: Targe
 def schedule_steps(steps: Iterable[Step], target: Target) -> Steps:
     """Schedule several steps, one after the other."""
     return sum((schedule_step(step, target) for step in steps), Steps())
+
+
+Problem = TypeVar("Problem")
+
+
+@dataclass(frozen=True)
+class Candidate(Generic[Problem]):
+    """One of the schedules for a kind of step; lists of them are tried in order.
+
+    Attributes:
+        name: of the schedule.
+        purpose: which problems it is for, and why it is fast there.
+        build: returns its kernels, each with its reason; None if the schedule does not fit the problem or does not pay.
+    """
+
+    name: str
+    purpose: str
+    build: Callable[[Problem], Steps | None]
+
+
+def first_fitting(candidates: Sequence[Candidate[Problem]], problem: Problem) -> Steps:
+    """Return the kernels of the first candidate that fits; the last one fits every problem."""
+    return next(steps for candidate in candidates if (steps := candidate.build(problem)) is not None)
 
 
 @functools.singledispatch
