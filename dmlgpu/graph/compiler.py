@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ from dmlgpu.graph.passes.rewriting import Note, Rewriting
 from dmlgpu.graph.passes.trees import as_body, simplified
 from dmlgpu.plan import Map, Plan, Step
 from dmlgpu.program import Program
+from dmlgpu.schedule.convolution_choice import saved_by_channels_last
 from dmlgpu.schedule.scheduling import as_schedule, schedule_step
 from dmlgpu.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, Steps
 from dmlgpu.target import Target
@@ -53,7 +55,7 @@ STEP_PASSES: dict[str, Callable[[Rewriting, Target], None]] = {
     epilogues.NAME: epilogues.fuse_epilogues,
     prologues.NAME: prologues.fuse_prologues,
     views.NAME: views.read_through_copies,
-    layouts.NAME: layouts.choose_layouts,
+    layouts.NAME: functools.partial(layouts.choose_layouts, savings=saved_by_channels_last),
 }
 """What is done to the steps of the plan, in order."""
 

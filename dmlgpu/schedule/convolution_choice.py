@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -22,7 +23,7 @@ from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Steps
 from dmlgpu.schedule.transposed import transposed_steps
 from dmlgpu.schedule.winograd import winograd_fits, winograd_pays, winograd_steps
-from dmlgpu.target import Target
+from dmlgpu.target import Profile, Target
 
 DEPTHWISE = "depthwise"
 WINOGRAD = {"winograd-2": 2, "winograd-4": 4}
@@ -124,6 +125,28 @@ def alternatives(convolution: Convolution, target: Target) -> tuple[str, ...]:
     first = _built_in(convolution, target).name
     names = (first, IMPLICIT_GEMM, DEPTHWISE, *WINOGRAD)
     return tuple(dict.fromkeys(name for name in names if _named(name).fits(convolution, target)))
+
+
+SAVED_BY_WINDOWS, LOST_BY_TILES = 0.25, 0.03
+"""Shares of the time that the multiplications of a plain convolution take: what products over windows of several
+elements save, and what Winograd's filtering loses, measured on lavapipe."""
+
+
+def saved_by_channels_last(step: Convolve, target: Target) -> float:
+    """Return the multiplications whose time channels innermost, on one of its sides, save a convolution; none on GPUs,
+    on which it was not measured."""
+    if step.transposed or target.profile is not Profile.CPU:
+        return 0.0
+    convolution = step.convolution
+    window = math.prod(axis.size for axis in convolution.windows)
+    count = math.prod(step.output.sizes) * convolution.filter.sizes[2] * window
+    match choose(convolution, target).name:
+        case name if name in WINOGRAD:
+            return -LOST_BY_TILES * count
+        case name if name == IMPLICIT_GEMM:
+            return SAVED_BY_WINDOWS * count if window > 1 else 0.0
+        case _:
+            return -count
 
 
 def _suited(convolution: Convolution, target: Target) -> Choice:

@@ -88,6 +88,23 @@ def test_rendering_asks_a_target_for_nothing_but_its_features_and_what_one_kerne
     assert read == {"has", "name", "max_storage_buffers", "max_binding_size"}
 
 
+def test_plans_are_made_and_rewritten_without_schedules():
+    for name, source in modules("operators", "kernels", "plan", "graph/passes").items():
+        assert imported(source, "dmlgpu.schedule") == set(), name
+
+
+@pytest.mark.parametrize("room", ["kernels", "plan", "graph/passes"])
+def test_plans_are_rewritten_whatever_the_profile(room):
+    for name, source in modules(room).items():
+        assert read_of_targets(source).isdisjoint({"profile", "subgroup_lanes", "tuned", "schedule"}), name
+
+
+def test_two_operators_alone_ask_for_the_profile():
+    """They ask for the profile: which of two plans pools, and how many channels an invocation takes."""
+    asking = {name for name, source in modules("operators").items() if "profile" in read_of_targets(source)}
+    assert asking == {"operators/max_pooling.py", "operators/region_gradients.py"}
+
+
 def test_plans_name_no_capability_of_a_schedule():
     """How costly a body is, and what its shader offers to inner loops, schedules know of the shader's file."""
     classes = [each for each in vars(plan).values() if isinstance(each, type) and is_dataclass(each)]
