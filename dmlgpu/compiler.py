@@ -13,6 +13,7 @@ from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Plan
 from dmlgpu.program import Program
 from dmlgpu.schedule import Schedule, schedule
+from dmlgpu.schedule.pooling import in_plain_steps
 from dmlgpu.target import Target
 from dmlgpu.timings import Timings
 from dmlgpu.wgsl.render import render
@@ -51,7 +52,7 @@ def stages(desc: OperatorDesc, target: Target) -> Stages:
     """
     start = time.perf_counter()
     try:
-        plan = operators.lower(desc, target)
+        plan = in_plain_steps(operators.lower(desc, target), target)
     except NotSupported as error:
         raise NotSupported(f"{desc.operator}: {error}") from None
     if target.preserves_padding:

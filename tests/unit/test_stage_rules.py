@@ -99,10 +99,10 @@ def test_plans_are_rewritten_whatever_the_profile(room):
         assert read_of_targets(source).isdisjoint({"profile", "subgroup_lanes", "tuned", "schedule"}), name
 
 
-def test_two_operators_alone_ask_for_the_profile():
-    """They ask for the profile: which of two plans pools, and how many channels an invocation takes."""
+def test_one_operator_alone_asks_for_the_profile():
+    """Its shaders compute as many channels at once as its plan says."""
     asking = {name for name, source in modules("operators").items() if "profile" in read_of_targets(source)}
-    assert asking == {"operators/max_pooling.py", "operators/region_gradients.py"}
+    assert asking == {"operators/region_gradients.py"}
 
 
 def test_plans_name_no_capability_of_a_schedule():

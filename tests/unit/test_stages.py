@@ -114,7 +114,7 @@ def test_plans_count_elements_but_where_a_result_is_several_numbers():
 
 @pytest.mark.parametrize("profile", [Profile.CPU, Profile.INTEGRATED])
 def test_plans_ask_a_target_for_nothing_but_how_long_loops_and_bindings_are(profile):
-    """And whether it is a processor, whose maximum pooling is one step."""
+    """And whether it is a CPU adapter, on which the gradients of ROI_ALIGN take more channels at once."""
     other = replace(OTHER, profile=profile)
     for name, plan in plans_for(other).items():
         assert described(operators.lower(case_by_name(name).desc, other)) == described(plan), name
