@@ -161,7 +161,7 @@ def _pack_node(source: Source, dimension: int, lanes: int, pack: Callable[[Sourc
                 packed, sizes=sizes, affine=_in_units(source.affine, followed, dimension, lanes), lanes=lanes
             )
     children = [pack(child, source.follow(position, dimension)) for position, child in enumerate(source.children)]
-    return replace(source.over(children), sizes=sizes, lanes=lanes)
+    return replace(source.over(children), sizes=sizes, lanes=lanes, packed=dimension)
 
 
 def _in_units(affine: Affine, followed: int | None, dimension: int, lanes: int) -> Affine:

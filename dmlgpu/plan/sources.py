@@ -159,6 +159,7 @@ class Body:
         portable: the body's text knows only the types that every adapter has: it sees 64-bit operands as pairs of
             words, and halves as f32, even where the adapter computes on them.
         lanes: as for ``Tensor``.
+        packed: the dimension along which the elements of a unit lie; None where units are elements.
     """
 
     file: str
@@ -168,6 +169,7 @@ class Body:
     constants: Constants = ()
     portable: bool = False
     lanes: int = 1
+    packed: int | None = None
 
     @property
     def rank(self) -> int:

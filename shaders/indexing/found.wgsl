@@ -6,7 +6,7 @@ fn element(at: output_at) -> output_t {
     # else
     var lookup = at;
     # for lane in range(output.lanes)
-    lookup[{{ packed }}] = at[{{ packed }}] * {{ output.lanes }}u + {{ lane }}u;
+    lookup[{{ output.packed }}] = at[{{ output.packed }}] * {{ output.lanes }}u + {{ lane }}u;
     let found{{ lane }} = indices_index(lookup, {{ size }}u);
     # endfor
     return output_t({% for lane in range(output.lanes) %}found{{ lane }}{{ ", " if not loop.last }}{% endfor %});

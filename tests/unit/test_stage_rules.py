@@ -105,6 +105,11 @@ def test_one_operator_alone_asks_for_the_profile():
     assert asking == {"operators/region_gradients.py"}
 
 
+def test_operators_leave_the_dimension_of_units_to_schedules():
+    for name, source in modules("operators").items():
+        assert "running_dimension" not in imported(source, "dmlgpu.kernels"), name
+
+
 def test_plans_name_no_capability_of_a_schedule():
     """How costly a body is, and what its shader offers to inner loops, schedules know of the shader's file."""
     classes = [each for each in vars(plan).values() if isinstance(each, type) and is_dataclass(each)]
