@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from dmlgpu import operators, plan, reference, schema
+from dmlgpu import operators, reference, schema
 from dmlgpu.cli.ops import shader_paths
 from dmlgpu.conformance.cases.profiles import quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
@@ -17,12 +17,13 @@ from dmlgpu.conformance.cases.registry import implemented as with_cases
 from dmlgpu.descs import by_name
 from dmlgpu.operators.lowering import lowering
 from dmlgpu.plan import Step
-from dmlgpu.schedule import steps as schedule_steps
 from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Scheduled
 from dmlgpu.wgsl.steps import render_step
 
 ROOT = Path(__file__).parents[2]
+
+AnyStep = TypeVar("AnyStep")
 
 
 @dataclass(frozen=True)
@@ -138,16 +139,18 @@ def lacking_schedules(scheduled: Iterable[type[Scheduled]], planned: Iterable[ty
 
 def scheduled_steps() -> list[type[Scheduled]]:
     """Return the kinds of steps that schedules consist of."""
-    return [each for each in vars(schedule_steps).values() if _is_kind_of(each, Scheduled)]
+    return [step for step in _subclasses(Scheduled) if step.__module__.startswith("dmlgpu.schedule.")]
 
 
 def planned_steps() -> list[type[Step]]:
     """Return the kinds of steps that plans consist of."""
-    return [each for each in vars(plan).values() if _is_kind_of(each, Step)]
+    return [step for step in _subclasses(Step) if step.__module__.startswith("dmlgpu.plan.")]
 
 
-def _is_kind_of(item: object, base: type) -> bool:
-    return isinstance(item, type) and issubclass(item, base) and item is not base
+def _subclasses(base: type[AnyStep]) -> Iterator[type[AnyStep]]:
+    for subclass in base.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
 
 
 def _text(file: Path) -> str:

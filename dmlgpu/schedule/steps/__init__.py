@@ -10,7 +10,6 @@ from dmlgpu.schedule.steps.base import (
 )
 from dmlgpu.schedule.steps.maps import (
     Pattern,
-    ScheduledBlocks,
     ScheduledDownsample,
     ScheduledMap,
     ScheduledRuns,
@@ -66,7 +65,6 @@ __all__ = [
     "Schedule",
     "Scheduled",
     "ScheduledAttend",
-    "ScheduledBlocks",
     "ScheduledCandidates",
     "ScheduledContract",
     "ScheduledDownsample",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dmlgpu.plan import Tensor
-from dmlgpu.schedule.steps import ScheduledBlocks, ScheduledMap, ScheduledRuns, ScheduledTranspose, ScheduledWordRows
+from dmlgpu.schedule.steps import ScheduledMap, ScheduledRuns, ScheduledTranspose, ScheduledWordRows
+from dmlgpu.schedule.steps.maps import ScheduledBlocks
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder
 from dmlgpu.wgsl.steps.step import render_step
