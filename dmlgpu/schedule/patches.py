@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dmlgpu.kernels.packing import UNIT, in_pairs, pack_source, packs_source
-from dmlgpu.plan import Source, Tensor
+from dmlgpu.kernels.packing import UNIT, in_pairs, is_paired, pack_source, packs_source
+from dmlgpu.plan import Source
 from dmlgpu.plan.windows import Axis, Windows
 from dmlgpu.target import Profile, Target
 
@@ -101,7 +101,7 @@ def packed_patch(source: Source, axis: Axis, tile: int, target: Target) -> tuple
     units = pack_source(source, last, UNIT)
     if target.moves_doubles and tile * axis.stride % (2 * UNIT) == 0:
         units = in_pairs(units)
-    return units, Patch(axis, tile, UNIT, isinstance(units, Tensor) and units.paired)
+    return units, Patch(axis, tile, UNIT, is_paired(units))
 
 
 def tile_columns(positions: int, target: Target) -> int:

@@ -181,7 +181,7 @@ def _in_blocks(whole: _Scan, target: Target, totals: Tensor | None = None) -> St
 def _block_totals(whole: _Scan) -> Tensor:
     """Make room for the accumulators of the blocks: lines along the first dimension, side by side, blocks along the
     last one."""
-    lines = math.prod(whole.line_sizes) * (abs(whole.source.lanes) if whole.across else 1)
+    lines = math.prod(whole.line_sizes) * (whole.source.lanes if whole.across else 1)
     between = (1,) * (len(whole.source.sizes) - 2)
     return Tensor.temporary(
         "totals of blocks",

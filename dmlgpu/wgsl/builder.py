@@ -9,6 +9,7 @@ from typing import Any
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
+from dmlgpu.kernels.packing import is_paired
 from dmlgpu.plan import AffineView, Apply, Binding, Body, Held, Lookup, Source, Tensor, View, Virtual
 from dmlgpu.target import Target
 from dmlgpu.tensor import WORD_BITS
@@ -108,11 +109,11 @@ class Builder:
         """Return the accessor of an input: ``<name>_load``, which gives two units where they are paired, or
         ``<name>_index`` for indices."""
         a = access(tensor, self.target, portable)
-        values = self._address(name, tensor, a, PAIR if tensor.paired else a.block)
+        values = self._address(name, tensor, a, PAIR if is_paired(tensor) else a.block)
         if tensor.view is View.INDEX:
             index_type = tensor.data_type.name.lower().replace("uint", "u").replace("int", "i")
             return templates.render("access/index", index_type=index_type, **values)
-        file = "access/load_pair" if tensor.paired else "access/load"
+        file = "access/load_pair" if is_paired(tensor) else "access/load"
         return templates.render(file, decoded=decode(a), **values)
 
     def words(self, name: str, tensor: Tensor, *counts: int) -> str:
@@ -143,10 +144,10 @@ class Builder:
     def store(self, tensor: Tensor, portable: bool = False, atomic: bool = False) -> tuple[str, dict[str, Any]]:
         """Return the accessor of the output, and the template values that schedules need of it."""
         a = access(tensor, self.target, portable)
-        block = PAIR if tensor.paired else a.block
+        block = PAIR if is_paired(tensor) else a.block
         values = self._address("output", tensor, a, f"atomic<{block}>" if atomic else block)
         text = templates.render("access/store", block=a.block, encoded=encode(a), **values)
-        return text + (templates.render("access/store_pair", **values) if tensor.paired else ""), values
+        return text + (templates.render("access/store_pair", **values) if is_paired(tensor) else ""), values
 
     # ---- virtual tensors
 
@@ -351,7 +352,7 @@ class _Region:
         if given is not None:
             target = self.builder.target
             own, wanted = (scalar_of(source.data_type, target, choice) for choice in (True, portable))
-            return self.builder.between(given, own, wanted, abs(source.lanes))
+            return self.builder.between(given, own, wanted, source.lanes)
         name = f"i{len(self.accessors)}"
         self.accessors.append(self.builder.source(name, source, self.raw, portable))
         return f"{name}_load(at)"

@@ -12,6 +12,7 @@ import pytest
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument
+from dmlgpu.kernels.packing import is_paired
 from dmlgpu.plan import Binding, Body, Convolution, Convolve, Role, Tensor
 from dmlgpu.plan.windows import Axis, windows_over
 from dmlgpu.program import Program
@@ -123,7 +124,7 @@ def test_units_are_read_in_pairs_where_tiles_begin_at_them() -> None:
     doubles = replace(CPU, features=frozenset({"shader-int64"}))
     whole, seen = Tensor.temporary("x", F32, (1, 1, 1, 8, 16)), Axis(16, 16, 3, 1, 1, 1)
     source, patch = packed_patch(whole, seen, 8, doubles)
-    assert isinstance(source, Tensor) and source.paired
+    assert is_paired(source)
     assert patch.units == (-2, -1, 0, 1, 2, 3)
     assert list(patch.reads) == [(-2, (0, 1)), (0, (2, 3)), (2, (4, 5))]
     assert [patch.place(element) for element in (0, 1, 8, 9)] == [(1, 3), (2, 0), (3, 3), (4, 0)]

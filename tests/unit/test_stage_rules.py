@@ -115,7 +115,7 @@ def test_plans_name_no_capability_of_a_schedule():
     classes = [each for each in vars(plan).values() if isinstance(each, type) and is_dataclass(each)]
     names = {field.name for each in classes for field in fields(each)}
     assert {"output", "body", "longest"} <= names
-    assert names.isdisjoint({"costly", "at_once", "run", "lifts_many", "group", "held", "launch", "walk"})
+    assert names.isdisjoint({"costly", "at_once", "run", "lifts_many", "group", "held", "launch", "walk", "paired"})
 
 
 def shaders_with(pattern: str) -> set[str]:

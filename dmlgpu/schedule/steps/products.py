@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.packing import UNIT
+from dmlgpu.kernels.packing import UNIT, is_paired
 from dmlgpu.plan import Body, Held, Sizes, Source, Space, Tensor
 from dmlgpu.plan.windows import Windows
 from dmlgpu.schedule.patches import Patch
@@ -124,8 +124,7 @@ class Operand:
         if self.form is Form.SINGLE:
             last_inner = self.inner_at + len(self.source.sizes) - len(self.batch) - len(self.own) - 1
             return Fetch(1, isinstance(self.source, Tensor) and self.source.strides[last_inner] == 1)
-        paired = isinstance(self.source, Tensor) and self.source.paired
-        return Fetch(UNIT if self.form is Form.ALONG else 1, self.form is Form.ALONG, paired)
+        return Fetch(UNIT if self.form is Form.ALONG else 1, self.form is Form.ALONG, is_paired(self.source))
 
 
 @dataclass(frozen=True)

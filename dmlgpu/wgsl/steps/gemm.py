@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dmlgpu.kernels.packing import UNIT
+from dmlgpu.kernels.packing import UNIT, is_paired
 from dmlgpu.schedule.steps import ScheduledContract
 from dmlgpu.tensor import WORD_BITS
 from dmlgpu.wgsl import templates
@@ -43,7 +43,7 @@ def _contract(step: ScheduledContract, builder: Builder) -> str:
         "sharing": step.sharing,
         "steps": step.steps,
         "between": 1 if step.beside else tile.across,
-        "paired": output.paired,
+        "paired": is_paired(output),
         "depth": tile.depth,
         "width": tile.width,
     }
