@@ -1,12 +1,12 @@
 // The index of each element, resolved: OUTSIDE where it names no place. Along the dimension that is packed into units, if
 // any, a coordinate of the output counts units.
-fn element(at: output_at) -> output_t {
+{% set packed = output.packed %}fn element(at: output_at) -> output_t {
     # if output.lanes == 1
     return indices_index(at, {{ size }}u);
     # else
     var lookup = at;
     # for lane in range(output.lanes)
-    lookup[{{ output.packed }}] = at[{{ output.packed }}] * {{ output.lanes }}u + {{ lane }}u;
+    lookup[{{ packed }}] = at[{{ packed }}] * {{ output.lanes }}u + {{ lane }}u;
     let found{{ lane }} = indices_index(lookup, {{ size }}u);
     # endfor
     return output_t({% for lane in range(output.lanes) %}found{{ lane }}{{ ", " if not loop.last }}{% endfor %});
