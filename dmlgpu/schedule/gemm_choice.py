@@ -133,12 +133,12 @@ def _built_in(shape: Shape, target: Target, name: str = "") -> Choice:
     needed = -(-shape.inner // longest(target))
     if name.endswith(SPLIT):
         return Choice(schedule, tile, max(needed, _most_parts(shape), 2), reason)
-    wanted = 1 if name else _useful_parts(shape, schedule, tile, target)
+    useful = 1 if name else _useful_parts(shape, schedule, tile, target)
     if needed > 1:
         reason += f"; the driver stops an invocation before it has added up {shape.inner:,} products"
-    elif wanted > 1:
-        reason += f"; {shape.outputs:,} outputs leave the adapter idle unless {wanted} invocations share their sums"
-    return Choice(schedule, tile, max(needed, wanted), reason)
+    elif useful > 1:
+        reason += f"; {shape.outputs:,} outputs leave the adapter idle unless {useful} invocations share their sums"
+    return Choice(schedule, tile, max(needed, useful), reason)
 
 
 TOO_SLOW = 2.0
@@ -154,7 +154,7 @@ def alternatives(shape: Shape, target: Target) -> dict[str, Choice]:
     On processors workgroup memory is no faster than other memory, so that nothing is gained from it.
     """
     chosen = _built_in(shape, target)
-    found = {chosen.text: chosen}
+    choices = {chosen.text: chosen}
     tiles = [
         *((ProductSchedule.SMALL, ProductTile()) for _ in range(shape.work <= MOST_SMALL)),
         *((ProductSchedule.REGISTER, tile) for tile in _promising(shape, target)),
@@ -164,9 +164,9 @@ def alternatives(shape: Shape, target: Target) -> dict[str, Choice]:
         least = -(-shape.inner // longest(target))
         useful = max(least, _useful_parts(shape, schedule, tile, target))
         for parts in sorted({least, useful, min(2 * useful, max(least, _most_parts(shape)))}):
-            one = Choice(schedule, tile, parts)
-            found.setdefault(one.text, one)
-    return found
+            choice = Choice(schedule, tile, parts)
+            choices.setdefault(choice.text, choice)
+    return choices
 
 
 def _promising(shape: Shape, target: Target) -> list[ProductTile]:

@@ -78,8 +78,10 @@ def _pool(step: Pool, target: Target) -> Steps:
     tile = (*ones, rows, columns) if rows else (*ones, columns)
     epilogue = unchanged(output.data_type, output.sizes)
     launch = light_tile_launch if is_light else tile_launch
-    made = tiles("largest", body, tile, epilogue, output, target=target, launch=launch)
-    return made.because(f"an invocation chooses for {max(rows, 1)} x {columns} positions, from what it reads only once")
+    steps = tiles("largest", body, tile, epilogue, output, target=target, launch=launch)
+    return steps.because(
+        f"an invocation chooses for {max(rows, 1)} x {columns} positions, from what it reads only once"
+    )
 
 
 def _is_light(windows: Windows) -> bool:

@@ -103,12 +103,12 @@ class RowsProblem:
 def _merged(step: Rows) -> Rows:
     """Return the same rows with merged dimensions: those across rows first, those along them last, in their order."""
     tensors = [*leaves(step.source), step.output, *leaves(step.body)]
-    kept, along = row_groups(step.source.sizes, sorted(step.axes), tensors)
-    groups = kept + along
+    across, along = row_groups(step.source.sizes, sorted(step.axes), tensors)
+    groups = across + along
     return replace(
         step,
         source=merge_tree(step.source, groups),
-        axes=tuple(range(len(kept), len(groups))),
+        axes=tuple(range(len(across), len(groups))),
         body=merge_tree(step.body, groups),
         output=merge_tensor(step.output, groups),
     )

@@ -75,9 +75,9 @@ def _parts(output: Tensor, axis: int, target: Target) -> int | None:
     units = output.sizes[axis]
     count = math.prod(output.sizes) // units
     longest = units if target.loop_limit is None else min(units, target.loop_limit)
-    wanted = max(1, -(-RUNS_IN_FLIGHT // count), -(-units // longest))
+    fewest = max(1, -(-RUNS_IN_FLIGHT // count), -(-units // longest))
     parts = [n for n in _divisors(units) if n <= units // SHORTEST_RUN]
-    chosen = min((n for n in parts if n >= wanted), default=max(parts))
+    chosen = min((n for n in parts if n >= fewest), default=max(parts))
     return None if units // chosen > longest else chosen
 
 

@@ -42,15 +42,15 @@ def through_functions(text: str, variable: Variable) -> str:
 
     From the last access to the first, so that accesses within an access are done before it.
     """
-    for found in reversed(list(re.finditer(rf"\b{variable.name}\[", text))):
-        end = _closing(text, found.end())
-        at, rest = text[found.end() : end], text[end + 1 :]
+    for access in reversed(list(re.finditer(rf"\b{variable.name}\[", text))):
+        end = _closing(text, access.end())
+        at, rest = text[access.end() : end], text[end + 1 :]
         if stored := re.match(r" = ([^;]*);", rest):
             call = f"store_{variable.function}({at}, {stored[1]});"
             rest = rest[stored.end() :]
         else:
             call = f"load_{variable.function}({at})"
-        text = text[: found.start()] + call + rest
+        text = text[: access.start()] + call + rest
     return text
 
 

@@ -188,14 +188,14 @@ class Builder:
                 "access/virtual", name=name, rank=len(source.sizes), scalar=block, unit=block, value=value
             )
         value = edge(source.data_type, kind, lanes, value)
-        wanted = scalar_of(source.data_type, self.target, portable)
-        value = self.between(value, kind, wanted, lanes)
+        requested = scalar_of(source.data_type, self.target, portable)
+        value = self.between(value, kind, requested, lanes)
         return templates.render(
             "access/virtual",
             name=name,
             rank=len(source.sizes),
-            scalar=wanted.wgsl,
-            unit=vector(wanted, lanes),
+            scalar=requested.wgsl,
+            unit=vector(requested, lanes),
             value=value,
         )
 
@@ -336,8 +336,8 @@ class _Region:
             if isinstance(source, Apply):
                 expression = self._applied(source, is_root)
                 own = scalar_of(source.data_type, self.builder.target, source.portable)
-                wanted = scalar_of(source.data_type, self.builder.target, portable)
-                expression = self.builder.between(expression, own, wanted, source.lanes)
+                requested = scalar_of(source.data_type, self.builder.target, portable)
+                expression = self.builder.between(expression, own, requested, source.lanes)
             else:
                 expression = self._loaded(source, portable)
             name = f"v{len(self.values)}"
@@ -346,13 +346,13 @@ class _Region:
         return self._memo[key]
 
     def _loaded(self, source: Source, portable: bool) -> str:
-        given = (
+        argument = (
             source.name if isinstance(source, Held) else self.given.get(source) if isinstance(source, Tensor) else None
         )
-        if given is not None:
+        if argument is not None:
             target = self.builder.target
-            own, wanted = (scalar_of(source.data_type, target, choice) for choice in (True, portable))
-            return self.builder.between(given, own, wanted, source.lanes)
+            own, requested = (scalar_of(source.data_type, target, choice) for choice in (True, portable))
+            return self.builder.between(argument, own, requested, source.lanes)
         name = f"i{len(self.accessors)}"
         self.accessors.append(self.builder.source(name, source, self.raw, portable))
         return f"{name}_load(at)"

@@ -129,8 +129,8 @@ class Schedule:
 
     def __str__(self) -> str:
         """Return the schedule as people read it: per kernel its launch, its units, and why it is so."""
-        kernels = [("", *one) for one in in_turns(self.steps)]
-        kernels += [("at initialisation: ", *one) for one in in_turns(self.initialization)]
+        kernels = [("", *kernel) for kernel in in_turns(self.steps)]
+        kernels += [("at initialisation: ", *kernel) for kernel in in_turns(self.initialization)]
         count = f"{len(kernels)} kernel{'s' if len(kernels) != 1 else ''}"
         lines, before = [f"schedule of {self.operator} for {self.target.name!r} ({self.target.profile}): {count}"], ""
         for number, (when, step, turns) in enumerate(kernels, start=1):

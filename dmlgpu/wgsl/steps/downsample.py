@@ -16,13 +16,13 @@ from dmlgpu.wgsl.types import LANE_NAMES
 def _downsample(step: ScheduledDownsample, builder: Builder) -> str:
     stencil, lanes = step.stencil, step.output.lanes
     is_along = step.is_along
-    made = [stencil.taps(number) for number in range(lanes if is_along else step.rows)]
-    places = range(made[0][0], made[-1][-1] + 1)
+    taps_of = [stencil.taps(number) for number in range(lanes if is_along else step.rows)]
+    places = range(taps_of[0][0], taps_of[-1][-1] + 1)
     whole = range(lanes * stencil.step) if is_along else range(0)
     single = [place for place in places if place not in whole]
     names = {place: f"near{place - places[0]}" for place in single}
     names |= {place: f"unit{place // lanes}.{LANE_NAMES[place % lanes]}" for place in whole}
-    sums = [_sum(taps, stencil.weights, names) for taps in made]
+    sums = [_sum(taps, stencil.weights, names) for taps in taps_of]
     store, values = builder.store(step.output, portable=True)
     text = store + builder.load("units", step.units, portable=True)
     if is_along:
@@ -33,7 +33,7 @@ def _downsample(step: ScheduledDownsample, builder: Builder) -> str:
         walk=step.walk,
         launch=step.launch,
         stencil=stencil,
-        advance=len(made) * stencil.step,
+        advance=len(taps_of) * stencil.step,
         rows=step.rows,
         count=step.output.sizes[stencil.dimension],
         lanes=lanes,

@@ -63,9 +63,9 @@ def keep(output: Tensor, values: dict[str, Any]) -> str:
 
 def spread(number: str, sizes: Sequence[int]) -> list[str]:
     """Return WGSL expressions of the coordinates, over dimensions of these sizes, of a running number."""
-    found, rest = [], 1
+    digits, rest = [], 1
     for position in reversed(range(len(sizes))):
         text = number if rest == 1 else f"{number} / {rest}u"
-        found.append(text if position == 0 else f"({text}) % {sizes[position]}u")
+        digits.append(text if position == 0 else f"({text}) % {sizes[position]}u")
         rest *= sizes[position]
-    return found[::-1]
+    return digits[::-1]
