@@ -28,9 +28,8 @@ from dmlgpu.device.state import DeviceState
 from dmlgpu.device.table import BindingTable
 from dmlgpu.enums import ExecutionFlags, FeatureLevel
 from dmlgpu.errors import DmlError, InvalidArgument, shown
-from dmlgpu.graph.checking import check_nodes, check_rules
 from dmlgpu.graph.description import GraphDesc
-from dmlgpu.graph.resolve import resolve
+from dmlgpu.graph.resolve import check_nodes, resolve
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.schema import loader
 from dmlgpu.target import AdapterInfo
@@ -226,7 +225,7 @@ class Device(DmlObject):
     def _check_desc(self, desc: OperatorDesc) -> None:
         if not isinstance(desc, OperatorDesc):
             raise InvalidArgument(f"create_operator: desc must be an OperatorDesc, got {type(desc).__name__}")
-        check_rules(desc, self._feature_level)
+        operators.check_rules(desc, self._feature_level)
         self._state.backend.check(desc)
 
     def compile_operator(

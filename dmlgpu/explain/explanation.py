@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from dmlgpu.compiler import stages
 from dmlgpu.enums import FeatureLevel
 from dmlgpu.explain.fusion import Traffic, nodes_of_steps, traffic
-from dmlgpu.graph.checking import check_nodes, check_rules
 from dmlgpu.graph.compiler import CompiledGraph, compile_network
 from dmlgpu.graph.description import GraphDesc
 from dmlgpu.graph.lowering import as_plan
 from dmlgpu.graph.network import Node
-from dmlgpu.graph.resolve import resolve
+from dmlgpu.graph.resolve import check_nodes, resolve
 from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.operators import check_rules
 from dmlgpu.plan import Plan, Step
 from dmlgpu.program import Kernel, Program
 from dmlgpu.schedule.scheduling import schedule_step

@@ -15,11 +15,10 @@ from dmlgpu.eager.session import KEEPING
 from dmlgpu.enums import FeatureLevel
 from dmlgpu.errors import InvalidArgument, shown
 from dmlgpu.export.exportable import Exportable, Port, Result
-from dmlgpu.graph.checking import check_nodes
 from dmlgpu.graph.compiler import compile_network
 from dmlgpu.graph.description import GraphDesc, InputEdge, OperatorNode, OutputEdge
 from dmlgpu.graph.network import Network
-from dmlgpu.graph.resolve import resolve
+from dmlgpu.graph.resolve import check_nodes, resolve
 from dmlgpu.operator_desc import OperatorDesc, TensorSlot
 from dmlgpu.program import Program
 from dmlgpu.target import AdapterInfo, Profile, Target

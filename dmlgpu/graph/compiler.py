@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from dmlgpu.compiler import keep_owned
 from dmlgpu.errors import NotSupported
 from dmlgpu.graph.lowering import all_constants, as_plan, lower_nodes
 from dmlgpu.graph.network import Network
@@ -30,7 +30,8 @@ from dmlgpu.graph.passes.rewriting import Note, Rewriting
 from dmlgpu.graph.passes.trees import as_body, simplified
 from dmlgpu.plan import Map, Plan, Step
 from dmlgpu.program import Program
-from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.convolution_choice import saved_by_channels_last
+from dmlgpu.schedule.scheduling import as_schedule, schedule_step
 from dmlgpu.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, Steps
 from dmlgpu.target import Target
 from dmlgpu.timings import Timings
@@ -54,7 +55,7 @@ STEP_PASSES: dict[str, Callable[[Rewriting, Target], None]] = {
     epilogues.NAME: epilogues.fuse_epilogues,
     prologues.NAME: prologues.fuse_prologues,
     views.NAME: views.read_through_copies,
-    layouts.NAME: layouts.choose_layouts,
+    layouts.NAME: functools.partial(layouts.choose_layouts, savings=saved_by_channels_last),
 }
 """What is done to the steps of the plan, in order."""
 
@@ -106,14 +107,14 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
     if numbers.NAME not in disabled:
         plan = numbers.write_numbers(plan, all_constants(network), notes)
     try:
-        schedule = _scheduled(plan, target)
+        schedule = _scheduled(plan, target, network)
         program = _program(schedule, network)
     except NotSupported as refused:
         if plan.steps == plain.steps:
             raise
         del notes[of_nodes:]
         notes.append(Note("all", network.name, f"steps are left as they were, since else {refused}"))
-        plan, schedule = plain, _scheduled(plain, target)
+        plan, schedule = plain, _scheduled(plain, target, network)
         program = _program(schedule, network)
     rendering = program.timings.rendering
     program = replace(program, timings=Timings(time.perf_counter() - start - rendering, rendering))
@@ -136,8 +137,7 @@ def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: lis
 
 def _program(schedule: Schedule, network: Network) -> Program:
     start = time.perf_counter()
-    program = replace(render(schedule), constants=all_constants(network))
-    program = share_known(keep_owned(program, network.inputs, schedule.target))
+    program = share_known(replace(render(schedule), constants=all_constants(network)))
     return replace(program, timings=Timings(rendering=time.perf_counter() - start))
 
 
@@ -146,11 +146,11 @@ def _plain(step: Step) -> Step:
     return replace(step, body=as_body(simplified(step.body))) if isinstance(step, Map) else step
 
 
-def _scheduled(plan: Plan, target: Target) -> Schedule:
+def _scheduled(plan: Plan, target: Target, network: Network) -> Schedule:
     """Return the schedule of a plan, its kernels labelled with the steps they belong to."""
     once = sum((_named(step, target).as_initialization for step in plan.initialization), Steps())
-    found = once + sum((_named(step, target) for step in plan.steps), Steps())
-    return Schedule(plan.operator, target, found.steps, found.initialization)
+    steps = once + sum((_named(step, target) for step in plan.steps), Steps())
+    return as_schedule(plan.operator, steps, target, network.inputs)
 
 
 def _named(step: Step, target: Target) -> Steps:

@@ -12,6 +12,7 @@ from dmlgpu.graph.network import Constant, GraphInput, Network, Node, Result, Va
 from dmlgpu.kernels.sources import identity
 from dmlgpu.plan import Allocation, Binding, Map, Plan, Role, Step, Tensor, View
 from dmlgpu.plan.parts import replace_parts
+from dmlgpu.schedule.pooling import in_plain_steps
 from dmlgpu.target import Target
 
 _APART = 16
@@ -101,7 +102,7 @@ def _steps(node: Node, inputs: list[Binding | None], outputs: list[Binding | Non
         return replace(lies, offset=lies.offset + binding.offset)
 
     try:
-        plan = operators.lower(node.desc, target)
+        plan = in_plain_steps(operators.lower(node.desc, target), target)
     except NotSupported as error:
         raise NotSupported(f"{node.name} ({node.desc.operator}): {error}") from None
     label = f"{node.name} {plan.operator.lower()}"

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from dmlgpu.errors import InvalidGraph, abridged
+from dmlgpu.enums import FeatureLevel
+from dmlgpu.errors import InvalidDescription, InvalidGraph, abridged
 from dmlgpu.graph.description import (
     ConstantNode,
     GraphDesc,
@@ -19,6 +20,7 @@ from dmlgpu.graph.description import (
 )
 from dmlgpu.graph.network import Constant, GraphInput, Network, Node, Result, Value
 from dmlgpu.operator_desc import TensorSlot
+from dmlgpu.operators import check_rules
 from dmlgpu.schema import operator as operator_schema
 from dmlgpu.tensor import TensorDesc
 
@@ -34,6 +36,19 @@ def resolve(graph: GraphDesc) -> Network:
             that it feeds.
     """
     return _Resolver(graph).network()
+
+
+def check_nodes(network: Network, level: FeatureLevel) -> None:
+    """Check the description of every node, equal ones once.
+
+    Raises:
+        InvalidGraph: when a node breaks a rule of the feature level; the message names the node.
+    """
+    for desc, name in {node.desc: node.name for node in reversed(network.nodes)}.items():
+        try:
+            check_rules(desc, level)
+        except InvalidDescription as error:
+            raise InvalidGraph(f"graph {network.name!r}: node {name!r}: {error}") from error
 
 
 class _Resolver:

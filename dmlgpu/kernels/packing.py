@@ -6,7 +6,7 @@ It is a rewrite of descriptions before rendering: bodies stay scalar, sizes and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dmlgpu.kernels.sources import AnySource, nodes
 from dmlgpu.plan import Affine, AffineView, Body, Held, Role, Source, Tensor, View, only_moves
@@ -17,6 +17,30 @@ PAIR_BYTES = 2 * WIDEST_UNIT_BITS // 8
 
 UNIT = 4
 """Neighbouring numbers that kernels compute on at once where they lie side by side."""
+
+
+@dataclass(frozen=True)
+class PackedTensor(Tensor):
+    """A tensor whose elements are units.
+
+    Attributes:
+        lanes: elements of a unit, along the dimension of stride 1. Sizes, strides and offset count units.
+        broadcast: all lanes of a unit are one element in memory; strides and offset count elements.
+        paired: units are read and written two at a time, the first of them at an even place.
+    """
+
+    broadcast: bool = False
+    paired: bool = False
+
+    @property
+    def unit_bits(self) -> int:
+        """Bits that one load or store moves."""
+        return self.data_type.bits if self.broadcast else super().unit_bits
+
+
+def is_paired(source: Source) -> bool:
+    """Return whether a source lies in memory in units that are read and written two at a time."""
+    return isinstance(source, PackedTensor) and source.paired
 
 
 def pack(body: Body, output: Tensor) -> tuple[Body, Tensor]:
@@ -65,7 +89,7 @@ def in_pairs(source: AnySource) -> AnySource:
 
     Inputs and outputs begin at any multiple of 16 bytes; what plans lay out themselves begins at wider ones.
     """
-    if not isinstance(source, Tensor) or (source.unit_bits, source.lanes) != (WIDEST_UNIT_BITS, UNIT):
+    if not isinstance(source, PackedTensor) or (source.unit_bits, source.lanes) != (WIDEST_UNIT_BITS, UNIT):
         return source
     begins_whole = source.binding.role in (Role.TEMPORARY, Role.PERSISTENT) and source.binding.offset % PAIR_BYTES == 0
     if not begins_whole or source.view is not View.COMPUTE or not packs_tensor(source, source.rank - 1, 2):
@@ -130,14 +154,15 @@ def _starts_whole_units(affine: Affine, followed: int, dimension: int, lanes: in
     return all(step % lanes == 0 for step in (affine.start[followed], *others))
 
 
-def pack_tensor(tensor: Tensor, dimension: int, lanes: int) -> Tensor:
+def pack_tensor(tensor: Tensor, dimension: int, lanes: int) -> PackedTensor:
     """Return the tensor in units of so many elements along a dimension."""
     sizes = tuple(n // lanes if d == dimension else n for d, n in enumerate(tensor.sizes))
+    packed = PackedTensor(**{**vars(tensor), "sizes": sizes, "lanes": lanes})
     if _is_splat(tensor, dimension):
-        return replace(tensor, sizes=sizes, lanes=-lanes)
+        return replace(packed, broadcast=True)
     # Dimensions of size 1 may have any stride; what is rounded away there is never multiplied by anything but 0.
     strides = tuple(s if d == dimension else s // lanes for d, s in enumerate(tensor.strides))
-    return replace(tensor, sizes=sizes, strides=strides, offset=tensor.offset // lanes, lanes=lanes)
+    return replace(packed, strides=strides, offset=tensor.offset // lanes)
 
 
 def pack_source(source: AnySource, dimension: int, lanes: int) -> AnySource:
@@ -162,7 +187,7 @@ def _pack_node(source: Source, dimension: int, lanes: int, pack: Callable[[Sourc
         case Tensor():
             return pack_tensor(source, dimension, lanes)
         case Held():
-            return replace(source, sizes=sizes, lanes=-lanes if _is_splat(source, dimension) else lanes)
+            return replace(source, sizes=sizes, lanes=lanes)
         case AffineView():
             followed = source.affine.follows[dimension]
             packed = source.over([pack(source.source, followed)])
@@ -170,7 +195,7 @@ def _pack_node(source: Source, dimension: int, lanes: int, pack: Callable[[Sourc
                 packed, sizes=sizes, affine=_in_units(source.affine, followed, dimension, lanes), lanes=lanes
             )
     children = [pack(child, source.follow(position, dimension)) for position, child in enumerate(source.children)]
-    return replace(source.over(children), sizes=sizes, lanes=lanes)
+    return replace(source.over(children), sizes=sizes, lanes=lanes, packed=dimension)
 
 
 def _in_units(affine: Affine, followed: int | None, dimension: int, lanes: int) -> Affine:

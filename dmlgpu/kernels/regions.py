@@ -20,6 +20,14 @@ WALKS = 16
 MOST_SHARES = 256
 """Kernels that are still worth it, on a driver that cuts loops short."""
 
+LOOPING = ("regions/largest", "regions/reaching", "regions/roi_align1", "regions/touched", "regions/winner")
+"""Bodies that loop over regions or samples, so that they are long."""
+
+
+def is_costly(body: Body) -> bool:
+    """Return whether a body loops so long that it is never computed as part of another kernel."""
+    return body.file in LOOPING
+
 
 # ---- samples
 
@@ -168,7 +176,7 @@ class Work:
     def stored(self, body: Body) -> Tensor:
         """Adds a map into a temporary tensor."""
         stored = Tensor.temporary("map", body.data_type, body.sizes)
-        self.steps.append(Map("map", body, stored, costly=True))
+        self.steps.append(Map("map", body, stored))
         return stored
 
     def in_shares(self, body: Body, output: Tensor, shares: Shares, tile: Sizes | None = None) -> None:
@@ -185,7 +193,7 @@ class Work:
             values = (*body.constants, ("share", share), ("shares", shares))
             step = element(body.file, result.data_type, body.sizes, portable=True, values=values, **inputs)
             label = f"share {share}"
-            self.steps.append(Tiles(label, step, tile, result) if tile else Map(label, step, result, costly=True))
+            self.steps.append(Tiles(label, step, tile, result) if tile else Map(label, step, result))
 
     def reduce(self, reduction: Reduction, source: Tensor, output: Tensor) -> None:
         """Adds a reduction over the dimensions that a tensor has beyond the output's."""

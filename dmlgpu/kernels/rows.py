@@ -19,14 +19,12 @@ def rows(
     output: Tensor,
     *,
     others: Mapping[str, Tensor] | None = None,
-    at_once: Stage | None = None,
 ) -> Rows:
     """Return the step for a tensor whose rows lie along axes.
 
     Args:
         others: further tensors that the body reads, by name, with the source's sizes.
-        at_once: as for ``Rows``.
     """
     results = stage_results(stages, source.sizes, tuple(axes))
     tree = body(output.data_type, {"input": source, **results, **(others or {})})
-    return Rows("", stages, source, tuple(axes), tree, output, at_once)
+    return Rows("", stages, source, tuple(axes), tree, output)

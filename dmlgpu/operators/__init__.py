@@ -9,6 +9,7 @@ import importlib
 import pkgutil
 from collections.abc import Collection
 
+from dmlgpu import validation
 from dmlgpu.enums import FeatureLevel
 from dmlgpu.kernels.moves import Move
 from dmlgpu.operator_desc import OperatorDesc
@@ -38,6 +39,17 @@ def check(desc: OperatorDesc, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> N
     """
     lowering(desc.operator).check(desc)
     lowering(desc.operator).check_level(desc, level)
+
+
+def check_rules(desc: OperatorDesc, level: FeatureLevel) -> None:
+    """Check all rules of a feature level: those of the catalog, and those of the operator if it is implemented.
+
+    Raises:
+        InvalidDescription: when a rule is broken.
+    """
+    validation.validate(desc, level)
+    if desc.operator in registered():
+        check(desc, level)
 
 
 def upgrade(desc: OperatorDesc) -> OperatorDesc:

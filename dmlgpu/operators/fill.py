@@ -7,11 +7,10 @@ from dataclasses import replace
 from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
-from dmlgpu.kernels.packing import running_dimension
 from dmlgpu.operators.bits import as_bits
 from dmlgpu.operators.lowering import Lowering, output_tensor
 from dmlgpu.operators.scalars import converted, words_of
-from dmlgpu.plan import Body, Element, Map, Plan, Tensor, apply, constants
+from dmlgpu.plan import Body, Element, Map, Plan, apply, constants
 from dmlgpu.target import Target
 from dmlgpu.tensor import packed_strides
 
@@ -21,10 +20,9 @@ FILL = "fill/fill_value_constant"
 PLACE = "fill/place"
 
 
-def places(output: Tensor, steps: tuple[int, ...]) -> Body:
-    """Return a virtual tensor that counts up by so much along each dimension of the output, modulo 2^32."""
-    values = constants(steps=steps, packed=running_dimension(output))
-    return Element(PLACE, DataType.UINT32, output.sizes, constants=values)
+def places(sizes: tuple[int, ...], steps: tuple[int, ...]) -> Body:
+    """Return a virtual tensor of these sizes that counts up by so much along each dimension, modulo 2^32."""
+    return Element(PLACE, DataType.UINT32, sizes, constants=constants(steps=steps))
 
 
 class FillValueConstant(Lowering):
@@ -58,7 +56,7 @@ class FillValueSequence(Lowering):
         start, delta = (_number(number, desc.value_data_type) for number in (desc.value_start, desc.value_delta))
         numbers = constants(compute=FLOAT32, start=start, delta=delta)
         body = apply(
-            cls.shaders[0], output.data_type, sizes, portable=True, values=numbers, place=places(output, steps)
+            cls.shaders[0], output.data_type, sizes, portable=True, values=numbers, place=places(output.sizes, steps)
         )
         return Plan(desc.operator, (Map("fill", body, output),))
 

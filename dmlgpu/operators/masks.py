@@ -9,7 +9,6 @@ from typing import Any
 from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
-from dmlgpu.kernels.packing import running_dimension
 from dmlgpu.operators.bits import as_bits
 from dmlgpu.operators.fill import FILL, PLACE, places
 from dmlgpu.operators.indices import check_axis, check_single_along_axis, merged_around_axis
@@ -54,7 +53,6 @@ class OneHot(Lowering):
             sizes=output.sizes,
             strides=tuple(0 if d == axis else stride for d, stride in enumerate(indices.strides)),
         )
-        packed = running_dimension(output)
         steps = tuple(int(dimension == axis) for dimension in range(output.rank))
         off, on = (_splat(as_bits(input_tensor(desc, "values_tensor")), number, output) for number in (0, 1))
         body = apply(
@@ -62,12 +60,12 @@ class OneHot(Lowering):
             output.data_type,
             output.sizes,
             portable=True,
-            place=places(output, steps),
+            place=places(output.sizes, steps),
             found=element(
                 cls.shaders[1],
                 DataType.UINT32,
                 output.sizes,
-                values=constants(size=output.sizes[axis], packed=packed),
+                values=constants(size=output.sizes[axis]),
                 indices=indices,
             ),
             on=on,
@@ -124,7 +122,7 @@ class DiagonalMatrix1(Lowering):
             sizes,
             portable=True,
             values=constants(first=first, count=last - first),
-            place=places(output, strides[2]),
+            place=places(output.sizes, strides[2]),
             inside=inside,
             outside=outside,
         )

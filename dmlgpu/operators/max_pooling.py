@@ -8,63 +8,24 @@ from dataclasses import replace
 from typing import Any
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType
-from dmlgpu.kernels.windows import covering, taken, within
+from dmlgpu.kernels.windows import MAX_POOLING, covering, largest_places, place_values, reduced, taken_from_places
 from dmlgpu.operators.elementwise import cast
 from dmlgpu.operators.lowering import Lowering, check_sizes, input_tensor, output_tensor
-from dmlgpu.operators.pooling import FLOAT32, LEAD, SUM, UINT32, Pooling, Undilated, reduced, temporary
+from dmlgpu.operators.pooling import FLOAT32, SUM, UINT32, Pooling, Undilated
 from dmlgpu.plan import (
     Element,
     Map,
     Plan,
     Pool,
-    Reduce,
-    Reduction,
     Scatter,
-    Step,
     Tensor,
     View,
-    apply,
     constants,
     element,
 )
-from dmlgpu.plan.windows import Sizes, Windows, positions_of, sizes_of
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import WORD_BITS, packed_strides
-
-MOST_ACROSS = 32
-"""Elements of a window along its last dimension up to which a kernel may go through them one by one."""
-
-
-def _chosen(source: Tensor, windows: Windows) -> tuple[Tensor, Reduce]:
-    """Return what each position chooses, as the number of a place in its window, and the step that finds it.
-
-    That is the largest element, the first of equal ones; the reduction compares ranks, in which padding comes last.
-    """
-    wide = source.data_type.bits == 64
-    rank = apply(
-        "pooling/rank",
-        DataType.UINT64 if wide else UINT32,
-        source.sizes[:LEAD] + positions_of(windows) + sizes_of(windows),
-        portable=True,
-        input=taken(source, windows),
-        inside=within(source.sizes[:LEAD], windows),
-    )
-    values = constants(order="ascending", decreasing=False)
-    file, lanes = ("reduction/argmin_wide", 4) if wide else ("reduction/argmin", 2)
-    reduction = Reduction(file, UINT32, lanes, portable=True, constants=values, ordered=True)
-    chosen = temporary(rank, UINT32, len(windows))
-    return replace(chosen, view=View.INDEX), reduced(reduction, rank, chosen, len(windows))
-
-
-def _at_once(output: Tensor, windows: Windows, target: Target) -> bool:
-    taps, limit = math.prod(sizes_of(windows)), target.loop_limit
-    is_short = windows[-1].size <= MOST_ACROSS and (limit is None or taps < limit)
-    return target.profile is Profile.CPU and output.data_type.bits <= WORD_BITS and is_short
-
-
-def _choosing(windows: Windows) -> dict[str, Any]:
-    return {"lead": LEAD, "axes": windows, "count": math.prod(sizes_of(windows))}
+from dmlgpu.plan.windows import Sizes, Windows
+from dmlgpu.target import Target
+from dmlgpu.tensor import packed_strides
 
 
 class MaxPooling2(Pooling):
@@ -76,7 +37,7 @@ class MaxPooling2(Pooling):
 
     desc = descs.MaxPooling2
     shaders = (
-        "pooling/max_pooling2",
+        MAX_POOLING,
         "pooling/max_pooling2_indices",
         "pooling/max_tile",
         "pooling/rank",
@@ -98,24 +59,19 @@ class MaxPooling2(Pooling):
 
     @classmethod
     def lower(cls, desc: descs.MaxPooling2, target: Target) -> Plan:
-        """Places first; a map takes the elements there, another numbers them. On CPU adapters, whose kernels can choose
-        elements of many positions at once, the elements alone, if nobody asks for their numbers."""
-        windows, output = cls.windows(desc), output_tensor(desc)
-        if desc.output_indices_tensor is None and _at_once(output, windows, target):
-            return Plan(desc.operator, (Pool("", input_tensor(desc, "input_tensor"), windows, output),))
-        places, finding = _chosen(input_tensor(desc, "input_tensor"), windows)
-        inputs = {"input": input_tensor(desc, "input_tensor", View.RAW), "places": places}
-        values = constants(**_choosing(windows))
-        body = element(cls.shaders[0], output.data_type, output.sizes, portable=False, values=values, **inputs)
-        steps: list[Step] = [finding, Map("maximum", body, output)]
-        if desc.output_indices_tensor is not None:
-            steps.append(cls._numbers(desc, replace(places, view=View.COMPUTE), windows))
-        return Plan(desc.operator, tuple(steps))
+        """A pool if only the elements are asked for; else places first, then a map takes the elements there, and
+        another numbers them."""
+        pool = Pool("", input_tensor(desc, "input_tensor"), cls.windows(desc), output_tensor(desc))
+        if desc.output_indices_tensor is None:
+            return Plan(desc.operator, (pool,))
+        finding, places = largest_places(pool.input, pool.windows)
+        numbers = cls._numbers(desc, replace(places, view=View.COMPUTE), pool.windows)
+        return Plan(desc.operator, (finding, taken_from_places(pool, places), numbers))
 
     @classmethod
     def _numbers(cls, desc: descs.MaxPooling2, places: Tensor, windows: Windows) -> Map:
         output = output_tensor(desc, "output_indices_tensor")
-        values = constants(**_choosing(windows), steps=packed_strides(desc.input_tensor.sizes))
+        values = constants(**place_values(windows), steps=packed_strides(desc.input_tensor.sizes))
         numbers = element(cls.shaders[1], UINT32, output.sizes, values=values, places=places)
         return Map("indices", cast(numbers, output.data_type), output)
 
@@ -151,9 +107,9 @@ class MaxPoolingGrad(Pooling):
     def lower(cls, desc: descs.MaxPoolingGrad, target: Target) -> Plan:
         """Places first; then a reduction over the positions that may cover an element."""
         windows, gradient = cls.windows(desc), input_tensor(desc, "input_gradient_tensor")
-        places, finding = _chosen(input_tensor(desc, "input_tensor"), windows)
+        finding, places = largest_places(input_tensor(desc, "input_tensor"), windows)
         inputs = {"gradient": gradient, "places": places}
-        values = constants(**_choosing(windows))
+        values = constants(**place_values(windows))
         sizes = covering(gradient, windows).sizes
         shares = element(cls.shaders[0], FLOAT32, sizes, portable=True, values=values, **inputs)
         output = output_tensor(desc, "output_gradient_tensor")

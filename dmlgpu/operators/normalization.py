@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Any
 
 from dmlgpu import descs
@@ -25,19 +24,8 @@ FLOAT32 = DataType.FLOAT32
 
 NORMALIZE = "normalization/normalize"
 NUMBER = "normalization/number"
-MOMENTS = Stage(
-    "moments",
-    "normalization/moments",
-    4,
-    parts=("mean", "lack", "variance"),
-    longest=1024,
-    run="normalization/moments_run",
-    lifts_many=True,
-)
+MOMENTS = Stage("moments", "normalization/moments", 4, parts=("mean", "lack", "variance"), longest=1024)
 """The mean, what its float32 lacks, and the variance."""
-
-MOMENTS_AT_ONCE = replace(MOMENTS, file="normalization/moments_at_once")
-"""The same, of several numbers at once."""
 
 
 def number(value: int, sizes: tuple[int, ...]) -> Body:
@@ -128,8 +116,7 @@ class MeanVarianceNormalization2(Lowering):
         stages = _statistics(desc)
         if not stages:
             return Plan(desc.operator, (Map("map", body(output.data_type, {"input": source, **others}), output),))
-        at_once = MOMENTS_AT_ONCE if desc.use_mean else None
-        return Plan(desc.operator, (rows(stages, body, source, desc.axes, output, others=others, at_once=at_once),))
+        return Plan(desc.operator, (rows(stages, body, source, desc.axes, output, others=others),))
 
 
 def _statistics(desc: descs.MeanVarianceNormalization2) -> tuple[Stage, ...]:
@@ -138,7 +125,7 @@ def _statistics(desc: descs.MeanVarianceNormalization2) -> tuple[Stage, ...]:
     if not desc.use_variance:
         return ()
     count = math.prod(desc.input_tensor.sizes[axis] for axis in desc.axes)
-    return (Stage("variance", "normalization/mean_square", 2, constants=constants(count=count), lifts_many=True),)
+    return (Stage("variance", "normalization/mean_square", 2, constants=constants(count=count)),)
 
 
 def _check_scale_with_bias(desc: Any, level: FeatureLevel) -> None:

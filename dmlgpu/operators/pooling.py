@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 
 from dmlgpu import descs
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.windows import covering, taken
+from dmlgpu.kernels.windows import covering, reduced, taken, temporary
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.operators.lowering import Lowering, check_padded, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.operators.parameters import DIFFERENCE, check_per_channel, difference, no_zero_point, per_channel
 from dmlgpu.operators.quantization import limits
-from dmlgpu.plan import Body, Element, Map, Plan, Reduce, Reduction, Source, Tensor, apply, constants, element
+from dmlgpu.plan import Body, Element, Map, Plan, Reduction, Source, Tensor, apply, constants, element
 from dmlgpu.plan.windows import Sizes, Windows, positions_of, sizes_of, windows_over
 from dmlgpu.target import Target
 
@@ -141,17 +141,6 @@ class Undilated(Lowering):
 
 
 # ---- parts of plans
-
-
-def reduced(reduction: Reduction, seen: Body, output: Tensor, axes: int) -> Reduce:
-    """Return the step that reduces what windows see, along its last dimensions, to one number per position."""
-    numbers = replace(output, sizes=output.sizes + (1,) * axes, strides=output.strides + (0,) * axes)
-    return Reduce("", reduction, seen, tuple(range(seen.rank - axes, seen.rank)), numbers)
-
-
-def temporary(seen: Body, data_type: DataType, axes: int) -> Tensor:
-    """Return a temporary tensor for one number per position of the windows that a body sees."""
-    return Tensor.temporary("reduced", data_type, seen.sizes[: seen.rank - axes])
 
 
 # ---- averages

@@ -9,7 +9,6 @@ from dataclasses import replace
 from dmlgpu import descs
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import merge_dimensions
-from dmlgpu.kernels.packing import running_dimension
 from dmlgpu.operators.fill import PLACE, places
 from dmlgpu.operators.lowering import Lowering, Probe, check_sizes, everywhere, input_tensor, output_tensor
 from dmlgpu.plan import Body, Element, Map, Plan, Source, Tensor, constants, element
@@ -62,10 +61,9 @@ class RandomGenerator(Lowering):
         output = output_tensor(desc)
         sizes, (strides, steps) = merge_dimensions(output.sizes, output.strides, packed_strides(output.sizes))
         output = replace(output, sizes=sizes, strides=strides)
-        packed = running_dimension(output)
-        inputs: dict[str, Source] = {"place": places(output, steps), **cls._state(desc, sizes)}
+        inputs: dict[str, Source] = {"place": places(output.sizes, steps), **cls._state(desc, sizes)}
         follows = (tuple(range(len(sizes))),) * len(inputs)
-        values = constants(in_order=packed is not None and steps[packed] == 1)
+        values = constants(steps=steps)
         body = Element(cls.shaders[0], DataType.UINT32, sizes, tuple(inputs.items()), values, follows=follows)
         return body, output
 

@@ -76,22 +76,20 @@ _NEWER: Mapping[ReduceFunction, type[descs.Argmin | descs.Argmax]] = {
 }
 
 
-def _float_reduction(
-    name: str, lanes: int, accumulator: DataType = DataType.FLOAT32, *, at_once: bool = False
-) -> Reduction:
-    return Reduction(f"reduction/reduce_{name}", accumulator, lanes, portable=True, at_once=at_once)
+def _float_reduction(name: str, lanes: int, accumulator: DataType = DataType.FLOAT32) -> Reduction:
+    return Reduction(f"reduction/reduce_{name}", accumulator, lanes, portable=True)
 
 
 _FLOATS: Mapping[ReduceFunction, Reduction] = {
     ReduceFunction.AVERAGE: _float_reduction("average", 4),
-    ReduceFunction.L1: _float_reduction("l1_float", 2, at_once=True),
+    ReduceFunction.L1: _float_reduction("l1_float", 2),
     ReduceFunction.L2: _float_reduction("l2", 4),
     ReduceFunction.LOG_SUM: _float_reduction("log_sum", 4),
     ReduceFunction.LOG_SUM_EXP: _float_reduction("log_sum_exp", 4),
     ReduceFunction.MAX: _float_reduction("max", 1),
     ReduceFunction.MIN: _float_reduction("min", 1),
     ReduceFunction.MULTIPLY: _float_reduction("multiply_float", 4, DataType.UINT32),
-    ReduceFunction.SUM: _float_reduction("sum_float", 2, at_once=True),
+    ReduceFunction.SUM: _float_reduction("sum_float", 2),
     ReduceFunction.SUM_SQUARE: _float_reduction("sum_square_float", 4),
 }
 

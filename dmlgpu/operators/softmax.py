@@ -53,7 +53,6 @@ class _Stable(_AlongAxes):
     """
 
     stages: ClassVar[tuple[Stage, ...]]
-    at_once: ClassVar[Stage | None] = None
 
     @classmethod
     def lower(cls, desc: Any, target: Target) -> Plan:
@@ -68,10 +67,10 @@ class _Stable(_AlongAxes):
         def body(data_type: DataType, sources: Mapping[str, Source]) -> Body:
             return apply(cls.shaders[0], data_type, source.sizes, portable=True, values=(), **sources)
 
-        return rows(cls.stages, body, source, axes, output, at_once=cls.at_once)
+        return rows(cls.stages, body, source, axes, output)
 
 
-_MAXIMUM = Stage("maximum", "softmax/maximum", 1, lifts_many=True)
+_MAXIMUM = Stage("maximum", "softmax/maximum", 1)
 
 
 class ActivationSoftmax1(_Stable):
@@ -85,8 +84,7 @@ class ActivationSoftmax1(_Stable):
         "softmax/total",
         "softmax/weights",
     )
-    stages = (_MAXIMUM, Stage("total", "softmax/total", 2, "softmax/exponential", lifts_many=True))
-    at_once = Stage("weights", "softmax/weights", 3, parts=("maximum", "total"))
+    stages = (_MAXIMUM, Stage("total", "softmax/total", 2, "softmax/exponential"))
 
 
 class ActivationLogSoftmax1(_Stable):
@@ -94,7 +92,7 @@ class ActivationLogSoftmax1(_Stable):
 
     desc = descs.ActivationLogSoftmax1
     shaders = ("softmax/activation_log_softmax1", "softmax/maximum", "softmax/exponential", "softmax/log_total")
-    stages = (_MAXIMUM, Stage("log_total", "softmax/log_total", 2, "softmax/exponential", lifts_many=True))
+    stages = (_MAXIMUM, Stage("log_total", "softmax/log_total", 2, "softmax/exponential"))
 
 
 class ActivationHardmax1(_AlongAxes):

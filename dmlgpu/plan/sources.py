@@ -19,7 +19,7 @@ class Held:
     Attributes:
         name: of the value in the shader.
         repeated: the dimensions along which all elements are the same.
-        lanes: as for ``Tensor``.
+        lanes: elements of a unit, once a schedule has packed it; 1 in plans.
     """
 
     name: str
@@ -105,7 +105,7 @@ class AffineView:
         source: what is seen.
         sizes: of the coordinate space.
         affine: where an element lies in the source.
-        lanes: as for ``Tensor``.
+        lanes: elements of a unit, once a schedule has packed it; 1 in plans.
     """
 
     source: Source
@@ -158,7 +158,8 @@ class Body:
         constants: values for the template.
         portable: the body's text knows only the types that every adapter has: it sees 64-bit operands as pairs of
             words, and halves as f32, even where the adapter computes on them.
-        lanes: as for ``Tensor``.
+        lanes: elements of a unit, once a schedule has packed it; 1 in plans.
+        packed: the dimension along which the elements of a unit lie; None in plans.
     """
 
     file: str
@@ -168,6 +169,7 @@ class Body:
     constants: Constants = ()
     portable: bool = False
     lanes: int = 1
+    packed: int | None = None
 
     @property
     def rank(self) -> int:

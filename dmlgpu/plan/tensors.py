@@ -67,10 +67,8 @@ class Tensor:
     Attributes:
         strides: elements between neighbours; negative ones (mirrored views) are fine for inputs.
         offset: elements before the first one (views into a tensor).
-        lanes: consecutive elements, along the dimension of stride 1, that a kernel takes as one unit. Sizes, strides
-            and offset count units. Negative: one element repeated for that many lanes (a broadcast input of a packed
-            body); these count elements.
-        paired: units are read and written two at a time, the first of them at an even place.
+        lanes: consecutive numbers that are one element: those of an accumulator or of a sorting record. Sizes, strides
+            and offset count such elements.
     """
 
     binding: Binding
@@ -80,7 +78,6 @@ class Tensor:
     view: View = View.COMPUTE
     offset: int = 0
     lanes: int = 1
-    paired: bool = False
 
     @classmethod
     def of(cls, role: Role, index: int, desc: TensorDesc, view: View = View.COMPUTE) -> Tensor:
@@ -118,7 +115,7 @@ class Tensor:
     @property
     def unit_bits(self) -> int:
         """Bits that one load or store moves."""
-        return self.data_type.bits * max(self.lanes, 1)
+        return self.data_type.bits * self.lanes
 
     @property
     def units(self) -> int:

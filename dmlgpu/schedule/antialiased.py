@@ -44,5 +44,5 @@ def find_antialiased(step: Map, target: Target) -> Steps | None:
     body = element(ANTIALIASED_TILE, data_type, sizes, portable=True, values=constants(**values), input=source)
     tile = tuple(units * source.lanes if d == along else 1 for d in range(output.rank))
     epilogue = unchanged(output.data_type, sizes)
-    made = tiles(step.label, body, tile, epilogue, output, target=target, launch=light_tile_launch)
-    return made.because(f"an invocation finds weights once for {units * source.lanes} elements at one coordinate")
+    steps = tiles(step.label, body, tile, epilogue, output, target=target, launch=light_tile_launch)
+    return steps.because(f"an invocation finds weights once for {units * source.lanes} elements at one coordinate")

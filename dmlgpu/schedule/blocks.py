@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dmlgpu.plan import Body, Lookup, Tensor, row_sizes
 from dmlgpu.schedule.launch import loop_launch
-from dmlgpu.schedule.steps import ScheduledBlocks
+from dmlgpu.schedule.steps.maps import ScheduledBlocks
 from dmlgpu.schedule.walk import choose_walk
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import WORD_BITS

@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from dmlgpu.errors import InvalidArgument
@@ -21,24 +23,77 @@ from dmlgpu.schedule.scheduling import schedule_step
 from dmlgpu.schedule.steps import Steps
 from dmlgpu.schedule.transposed import transposed_steps
 from dmlgpu.schedule.winograd import winograd_fits, winograd_pays, winograd_steps
-from dmlgpu.target import Target
+from dmlgpu.target import Profile, Target
 
 DEPTHWISE = "depthwise"
 WINOGRAD = {"winograd-2": 2, "winograd-4": 4}
 """Outputs of a tile, along each dimension, by name."""
 
-FASTER_WINOGRAD = "winograd-4"
-"""The other is less than half as fast, but loses fewer digits."""
-
 NAMES = (IMPLICIT_GEMM, DEPTHWISE, *WINOGRAD, *gemm_choice.NAMES)
 """The names that ``Target.schedule`` may have."""
 
 
-def fits(convolution: Convolution, target: Target, name: str) -> bool:
-    """Return whether a schedule can compute a convolution."""
-    if name == DEPTHWISE:
-        return depthwise_fits(convolution, target)
-    return name not in WINOGRAD or winograd_fits(convolution, target, WINOGRAD[name])
+@dataclass(frozen=True)
+class ConvolutionSchedule:
+    """One of the schedules of convolutions.
+
+    Attributes:
+        name: as in ``NAMES``.
+        fits: whether it can compute a convolution.
+        suits: whether it is chosen where it fits, unless one before it in the list is.
+        reason: why, for people.
+        build: returns the kernels; the target names a schedule of products at most.
+    """
+
+    name: str
+    fits: Callable[[Convolution, Target], bool]
+    suits: Callable[[Convolution, Target], bool]
+    reason: str
+    build: Callable[[Convolve, Target], Steps]
+
+
+def _winograd(name: str, reason: str, *, is_fastest: bool) -> ConvolutionSchedule:
+    """Return Winograd's filtering in tiles of a size."""
+    tile = WINOGRAD[name]
+    return ConvolutionSchedule(
+        name,
+        lambda convolution, target: winograd_fits(convolution, target, tile),
+        lambda convolution, target: is_fastest and winograd_pays(convolution, target, tile),
+        reason,
+        lambda step, target: winograd_steps(step.convolution, step.epilogue, step.output, target, tile),
+    )
+
+
+CONVOLUTION_SCHEDULES = (
+    ConvolutionSchedule(
+        DEPTHWISE,
+        depthwise_fits,
+        depthwise_fits,
+        "one input channel per group: there is nothing to sum but the window",
+        lambda step, target: depthwise_steps(step.convolution, step.epilogue, step.output, target),
+    ),
+    _winograd(
+        "winograd-4",
+        "dense windows of 3 x 3, channels and tiles enough: Winograd multiplies less",
+        is_fastest=True,
+    ),
+    _winograd("winograd-2", "less than half as fast as winograd-4, but loses fewer digits", is_fastest=False),
+    ConvolutionSchedule(
+        IMPLICIT_GEMM,
+        lambda convolution, target: True,
+        lambda convolution, target: True,
+        "a product with what the windows see",
+        implicit_gemm,
+    ),
+)
+"""The schedules of convolutions, in the order in which they are tried."""
+
+_BY_NAME = {schedule.name: schedule for schedule in CONVOLUTION_SCHEDULES}
+
+
+def _named(name: str) -> ConvolutionSchedule:
+    """Return a schedule by its name; those of products compute the product that a convolution is."""
+    return _BY_NAME.get(name, _BY_NAME[IMPLICIT_GEMM])
 
 
 @dataclass(frozen=True)
@@ -60,7 +115,7 @@ def choose(convolution: Convolution, target: Target) -> Choice:
         return _suited(convolution, target)
     if name not in NAMES:
         raise InvalidArgument(f"convolutions have no schedule {name!r}; there are {', '.join(NAMES)}")
-    if not fits(convolution, target, name):
+    if not _named(name).fits(convolution, target):
         raise InvalidArgument(f"the schedule {name!r} does not fit this convolution")
     return Choice(name, f"{name!r} is asked for")
 
@@ -69,7 +124,29 @@ def alternatives(convolution: Convolution, target: Target) -> tuple[str, ...]:
     """Return the names of the schedules that fit, the built-in choice first. Products have choices of their own."""
     first = _built_in(convolution, target).name
     names = (first, IMPLICIT_GEMM, DEPTHWISE, *WINOGRAD)
-    return tuple(dict.fromkeys(name for name in names if fits(convolution, target, name)))
+    return tuple(dict.fromkeys(name for name in names if _named(name).fits(convolution, target)))
+
+
+SAVED_BY_WINDOWS, LOST_BY_TILES = 0.25, 0.03
+"""Shares of the time that the multiplications of a plain convolution take: what products over windows of several
+elements save, and what Winograd's filtering loses, measured on lavapipe."""
+
+
+def saved_by_channels_last(step: Convolve, target: Target) -> float:
+    """Return the multiplications whose time channels innermost, on one of its sides, save a convolution; none on GPUs,
+    on which it was not measured."""
+    if step.transposed or target.profile is not Profile.CPU:
+        return 0.0
+    convolution = step.convolution
+    window = math.prod(axis.size for axis in convolution.windows)
+    count = math.prod(step.output.sizes) * convolution.filter.sizes[2] * window
+    match choose(convolution, target).name:
+        case name if name in WINOGRAD:
+            return -LOST_BY_TILES * count
+        case name if name == IMPLICIT_GEMM:
+            return SAVED_BY_WINDOWS * count if window > 1 else 0.0
+        case _:
+            return -count
 
 
 def _suited(convolution: Convolution, target: Target) -> Choice:
@@ -87,19 +164,17 @@ def _suited(convolution: Convolution, target: Target) -> Choice:
 
 def _built_in(convolution: Convolution, target: Target) -> Choice:
     """Return the choice that does not depend on tuning."""
-    if fits(convolution, target, DEPTHWISE):
-        return Choice(DEPTHWISE, "one input channel per group: there is nothing to sum but the window")
-    tile = WINOGRAD[FASTER_WINOGRAD]
-    if winograd_pays(convolution, target, tile):
-        return Choice(FASTER_WINOGRAD, "dense windows of 3 x 3, channels and tiles enough: Winograd multiplies less")
-    return Choice(IMPLICIT_GEMM, f"a product with what the windows see; {_objection(convolution, target, tile)}")
+    schedule = next(each for each in CONVOLUTION_SCHEDULES if each.suits(convolution, target))
+    objection = f"; {_objection(convolution, target)}" if schedule.name == IMPLICIT_GEMM else ""
+    return Choice(schedule.name, schedule.reason + objection)
 
 
-def _objection(convolution: Convolution, target: Target, tile: int) -> str:
+def _objection(convolution: Convolution, target: Target) -> str:
     """Return why a convolution does not go through Winograd's filtering."""
-    if winograd_fits(convolution, target, tile):
+    winograd = _named("winograd-4")
+    if winograd.fits(convolution, target):
         return "too few channels, outputs or tiles for Winograd's filtering"
-    if target.keeps_digits and winograd_fits(convolution, replace(target, precise=False, deterministic=False), tile):
+    if target.keeps_digits and winograd.fits(convolution, replace(target, precise=False, deterministic=False)):
         return "Winograd's filtering loses digits, which the device forbids"
     return "does not fit Winograd's filtering"
 
@@ -109,15 +184,6 @@ def _convolve(step: Convolve, target: Target) -> Steps:
     """Compute a convolution by the schedule that suits it, or by that which ``Target.schedule`` names."""
     if step.transposed:
         return transposed_steps(step, target, _convolve)
-    chosen = choose(step.convolution, target)
-    return _steps(step, target, chosen.name).because(chosen.reason)
-
-
-def _steps(step: Convolve, target: Target, name: str) -> Steps:
-    convolution, epilogue, output = step.convolution, step.epilogue, step.output
-    inner = replace(target, schedule=name if name in gemm_choice.NAMES else "")
-    if name == DEPTHWISE:
-        return depthwise_steps(convolution, epilogue, output, target)
-    if name in WINOGRAD:
-        return winograd_steps(convolution, epilogue, output, inner, WINOGRAD[name])
-    return implicit_gemm(step, inner)
+    choice = choose(step.convolution, target)
+    product = choice.name if choice.name in gemm_choice.NAMES else ""
+    return _named(choice.name).build(step, replace(target, schedule=product)).because(choice.reason)

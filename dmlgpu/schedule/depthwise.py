@@ -55,7 +55,6 @@ def depthwise_steps(convolution: Convolution, epilogue: Body, output: Tensor, ta
     values = constants(
         looped=looped,
         in_units=taps is not convolution.filter,
-        inside=tuple(f"inside{number}" for number in range(len(looped))),
         down=down,
         across=across,
         channel=CHANNEL,

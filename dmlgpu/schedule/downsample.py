@@ -40,13 +40,13 @@ def find_downsample(step: Map, target: Target) -> ScheduledDownsample | None:
         return None
     if not (packs_tensor(source, inner, LANES) and packs_tensor(output, inner, LANES)):
         return None
-    units, made = pack_tensor(source, inner, LANES), pack_tensor(output, inner, LANES)
+    units, packed = pack_tensor(source, inner, LANES), pack_tensor(output, inner, LANES)
     rows = 1 if is_along or target.profile is not Profile.CPU else ROWS
-    sizes = (-(-n // rows) if d == axis.dimension else n for d, n in enumerate(made.sizes))
-    walk = choose_walk(replace(made, sizes=tuple(sizes)))
+    sizes = (-(-n // rows) if d == axis.dimension else n for d, n in enumerate(packed.sizes))
+    walk = choose_walk(replace(packed, sizes=tuple(sizes)))
     launch = item_launch(walk.count, target)
     reason = f"a size shrinks {stencil.step} times: an invocation makes {LANES} x {rows} elements with constant weights"
-    return ScheduledDownsample("downsample", launch, made, source, units, walk, stencil, rows, reason=reason)
+    return ScheduledDownsample("downsample", launch, packed, source, units, walk, stencil, rows, reason=reason)
 
 
 def find_stencil(axis: Axis) -> Stencil | None:

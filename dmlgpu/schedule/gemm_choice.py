@@ -14,7 +14,7 @@ take more iterations than the driver allows. ``Target.schedule`` names one of th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -133,12 +133,12 @@ def _built_in(shape: Shape, target: Target, name: str = "") -> Choice:
     needed = -(-shape.inner // longest(target))
     if name.endswith(SPLIT):
         return Choice(schedule, tile, max(needed, _most_parts(shape), 2), reason)
-    wanted = 1 if name else _useful_parts(shape, schedule, tile, target)
+    useful = 1 if name else _useful_parts(shape, schedule, tile, target)
     if needed > 1:
         reason += f"; the driver stops an invocation before it has added up {shape.inner:,} products"
-    elif wanted > 1:
-        reason += f"; {shape.outputs:,} outputs leave the adapter idle unless {wanted} invocations share their sums"
-    return Choice(schedule, tile, max(needed, wanted), reason)
+    elif useful > 1:
+        reason += f"; {shape.outputs:,} outputs leave the adapter idle unless {useful} invocations share their sums"
+    return Choice(schedule, tile, max(needed, useful), reason)
 
 
 TOO_SLOW = 2.0
@@ -154,7 +154,7 @@ def alternatives(shape: Shape, target: Target) -> dict[str, Choice]:
     On processors workgroup memory is no faster than other memory, so that nothing is gained from it.
     """
     chosen = _built_in(shape, target)
-    found = {chosen.text: chosen}
+    choices = {chosen.text: chosen}
     tiles = [
         *((ProductSchedule.SMALL, ProductTile()) for _ in range(shape.work <= MOST_SMALL)),
         *((ProductSchedule.REGISTER, tile) for tile in _promising(shape, target)),
@@ -164,9 +164,9 @@ def alternatives(shape: Shape, target: Target) -> dict[str, Choice]:
         least = -(-shape.inner // longest(target))
         useful = max(least, _useful_parts(shape, schedule, tile, target))
         for parts in sorted({least, useful, min(2 * useful, max(least, _most_parts(shape)))}):
-            one = Choice(schedule, tile, parts)
-            found.setdefault(one.text, one)
-    return found
+            choice = Choice(schedule, tile, parts)
+            choices.setdefault(choice.text, choice)
+    return choices
 
 
 def _promising(shape: Shape, target: Target) -> list[ProductTile]:
@@ -181,22 +181,58 @@ def longest(target: Target) -> int:
     return 1 << 20 if target.loop_limit is None else target.loop_limit // 2
 
 
+@dataclass(frozen=True)
+class Suit:
+    """What a schedule of products is for.
+
+    Attributes:
+        fits: whether a product is of that kind.
+        reason: why the schedule suits it, for people; ``{shape}`` and ``{little}`` (multiplications) are filled in.
+    """
+
+    schedule: ProductSchedule
+    fits: Callable[[Shape, Target], bool]
+    reason: str
+
+
+def _little(target: Target) -> int:
+    return LITTLE_WORK_ON_CPU if target.profile is Profile.CPU else LITTLE_WORK
+
+
+PRODUCT_SCHEDULES = (
+    Suit(
+        ProductSchedule.SMALL,
+        lambda shape, target: shape.work <= _little(target),
+        "{shape.work:,} multiplications are little work (at most {little:,})",
+    ),
+    Suit(
+        ProductSchedule.SMALL,
+        lambda shape, target: target.profile is Profile.CPU and shape.rows == 1 and shape.along,
+        "one row by columns that lie in one piece, on a processor",
+    ),
+    Suit(
+        ProductSchedule.REGISTER,
+        lambda shape, target: target.profile is Profile.CPU,
+        "processors are fastest with tiles in registers",
+    ),
+    Suit(
+        ProductSchedule.REGISTER,
+        lambda shape, target: min(shape.rows, shape.columns) < NARROW,
+        f"fewer than {NARROW} rows or columns: tiles of a workgroup would be mostly empty",
+    ),
+    Suit(
+        ProductSchedule.SHARED,
+        lambda shape, target: True,
+        f"a GPU, and at least {NARROW} rows and columns: tiles in workgroup memory",
+    ),
+)
+"""Which schedule suits which products: the first that fits is chosen."""
+
+
 def _suited(shape: Shape, target: Target) -> tuple[ProductSchedule, str]:
     """Return the schedule that suits a product, and why."""
-    on_cpu = target.profile is Profile.CPU
-    little = LITTLE_WORK_ON_CPU if on_cpu else LITTLE_WORK
-    if shape.work <= little:
-        return ProductSchedule.SMALL, f"{shape.work:,} multiplications are little work (at most {little:,})"
-    if on_cpu and shape.rows == 1 and shape.along:
-        return ProductSchedule.SMALL, "one row by columns that lie in one piece, on a processor"
-    if on_cpu:
-        return ProductSchedule.REGISTER, "processors are fastest with tiles in registers"
-    if min(shape.rows, shape.columns) < NARROW:
-        return (
-            ProductSchedule.REGISTER,
-            f"fewer than {NARROW} rows or columns: tiles of a workgroup would be mostly empty",
-        )
-    return ProductSchedule.SHARED, f"a GPU, and at least {NARROW} rows and columns: tiles in workgroup memory"
+    suit = next(suit for suit in PRODUCT_SCHEDULES if suit.fits(shape, target))
+    return suit.schedule, suit.reason.format(shape=shape, little=_little(target))
 
 
 def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, target: Target) -> int:

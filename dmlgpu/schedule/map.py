@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.collapse import collapse
 from dmlgpu.kernels.packing import UNIT, pack, running_dimension
+from dmlgpu.kernels.regions import is_costly
 from dmlgpu.kernels.repeats import split_repeats
 from dmlgpu.kernels.sources import computed, fold_views, is_identity
 from dmlgpu.plan import Body, Map, Source, Tensor, View
@@ -16,8 +18,8 @@ from dmlgpu.schedule.downsample import find_downsample
 from dmlgpu.schedule.launch import loop_launch, map_launch
 from dmlgpu.schedule.ranges import near_copy
 from dmlgpu.schedule.runs import find_runs
-from dmlgpu.schedule.scheduling import schedule_step
-from dmlgpu.schedule.steps import ScheduledMap, ScheduledWordRows, Steps
+from dmlgpu.schedule.scheduling import Candidate, first_fitting, schedule_step
+from dmlgpu.schedule.steps import Scheduled, ScheduledMap, ScheduledWordRows, Steps
 from dmlgpu.schedule.steps.maps import WORDS
 from dmlgpu.schedule.transpose import find_transpose
 from dmlgpu.schedule.upsample import find_upsample
@@ -26,42 +28,93 @@ from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import WORD_BITS
 
 
+class MapProblem:
+    """A map and its target, in the forms that schedules look at."""
+
+    def __init__(self, step: Map, target: Target):
+        self.step, self.target = step, target
+
+    @functools.cached_property
+    def merged(self) -> tuple[Body, Tensor]:
+        """Body and output with views folded into strides and dimensions merged."""
+        folded, output = split_repeats(fold_views(self.step.body), self.step.output)
+        return near_copy(*collapse(folded if folded.moves else computed(folded), output))
+
+    @functools.cached_property
+    def packed(self) -> tuple[Body, Tensor]:
+        """The same with elements as units."""
+        body, output = pack(*self.merged)
+        return body, replace(output, view=View.RAW if body.moves else View.COMPUTE)
+
+    @functools.cached_property
+    def run(self) -> int | None:
+        """The dimension along which a copy of bytes finds whole words."""
+        return _run_of_words(*self.packed, self.target)
+
+
+def _single(kernel: Scheduled | None) -> Steps | None:
+    return None if kernel is None else Steps((kernel,))
+
+
+MAP_SCHEDULES: tuple[Candidate[MapProblem], ...] = (
+    Candidate(
+        "upsample",
+        "resampling by whole factors: every output element of an input element has constant weights",
+        lambda problem: _single(find_upsample(problem.step, problem.target)),
+    ),
+    Candidate(
+        "downsample",
+        "antialiased resampling by a whole factor: all output elements have the same weights",
+        lambda problem: _single(find_downsample(problem.step, problem.target)),
+    ),
+    Candidate(
+        "antialiased",
+        "other antialiased resampling on CPU adapters: weights are computed once for several elements",
+        lambda problem: find_antialiased(problem.step, problem.target),
+    ),
+    Candidate(
+        "transpose",
+        "plain copies between memory along different dimensions: square tiles in registers",
+        lambda problem: _single(find_transpose(problem.step.label, *problem.merged, problem.target)),
+    ),
+    Candidate(
+        "blocks",
+        "lookups of whole blocks on CPU adapters: where a block lies is computed once",
+        lambda problem: _single(find_blocks(problem.step.label, *problem.packed, problem.target)),
+    ),
+    Candidate(
+        "runs",
+        "arithmetic on CPU adapters with operands that are the same along a dimension: these are read once",
+        lambda problem: (
+            None
+            if problem.step.keeps_neighbours
+            else _single(find_runs(problem.step.label, *problem.packed, problem.target))
+        ),
+    ),
+    Candidate(
+        "word rows",
+        "copies of bytes on CPU adapters in rows that have words of their own: whole words are copied",
+        lambda problem: _single(_rows_of_words(problem)),
+    ),
+    Candidate("map", "everything else: every unit by itself", lambda problem: Steps((_units(problem),))),
+)
+"""The schedules of maps, in the order in which they are tried."""
+
+
 @schedule_step.register
 def _map(step: Map, target: Target) -> Steps:
-    """Return the rewriting of the tree, in this order: views become strides, dimensions merge, elements become
-    units."""
-    resampled = _resampled(step, target)
-    if resampled is not None:
-        return resampled
-    folded, output = split_repeats(fold_views(step.body), step.output)
-    body, output = near_copy(*collapse(folded if folded.moves else computed(folded), output))
-    transpose = find_transpose(step.label, body, output, target)
-    if transpose is not None:
-        return Steps((transpose,))
-    body, output = pack(body, output)
-    output = replace(output, view=View.RAW if body.moves else View.COMPUTE)
-    blocks = find_blocks(step.label, body, output, target)
-    if blocks is not None:
-        return Steps((blocks,))
-    runs = None if step.keeps_neighbours else find_runs(step.label, body, output, target)
-    if runs is not None:
-        return Steps((runs,))
-    run = _run_of_words(body, output, target)
-    rows = None if run is None else _rows_of_words(step, body, output, run, target)
-    if rows is not None:
-        return Steps((rows,))
-    walk = choose_walk(output, step.keeps_neighbours)
-    run = run if walk.by_words else None
+    return first_fitting(MAP_SCHEDULES, MapProblem(step, target))
+
+
+def _units(problem: MapProblem) -> ScheduledMap:
+    """Return the map unit by unit."""
+    step, target, (body, output) = problem.step, problem.target, problem.packed
+    walk, costly = choose_walk(output, step.keeps_neighbours), is_costly(body)
+    run = problem.run if walk.by_words else None
     items = walk.items(output)
-    launch = (loop_launch if step.costly else map_launch)(items if run is None else -(-items // WORDS), target)
+    launch = (loop_launch if costly else map_launch)(items if run is None else -(-items // WORDS), target)
     reason = "; ".join(filter(None, (_why_units(output), walk.reason)))
-    return Steps((ScheduledMap(step.label, launch, output, body, walk, step.costly, run, reason=reason),))
-
-
-def _resampled(step: Map, target: Target) -> Steps | None:
-    """Return the kernel of a map that resamples in one of the ways that are its own."""
-    found = find_upsample(step, target) or find_downsample(step, target)
-    return find_antialiased(step, target) if found is None else Steps((found,))
+    return ScheduledMap(step.label, launch, output, body, walk, costly, run, reason=reason)
 
 
 SHORTEST_RUN = 8
@@ -80,9 +133,12 @@ def _run_of_words(body: Body, output: Tensor, target: Target) -> int | None:
     return run if output.sizes[run] >= SHORTEST_RUN * UNIT else None
 
 
-def _rows_of_words(step: Map, body: Body, output: Tensor, run: int, target: Target) -> ScheduledWordRows | None:
-    """Return the copy row by row; None where rows share words. It goes through no word that is not its own, however
-    many lie between the rows."""
+def _rows_of_words(problem: MapProblem) -> ScheduledWordRows | None:
+    """Return the copy row by row; None if there are no such rows, or they share words. It goes through no word that is
+    not its own, however many lie between the rows."""
+    step, run, target, (body, output) = problem.step, problem.run, problem.target, problem.packed
+    if run is None:
+        return None
     blocks, words = _own_blocks(output, run, WORDS * UNIT), _own_blocks(output, run, UNIT)
     wide = blocks is not None and target.has("shader-int64") and _ends_in_blocks(body.children[0], output)
     walked = blocks if wide else words

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dmlgpu.plan import Allocation
+from dmlgpu.plan import Allocation, Binding, Role
 from dmlgpu.tensor import aligned
 
 
@@ -37,6 +37,26 @@ class Arena:
 
     offsets: Mapping[Allocation, int]
     size: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Where the tensors lie that a schedule allocates.
+
+    Attributes:
+        temporary, persistent: the two resources.
+        least_temporary_size: bytes of temporary tensors that are alive at one time, at most.
+    """
+
+    temporary: Arena
+    persistent: Arena
+    least_temporary_size: int
+
+    def offset(self, binding: Binding) -> int:
+        """Return the byte of its resource at which an allocation begins."""
+        assert isinstance(binding.index, Allocation)
+        arena = self.temporary if binding.role is Role.TEMPORARY else self.persistent
+        return arena.offsets[binding.index]
 
 
 MOST_PLACED = 12_000
@@ -73,7 +93,7 @@ def _smallest(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]
     """
     alive = _alive(sizes, lives)
     least = max(alive.values(), default=0)
-    found: list[Arena] = []
+    arenas: list[Arena] = []
     order: list[Allocation] = []
     for attempt in range(max(1, min(MOST_ATTEMPTS, MOST_PLACED // max(1, len(sizes))))):
         match attempt:
@@ -86,12 +106,12 @@ def _smallest(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]
             case 3:  # what is alive when most is
                 order = sorted(sizes, key=lambda each: (-max(alive[step] for step in lives[each]), -sizes[each]))
             case _:  # what reached the end of the arena before: it came too late
-                last, size = found[-1].offsets, found[-1].size
+                last, size = arenas[-1].offsets, arenas[-1].size
                 order = sorted(order, key=lambda each: last[each] + sizes[each] < size)
-        found.append(_placed(order, sizes, lives))
-        if found[-1].size - least <= least // 32:
+        arenas.append(_placed(order, sizes, lives))
+        if arenas[-1].size - least <= least // 32:
             break
-    return min(found, key=lambda arena: arena.size)
+    return min(arenas, key=lambda arena: arena.size)
 
 
 def _alive(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -> dict[int, int]:
@@ -121,10 +141,10 @@ def lay_out_persistent(initialization: Iterable[Use], executed: Iterable[Use]) -
     initialisation uses, by liveness."""
     initial, later = list(initialization), list(executed)
     lasting = {use.allocation for use in later}
-    kept = lay_out([use for use in (*initial, *later) if use.allocation in lasting], reuse=False)
-    passing = lay_out([use for use in initial if use.allocation not in lasting], reuse=True)
-    offsets = {allocation: kept.size + offset for allocation, offset in passing.offsets.items()}
-    return Arena({**kept.offsets, **offsets}, kept.size + passing.size)
+    lasting_arena = lay_out([use for use in (*initial, *later) if use.allocation in lasting], reuse=False)
+    passing_arena = lay_out([use for use in initial if use.allocation not in lasting], reuse=True)
+    offsets = {allocation: lasting_arena.size + offset for allocation, offset in passing_arena.offsets.items()}
+    return Arena({**lasting_arena.offsets, **offsets}, lasting_arena.size + passing_arena.size)
 
 
 def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dmlgpu.kernels.packing import UNIT, in_pairs, pack_source, packs_source
-from dmlgpu.plan import Source, Tensor
+from dmlgpu.kernels.packing import UNIT, in_pairs, is_paired, pack_source, packs_source
+from dmlgpu.plan import Source
 from dmlgpu.plan.windows import Axis, Windows
 from dmlgpu.target import Profile, Target
 
@@ -79,11 +79,9 @@ class Patch:
         last = (-(-self.axis.positions // self.tile) - 1) * self.step
         return unit < 0 or last + unit >= self.axis.spatial // self.lanes
 
-    def name(self, element: int) -> str:
-        """Return the variable, or lane of one, that holds an element: units are numbered as in ``units``."""
-        unit = self._unit(element)
-        lane = f".{'xyzw'[(element - self.axis.start) % self.lanes]}" if self.lanes > 1 else ""
-        return f"seen{self.units.index(unit)}{lane}"
+    def place(self, element: int) -> tuple[int, int]:
+        """Return the number in ``units`` of the unit that holds an element, and the element's lane in it."""
+        return self.units.index(self._unit(element)), (element - self.axis.start) % self.lanes
 
     def uses(self, element: int) -> Iterator[tuple[int, int]]:
         """Return the positions of the tile and the taps of the window that see an element there."""
@@ -103,7 +101,7 @@ def packed_patch(source: Source, axis: Axis, tile: int, target: Target) -> tuple
     units = pack_source(source, last, UNIT)
     if target.moves_doubles and tile * axis.stride % (2 * UNIT) == 0:
         units = in_pairs(units)
-    return units, Patch(axis, tile, UNIT, isinstance(units, Tensor) and units.paired)
+    return units, Patch(axis, tile, UNIT, is_paired(units))
 
 
 def tile_columns(positions: int, target: Target) -> int:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
 from dmlgpu.enums import DataType
 from dmlgpu.kernels.packing import UNIT
-from dmlgpu.plan import Pool, Tensor, constants, element
+from dmlgpu.kernels.windows import largest_places, taken_from_places
+from dmlgpu.plan import Plan, Pool, Step, Tensor, constants, element
 from dmlgpu.plan.windows import Windows
 from dmlgpu.schedule.launch import light_tile_launch, tile_launch
 from dmlgpu.schedule.patches import Patch, packed_patch, tile_columns, tile_rows
-from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.scheduling import schedule_step, schedule_steps
 from dmlgpu.schedule.steps import Steps
 from dmlgpu.schedule.tiles import tiles, unchanged
-from dmlgpu.target import Target
+from dmlgpu.target import Profile, Target
+from dmlgpu.tensor import WORD_BITS
 
 SPATIAL = 2
 """The first spatial dimension of input and output."""
@@ -26,31 +29,59 @@ what holding more in registers costs."""
 _UNSIGNED = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32}
 
 
+MOST_ACROSS = 32
+"""Elements of a window along its last dimension up to which a kernel may go through them one by one."""
+
+
+def in_plain_steps(plan: Plan, target: Target) -> Plan:
+    """Return a plan whose pools, unless they are computed in tiles, are a reduction to places and a map: graphs fuse
+    these with other steps, and they keep padding."""
+
+    def plain(step: Step) -> tuple[Step, ...]:
+        return _by_places(step) if isinstance(step, Pool) and not _is_tiled(step, target) else (step,)
+
+    return replace(plan, steps=tuple(itertools.chain.from_iterable(map(plain, plan.steps))))
+
+
+def _is_tiled(step: Pool, target: Target) -> bool:
+    """Return whether an invocation can choose the elements of many positions at once, and gains by it: on CPU adapters,
+    for windows that are short enough to be written out and for loops."""
+    taps, limit = math.prod(axis.size for axis in step.windows), target.loop_limit
+    is_short = step.windows[-1].size <= MOST_ACROSS and (limit is None or taps < limit)
+    return target.profile is Profile.CPU and step.output.data_type.bits <= WORD_BITS and is_short
+
+
+def _by_places(step: Pool) -> tuple[Step, Step]:
+    finding, places = largest_places(step.input, step.windows)
+    return replace(finding, label=step.label), taken_from_places(step, places)
+
+
 @schedule_step.register
 def _pool(step: Pool, target: Target) -> Steps:
-    """Return a single kernel, to which elements are unsigned numbers of their bits."""
+    """Return a single kernel, to which elements are unsigned numbers of their bits; or those of ``in_plain_steps``."""
+    if not _is_tiled(step, target):
+        return schedule_steps(_by_places(step), target)
     windows, output = step.windows, _bits(step.output)
     is_light = _is_light(windows)
     rows, columns = _light_tile(windows) if is_light else _tile(windows, target)
     source, across = packed_patch(_bits(step.input), windows[-1], columns, target)
     looped = windows[: -2 if rows else -1]
-    rank, last = _ranking(step.input.data_type)
     values = constants(
         looped=looped,
-        inside=tuple(f"inside{number}" for number in range(len(looped))),
         down=Patch(windows[-2], rows) if rows else None,
         across=across,
         spatial=SPATIAL,
-        rank=rank,
-        last=last,
+        elements=step.input.data_type,
     )
     body = element("pooling/max_tile", DataType.UINT32, output.sizes, portable=True, values=values, input=source)
     ones = (1,) * (SPATIAL + len(looped))
     tile = (*ones, rows, columns) if rows else (*ones, columns)
     epilogue = unchanged(output.data_type, output.sizes)
     launch = light_tile_launch if is_light else tile_launch
-    made = tiles("largest", body, tile, epilogue, output, target=target, launch=launch)
-    return made.because(f"an invocation chooses for {max(rows, 1)} x {columns} positions, from what it reads only once")
+    steps = tiles("largest", body, tile, epilogue, output, target=target, launch=launch)
+    return steps.because(
+        f"an invocation chooses for {max(rows, 1)} x {columns} positions, from what it reads only once"
+    )
 
 
 def _is_light(windows: Windows) -> bool:
@@ -72,15 +103,3 @@ def _tile(windows: Windows, target: Target) -> tuple[int, int]:
 
 def _bits(tensor: Tensor) -> Tensor:
     return replace(tensor, data_type=_UNSIGNED[tensor.data_type.bits])
-
-
-def _ranking(data_type: DataType) -> tuple[str, int]:
-    """Return the expression of a rank, smallest for the largest number, from ``bits``; and the bits of the number that
-    ranks last, whose rank is that of padding."""
-    bits = data_type.bits
-    if data_type.is_float:
-        value = "bitcast<f32>(bits)" if bits == 32 else "f32_of_half(bits)"
-        return f"descending_f32({value})", 0
-    if not data_type.is_signed:
-        return "descending_u32(bits)", 0
-    return f"descending_i32(extractBits(bitcast<i32>(bits), 0u, {bits}u))", 1 << (bits - 1)

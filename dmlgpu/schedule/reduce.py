@@ -24,6 +24,10 @@ SHORT = 4
 RANKED_IN_UNITS = ("reduction/argmin",)
 """Reductions that find an element: a walk need not know which one of several it is before its end."""
 
+ABSORBING = ("reduction/reduce_l1_float", "reduction/reduce_sum_float")
+"""Reductions whose shaders also have ``run_t``, 0 to begin with, to which ``absorb`` adds an array of ``at_once``
+numbers, and of which ``close`` makes an accumulator: that costs less than to lift and merge each, and needs float64."""
+
 COMPARED = 8
 """Units of which a walk compares the best one with the best so far: the fewer turns, the faster on processors."""
 
@@ -131,7 +135,7 @@ class _Kernel:
         walks far enough, and has float64."""
         is_plain = isinstance(self.source, Tensor) and not self.of_partials
         is_fit = target.profile is Profile.CPU and target.has("shader-f64")
-        if not (self.step.reduction.at_once and is_plain and is_fit):
+        if not (self.step.reduction.file in ABSORBING and is_plain and is_fit):
             return 0
         units = math.prod(self.source.sizes[axis] for axis in self.step.axes)
         walkers = self.output.sizes[-1] if self.schedule is ReduceSchedule.PARTIAL else 1

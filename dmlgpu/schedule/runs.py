@@ -28,8 +28,8 @@ LONGEST_STEP = 1024
 
 def fixed_leaves(body: Body, axes: Sequence[int]) -> list[tuple[str, Tensor]]:
     """Return the tensors in memory of a tree that are the same along all these dimensions, each with a name."""
-    found = dict.fromkeys(leaf for leaf in leaves(body) if all(_is_fixed(leaf, axis) for axis in axes))
-    return [(f"fixed{number}", leaf) for number, leaf in enumerate(found)]
+    tensors = dict.fromkeys(leaf for leaf in leaves(body) if all(_is_fixed(leaf, axis) for axis in axes))
+    return [(f"fixed{number}", tensor) for number, tensor in enumerate(tensors)]
 
 
 def _is_fixed(tensor: Tensor, axis: int) -> bool:
@@ -51,9 +51,10 @@ def find_runs(label: str, body: Body, output: Tensor, target: Target) -> Schedul
         return None
     body, output, axis = (body, output, best) if parts == 1 else _split(body, output, best, parts)
     walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, (axis,))))
-    fixed = f"{saved[best]} of {read} tensors are the same along {output.sizes[axis]} units: read once"
-    reason = f"on a processor, {fixed if read else 'an invocation writes whole runs of what is read nowhere'}"
-    return ScheduledRuns(label, loop_launch(walk.count, target), output, body, walk, axis, reason=reason)
+    shared = f"{saved[best]} of {read} tensors are the same along {output.sizes[axis]} units: read once"
+    reason = f"on a processor, {shared if read else 'an invocation writes whole runs of what is read nowhere'}"
+    launch = loop_launch(walk.count, target)
+    return ScheduledRuns(label, launch, output, body, walk, axis, tuple(fixed_leaves(body, [axis])), reason=reason)
 
 
 def _pays(saved: int, count: int, step: int) -> bool:
@@ -74,9 +75,9 @@ def _parts(output: Tensor, axis: int, target: Target) -> int | None:
     units = output.sizes[axis]
     count = math.prod(output.sizes) // units
     longest = units if target.loop_limit is None else min(units, target.loop_limit)
-    wanted = max(1, -(-RUNS_IN_FLIGHT // count), -(-units // longest))
+    fewest = max(1, -(-RUNS_IN_FLIGHT // count), -(-units // longest))
     parts = [n for n in _divisors(units) if n <= units // SHORTEST_RUN]
-    chosen = min((n for n in parts if n >= wanted), default=max(parts))
+    chosen = min((n for n in parts if n >= fewest), default=max(parts))
     return None if units // chosen > longest else chosen
 
 

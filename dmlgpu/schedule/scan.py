@@ -18,16 +18,13 @@ from dmlgpu.kernels.sources import identity
 from dmlgpu.plan import Compact, Constants, Map, Scan, Scanning, Source, Tensor, View, apply, row_sizes
 from dmlgpu.schedule.launch import Launch, loop_launch, row_launch
 from dmlgpu.schedule.scheduling import schedule_step
-from dmlgpu.schedule.steps import ScanSchedule, ScheduledScan, Steps
+from dmlgpu.schedule.steps import TOTAL, ScanSchedule, ScheduledScan, Steps
 from dmlgpu.schedule.walk import choose_walk
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import packed_strides
 
 STORE = "schedules/scan_store"
 """What is done with each element: its accumulator finished and stored at its place in the output."""
-
-TOTAL = "schedules/scan_total"
-"""What is done with each element: nothing but merging it."""
 
 
 @schedule_step.register
@@ -78,8 +75,8 @@ def _compact(step: Compact, target: Target) -> Steps:
     totals = _block_totals(whole)
     sizes, end = step.count.sizes, totals.units - 1
     count = replace(totals, sizes=sizes, strides=packed_strides(sizes), view=View.RAW, offset=end)
-    found = _in_blocks(whole, target, totals) + schedule_step(Map("count", identity(count), step.count), target)
-    return found.because(_why(1, units, whole))
+    steps = _in_blocks(whole, target, totals) + schedule_step(Map("count", identity(count), step.count), target)
+    return steps.because(_why(1, units, whole))
 
 
 def canonical(source: Tensor, axis: int, output: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,7 +87,7 @@ def canonical(source: Tensor, axis: int, output: Tensor) -> tuple[Tensor, Tensor
     sizes, *strides = (
         tuple(values[dimension] for dimension in across) for values in (source.sizes, source.strides, output.strides)
     )
-    merged, (source_strides, output_strides) = merge_dimensions(sizes or (1,), *(given or (0,) for given in strides))
+    merged, (source_strides, output_strides) = merge_dimensions(sizes or (1,), *(group or (0,) for group in strides))
     sizes = (*merged, source.sizes[axis])
     return (
         replace(source, sizes=sizes, strides=(*source_strides, source.strides[axis])),
@@ -184,7 +181,7 @@ def _in_blocks(whole: _Scan, target: Target, totals: Tensor | None = None) -> St
 def _block_totals(whole: _Scan) -> Tensor:
     """Make room for the accumulators of the blocks: lines along the first dimension, side by side, blocks along the
     last one."""
-    lines = math.prod(whole.line_sizes) * (abs(whole.source.lanes) if whole.across else 1)
+    lines = math.prod(whole.line_sizes) * (whole.source.lanes if whole.across else 1)
     between = (1,) * (len(whole.source.sizes) - 2)
     return Tensor.temporary(
         "totals of blocks",
@@ -266,10 +263,10 @@ def block_length(lines: int, units: int, schedule: ScanSchedule, target: Target)
     if schedule is ScanSchedule.TREE:
         return _tree_length(lines, units, target)
     cut = _ON_CPU if target.profile is Profile.CPU else _ON_GPU
-    wanted = -(-units // _longest_walk(target))
+    blocks = -(-units // _longest_walk(target))
     if lines < cut.enough and units >= cut.shortest_line:
-        wanted = max(wanted, min(units // cut.shortest_block, cut.in_flight // lines))
-    return -(-units // wanted)
+        blocks = max(blocks, min(units // cut.shortest_block, cut.in_flight // lines))
+    return -(-units // blocks)
 
 
 def _longest_walk(target: Target) -> int:
@@ -282,8 +279,8 @@ def _tree_length(lines: int, units: int, target: Target) -> int:
     tiles = -(-units // tile)
     if tiles <= MOST_TILES:
         return units
-    wanted = max(min(tiles, WORKGROUPS // lines), -(-units // LONGEST_WALK // UNITS_HELD), 1)
-    return tile * -(-tiles // wanted)
+    blocks = max(min(tiles, WORKGROUPS // lines), -(-units // LONGEST_WALK // UNITS_HELD), 1)
+    return tile * -(-tiles // blocks)
 
 
 def units_held(length: int) -> int:

@@ -28,12 +28,12 @@ def _scatter(step: Scatter, target: Target) -> Steps:
     marks = Tensor.temporary("marks", DataType.UINT32, step.output.sizes)
     clear = Map("clear marks", Element("layout/zero", DataType.UINT32, marks.sizes), marks)
     marked = replace(step, inputs=(*step.inputs, ("marks", marks)))
-    found = (
+    steps = (
         schedule_step(clear, target)
         + _kernel(replace(step, output=marks), "mark", ScatterSchedule.MARK, target)
         + _kernel(marked, f"{step.label} marked", ScatterSchedule.STORE_MARKED, target)
     )
-    return found.because("a deterministic device: the last element of a place wins, and is marked first")
+    return steps.because("a deterministic device: the last element of a place wins, and is marked first")
 
 
 def _kernel(step: Scatter, label: str, schedule: ScatterSchedule, target: Target) -> Steps:

@@ -100,12 +100,12 @@ class _Chain:
 
     def _merge(self, count: int) -> None:
         """Add half as many runs."""
-        given = self.last
-        *before, runs, length = given.sizes
+        source = self.last
+        *before, runs, length = source.sizes
         output = _flat(self._records(*before, -(-runs // 2), min(2 * length, count)))
-        lines_, merged, kept = output.sizes
-        launch = loop_launch(lines_ * merged * -(-kept // SHARE), self.target)
-        self.steps.append(ScheduledMerge(f"merge to {kept}", launch, output, _flat(given), SHARE))
+        lines_, merged, length_of_merged = output.sizes
+        launch = loop_launch(lines_ * merged * -(-length_of_merged // SHARE), self.target)
+        self.steps.append(ScheduledMerge(f"merge to {length_of_merged}", launch, output, _flat(source), SHARE))
 
 
 def _walk(source: Tensor, output: Tensor, schedule: SortSchedule, width: int) -> Walk:

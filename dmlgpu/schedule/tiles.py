@@ -23,8 +23,8 @@ def _tiles(step: Tiles, target: Target) -> Steps:
     epilogue, first = unchanged(output.data_type, output.sizes), None
     if target.profile is Profile.CPU:  # whose invocations that are neighbours run in step
         first = step.alike
-    made = tiles(step.label, body, step.tile, epilogue, output, target=target, first=first)
-    return made.because(
+    steps = tiles(step.label, body, step.tile, epilogue, output, target=target, first=first)
+    return steps.because(
         f"an invocation computes {'x'.join(map(str, step.tile))} elements, from what it reads only once"
     )
 

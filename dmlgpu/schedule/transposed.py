@@ -133,9 +133,9 @@ def transposed_steps(step: Convolve, target: Target, convolve: Callable[[Convolv
         plain = replace(step, convolution=_convolution(transposed, phase), transposed=False)
         return convolve(plain, target).because("strides of 1: the same as a convolution with the filter reversed")
     products = replace(target, schedule="") if target.schedule == IMPLICIT_GEMM else target
-    found = _at_once(step, products)
-    if found is not None:
-        return found.because(f"windows that do not overlap: one product computes the {count} phases of the strides")
+    steps = _at_once(step, products)
+    if steps is not None:
+        return steps.because(f"windows that do not overlap: one product computes the {count} phases of the strides")
     return _in_phases(step, products).because(f"each of {count} phases of the strides is a convolution of its own")
 
 
@@ -145,16 +145,16 @@ INTERLEAVED = (2, 4)
 
 def _at_once(step: Convolve, target: Target) -> Steps | None:
     """Return one product for all phases of a filter that is as large as its stride; None where that does not fit."""
-    given, windows = step.convolution, step.convolution.windows
+    convolution, windows = step.convolution, step.convolution.windows
     taps = tuple(axis.size for axis in windows)
-    sources = given.input, given.filter, step.epilogue
+    sources = convolution.input, convolution.filter, step.epilogue
     if not all(map(_is_apart, windows)) or taps[-1] not in INTERLEAVED or not all(map(is_plain, sources)):
         return None
-    batch, groups, channels, *positions = given.input.sizes
-    space = Space((groups,), (given.filter.sizes[1], *taps), (batch, *positions), (channels,))
+    batch, groups, channels, *positions = convolution.input.sizes
+    space = Space((groups,), (convolution.filter.sizes[1], *taps), (batch, *positions), (channels,))
     spatial = range(3, 3 + len(taps))
-    filters, seen = permuted(given.filter, (0, 1, *spatial, 2)), permuted(given.input, (1, 2, 0, *spatial))
-    product = Product(space, filters, seen, given.accumulator, a_owned=given.filter_owned)
+    filters, seen = permuted(convolution.filter, (0, 1, *spatial, 2)), permuted(convolution.input, (1, 2, 0, *spatial))
+    product = Product(space, filters, seen, convolution.accumulator, a_owned=convolution.filter_owned)
     contract = Contract(step.label, product, _by_taps(step.epilogue, taps), _by_taps(step.output, taps), True)
     return interleaved_steps(contract, taps[-1], target)
 
@@ -176,7 +176,7 @@ def _by_taps(source: AnySource, taps: Sizes) -> AnySource:
 
 def _in_phases(step: Convolve, target: Target) -> Steps:
     """Return each phase as a matrix product of its own."""
-    found, empty = Steps(), Steps()
+    steps, empty = Steps(), Steps()
     for phase in phases(step.convolution.windows):
         epilogue, output = _part_of(step.epilogue, phase), _part_of(step.output, phase)
         if phase.is_empty:
@@ -184,8 +184,8 @@ def _in_phases(step: Convolve, target: Target) -> Steps:
             empty += schedule_step(nothing, target)
         else:
             part = Convolve(step.label, _convolution(step.convolution, phase), epilogue, output)
-            found += implicit_gemm(part, target, keeps_neighbours=True)
-    return found + empty
+            steps += implicit_gemm(part, target, keeps_neighbours=True)
+    return steps + empty
 
 
 def _convolution(transposed: Convolution, phase: Phase) -> Convolution:
@@ -218,7 +218,7 @@ def _spread_out(transposed: Convolution) -> Convolution:
     strides = tuple(axis.stride for axis in windows)
     spatial = tuple(axis.stride * (axis.positions - 1) + 1 for axis in windows)
     sizes, step = source.sizes[:3] + spatial, (1, 1, 1, *strides)
-    follows = tuple(d if one == 1 else None for d, one in enumerate(step)), (None,) * len(sizes)
+    follows = tuple(d if distance == 1 else None for d, distance in enumerate(step)), (None,) * len(sizes)
     inputs = (("input", source), ("border", Element(ZERO, source.data_type, sizes)))
     values = constants(start=(0,) * len(sizes), step=step)
     spread = Element(SPREAD, source.data_type, sizes, inputs, values, follows=follows)

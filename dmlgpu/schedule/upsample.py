@@ -37,18 +37,18 @@ def find_upsample(step: Map, target: Target) -> ScheduledUpsample | None:
     values = dict(body.constants)
     rounding = Rounding(values["increasing"]) if body.file == NEAREST else None
     axes, inner = values["axes"], running_dimension(output)
-    patterns = {axis.dimension: found for axis in axes if (found := find_pattern(axis, rounding)) is not None}
+    patterns = {axis.dimension: pattern for axis in axes if (pattern := find_pattern(axis, rounding)) is not None}
     if inner is None or inner not in patterns or len(patterns) < len(axes) or len(axes) > 2:
         return None
     if not (packs_tensor(source, inner, LANES) and packs_tensor(output, inner, LANES)):
         return None
     columns = patterns.pop(inner)
     rows = next(iter(patterns.values()), None)
-    units, made = pack_tensor(source, inner, LANES), pack_tensor(output, inner, LANES)
-    walk = choose_walk(replace(made, sizes=units.sizes))
+    units, packed = pack_tensor(source, inner, LANES), pack_tensor(output, inner, LANES)
+    walk = choose_walk(replace(packed, sizes=units.sizes))
     launch, factors = item_launch(walk.count, target), " x ".join(str(each.factor) for each in (rows, columns) if each)
     reason = f"sizes grow {factors} times: an invocation reads a unit once and writes all that lies between"
-    return ScheduledUpsample("upsample", launch, made, source, units, walk, columns, rows, reason=reason)
+    return ScheduledUpsample("upsample", launch, packed, source, units, walk, columns, rows, reason=reason)
 
 
 def find_pattern(axis: Axis, rounding: Rounding | None = None) -> Pattern | None:

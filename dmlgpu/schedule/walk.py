@@ -88,28 +88,28 @@ def _ordered(output: Tensor) -> tuple[list[int], tuple[Digit, ...]]:
 
 def _dense(output: Tensor, exchange: bool = False) -> Walk:
     wide, digits = _ordered(output)
-    stride, found = 1, []
+    stride, inner = 1, []
     for dimension in reversed(wide):
-        found.append(Digit(dimension, output.sizes[dimension], stride))
+        inner.append(Digit(dimension, output.sizes[dimension], stride))
         stride *= output.sizes[dimension]
-    return Walk(digits + tuple(reversed(found)), stride, exchange=exchange)
+    return Walk(digits + tuple(reversed(inner)), stride, exchange=exchange)
 
 
 def _nested(output: Tensor) -> Walk | None:
     """Return the walk over memory; None when a stride lies within the span of the smaller ones."""
     wide, digits = _ordered(output)
-    found: list[Digit] = []
+    nested: list[Digit] = []
     reach, gaps = 1, False
     for dimension in reversed(wide):
         size, stride = output.sizes[dimension], output.strides[dimension]
         if stride < reach:
             return None
-        if found:
-            inner = found[-1]
+        if nested:
+            inner = nested[-1]
             overruns = stride > inner.stride * inner.size
-            found[-1] = Digit(inner.dimension, inner.size, inner.stride, checked=overruns)
+            nested[-1] = Digit(inner.dimension, inner.size, inner.stride, checked=overruns)
         else:
             gaps = stride > 1
-        found.append(Digit(dimension, size, stride))
+        nested.append(Digit(dimension, size, stride))
         reach += (size - 1) * stride
-    return Walk(digits + tuple(reversed(found)), reach, gaps, by_words=True)
+    return Walk(digits + tuple(reversed(nested)), reach, gaps, by_words=True)

@@ -88,10 +88,9 @@ TRANSFORMS = {
 """By tile."""
 
 
-def terms(row: Sequence[Fraction]) -> tuple[tuple[int, str], ...]:
-    """Return the terms of one row of a transform, each with the text of its factor, ``-`` or nothing for -1 and 1."""
-    texts = {Fraction(1): "", Fraction(-1): "-"}
-    return tuple((column, texts.get(factor, f"{float(factor)!r} * ")) for column, factor in enumerate(row) if factor)
+def terms(row: Sequence[Fraction]) -> tuple[tuple[int, float], ...]:
+    """Return the terms of one row of a transform: the columns with a factor other than 0, and the factors."""
+    return tuple((column, float(factor)) for column, factor in enumerate(row) if factor)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dmlgpu.target import Target
 from dmlgpu.wgsl import templates
 
 WORDS: Final = {"u32": 1, "atomic<u32>": 1, "vec2<u32>": 2, "u64": 2, "vec4<u32>": 4, "vec2<u64>": 4, "vec4<u64>": 8}
@@ -33,9 +32,9 @@ class Variable:
         return f"{self.name}_{self.block.partition('<')[0]}"
 
 
-def stored_as(block: str, target: Target) -> str:
-    """Return what a variable of these blocks is declared as."""
-    return DOUBLE.get(block, block) if target.moves_doubles else block
+def stored_as(block: str, doubles: bool) -> str:
+    """Return the block that a variable is declared with: ``doubles`` makes 64-bit numbers of pairs of words."""
+    return DOUBLE.get(block, block) if doubles else block
 
 
 def through_functions(text: str, variable: Variable) -> str:
@@ -43,15 +42,15 @@ def through_functions(text: str, variable: Variable) -> str:
 
     From the last access to the first, so that accesses within an access are done before it.
     """
-    for found in reversed(list(re.finditer(rf"\b{variable.name}\[", text))):
-        end = _closing(text, found.end())
-        at, rest = text[found.end() : end], text[end + 1 :]
+    for access in reversed(list(re.finditer(rf"\b{variable.name}\[", text))):
+        end = _closing(text, access.end())
+        at, rest = text[access.end() : end], text[end + 1 :]
         if stored := re.match(r" = ([^;]*);", rest):
             call = f"store_{variable.function}({at}, {stored[1]});"
             rest = rest[stored.end() :]
         else:
             call = f"load_{variable.function}({at})"
-        text = text[: found.start()] + call + rest
+        text = text[: access.start()] + call + rest
     return text
 
 
@@ -76,11 +75,11 @@ def accessors(variable: Variable, shared: Variable) -> str:
     )
 
 
-def in_doubles(text: str, variables: Sequence[Variable], target: Target) -> str:
+def in_doubles(text: str, variables: Sequence[Variable], doubles: bool) -> str:
     """Return a kernel's text, with the declarations left to the caller, for variables declared ``stored_as``."""
     functions = ""
     for variable in variables:
-        if stored_as(variable.block, target) == variable.block:
+        if stored_as(variable.block, doubles) == variable.block:
             continue
         stores = is_stored(text, variable)
         text = through_functions(text, variable)

@@ -9,6 +9,7 @@ from typing import Any
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
+from dmlgpu.kernels.packing import is_paired
 from dmlgpu.plan import AffineView, Apply, Binding, Body, Held, Lookup, Source, Tensor, View, Virtual
 from dmlgpu.target import Target
 from dmlgpu.tensor import WORD_BITS
@@ -64,19 +65,22 @@ class Result:
 
 
 class Builder:
-    """The text of one kernel in the making."""
+    """The text of one kernel in the making.
 
-    def __init__(self, target: Target):
-        self.target = target
+    Args:
+        target: what the adapter can do.
+        doubles: two words are read and written as one 64-bit number.
+    """
+
+    def __init__(self, target: Target, doubles: bool = False):
+        self.target, self._doubles = target, doubles
         self.buffers: list[Buffer] = []
-        self.tensors: list[Tensor] = []
         self._functions: list[str] = []  # of virtual tensors, each in a namespace of its own
         self._namespaces: dict[object, str] = {}
 
     # ---- tensors in memory
 
     def _slot(self, tensor: Tensor, block: str) -> int:
-        self.tensors.append(tensor)
         buffer = Buffer(tensor.binding, block)
         if buffer not in self.buffers:
             self.buffers.append(buffer)
@@ -105,11 +109,11 @@ class Builder:
         """Return the accessor of an input: ``<name>_load``, which gives two units where they are paired, or
         ``<name>_index`` for indices."""
         a = access(tensor, self.target, portable)
-        values = self._address(name, tensor, a, PAIR if tensor.paired else a.block)
+        values = self._address(name, tensor, a, PAIR if is_paired(tensor) else a.block)
         if tensor.view is View.INDEX:
             index_type = tensor.data_type.name.lower().replace("uint", "u").replace("int", "i")
             return templates.render("access/index", index_type=index_type, **values)
-        file = "access/load_pair" if tensor.paired else "access/load"
+        file = "access/load_pair" if is_paired(tensor) else "access/load"
         return templates.render(file, decoded=decode(a), **values)
 
     def words(self, name: str, tensor: Tensor, *counts: int) -> str:
@@ -140,10 +144,10 @@ class Builder:
     def store(self, tensor: Tensor, portable: bool = False, atomic: bool = False) -> tuple[str, dict[str, Any]]:
         """Return the accessor of the output, and the template values that schedules need of it."""
         a = access(tensor, self.target, portable)
-        block = PAIR if tensor.paired else a.block
+        block = PAIR if is_paired(tensor) else a.block
         values = self._address("output", tensor, a, f"atomic<{block}>" if atomic else block)
         text = templates.render("access/store", block=a.block, encoded=encode(a), **values)
-        return text + (templates.render("access/store_pair", **values) if tensor.paired else ""), values
+        return text + (templates.render("access/store_pair", **values) if is_paired(tensor) else ""), values
 
     # ---- virtual tensors
 
@@ -164,9 +168,9 @@ class Builder:
     def finish(self, text: str) -> str:
         """Return the whole shader: head, library, virtual tensors, and the given text."""
         variables = [Variable(f"buffer{number}", buffer.block) for number, buffer in enumerate(self.buffers)]
-        blocks = [stored_as(variable.block, self.target) for variable in variables]
+        blocks = [stored_as(variable.block, self._doubles) for variable in variables]
         head = templates.render("access/head", buffers=blocks, immediates=self.target.has("immediates"))
-        linked = link(head + in_doubles("".join(self._functions) + text, variables, self.target))
+        linked = link(head + in_doubles("".join(self._functions) + text, variables, self._doubles))
         return f"enable f16;\n{linked}" if _HALVES.search(linked) else linked
 
     def source(self, name: str, source: Source, raw: bool, portable: bool) -> str:
@@ -184,14 +188,14 @@ class Builder:
                 "access/virtual", name=name, rank=len(source.sizes), scalar=block, unit=block, value=value
             )
         value = edge(source.data_type, kind, lanes, value)
-        wanted = scalar_of(source.data_type, self.target, portable)
-        value = self.between(value, kind, wanted, lanes)
+        requested = scalar_of(source.data_type, self.target, portable)
+        value = self.between(value, kind, requested, lanes)
         return templates.render(
             "access/virtual",
             name=name,
             rank=len(source.sizes),
-            scalar=wanted.wgsl,
-            unit=vector(wanted, lanes),
+            scalar=requested.wgsl,
+            unit=vector(requested, lanes),
             value=value,
         )
 
@@ -332,8 +336,8 @@ class _Region:
             if isinstance(source, Apply):
                 expression = self._applied(source, is_root)
                 own = scalar_of(source.data_type, self.builder.target, source.portable)
-                wanted = scalar_of(source.data_type, self.builder.target, portable)
-                expression = self.builder.between(expression, own, wanted, source.lanes)
+                requested = scalar_of(source.data_type, self.builder.target, portable)
+                expression = self.builder.between(expression, own, requested, source.lanes)
             else:
                 expression = self._loaded(source, portable)
             name = f"v{len(self.values)}"
@@ -342,13 +346,13 @@ class _Region:
         return self._memo[key]
 
     def _loaded(self, source: Source, portable: bool) -> str:
-        given = (
+        argument = (
             source.name if isinstance(source, Held) else self.given.get(source) if isinstance(source, Tensor) else None
         )
-        if given is not None:
+        if argument is not None:
             target = self.builder.target
-            own, wanted = (scalar_of(source.data_type, target, choice) for choice in (True, portable))
-            return self.builder.between(given, own, wanted, abs(source.lanes))
+            own, requested = (scalar_of(source.data_type, target, choice) for choice in (True, portable))
+            return self.builder.between(argument, own, requested, source.lanes)
         name = f"i{len(self.accessors)}"
         self.accessors.append(self.builder.source(name, source, self.raw, portable))
         return f"{name}_load(at)"

@@ -103,7 +103,7 @@ class Value:
         if not self.kind.is_words:
             left = self
             if operator in "*/" and self.kind is Scalar.F32 and self.is_hidden != right.is_hidden:
-                left, right = (one if one.is_hidden else one._with(f"opaque({one})") for one in (left, right))
+                left, right = (side if side.is_hidden else side._with(f"opaque({side})") for side in (left, right))
             return self._with(f"({left} {operator} {right})")
         if operator not in _WORD_FUNCTIONS or self.kind is Scalar.F64_WORDS:
             raise self._lacks(f"arithmetic ({operator})")

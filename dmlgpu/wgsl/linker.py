@@ -28,14 +28,14 @@ def prefix(text: str, namespace: str) -> str:
 @functools.cache
 def library() -> dict[str, str]:
     """Return every declaration of ``shaders/lib``, by name."""
-    found: dict[str, str] = {}
+    declarations: dict[str, str] = {}
     for file in templates.files("lib"):
         for chunk in re.split(r"^(?=(?:fn|const|struct|alias)\s)", templates.source(file), flags=re.MULTILINE):
             match = _DECLARATION.match(chunk)
             if match:
-                assert match[1] not in found, f"{match[1]} stands twice in shaders/lib"
-                found[match[1]] = _strip_trailing_comments(chunk)
-    return found
+                assert match[1] not in declarations, f"{match[1]} stands twice in shaders/lib"
+                declarations[match[1]] = _strip_trailing_comments(chunk)
+    return declarations
 
 
 def _strip_trailing_comments(chunk: str) -> str:

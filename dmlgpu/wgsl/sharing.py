@@ -45,7 +45,7 @@ def share(operator: str, kernel: Kernel, bindings: Bindings) -> Kernel:
     try:
         key = kernel.wgsl, kernel.bindings, bindings, _whole(kernel.slots, bindings)
         text = shared_texts.get_or_make(
-            key, lambda: _share(*key), lambda made: sys.getsizeof(key[0]) + sys.getsizeof(made)
+            key, lambda: _share(*key), lambda result: sys.getsizeof(key[0]) + sys.getsizeof(result)
         )
         return replace(kernel, wgsl=text, bindings=bindings)
     except NotSupported as error:
@@ -65,7 +65,7 @@ def _whole(slots: Sequence[Slot], bindings: Bindings) -> frozenset[tuple[int, in
 
 
 def _share(text: str, before: Bindings, bindings: Bindings, whole: frozenset[tuple[int, int]]) -> str:
-    variables = [Variable(*found) for found in _STORAGE.findall(text)]
+    variables = [Variable(*match) for match in _STORAGE.findall(text)]
     widths = dict(whole)
     groups: dict[int, dict[Variable, None]] = {}
     for slot, binding in enumerate(bindings):

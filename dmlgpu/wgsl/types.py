@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
+from dmlgpu.kernels.packing import PackedTensor
 from dmlgpu.plan import Tensor, View
 from dmlgpu.target import Target
 
@@ -135,7 +136,8 @@ class Access:
 def access(tensor: Tensor, target: Target, portable: bool = False) -> Access:
     """Return how a kernel for ``target`` accesses a tensor."""
     kind = Scalar.U32 if tensor.view is not View.COMPUTE else scalar_of(tensor.data_type, target, portable)
-    return Access(tensor.data_type, tensor.view, kind, abs(tensor.lanes), tensor.lanes < 0, tensor.unit_bits)
+    splat = isinstance(tensor, PackedTensor) and tensor.broadcast
+    return Access(tensor.data_type, tensor.view, kind, tensor.lanes, splat, tensor.unit_bits)
 
 
 def vector(kind: Scalar, lanes: int) -> str:

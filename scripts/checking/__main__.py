@@ -18,7 +18,7 @@ from dmlgpu.descs import by_name
 from dmlgpu.errors import InvalidArgument
 
 from .cases import cases_of_file, cases_of_operator
-from .parts import ROOT, lacking, parts
+from .parts import ROOT, lacking, lacking_schedules, parts, planned_steps, scheduled_steps
 from .tests import Selection, select_for_file, select_for_operator
 
 MOST_CASES = 8
@@ -74,7 +74,7 @@ def main() -> int:
             close = difflib.get_close_matches(target.lower(), known)
             hint = f"; there is {', '.join(close)}" if close else ""
             parser.error(f"{target!r} is neither an operator nor a file of this checkout{hint}")
-    for message in lacking(parts()):
+    for message in (*lacking(parts()), *lacking_schedules(scheduled_steps(), planned_steps())):
         failed = True
         print(f"FAILED {message}")
     failed |= not run(dict.fromkeys(checks))

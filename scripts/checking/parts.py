@@ -1,12 +1,13 @@
-"""The parts that every operator has, where they stand, and what to do where one is missing."""
+"""The parts that every operator and every schedule has, and what to do if one is missing."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dmlgpu import operators, reference, schema
 from dmlgpu.cli.ops import shader_paths
@@ -15,8 +16,14 @@ from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.cases.registry import implemented as with_cases
 from dmlgpu.descs import by_name
 from dmlgpu.operators.lowering import lowering
+from dmlgpu.plan import Step
+from dmlgpu.schedule.scheduling import schedule_step
+from dmlgpu.schedule.steps import Scheduled
+from dmlgpu.wgsl.steps import render_step
 
 ROOT = Path(__file__).parents[2]
+
+AnyStep = TypeVar("AnyStep")
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,60 @@ def lacking(every: Sequence[Part]) -> list[str]:
         for missing in every
         if operator not in missing.operators
     ]
+
+
+def lacking_schedules(scheduled: Iterable[type[Scheduled]], planned: Iterable[type[Step]]) -> list[str]:
+    """Return a message for every part that a kind of step lacks: what it is, and what to do."""
+    builders = {file: _text(file) for file in sorted((ROOT / "dmlgpu" / "schedule").glob("*.py"))}
+    tests = [_text(file) for file in sorted((ROOT / "tests").rglob("*.py"))]
+
+    def modules(step: type) -> list[str]:
+        return [file.stem for file, text in builders.items() if re.search(rf"\b{step.__name__}\(", text)]
+
+    def is_tested(step: type) -> bool:
+        names = [rf"\b{step.__name__}\b", *(rf"dmlgpu\.schedule\.{module}\b" for module in modules(step))]
+        return any(re.search("|".join(names), text) for text in tests)
+
+    needs = [
+        *(
+            (step, *need)
+            for step in scheduled
+            for need in (
+                ("renderer", step in render_step.registry, "register one in dmlgpu/wgsl/steps/"),
+                ("builder", bool(modules(step)), "write it in dmlgpu/schedule/, and list it with those of its kind"),
+                ("test", is_tested(step), "test when it is chosen, and when not, in tests/unit/test_schedule_*.py"),
+            )
+        ),
+        *(
+            (step, "schedule", step in schedule_step.registry, "register a function in dmlgpu/schedule/")
+            for step in planned
+        ),
+    ]
+    return [
+        f"{step.__name__} has no {part}: {remedy}; see docs/architecture.md, Adding a schedule"
+        for step, part, is_there, remedy in needs
+        if not is_there
+    ]
+
+
+def scheduled_steps() -> list[type[Scheduled]]:
+    """Return the kinds of steps that schedules consist of."""
+    return [step for step in _subclasses(Scheduled) if step.__module__.startswith("dmlgpu.schedule.")]
+
+
+def planned_steps() -> list[type[Step]]:
+    """Return the kinds of steps that plans consist of."""
+    return [step for step in _subclasses(Step) if step.__module__.startswith("dmlgpu.plan.")]
+
+
+def _subclasses(base: type[AnyStep]) -> Iterator[type[AnyStep]]:
+    for subclass in base.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
 
 
 def family(operator: str) -> str:

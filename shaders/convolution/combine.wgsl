@@ -1,5 +1,5 @@
 // A row of a transform applied to numbers in variables: the sum of its terms.
-{% macro combine(row, prefix, suffix="") %}{% for place, factor in row %}{{ " + " if not loop.first else "" }}{{ factor }}{{ prefix }}{{ place }}{{ suffix }}{% endfor %}{% endmacro %}
+{% macro combine(row, prefix, suffix="") %}{% for place, factor in row %}{{ " + " if not loop.first else "" }}{{ "-" if factor == -1 else "" if factor == 1 else factor ~ " * " }}{{ prefix }}{{ place }}{{ suffix }}{% endfor %}{% endmacro %}
 {% macro both_ways(rows, columns) %}
     # for row in rows
     # set down = loop.index0

@@ -16,7 +16,7 @@
 {% macro add(row, tap_row) %}
     # for column in range(across.tile)
     # for place in range(across.axis.size)
-    sum{{ row }}_{{ column }} += {{ across.name(across.element(column, place)) }} * {{ tap(tap_row, place) }};
+    sum{{ row }}_{{ column }} += {{ seen.name(across, across.element(column, place)) }} * {{ tap(tap_row, place) }};
     # endfor
     # endfor
 {% endmacro %}
@@ -39,12 +39,14 @@ fn tile(at: output_at) -> array<tile_s, {{ rows * across.tile }}> {
     var sum{{ row }}_{{ column }} = tile_s();
     # endfor
     # endfor
+    # set inside = []
     # for axis in looped
     # set number, here = loop.index0, spatial + loop.index0
     for (var place{{ number }} = 0u; place{{ number }} < {{ axis.size }}u + params.zero; place{{ number }}++) {
     taps_place[{{ here }}] = place{{ number }};
     source[{{ here }}] = at[{{ here }}] * {{ axis.stride }}u + place{{ number }} * {{ axis.dilation }}u - {{ axis.start % 2 ** 32 }}u;
-    let {{ inside[number] }} = source[{{ here }}] < {{ axis.spatial }}u;
+    let inside{{ number }} = source[{{ here }}] < {{ axis.spatial }}u;
+    # set _ = inside.append("inside%d" % number)
     # endfor
     # if down
     # for place in range(down.axis.size)
@@ -57,7 +59,7 @@ fn tile(at: output_at) -> array<tile_s, {{ rows * across.tile }}> {
     {
     source[{{ row_at }}] = at[{{ row_at }}] * {{ down.axis.stride }}u + {{ (element - down.axis.start) % 2 ** 32 }}u;
     # set checks = ["source[" ~ row_at ~ "] < " ~ down.axis.spatial ~ "u"] if down.is_checked(element - down.axis.start) else []
-{{ seen.read(across, column_at, inside|list + checks) }}
+{{ seen.read(across, column_at, inside + checks) }}
     # for row, place in down.uses(element)
 {{ add(row, place) }}
     # endfor

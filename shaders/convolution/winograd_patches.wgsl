@@ -20,11 +20,11 @@ fn tile(at: output_at) -> array<tile_s, {{ rows|length ** 2 * side_by_side }}> {
     # if side_by_side > 1
     let given{{ row }}_{{ column }} = vec4<tile_s>(
         # for patch in range(side_by_side)
-        row{{ row }}_{{ across.name(column + patch * down.tile) }},
+        row{{ row }}_{{ seen.name(across, column + patch * down.tile) }},
         # endfor
     );
     # else
-    let given{{ row }}_{{ column }} = row{{ row }}_{{ across.name(column) }};
+    let given{{ row }}_{{ column }} = row{{ row }}_{{ seen.name(across, column) }};
     # endif
     # endfor
     # endfor

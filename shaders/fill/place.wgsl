@@ -3,11 +3,11 @@
 fn element(at: output_at) -> output_t {
     var place = 0u;
     # for dimension in range(output.rank)
-    place += at[{{ dimension }}] * {{ steps[dimension] * (output.lanes if dimension == packed else 1) % 2 ** 32 }}u;
+    place += at[{{ dimension }}] * {{ steps[dimension] * (output.lanes if dimension == output.packed else 1) % 2 ** 32 }}u;
     # endfor
     # if output.lanes == 1
     return place;
     # else
-    return output_t({% for lane in range(output.lanes) %}place + {{ lane * steps[packed] % 2 ** 32 }}u{{ ", " if not loop.last }}{% endfor %});
+    return output_t({% for lane in range(output.lanes) %}place + {{ lane * steps[output.packed] % 2 ** 32 }}u{{ ", " if not loop.last }}{% endfor %});
     # endif
 }

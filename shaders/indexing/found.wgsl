@@ -1,6 +1,6 @@
 // The index of each element, resolved: OUTSIDE where it names no place. Along the dimension that is packed into units, if
 // any, a coordinate of the output counts units.
-fn element(at: output_at) -> output_t {
+{% set packed = output.packed %}fn element(at: output_at) -> output_t {
     # if output.lanes == 1
     return indices_index(at, {{ size }}u);
     # else

@@ -14,7 +14,7 @@
 {% macro choose() %}
     # for column in range(across.tile)
     # for place in range(across.axis.size)
-    # set value = across.name(across.element(column, place))
+    # set value = seen.name(across, across.element(column, place))
     # set rank = "rank" ~ value[4:]
     # if loop.first
     var largest{{ column }} = {{ value }};
@@ -33,7 +33,13 @@
     # endfor
 {% endmacro %}
 fn rank(bits: u32) -> u32 {
-    return {{ rank }};
+    # if elements.is_float
+    return descending_f32({{ "bitcast<f32>(bits)" if elements.bits == 32 else "f32_of_half(bits)" }});
+    # elif elements.is_signed
+    return descending_i32(extractBits(bitcast<i32>(bits), 0u, {{ elements.bits }}u));
+    # else
+    return descending_u32(bits);
+    # endif
 }
 fn ranks(bits: input_t) -> input_t {
     return {% if input.lanes == 1 %}rank(bits){% else %}input_t({% for lane in "xyzw"[:input.lanes] %}{{ ", " if not loop.first }}rank(bits.{{ lane }}){% endfor %}){% endif %};
@@ -46,21 +52,23 @@ fn tile(at: output_at) -> array<tile_s, {{ rows * across.tile }}> {
     # for row in range(rows)
     # for column in range(across.tile)
     var best{{ row }}_{{ column }} = 0xffffffffu;
-    var largest{{ row }}_{{ column }} = {{ last }}u;
+    var largest{{ row }}_{{ column }} = {{ 2 ** (elements.bits - 1) if elements.is_signed and not elements.is_float else 0 }}u;
     # endfor
     # endfor
+    # set inside = []
     # for axis in looped
     # set number, here = loop.index0, spatial + loop.index0
     for (var place{{ number }} = 0u; place{{ number }} < {{ axis.size }}u + params.zero; place{{ number }}++) {
     source[{{ here }}] = at[{{ here }}] * {{ axis.stride }}u + place{{ number }} * {{ axis.dilation }}u - {{ axis.start % 2 ** 32 }}u;
-    let {{ inside[number] }} = source[{{ here }}] < {{ axis.spatial }}u;
+    let inside{{ number }} = source[{{ here }}] < {{ axis.spatial }}u;
+    # set _ = inside.append("inside%d" % number)
     # endfor
     # if down
     # for element in down.seen
     {
     source[{{ row_at }}] = at[{{ row_at }}] * {{ down.axis.stride }}u + {{ (element - down.axis.start) % 2 ** 32 }}u;
     # set checks = ["source[" ~ row_at ~ "] < " ~ down.axis.spatial ~ "u"] if down.is_checked(element - down.axis.start) else []
-{{ read(inside|list + checks) }}
+{{ read(inside + checks) }}
 {{ choose() }}
     # for row, _ in down.uses(element)
 {{ merge(row) }}

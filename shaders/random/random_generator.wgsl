@@ -11,7 +11,7 @@ fn element(at: output_at) -> output_t {
     let place = place_load(at);
     # if output.lanes == 1
     return block_of(at, place)[place % 4u];
-    # elif output.lanes == 4 and in_order
+    # elif output.lanes == 4 and steps[output.packed] == 1
     return block_of(at, place.x);
     # else
     return output_t({% for lane in "xyzw"[:output.lanes] %}block_of(at, place.{{ lane }})[place.{{ lane }} % 4u]{{ ", " if not loop.last }}{% endfor %});

@@ -27,7 +27,7 @@ fn {{ name }}_fetch_steps(starts: {{ name }}_starts_t, {{ parameters }}) -> arra
 {{ seen.read(window, last, inside, "", name) }}
     return array<{{ name }}_unit_t, {{ window.axis.size }}>(
         # for tap in range(window.axis.size)
-        {{ name }}_unit_t({% for lane in range(width) %}{{ window.name(window.element(lane, tap)) }}{{ ", " if not loop.last }}{% endfor %}),
+        {{ name }}_unit_t({% for lane in range(width) %}{{ seen.name(window, window.element(lane, tap)) }}{{ ", " if not loop.last }}{% endfor %}),
         # endfor
     );
 }

@@ -33,7 +33,7 @@ def compiled_pair(graph: GraphDesc, target: Target, disabled: Collection[str] = 
     """Return a graph's program, and its twin: the same kernels, but no temporary memory is used again."""
     network = resolve(graph)
     program = compiler.compile_network(network, target, disabled).program
-    with mock.patch("dmlgpu.wgsl.render.lay_out", lambda uses, reuse: lay_out(uses, reuse=False)):
+    with mock.patch("dmlgpu.schedule.scheduling.lay_out", lambda uses, reuse: lay_out(uses, reuse=False)):
         twin = compiler.compile_network(network, target, disabled).program
     assert [kernel.label for kernel in twin.kernels] == [kernel.label for kernel in program.kernels]
     return program, twin

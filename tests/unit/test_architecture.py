@@ -161,3 +161,15 @@ def test_the_dispatch_that_is_followed_goes_as_the_page_says(monkeypatch: pytest
     body = (ROOT / "shaders/indexing/gather_nd1.wgsl").read_text(encoding="utf-8")
     quoted = page.partition("**2.**")[0].partition("        ...\n")[2]
     assert [line for line in quoted.splitlines() if line.strip() and line.removeprefix("    ") not in body] == []
+
+
+def test_the_schedule_that_is_added_stands_in_the_files_that_the_page_names() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    section = page.partition("## Adding a schedule\n")[2].partition("\n## ")[0]
+    steps = re.findall(r"^\*\*\d\. `(\S+?)`(?:.+\n)+\n((?:    .*\n|\n)*)", section, re.MULTILINE)
+    assert len(steps) == 6 and sum(len(quoted.split()) for _, quoted in steps) > 100
+    for file, quoted in steps:
+        root = ROOT if file.startswith(("shaders", "tests")) else ROOT / "dmlgpu"
+        text = (root / file).read_text(encoding="utf-8")
+        lines = (line.partition("  #")[0].strip() for line in quoted.splitlines())
+        assert [line for line in lines if line not in (*text.split("\n"), "...") and line not in text] == [], file

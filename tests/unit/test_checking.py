@@ -18,16 +18,44 @@ from checking.cases import (
     spread,
 )
 from checking.imports import importing, imports
-from checking.parts import ROOT, Part, family, lacking, parts
+from checking.parts import (
+    ROOT,
+    Part,
+    family,
+    lacking,
+    lacking_schedules,
+    parts,
+    planned_steps,
+    scheduled_steps,
+)
 from checking.tests import Selection, mentions, select_for_file, select_for_operator
 
 from dmlgpu.conformance.cases.registry import case_by_name
+from dmlgpu.plan import Step
+from dmlgpu.schedule.steps import Scheduled
 
 # ---- parts
 
 
 def test_every_operator_has_all_its_parts():
     assert lacking(parts()) == []
+
+
+def test_every_schedule_has_all_its_parts():
+    assert len(scheduled_steps()) > 15 and len(planned_steps()) > 12
+    assert lacking_schedules(scheduled_steps(), planned_steps()) == []
+
+
+def test_what_a_schedule_lacks_is_named_with_what_to_do():
+    novel, step = type("Scheduled" + "Nothing", (Scheduled,), {}), type("Nothing", (Step,), {})
+    messages = lacking_schedules([novel], [step])
+    assert [message.partition(":")[0] for message in messages] == [
+        f"{novel.__name__} has no renderer",
+        f"{novel.__name__} has no builder",
+        f"{novel.__name__} has no test",
+        "Nothing has no schedule",
+    ]
+    assert messages[0].endswith("register one in dmlgpu/wgsl/steps/; see docs/architecture.md, Adding a schedule")
 
 
 def made_up(**operators):

@@ -6,6 +6,7 @@ from dmlgpu import compiler, descs
 from dmlgpu.enums import DataType, TensorFlags
 from dmlgpu.plan import Role
 from dmlgpu.program import Copy, Slot
+from dmlgpu.schedule.steps import in_turns
 from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 
@@ -49,6 +50,14 @@ def test_owned_inputs_are_copied_at_initialization_and_read_from_there():
         Slot(Role.PERSISTENT, 0, 0, 340),
         Slot(Role.PERSISTENT, 0, 512, 24),
     )
+
+
+def test_copies_of_owned_inputs_are_steps_of_the_schedule():
+    """Every kernel of a program is scheduled before anything is rendered."""
+    made = compiler.stages(gather(owned_input=True, owned_indices=True), ANY)
+    scheduled = [step.label for step, _ in in_turns(made.schedule.initialization)]
+    assert scheduled == ["own input 0", "own input 1"]
+    assert len(made.program.initialization) == len(scheduled)
 
 
 def test_one_owned_input_leaves_the_others_alone():

@@ -101,7 +101,8 @@ def test_arithmetic_with_odd_operands_does_not_pack():
 def test_a_repeated_operand_of_arithmetic_is_read_once_for_all_lanes(strides):
     body, _ = pack(subtract(tensor((3, 8)), tensor((3, 8), strides, index=1, offset=5)), output((3, 8)))
     repeated = body.inputs[1][1]
-    assert (repeated.lanes, repeated.sizes, repeated.strides, repeated.offset) == (-4, (3, 2), strides, 5)
+    assert (repeated.lanes, repeated.broadcast, repeated.unit_bits) == (4, True, 32)
+    assert (repeated.sizes, repeated.strides, repeated.offset) == ((3, 2), strides, 5)
 
 
 @pytest.mark.parametrize("data_type", [I64, DataType.UINT64, F64], ids=lambda t: t.name)

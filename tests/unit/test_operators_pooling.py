@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlgpu import descs, operators
+from dmlgpu import compiler, descs, operators
 from dmlgpu.enums import DataType
+from dmlgpu.plan import Pool
 from dmlgpu.plan.windows import Axis, windows_over
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import TensorDesc
@@ -176,6 +177,24 @@ def test_tiles_of_windows_that_share_no_place_are_units(window, stride, tile, wo
     )
     (step,) = steps_of(desc, Target("any", profile=Profile.CPU))
     assert (step.tile, step.launch.workgroup) == (tile, workgroup)
+
+
+@pytest.mark.parametrize(
+    ("target", "kernels"),
+    [
+        (Target("any", Profile.CPU), ["largest"]),
+        (Target("any", Profile.DISCRETE), ["serial", "maximum"]),
+        (Target("any", Profile.CPU, loop_limit=6), ["partial", "tree of partials", "maximum"]),
+    ],
+    ids=["CPU", "GPU", "short loops"],
+)
+def test_schedules_choose_how_the_largest_element_is_found(target, kernels):
+    desc = operators.upgrade(descs.MaxPooling(input_tensor=SOURCE, output_tensor=RESULT, **FIELDS))
+    (pool,) = operators.lower(desc, target).steps
+    assert isinstance(pool, Pool)
+    assert [step.label for step in steps_of(desc, target)] == kernels
+    program = compiler.stages(desc, target).program
+    assert [kernel.label.removeprefix("max_pooling2 ").partition(" x")[0] for kernel in program.kernels] == kernels
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_a_small_reduction_takes_one_kernel():
 def test_sixteen_numbers_are_lifted_at_once():
     """On processors with float64, along rows of tensors that are long enough; partial results are merged one by one."""
     doubles = replace(CPU, features=frozenset({"shader-f64"}))
-    sums = Reduction("reduction/reduce_sum_float", F32, 2, portable=True, at_once=True)
+    sums = Reduction("reduction/reduce_sum_float", F32, 2, portable=True)
 
     def groups(sizes, axis, target, reduction=sums):
         kept = tuple(1 if number == axis else size for number, size in enumerate(sizes))
@@ -203,7 +203,7 @@ def test_sixteen_numbers_are_lifted_at_once():
     assert groups((64, 31), 1, doubles) == groups((64, 28), 1, doubles) == [0]
     assert not any(groups((1024, 64), 0, doubles))
     assert groups((64, 1024), 1, CPU) == groups((64, 1024), 1, replace(doubles, profile=Profile.DISCRETE)) == [0]
-    assert groups((64, 1024), 1, doubles, replace(sums, at_once=False)) == [0]
+    assert groups((64, 1024), 1, doubles, replace(sums, file="reduction/reduce_sum_square_float")) == [0]
 
 
 def steps_of(rows, count, target, data_type=F32):

@@ -6,7 +6,8 @@ import pytest
 
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Binding, Role, Tensor, View
+from dmlgpu.kernels.packing import PackedTensor
+from dmlgpu.plan import Binding, Role, View
 from dmlgpu.target import Target
 from dmlgpu.wgsl.types import Scalar, access, block_of, decode, edge, encode, raw_lane, raw_unit, scalar_of
 
@@ -16,7 +17,9 @@ HALF = Target("Half GPU", features=frozenset({"shader-f16"}))
 
 
 def accessed(name, lanes=1, view=View.COMPUTE, target=PLAIN, portable=False):
-    tensor = Tensor(Binding(Role.INPUT, 0), DataType[name], (8,), (1,), view, lanes=lanes)
+    """How a tensor in units of so many lanes is read; negative: one element for that many lanes."""
+    binding, count = Binding(Role.INPUT, 0), abs(lanes)
+    tensor = PackedTensor(binding, DataType[name], (8,), (1,), view, lanes=count, broadcast=lanes < 0)
     return access(tensor, target, portable)
 
 

@@ -10,6 +10,7 @@ from dmlgpu.graph.passes.inlining import inlined, producer_of, reason_to_keep, t
 from dmlgpu.graph.passes.rewriting import Rewriting
 from dmlgpu.graph.passes.trees import as_body, element_wise_leaves, refined
 from dmlgpu.graph.spaces import locate, split
+from dmlgpu.kernels.regions import is_costly
 from dmlgpu.kernels.sources import leaves
 from dmlgpu.plan import Map, Reduce, Source, Tensor
 from dmlgpu.target import Target
@@ -52,7 +53,7 @@ def _fused(rewriting: Rewriting, step: Map | Reduce, leaf: Tensor, made: Map, *,
     if is_direct and is_fusable(made.body):
         reason = reason_to_keep(rewriting, made, leaf, repeats=False)
         return reason or _inlined(step, leaf, made) or "lies unevenly for"
-    if not isinstance(step, Map) or step.costly or not (is_direct or is_fusable(made.body)):
+    if not isinstance(step, Map) or is_costly(step.body) or not (is_direct or is_fusable(made.body)):
         return "changes coordinates, as does what reads it"
     if not vanishes(rewriting, leaf):
         return "changes coordinates, and is read elsewhere, too"

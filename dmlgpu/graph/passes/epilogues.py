@@ -10,6 +10,7 @@ from dmlgpu.graph.passes.rewriting import Rewriting, memory_of
 from dmlgpu.graph.passes.trees import element_wise_leaves, fits, simplified
 from dmlgpu.graph.spaces import locate, seen_from
 from dmlgpu.kernels.collapse import collapse
+from dmlgpu.kernels.regions import is_costly
 from dmlgpu.kernels.sources import computed, identity, leaves
 from dmlgpu.plan import (
     Affine,
@@ -43,7 +44,7 @@ def fuse_epilogues(rewriting: Rewriting, target: Target) -> None:
     once all is filled with the constant: nothing is read again.
     """
     for number, step in rewriting.numbered():
-        if isinstance(step, Map) and not step.costly:
+        if isinstance(step, Map) and not is_costly(step.body):
             _fuse_into_producer(rewriting, number, step, target)
             _fuse_inside_border(rewriting, number, step, target)
 

@@ -8,6 +8,7 @@ from dmlgpu.graph.passes.cost import is_cheap, is_small
 from dmlgpu.graph.passes.rewriting import Rewriting, memory_of
 from dmlgpu.graph.passes.trees import fits, simplified
 from dmlgpu.graph.spaces import locate, seen_from
+from dmlgpu.kernels.regions import is_costly
 from dmlgpu.kernels.sources import computed, leaves, nodes, rewrite
 from dmlgpu.plan import Body, Map, Role, Source, Step, Tensor, View
 from dmlgpu.target import Target
@@ -20,8 +21,10 @@ def producer_of(rewriting: Rewriting, number: int, leaf: Tensor) -> tuple[int, M
     producer = rewriting.producer(memory_of(leaf))
     if producer is None or producer >= number:
         return None
-    made = rewriting.step(producer)
-    return (producer, made) if isinstance(made, Map) and not made.keeps_neighbours and not made.costly else None
+    step = rewriting.step(producer)
+    if not isinstance(step, Map) or step.keeps_neighbours or is_costly(step.body):
+        return None
+    return producer, step
 
 
 def vanishes(rewriting: Rewriting, leaf: Tensor) -> bool:

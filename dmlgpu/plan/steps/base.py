@@ -26,13 +26,11 @@ class Map(Step):
     Attributes:
         keeps_neighbours: the output is part of a tensor whose other elements belong to other steps: not a bit beside
             its own elements changes.
-        costly: the body is long, or loops.
     """
 
     body: Body
     output: Tensor
     keeps_neighbours: bool = False
-    costly: bool = False
 
 
 @dataclass(frozen=True)

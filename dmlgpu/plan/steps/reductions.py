@@ -21,9 +21,6 @@ class Reduction:
         constants: values for the shader.
         ordered: the numbers of the elements of a row matter (ARGMIN); else a row is read as it lies in memory.
         longest: elements that may be merged one after the other, where rounding errors grow with them; None for any.
-        at_once: the shader also has ``run_t``, 0 to begin with, to which ``absorb`` adds an array of ``at_once``
-            numbers, and of which ``close`` makes an accumulator: that costs less than to lift and merge each, and needs
-            float64.
     """
 
     file: str
@@ -33,7 +30,6 @@ class Reduction:
     constants: Constants = ()
     ordered: bool = False
     longest: int | None = None
-    at_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,10 +64,6 @@ class Stage:
         parts: where the result is a vector, the names of its first numbers, by which the bodies know them.
         constants: values for the shader.
         longest: as for ``Reduction``.
-        run: the shader with ``run_t``, ``open``, ``absorb`` and ``close``: how one invocation takes a few numbers in
-            turn. ``close`` gives an ``acc_t``.
-        lifts_many: the shader also has ``lift<count>`` for each ``count`` in ``counts``, which lifts an array of so
-            many numbers: that costs less than to lift and merge each.
     """
 
     name: str
@@ -81,8 +73,6 @@ class Stage:
     parts: tuple[str, ...] = ()
     constants: Constants = ()
     longest: int | None = None
-    run: str = "reduction/run"
-    lifts_many: bool = False
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -101,9 +91,6 @@ class Rows(Step):
         body: computes an element, an element-wise tree over the source, other tensors and ``Held`` results of the
             stages, which are repeated along the axes.
         output: of the source's sizes.
-        at_once: gives the results of all stages, for an invocation that takes a row alone and so reads it once less
-            often. Its shader has ``run_t``, ``open``, ``finish`` and, for each ``count`` in ``counts``,
-            ``absorb<count>``, which takes so many numbers. None: it takes the stages in turn.
     """
 
     stages: tuple[Stage, ...]
@@ -111,7 +98,6 @@ class Rows(Step):
     axes: tuple[int, ...]
     body: Body
     output: Tensor
-    at_once: Stage | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from dmlgpu.schedule.steps.base import (
 )
 from dmlgpu.schedule.steps.maps import (
     Pattern,
-    ScheduledBlocks,
     ScheduledDownsample,
     ScheduledMap,
     ScheduledRuns,
@@ -31,6 +30,7 @@ from dmlgpu.schedule.steps.ordering import (
 )
 from dmlgpu.schedule.steps.products import (
     AttentionTile,
+    Fetch,
     Form,
     Operand,
     ProductSchedule,
@@ -41,6 +41,7 @@ from dmlgpu.schedule.steps.products import (
     ScheduledTiles,
 )
 from dmlgpu.schedule.steps.reductions import (
+    TOTAL,
     ReduceSchedule,
     ScanSchedule,
     ScheduledReduce,
@@ -49,8 +50,10 @@ from dmlgpu.schedule.steps.reductions import (
 )
 
 __all__ = [
+    "TOTAL",
     "AnyScheduled",
     "AttentionTile",
+    "Fetch",
     "Form",
     "Operand",
     "Pattern",
@@ -62,7 +65,6 @@ __all__ = [
     "Schedule",
     "Scheduled",
     "ScheduledAttend",
-    "ScheduledBlocks",
     "ScheduledCandidates",
     "ScheduledContract",
     "ScheduledDownsample",

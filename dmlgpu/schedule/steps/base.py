@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from dmlgpu.plan import Binding, Role, Tensor
-from dmlgpu.plan.parts import replace_parts
+from dmlgpu.plan.parts import replace_parts, tensors
 from dmlgpu.schedule.launch import Launch
+from dmlgpu.schedule.memory import Memory
 from dmlgpu.target import Target
 
 
@@ -41,6 +42,19 @@ class Scheduled:
     def lanes(self) -> int:
         """Elements of a unit, which labels show."""
         return self.output.lanes
+
+    @property
+    def bound(self) -> dict[Binding, int]:
+        """The bytes that are bound of each resource: up to the end of the last tensor in it, in whole words."""
+        sizes: dict[Binding, int] = {}
+        for tensor in (self.output, *tensors(self)):
+            sizes[tensor.binding] = max(sizes.get(tensor.binding, 0), tensor.reach)
+        return sizes
+
+    @property
+    def copied(self) -> Tensor | None:
+        """The tensor whose words become the output's as they lie, if that is all that the step does; else None."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -102,17 +116,21 @@ class Schedule:
         operator: DirectML's operator name, for labels and messages.
         target: what the schedule is for.
         steps, initialization: as for ``Steps``.
+        memory: where the temporary and persistent tensors lie.
+        doubles: kernels read and write two words as one 64-bit number.
     """
 
     operator: str
     target: Target
     steps: tuple[AnyScheduled, ...]
-    initialization: tuple[AnyScheduled, ...] = ()
+    initialization: tuple[AnyScheduled, ...]
+    memory: Memory
+    doubles: bool
 
     def __str__(self) -> str:
         """Return the schedule as people read it: per kernel its launch, its units, and why it is so."""
-        kernels = [("", *one) for one in in_turns(self.steps)]
-        kernels += [("at initialisation: ", *one) for one in in_turns(self.initialization)]
+        kernels = [("", *kernel) for kernel in in_turns(self.steps)]
+        kernels += [("at initialisation: ", *kernel) for kernel in in_turns(self.initialization)]
         count = f"{len(kernels)} kernel{'s' if len(kernels) != 1 else ''}"
         lines, before = [f"schedule of {self.operator} for {self.target.name!r} ({self.target.profile}): {count}"], ""
         for number, (when, step, turns) in enumerate(kernels, start=1):

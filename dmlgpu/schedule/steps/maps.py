@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dmlgpu.kernels.packing import running_dimension
 from dmlgpu.kernels.sources import is_identity
 from dmlgpu.plan import Body, Tensor, View
 from dmlgpu.schedule.steps.base import Scheduled
@@ -21,15 +22,17 @@ class ScheduledMap(Scheduled):
     Attributes:
         body: packed as the output is.
         walk: the order of the units.
-        costly: as for ``plan.Map``.
+        costly: the body is long, or loops.
         run: of a copy of bytes, walked by words: the dimension along which those of a word lie side by side in both
             tensors.
+        words: those that an invocation copies at once along the run.
     """
 
     body: Body
     walk: Walk
     costly: bool = False
     run: int | None = None
+    words: int = WORDS
 
     @property
     def copied(self) -> Tensor | None:
@@ -57,11 +60,12 @@ class ScheduledWordRows(Scheduled):
 
     Attributes:
         body: copies from a tensor in which the units of a row lie side by side as well.
-        walk: over ``WORDS`` words of a row at a time.
+        walk: over ``words`` words of a row at a time.
         run: the dimension along which a row lies.
         first: the unit in which a row begins, of those of its first word, or block.
         keeps_neighbours: as for ``plan.Map``.
-        wide: rows have blocks of ``WORDS`` words of their own, which are written as such, with 64-bit integers.
+        wide: rows have blocks of ``words`` words of their own, which are written as such, with 64-bit integers.
+        words: those that an invocation copies at once.
     """
 
     body: Body
@@ -70,6 +74,7 @@ class ScheduledWordRows(Scheduled):
     first: int
     keeps_neighbours: bool
     wide: bool = False
+    words: int = WORDS
 
 
 @dataclass(frozen=True)
@@ -96,11 +101,13 @@ class ScheduledRuns(Scheduled):
     Attributes:
         walk: over the runs.
         axis: the dimension.
+        fixed: the tensors that are read once for a run, by name.
     """
 
     body: Body
     walk: Walk
     axis: int
+    fixed: tuple[tuple[str, Tensor], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -233,3 +240,8 @@ class ScheduledDownsample(Scheduled):
     walk: Walk
     stencil: Stencil
     rows: int
+
+    @property
+    def is_along(self) -> bool:
+        """Whether the elements that are added up lie side by side in memory."""
+        return running_dimension(self.output) == self.stencil.dimension

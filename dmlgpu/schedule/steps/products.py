@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.packing import UNIT
+from dmlgpu.kernels.packing import UNIT, is_paired
 from dmlgpu.plan import Body, Held, Sizes, Source, Space, Tensor
 from dmlgpu.plan.windows import Windows
 from dmlgpu.schedule.patches import Patch
@@ -46,6 +46,11 @@ class ProductTile:
         """Invocations of a workgroup."""
         return self.across * self.down
 
+    @property
+    def width(self) -> int:
+        """Rows whose elements are one vector."""
+        return min(self.rows, UNIT)
+
     def groups(self, rows: int, columns: int) -> tuple[int, int]:
         """Return the workgroups along columns and rows of one product."""
         return -(-columns // (self.across * self.units * UNIT)), -(-rows // (self.down * self.rows))
@@ -63,6 +68,21 @@ class Form(enum.StrEnum):
     ALONG = "along"  # units along the last inner dimension
     SINGLE = "single"  # elements
     WINDOW = "window"  # what windows see, a row of the window at once
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """How an operand is read.
+
+    Attributes:
+        steps: along the inner dimension, that are read at once.
+        inner_fastest: neighbouring invocations read along the inner dimension, not along the operand's own one.
+        paired: units are read in pairs.
+    """
+
+    steps: int
+    inner_fastest: bool
+    paired: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +115,16 @@ class Operand:
     def inner_at(self) -> int:
         """Its first inner dimension."""
         return len(self.batch) + len(self.own) * self.own_first
+
+    @property
+    def fetch(self) -> Fetch:
+        """How invocations share the reading of it: neighbours read what lies side by side in memory."""
+        if self.window is not None:
+            return Fetch(self.window.axis.size, False)
+        if self.form is Form.SINGLE:
+            last_inner = self.inner_at + len(self.source.sizes) - len(self.batch) - len(self.own) - 1
+            return Fetch(1, isinstance(self.source, Tensor) and self.source.strides[last_inner] == 1)
+        return Fetch(UNIT if self.form is Form.ALONG else 1, self.form is Form.ALONG, is_paired(self.source))
 
 
 @dataclass(frozen=True)
@@ -211,6 +241,11 @@ class AttentionTile:
         return self.across * self.down * self.alone
 
     @property
+    def width(self) -> int:
+        """Rows whose elements are one vector."""
+        return min(self.rows, UNIT)
+
+    @property
     def block(self) -> int:
         """Keys of a block."""
         return self.across * self.key_units * UNIT
@@ -280,3 +315,13 @@ class ScheduledRecurrence(Scheduled):
     @property
     def lanes(self) -> int:
         return self.weights.lanes
+
+    @property
+    def units(self) -> int:
+        """Units, or elements, of a state."""
+        return self.weights.sizes[2]
+
+    @property
+    def steps(self) -> int:
+        """Units, or elements, of the state before, which are summed up."""
+        return self.weights.sizes[3]

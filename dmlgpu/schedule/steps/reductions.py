@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from dmlgpu.enums import DataType
-from dmlgpu.plan import Body, Constants, Scanning, Source, Stage, Tensor
+from dmlgpu.plan import Body, Constants, Held, Scanning, Source, Stage, Tensor
 from dmlgpu.schedule.steps.base import Scheduled
 from dmlgpu.schedule.walk import Walk
 
@@ -65,6 +65,10 @@ class ScheduledReduce(Scheduled):
         return 1 if self.of_partials else self.source.lanes
 
 
+TILE = 32
+"""Units that one invocation merges before it merges their sum into that of the row."""
+
+
 @dataclass(frozen=True)
 class ScheduledRows(Scheduled):
     """Rows reduced in stages, and each of their elements computed, all in one kernel.
@@ -73,6 +77,9 @@ class ScheduledRows(Scheduled):
         stages: the reductions, in order; one alone where that takes its numbers ``group`` units at a time.
         source: what is reduced; a row lies along ``axes``, its last dimensions.
         body: computes an element.
+        element: the leaf of the body that stands for what is reduced.
+        fixed, shared: leaves of the body, by name, that are read once for a row, or for all rows that are stored
+            together.
         output: its units are whole words.
         schedule: SERIAL, TREE or SUBGROUP.
         walk: over the rows.
@@ -80,25 +87,55 @@ class ScheduledRows(Scheduled):
         held: units of a row that each invocation of a workgroup or subgroup keeps in registers; 0 where they are read
             again.
         group: units that an invocation merges, or lifts, at once; 0: one after the other.
-        together: the invocations of a subgroup store their rows together, unit by unit, and read once what is the same
-            in all of them (SERIAL only, not across).
+        together: how many invocations of a subgroup, or twice as many in large ones, store their rows together, unit by
+            unit, and read once what is the same in all of them (SERIAL only, not across); 0: each stores its own.
+        tile: units that an invocation merges before it merges their sum into that of the row (SERIAL).
+        runs: per stage the shader that says how an invocation takes numbers in turn.
     """
 
     stages: tuple[Stage, ...]
     source: Source
     axes: tuple[int, ...]
     body: Body
+    element: Tensor | Held
+    fixed: tuple[tuple[str, Tensor], ...]
+    shared: tuple[tuple[str, Tensor], ...]
     schedule: ReduceSchedule
     walk: Walk
     across: bool = False
     held: int = 0
     group: int = 0
-    together: bool = False
+    together: int = 0
+    tile: int = TILE
+    runs: tuple[str, ...] = ()
 
     @property
     def units(self) -> int:
         """Units of a row."""
         return math.prod(self.output.sizes[axis] for axis in self.axes)
+
+    @property
+    def groups(self) -> list[range]:
+        """The units that an invocation of a subgroup lifts at once, by their numbers: those that all invocations have,
+        and the last one by itself if only some have it (SUBGROUP)."""
+        if self.schedule is not ReduceSchedule.SUBGROUP:
+            return []
+        everyones = self.units // self.launch.workgroup
+        groups = [range(first, min(first + self.group, everyones)) for first in range(0, everyones, self.group)]
+        return groups + ([range(everyones, self.held)] if everyones < self.held else [])
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many numbers a stage takes at once: of a group of units, and of a unit if some are left over."""
+        if self.schedule is ReduceSchedule.SUBGROUP:
+            return tuple(sorted({len(group) * self.output.lanes for group in self.groups}))
+        of_unit = 1 if self.across else self.output.lanes
+        rest = (of_unit,) if self.group > 1 and self.units % self.group else ()
+        return (self.group * of_unit, *rest) if self.group else ()
+
+
+TOTAL = "schedules/scan_total"
+"""What is done with each unit of which only the total is asked for: nothing but merging it."""
 
 
 class ScanSchedule(enum.StrEnum):
@@ -152,6 +189,11 @@ class ScheduledScan(Scheduled):
     @property
     def lanes(self) -> int:
         return 1 if self.of_totals else self.source.lanes
+
+    @property
+    def is_total(self) -> bool:
+        """Whether the output is the accumulators of all blocks."""
+        return self.advance == TOTAL
 
     @property
     def lines(self) -> int:

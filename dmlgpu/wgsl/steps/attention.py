@@ -24,7 +24,7 @@ _OPERAND: dict[str, Any] = {"inner": 1, "accumulator": FLOAT32}
 def _attend(step: ScheduledAttend, builder: Builder) -> str:
     tile, output = step.tile, step.output
     *_, batch, shared, group, length, _ = (1, *output.sizes)
-    rows, width = group * length, min(tile.rows, UNIT)
+    rows, width = group * length, tile.width
     down, across = tile.groups(rows, step.units)
     store, values = builder.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
     columns = step.epilogue.sizes[-1]
@@ -60,7 +60,7 @@ def _attend(step: ScheduledAttend, builder: Builder) -> str:
 
 def _operands(step: ScheduledAttend, builder: Builder, digits: dict[str, list[str]]) -> str:
     """Return how queries, keys, values and the number of keys that a row sees are read."""
-    text = operand(builder, "query", step.query, width=min(step.tile.rows, UNIT), **_OPERAND)
+    text = operand(builder, "query", step.query, width=step.tile.width, **_OPERAND)
     text += operand(builder, "key", step.key, width=UNIT, **_OPERAND)
     along = {"value": ["row"], "visible": digits["row"]}
     for name, source in (("value", step.value), ("visible", step.visible)):

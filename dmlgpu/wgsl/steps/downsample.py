@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dmlgpu.kernels.packing import running_dimension
 from dmlgpu.schedule.steps import ScheduledDownsample
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder
@@ -16,14 +15,14 @@ from dmlgpu.wgsl.types import LANE_NAMES
 @render_step.register
 def _downsample(step: ScheduledDownsample, builder: Builder) -> str:
     stencil, lanes = step.stencil, step.output.lanes
-    is_along = running_dimension(step.output) == stencil.dimension
-    made = [stencil.taps(number) for number in range(lanes if is_along else step.rows)]
-    places = range(made[0][0], made[-1][-1] + 1)
+    is_along = step.is_along
+    taps_of = [stencil.taps(number) for number in range(lanes if is_along else step.rows)]
+    places = range(taps_of[0][0], taps_of[-1][-1] + 1)
     whole = range(lanes * stencil.step) if is_along else range(0)
     single = [place for place in places if place not in whole]
     names = {place: f"near{place - places[0]}" for place in single}
     names |= {place: f"unit{place // lanes}.{LANE_NAMES[place % lanes]}" for place in whole}
-    sums = [_sum(taps, stencil.weights, names) for taps in made]
+    sums = [_sum(taps, stencil.weights, names) for taps in taps_of]
     store, values = builder.store(step.output, portable=True)
     text = store + builder.load("units", step.units, portable=True)
     if is_along:
@@ -34,7 +33,7 @@ def _downsample(step: ScheduledDownsample, builder: Builder) -> str:
         walk=step.walk,
         launch=step.launch,
         stencil=stencil,
-        advance=len(made) * stencil.step,
+        advance=len(taps_of) * stencil.step,
         rows=step.rows,
         count=step.output.sizes[stencil.dimension],
         lanes=lanes,

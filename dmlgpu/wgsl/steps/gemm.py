@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from dmlgpu.kernels.packing import UNIT
-from dmlgpu.plan import Tensor
-from dmlgpu.schedule.steps import Form, Operand, ScheduledContract
+from dmlgpu.kernels.packing import UNIT, is_paired
+from dmlgpu.schedule.steps import ScheduledContract
 from dmlgpu.tensor import WORD_BITS
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder
 from dmlgpu.wgsl.steps.operands import keep, operand, spread
 from dmlgpu.wgsl.steps.step import render_step
 from dmlgpu.wgsl.types import scalar_of, vector
-
-
-@dataclass(frozen=True)
-class _Fetch:
-    """How an operand is read: steps that are read at once, whether its neighbours lie along the inner dimension, and
-    whether units are read in pairs."""
-
-    steps: int
-    inner_fastest: bool
-    paired: bool = False
 
 
 @render_step.register
@@ -33,7 +21,7 @@ def _contract(step: ScheduledContract, builder: Builder) -> str:
     across, down = tile.groups(rows, columns)
     kind = scalar_of(step.accumulator, builder.target, portable=True)
     store, values = builder.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
-    inner, width = len(space.inner), min(tile.rows, UNIT)
+    inner = len(space.inner)
     values |= {
         "launch": step.launch,
         "tile": tile,
@@ -55,14 +43,14 @@ def _contract(step: ScheduledContract, builder: Builder) -> str:
         "sharing": step.sharing,
         "steps": step.steps,
         "between": 1 if step.beside else tile.across,
-        "paired": output.paired,
+        "paired": is_paired(output),
         "depth": tile.depth,
-        "width": width,
+        "width": tile.width,
     }
     text = store + builder.epilogue(step.epilogue, step.accumulator)
-    for name, given, unit in (("a", step.a, width), ("b", step.b, UNIT)):
-        values[f"{name}_fetch"] = _fetch(given)
-        text += operand(builder, name, given, inner=inner, width=unit, accumulator=step.accumulator)
+    for name, source, unit in (("a", step.a, tile.width), ("b", step.b, UNIT)):
+        values[f"{name}_fetch"] = source.fetch
+        text += operand(builder, name, source, inner=inner, width=unit, accumulator=step.accumulator)
     return text + keep(output, values) + templates.render(f"schedules/gemm_{step.schedule}", **values)
 
 
@@ -73,15 +61,3 @@ def _output_digits(step: ScheduledContract) -> list[str]:
     columns = (*space.columns[:-1], space.columns[-1] * step.interleaved // step.output.lanes)
     parts = ["part"] if step.parts > 1 else []
     return [*parts, *spread("batch", space.batch), *spread("row", rows), *spread("column", columns)]
-
-
-def _fetch(operand: Operand) -> _Fetch:
-    """Neighbouring tasks read neighbours in memory."""
-    if operand.window is not None:
-        return _Fetch(operand.window.axis.size, False)
-    source = operand.source
-    if operand.form is not Form.SINGLE:
-        paired = isinstance(source, Tensor) and source.paired
-        return _Fetch(UNIT if operand.form is Form.ALONG else 1, operand.form is Form.ALONG, paired)
-    last_inner = operand.inner_at + len(source.sizes) - len(operand.batch) - len(operand.own) - 1
-    return _Fetch(1, isinstance(source, Tensor) and source.strides[last_inner] == 1)

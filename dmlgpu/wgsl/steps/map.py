@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dmlgpu.plan import Tensor
-from dmlgpu.schedule.runs import fixed_leaves
-from dmlgpu.schedule.steps import ScheduledBlocks, ScheduledMap, ScheduledRuns, ScheduledTranspose, ScheduledWordRows
-from dmlgpu.schedule.steps.maps import WORDS
+from dmlgpu.schedule.steps import ScheduledMap, ScheduledRuns, ScheduledTranspose, ScheduledWordRows
+from dmlgpu.schedule.steps.maps import ScheduledBlocks
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder
 from dmlgpu.wgsl.steps.step import render_step
@@ -23,32 +22,31 @@ def _map(step: ScheduledMap, builder: Builder) -> str:
         return text + templates.render("schedules/map", **values)
     (source,) = step.body.children
     assert isinstance(source, Tensor)
-    values |= {"run": step.run, "size": step.output.sizes[step.run], "words": WORDS}
+    values |= {"run": step.run, "size": step.output.sizes[step.run], "words": step.words}
     values["total"] = step.walk.items(step.output)
-    return text + builder.words("input", source, 1, WORDS) + templates.render("schedules/map_words", **values)
+    return text + builder.words("input", source, 1, step.words) + templates.render("schedules/map_words", **values)
 
 
 @render_step.register
 def _rows(step: ScheduledWordRows, builder: Builder) -> str:
     (source,) = step.body.children
     assert isinstance(source, Tensor)
-    given = {"walk": step.walk, "launch": step.launch, "run": step.run, "first": step.first}
-    given["size"] = step.output.sizes[step.run]
+    options = {"walk": step.walk, "launch": step.launch, "run": step.run, "first": step.first}
+    options["size"] = step.output.sizes[step.run]
     if step.wide:
         store, values = builder.wide_store(step.output)
         text = store + builder.doubles("input", source)
-        given |= _ends(step.first, step.output.sizes[step.run])
-        return text + templates.render("schedules/map_wide_rows", **given, **values)
+        options |= _ends(step.first, step.output.sizes[step.run], 4 * step.words)
+        return text + templates.render("schedules/map_wide_rows", **options, **values)
     store, values = builder.store(step.output)
-    text = store + builder.body(step.body) + builder.words("input", source, 1, WORDS)
-    given |= {"words": WORDS, "keeps_neighbours": step.keeps_neighbours}
-    return text + templates.render("schedules/map_rows", **given, **values)
+    text = store + builder.body(step.body) + builder.words("input", source, 1, step.words)
+    options |= {"words": step.words, "keeps_neighbours": step.keeps_neighbours}
+    return text + templates.render("schedules/map_rows", **options, **values)
 
 
-def _ends(first: int, size: int) -> dict[str, Any]:
-    """Return how many bytes a block has, and which bits of the first and of the last block belong to a row that begins
-    with the byte ``first``, each as two numbers of 64 bits."""
-    width = 4 * WORDS
+def _ends(first: int, size: int, width: int) -> dict[str, Any]:
+    """Return the ``width`` of a block in bytes, and which bits of the first and of the last block belong to a row that
+    begins with the byte ``first``, each as two numbers of 64 bits."""
     every, half = (1 << 8 * width) - 1, 1 << 4 * width
     begin = every >> 8 * first << 8 * first
     end = every >> 8 * (-(first + size) % width)
@@ -66,11 +64,10 @@ def _blocks(step: ScheduledBlocks, builder: Builder) -> str:
 @render_step.register
 def _runs(step: ScheduledRuns, builder: Builder) -> str:
     body, output = step.body, step.output
-    fixed = fixed_leaves(body, [step.axis])
     text, values = builder.store(output, body.portable)
-    text += "".join(builder.load(name, leaf, portable=True) for name, leaf in fixed)
-    text += builder.element_of(body, {leaf: name for name, leaf in fixed})
-    values |= {"axis": step.axis, "units": output.sizes[step.axis], "fixed": [name for name, _ in fixed]}
+    text += "".join(builder.load(name, leaf, portable=True) for name, leaf in step.fixed)
+    text += builder.element_of(body, {leaf: name for name, leaf in step.fixed})
+    values |= {"axis": step.axis, "units": output.sizes[step.axis], "fixed": [name for name, _ in step.fixed]}
     return text + templates.render("schedules/map_runs", walk=step.walk, launch=step.launch, **values)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.packing import UNIT
+from dmlgpu.kernels.packing import UNIT, is_paired
 from dmlgpu.plan import Tensor
 from dmlgpu.schedule.steps import Form, Operand
 from dmlgpu.wgsl import templates
@@ -38,7 +38,7 @@ def operand(builder: Builder, name: str, operand: Operand, *, inner: int, width:
         "name": name,
         "unit_t": vector(scalar_of(accumulator, builder.target, portable=True), width),
         "width": width,
-        "paired": isinstance(operand.source, Tensor) and operand.source.paired,
+        "paired": is_paired(operand.source),
         "count": math.prod(operand.own),
         "batch_digits": spread("batch", operand.batch),
         "own_digits": spread("own", (*operand.own[:-1], operand.own[-1] // lanes)),
@@ -57,15 +57,15 @@ def operand(builder: Builder, name: str, operand: Operand, *, inner: int, width:
 
 def keep(output: Tensor, values: dict[str, Any]) -> str:
     """Return what stores the outputs of an invocation, in pairs of units, in units or lane by lane."""
-    how = "pair" if output.paired else "unit" if output.lanes == UNIT else "lanes"
+    how = "pair" if is_paired(output) else "unit" if output.lanes == UNIT else "lanes"
     return templates.render(f"schedules/gemm_keep_{how}", **values)
 
 
 def spread(number: str, sizes: Sequence[int]) -> list[str]:
     """Return WGSL expressions of the coordinates, over dimensions of these sizes, of a running number."""
-    found, rest = [], 1
+    digits, rest = [], 1
     for position in reversed(range(len(sizes))):
         text = number if rest == 1 else f"{number} / {rest}u"
-        found.append(text if position == 0 else f"({text}) % {sizes[position]}u")
+        digits.append(text if position == 0 else f"({text}) % {sizes[position]}u")
         rest *= sizes[position]
-    return found[::-1]
+    return digits[::-1]

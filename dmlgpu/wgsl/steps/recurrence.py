@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dmlgpu.schedule.recurrence import INNER, ROW
 from dmlgpu.schedule.steps import ScheduledRecurrence
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder
@@ -19,11 +18,11 @@ def _recurrence(step: ScheduledRecurrence, builder: Builder) -> str:
         "launch": step.launch,
         "rows": step.rows,
         "gates": [(number, gate) for number, (gate, _) in enumerate(step.sums)],
-        "units": weights.sizes[ROW],
+        "units": step.units,
         "groups": step.groups,
         "tiles": step.tiles,
         "sequences": output.sizes[2],
-        "steps": weights.sizes[INNER],
+        "steps": step.steps,
         "chunk": step.chunk,
         "wide": 1 if step.along else weights.lanes,
         "along": step.along,

@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlgpu.enums import DataType
-from dmlgpu.kernels.sources import rewrite, sameness
-from dmlgpu.plan import Body, Held, Source, Stage, Tensor, apply, stage_results
-from dmlgpu.schedule.rows import SUBGROUP, shared_leaves
-from dmlgpu.schedule.runs import fixed_leaves
+from dmlgpu.plan import Held, Source, Stage, Tensor, apply, stage_results
 from dmlgpu.schedule.steps import ReduceSchedule, ScheduledRows
 from dmlgpu.target import Target
 from dmlgpu.wgsl import templates
@@ -17,9 +14,6 @@ from dmlgpu.wgsl.builder import Builder, Result
 from dmlgpu.wgsl.linker import prefix
 from dmlgpu.wgsl.steps.step import monoid_operands, render_step
 from dmlgpu.wgsl.types import LANE_NAMES, Scalar, scalar_of, vector
-
-TILE = 32
-"""Units that one invocation merges before it merges their sum into that of the row."""
 
 
 @dataclass(frozen=True)
@@ -34,23 +28,22 @@ class _Lane:
 @render_step.register
 def _rows(step: ScheduledRows, builder: Builder) -> str:
     output, is_serial = step.output, step.schedule is ReduceSchedule.SERIAL
-    element, body = _element_and_body(step)
-    fixed = [(name, leaf) for name, leaf in fixed_leaves(body, step.axes) if leaf != element]
-    shared = [(name, leaf) for name, leaf in shared_leaves(body, step.axes) if leaf != element] if step.together else []
+    read_once = (*step.fixed, *step.shared)
     text, values = builder.store(output, portable=True)
     text += builder.source("input", step.source, raw=False, portable=True)
-    text += "".join(builder.load(name, leaf, portable=True) for name, leaf in (*fixed, *shared))
+    text += "".join(builder.load(name, leaf, portable=True) for name, leaf in read_once)
     stored_as_float = scalar_of(output.data_type, builder.target, portable=True) is Scalar.F32
-    counts = _counts(step)
+    counts = step.counts
+    runs = step.runs if is_serial and not counts else ("",) * len(step.stages)
     text += "".join(
-        _stage_monoid(stage, builder.target, counts, in_turn=is_serial and not counts, stored_as_float=stored_as_float)
-        for stage in step.stages
+        _stage_monoid(stage, run, builder.target, counts, stored_as_float=stored_as_float)
+        for stage, run in zip(step.stages, runs, strict=True)
     )
     results = stage_results(step.stages, output.sizes, step.axes)
-    given: dict[Tensor | Held, str] = {element: "unit"}
-    given |= {held: name for name, held in results.items()}
-    given |= {leaf: name for name, leaf in (*fixed, *shared)}
-    text += builder.element_of(body, given)
+    names: dict[Tensor | Held, str] = {step.element: "unit"}
+    names |= {held: name for name, held in results.items()}
+    names |= {leaf: name for name, leaf in read_once}
+    text += builder.element_of(step.body, names)
     values |= {
         "walk": step.walk,
         "launch": step.launch,
@@ -63,25 +56,16 @@ def _rows(step: ScheduledRows, builder: Builder) -> str:
         "stages": _stages(builder, step),
         "names": list(results),
         "result_type": "output_t" if stored_as_float else vector(Scalar.F32, output.lanes),
-        "tile": TILE,
+        "tile": step.tile,
         "group": step.group,
         "counts": counts,
-        "fixed": [name for name, _ in fixed],
-        "shared": [name for name, _ in shared],
+        "fixed": [name for name, _ in step.fixed],
+        "shared": [name for name, _ in step.shared],
         "together": step.together,
-        "beside": SUBGROUP // 2,
-        "groups": _groups(step),
+        "beside": step.together,
+        "groups": step.groups,
     }
     return text + templates.render(f"schedules/rows_{step.schedule}", **values)
-
-
-def _element_and_body(step: ScheduledRows) -> tuple[Tensor | Held, Body]:
-    """Return the leaf that stands for the element itself in the body, and the body."""
-    if isinstance(step.source, Tensor | Held):
-        return step.source, step.body
-    element = Held("unit", step.source.data_type, step.source.sizes, lanes=step.source.lanes)
-    same = sameness()
-    return element, rewrite(step.body, lambda node: element if same(node, step.source) else node)
 
 
 def _lanes(count: int, across: bool) -> list[_Lane]:
@@ -91,52 +75,31 @@ def _lanes(count: int, across: bool) -> list[_Lane]:
     return [_Lane(lane, f".{LANE_NAMES[lane]}", str(lane) if across else "") for lane in range(count)]
 
 
-def _groups(step: ScheduledRows) -> list[range]:
-    """Return the units that an invocation of a subgroup lifts at once, by their numbers: those that all invocations
-    have, and the last one by itself where it is for some of them only."""
-    if step.schedule is not ReduceSchedule.SUBGROUP:
-        return []
-    everyones = step.units // step.launch.workgroup
-    found = [range(first, min(first + step.group, everyones)) for first in range(0, everyones, step.group)]
-    return found + ([range(everyones, step.held)] if everyones < step.held else [])
-
-
-def _counts(step: ScheduledRows) -> tuple[int, ...]:
-    """Return how many numbers a stage takes at once: of a group of units, and of a unit where some are left over."""
-    if step.schedule is ReduceSchedule.SUBGROUP:
-        return tuple(sorted({len(group) * step.output.lanes for group in _groups(step)}))
-    of_unit = 1 if step.across else step.output.lanes
-    rest = (of_unit,) if step.group > 1 and step.units % step.group else ()
-    return (step.group * of_unit, *rest) if step.group else ()
-
-
-def _stage_monoid(
-    stage: Stage, target: Target, counts: tuple[int, ...], *, in_turn: bool, stored_as_float: bool
-) -> str:
-    """Return a stage's functions under its name; those of a run too, where an invocation takes numbers in turn.
+def _stage_monoid(stage: Stage, run: str, target: Target, counts: tuple[int, ...], *, stored_as_float: bool) -> str:
+    """Return a stage's functions under its name; those of the shader ``run`` too, if it is named.
 
     Their results are float32, whatever the rows are stored as.
     """
     operands = monoid_operands(Scalar.F32, DataType.FLOAT32, target)
     result = Result(DataType.FLOAT32, Scalar.F32, True, (), target)
-    files = (stage.file, stage.run) if in_turn else (stage.file,)
-    given = {"output": result, "counts": counts, **operands, **dict(stage.constants)}
+    files = filter(None, (stage.file, run))
+    values = {"output": result, "counts": counts, **operands, **dict(stage.constants)}
     text = "" if stored_as_float else f"alias output_s = {Scalar.F32.wgsl};\n"
-    text += "".join(templates.render(file, **given) for file in files)
+    text += "".join(templates.render(file, **values) for file in files)
     return prefix(text, f"{stage.name}_")
 
 
 def _stages(builder: Builder, step: ScheduledRows) -> list[dict[str, Any]]:
     """Return what the schedules know of the stages: a name, a function, the results that it takes and those that it
     gives."""
-    found: list[dict[str, Any]] = []
+    stages: list[dict[str, Any]] = []
     before: list[str] = []
     for stage in step.stages:
         prepare = _prepare_function(builder, step, stage.prepare, before) if stage.prepare else ""
         parts = list(zip(stage.parts, LANE_NAMES, strict=False))
-        found.append({"name": stage.name, "prepare": prepare, "before": tuple(before), "parts": parts})
+        stages.append({"name": stage.name, "prepare": prepare, "before": tuple(before), "parts": parts})
         before += stage.results
-    return found
+    return stages
 
 
 def _prepare_function(builder: Builder, step: ScheduledRows, file: str, before: list[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmlgpu.schedule.scan import TOTAL
 from dmlgpu.schedule.steps import ScanSchedule, ScheduledScan
 from dmlgpu.wgsl import templates
 from dmlgpu.wgsl.builder import Builder, Result
@@ -43,7 +42,7 @@ def _scan(step: ScheduledScan, builder: Builder) -> str:
         "exclusive": step.scanning.exclusive,
         "decreasing": step.scanning.decreasing,
         "of_totals": step.of_totals,
-        "total": step.advance == TOTAL,
+        "total": step.is_total,
         **dict(step.constants),
     }
     text += _monoid(step, builder) + f"alias state_t = array<acc_t, {values['states']}>;\n"
@@ -53,7 +52,7 @@ def _scan(step: ScheduledScan, builder: Builder) -> str:
 def _schedule_file(step: ScheduledScan) -> str:
     if step.schedule is ScanSchedule.SERIAL:
         return "schedules/scan_serial"
-    return "schedules/scan_tree_total" if step.advance == TOTAL else "schedules/scan_tree"
+    return "schedules/scan_tree_total" if step.is_total else "schedules/scan_tree"
 
 
 def _lanes(step: ScheduledScan) -> list[_Lane]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dmlgpu.kernels.packing import is_paired
 from dmlgpu.schedule.steps import ScheduledTiles
 from dmlgpu.tensor import WORD_BITS
 from dmlgpu.wgsl import templates
@@ -18,7 +19,7 @@ def _tiles(step: ScheduledTiles, builder: Builder) -> str:
         "tile_s": scalar_of(step.body.data_type, builder.target, portable=True).wgsl,
         "step": step,
         "lanes": output.lanes,
-        "paired": output.paired,
+        "paired": is_paired(output),
         "walk": step.walk,
         "launch": step.launch,
     }

@@ -40,8 +40,8 @@ def _units(pattern: Pattern, units: Tensor) -> list[str]:
     ]
     names = ["left", *middle, "right"]
     numbers = (divmod(number, pattern.factor) for number in range(units.lanes * pattern.factor))
-    made = [_between(pattern.taps[tap], names[element : element + 3]) for element, tap in numbers]
-    runs = [made[first : first + units.lanes] for first in range(0, len(made), units.lanes)]
+    elements = [_between(pattern.taps[tap], names[element : element + 3]) for element, tap in numbers]
+    runs = [elements[first : first + units.lanes] for first in range(0, len(elements), units.lanes)]
     return [raw_unit(run, bits) if is_raw else f"vec4<f32>({', '.join(run)})" for run in runs]
 
 

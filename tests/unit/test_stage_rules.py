@@ -1,0 +1,152 @@
+"""The rules between the stages of the compiler, read off the source: who may ask what, and who decides."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+
+from dmlgpu import plan
+from dmlgpu.schedule.reduce import ABSORBING
+from dmlgpu.schedule.rows import AT_ONCE_STAGES, LIFTS_MANY
+from dmlgpu.wgsl import templates
+
+PACKAGE = Path(__file__).parents[2] / "dmlgpu"
+
+WGSL = re.compile(r"\w[(\[<{]|[)\]>}]\.|\b(fn|let|var|return|array|vec\d|bitcast|xyzw)\b|;$|\b\d+[ufi]\b|==|&&|\|\|")
+"""Calls, subscripts, keywords and literals, none of which stands in a label, a reason or a name."""
+
+
+def texts(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the value of every text in a module but docstrings and those of messages."""
+    tree = ast.parse(source)
+    skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+            yield node.lineno, node.value
+
+
+def wgsl_in(source: str) -> list[tuple[int, str]]:
+    return [(line, text) for line, text in texts(source) if WGSL.search(text)]
+
+
+def modules(*rooms: str) -> dict[str, str]:
+    """Return the source of every module of some rooms, by path below the package."""
+    files = [file for room in rooms for file in sorted((PACKAGE / room).rglob("*.py"))]
+    assert files
+    return {str(file.relative_to(PACKAGE)): file.read_text(encoding="utf-8") for file in files}
+
+
+def test_schedules_write_no_wgsl():
+    assert {name: found for name, source in modules("schedule").items() if (found := wgsl_in(source))} == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["'rank(bits)'", "f'bitcast<f32>({x})'", "f'seen{n}.{\"xyzw\"[lane]}'", "'let x'", "'x[0]'"]
+)
+def test_wgsl_is_recognised(text):
+    assert wgsl_in(f"value = {text}")
+
+
+def imported(source: str, package: str) -> set[str]:
+    """Return the names that a module imports from modules of a package."""
+    return {
+        alias.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{package}.")
+        for alias in node.names
+    }
+
+
+def read_of_targets(source: str) -> set[str]:
+    """Return the attributes that a module reads of anything called ``target``."""
+    owners = (
+        (node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", ""), node.attr)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute)
+    )
+    return {attribute for owner, attribute in owners if owner in ("target", "_target")}
+
+
+def test_rendering_takes_nothing_but_data_from_schedules():
+    """It imports classes of steps, and no constant by which, or function with which, schedules choose."""
+    for name, source in modules("wgsl").items():
+        assert all(
+            re.fullmatch("[A-Z][A-Za-z]*[a-z][A-Za-z]*", each) for each in imported(source, "dmlgpu.schedule")
+        ), name
+
+
+def test_rendering_asks_a_target_for_nothing_but_its_features_and_what_one_kernel_may_bind():
+    """By its features texts differ; a kernel that would bind too much is refused."""
+    read = {attribute for source in modules("wgsl").values() for attribute in read_of_targets(source)}
+    assert read == {"has", "name", "max_storage_buffers", "max_binding_size"}
+
+
+def test_plans_are_made_and_rewritten_without_schedules():
+    for name, source in modules("operators", "kernels", "plan", "graph/passes").items():
+        assert imported(source, "dmlgpu.schedule") == set(), name
+
+
+@pytest.mark.parametrize("room", ["kernels", "plan", "graph/passes"])
+def test_plans_are_rewritten_whatever_the_profile(room):
+    for name, source in modules(room).items():
+        assert read_of_targets(source).isdisjoint({"profile", "subgroup_lanes", "tuned", "schedule"}), name
+
+
+def test_one_operator_alone_asks_for_the_profile():
+    """Its shaders compute as many channels at once as its plan says."""
+    asking = {name for name, source in modules("operators").items() if "profile" in read_of_targets(source)}
+    assert asking == {"operators/region_gradients.py"}
+
+
+def test_operators_leave_the_dimension_of_units_to_schedules():
+    for name, source in modules("operators").items():
+        assert "running_dimension" not in imported(source, "dmlgpu.kernels"), name
+
+
+def test_plans_name_no_capability_of_a_schedule():
+    """How costly a body is, and what its shader offers to inner loops, schedules know of the shader's file."""
+    classes = [each for each in vars(plan).values() if isinstance(each, type) and is_dataclass(each)]
+    names = {field.name for each in classes for field in fields(each)}
+    assert {"output", "body", "longest"} <= names
+    assert names.isdisjoint({"costly", "at_once", "run", "lifts_many", "group", "held", "launch", "walk", "paired"})
+
+
+def shaders_with(pattern: str) -> set[str]:
+    """Return the shaders of reductions that match a pattern themselves or in what they include."""
+    files = [file for folder in ("reduction", "normalization", "softmax") for file in templates.files(folder)]
+    included = {file: re.findall(r"include \"([^\"]+)\"", templates.source(file)) for file in files}
+    return {
+        file for file in files if any(re.search(pattern, templates.source(each)) for each in (file, *included[file]))
+    }
+
+
+def test_schedules_know_what_the_shaders_of_stages_offer():
+    lifting = shaders_with(r"fn lift\{\{ count \}\}")
+    at_once = {stage.file for stage in AT_ONCE_STAGES.values()}
+    assert lifting - at_once - {"normalization/moments_of_many"} == set(LIFTS_MANY)
+    assert shaders_with(r"fn absorb\{\{ count \}\}") == at_once
+    assert shaders_with(r"fn absorb\(sum: run_t, values: array") == set(ABSORBING)
+
+
+def test_a_single_operator_is_validated_without_graphs():
+    program = (
+        "import sys\n"
+        "from dmlgpu import TensorDesc, descs, operators\n"
+        "from dmlgpu.enums import DataType, FeatureLevel\n"
+        "from dmlgpu.errors import InvalidDescription\n"
+        "tensors = [TensorDesc(DataType.FLOAT32, (size,)) for size in (2, 3)]\n"
+        "desc = descs.ElementWiseAbs(input_tensor=tensors[0], output_tensor=tensors[1])\n"
+        "try:\n"
+        "    operators.check_rules(desc, max(FeatureLevel))\n"
+        "except InvalidDescription as error:\n"
+        "    print(error.args[0].partition(':')[0], 'dmlgpu.graph' in sys.modules)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout == "ELEMENT_WISE_ABS False\n"
