@@ -45,27 +45,30 @@ def as_schedule(operator: str, steps: Steps, target: Target, inputs: Sequence[Te
 
 def _memory(steps: Steps) -> Memory:
     """Return where the allocations of steps lie: temporary ones share bytes if they are never alive together."""
-    temporary = _uses(steps.steps, Role.TEMPORARY)
-    initial, executed = (_uses(part, Role.PERSISTENT) for part in (steps.initialization, steps.steps))
-    return Memory(lay_out(temporary, reuse=True), lay_out_persistent(initial, executed), least_size(temporary))
+    initial, executed = _uses(steps.initialization), _uses(steps.steps)
+    temporary = executed[Role.TEMPORARY]
+    persistent = lay_out_persistent(initial[Role.PERSISTENT], executed[Role.PERSISTENT])
+    return Memory(lay_out(temporary, reuse=True), persistent, least_size(temporary))
 
 
-def _uses(steps: Sequence[AnyScheduled], role: Role) -> list[Use]:
-    """Return the uses of allocations in one of the resources, in order."""
-    uses = []
+def _uses(steps: Sequence[AnyScheduled]) -> dict[Role, list[Use]]:
+    """Return the uses of allocations in each resource, in order."""
+    uses: dict[Role, list[Use]] = {Role.TEMPORARY: [], Role.PERSISTENT: []}
     for number, step in enumerate(steps):
         advances = dict(step.advances) if isinstance(step, ScheduledRepeat) else {}
         for kernel, turns in in_turns([step]):
             for binding, size in kernel.bound.items():
-                if binding.role is role and isinstance(binding.index, Allocation):
+                if isinstance(binding.index, Allocation):
                     moved = (turns - 1) * max(advances.get(binding, 0), 0)
-                    uses.append(Use(number, binding.index, binding.offset + size + moved))
+                    uses[binding.role].append(Use(number, binding.index, binding.offset + size + moved))
     return uses
 
 
 def _keep_owned(steps: Steps, inputs: Sequence[TensorDesc | None], target: Target) -> Steps:
     """Return steps that read OWNED_BY_DML inputs from the persistent resource. The initialization copies there what it
     has not laid out anew itself."""
+    if not any(desc is not None and desc.owned_by_dml for desc in inputs):
+        return steps
     bindings = {tensor.binding for step, _ in in_turns(steps.steps) for tensor in tensors(step)}
     read = {binding.index for binding in bindings if binding.role is Role.INPUT}
     owned: dict[int | Allocation, int | Allocation] = {}

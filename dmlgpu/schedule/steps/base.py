@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -43,7 +44,7 @@ class Scheduled:
         """Elements of a unit, which labels show."""
         return self.output.lanes
 
-    @property
+    @functools.cached_property
     def bound(self) -> dict[Binding, int]:
         """The bytes that are bound of each resource: up to the end of the last tensor in it, in whole words."""
         sizes: dict[Binding, int] = {}
