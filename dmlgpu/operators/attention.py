@@ -71,7 +71,8 @@ class MultiheadAttention1(Lowering):
     - BOOLEAN masks are {batch, heads, queries, all keys}, past ones included; strides of 0 repeat them.
     - RelativePositionBias is added after the scale. Masks by lengths replace the score by MaskFilterValue, whatever the
       bias; BOOLEAN adds it. So a row whose keys are all padding is the mean of all values, and a row whose keys are all
-      masked by a BOOLEAN mask is what it is without the mask.
+      masked by a BOOLEAN mask is what it is without the mask. A row whose scores are all -inf, by the filter or
+      the bias, is NaN, as a softmax of it is.
     - KEY_QUERY_SEQUENCE_LENGTH_START_END: keys from keyLength on are padding; starts and ends only tell where sequences
       lie when they are packed one behind the other, and nothing is read from there.
     - A mask needs a type other than NONE, and without a mask the type is NONE.

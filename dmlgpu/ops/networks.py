@@ -282,7 +282,8 @@ def attention(
         query: {N, S, E}; a head is a part of E.
         key, value: {N, T, E}, {N, T, V}.
         heads: into how many parts E and V are cut.
-        bias: added to the products, broadcast to {N, heads, S, T}: 0 and a large negative number are a mask.
+        bias: added to the products, broadcast to {N, heads, S, T}: 0 and a large negative number, or -inf, are a mask;
+            rows of -inf alone give NaN.
         scale: of the products; None is 1 / sqrt(E / heads).
 
     Raises:

@@ -141,6 +141,26 @@ def test_many_keys_stay_below_the_limit_on_iterations(backend: GpuBackend) -> No
     np.testing.assert_allclose(got, np.full((1, 2, 4), values[0, :, 0].mean(dtype=np.float64)), rtol=1e-6)
 
 
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("keys", [5, 1100])
+def test_filters_of_minus_infinity(backend: GpuBackend, profile: Profile, keys: int) -> None:
+    """Scores are replaced by the filter, or it is added to them, as masks are documented: no key left is NaN."""
+    lengths, bools = np.array([[0, 3]], np.int32), np.zeros((2, 2, 2, keys), np.int32)
+    bools[0, 0, 1, 2] = bools[1, :, 0, -2:] = 1
+    inside = np.broadcast_to(np.arange(keys) < lengths.reshape(2, 1, 1, 1), bools.shape)
+    for kind, mask, seen in ((MaskType.KEY_SEQUENCE_LENGTH, lengths, inside), (MaskType.BOOLEAN, bools, bools != 0)):
+        tensor = TensorDesc(DataType.INT32, mask.shape)
+        desc = attention(2, 2, keys, 2, 2, 16, F32, mask_tensor=tensor, mask_type=kind, mask_filter_value=-math.inf)
+        query, key, value, _ = contents(desc)
+        (got,) = run_desc(backend, desc, [query, key, value, mask], replace(backend.target.exact, profile=profile))
+        q, k, v = (x.astype(np.float64).reshape(2, -1, 2, 16).swapaxes(1, 2) for x in (query, key, value))
+        weights = np.where(seen, np.exp(q @ k.swapaxes(2, 3) / 4), 0)
+        with np.errstate(invalid="ignore"):
+            expected = (weights / weights.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(got.shape)
+        assert np.isnan(expected).any()
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_temporary_tensors_of_4096_queries_and_keys_take_a_few_mebibytes(backend: GpuBackend) -> None:
     program = compiler.compile_operator(attention(1, 4096, 4096, 1, 1, 64, F32), backend.target)
     assert program.temporary_size <= 4 << 20

@@ -88,6 +88,27 @@ def test_attention_agrees_fused_unfused_and_on_the_host(device: Device, sizes: t
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("sizes", [(2, 3, 5, 7, 4), (1, 2, 16, 32, 8), (1, 1, 1, 1100, 16)])
+def test_rows_of_attention_that_are_hidden_throughout_are_no_numbers(device: Device, sizes: tuple[int, ...]) -> None:
+    """As a softmax of -inf alone is; a row with a key that counts is what that key makes of it."""
+    rng = np.random.default_rng(4)
+    graph, (batch, heads, rows, keys, size) = attention(*sizes), sizes
+    query, key, value = (
+        rng.standard_normal((batch, heads, count, size)).astype(np.float32) for count in (rows, keys, keys)
+    )
+    for seen in ([], [0], [keys - 1, keys // 2]):
+        mask = np.full((rows, keys), -np.inf, np.float32)
+        mask[-1, seen] = 0
+        scores = (query.astype(np.float64) @ key.swapaxes(2, 3))[:, :, -1:] * size**-0.5 + mask[-1]
+        weights = np.exp(scores)
+        expected = np.full((batch, heads, rows, size), np.nan)
+        if seen:
+            expected[:, :, -1:] = weights / weights.sum(-1, keepdims=True) @ value
+        for disabled in ((), PASSES):
+            (got,) = computed(device, graph, [query, key, mask, value], disabled)
+            np.testing.assert_allclose(got.reshape(expected.shape), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_convolutions_beside_each_other_in_a_join(device: Device) -> None:
     rng = np.random.default_rng(3)
     wide = TensorDesc(DataType.FLOAT32, (1, 4, 4, 4))

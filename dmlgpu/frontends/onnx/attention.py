@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import numpy as np
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType, MatrixTransform
+from dmlgpu.enums import DataType, IsInfinityMode, MatrixTransform, ReduceFunction
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed, unowned
 
 
@@ -20,12 +21,14 @@ class Results:
 
     Attributes:
         output: {batch, rows, heads * size}.
-        key, value: all keys and values, {batch, heads, rows, size}; None where they are not asked for.
+        key, value: all keys and values, {batch, heads, rows, size}; None if they are not requested.
+        scores: the requested stage of the scores, {batch, heads, rows, keys}; None if none is.
     """
 
     output: Expression
     key: Expression | None = None
     value: Expression | None = None
+    scores: Expression | None = None
 
 
 def by_head(x: Expression, heads: int) -> Expression:
@@ -96,7 +99,14 @@ def attend(given: Given, *, lengths: Expression | None = None, present: bool = F
     return Results(found.output, found.output_present_key, found.output_present_value)
 
 
-def composed(given: Given, *, present: bool = False, softcap: float = 0.0, sink: Expression | None = None) -> Results:
+def composed(
+    given: Given,
+    *,
+    present: bool = False,
+    softcap: float = 0.0,
+    sink: Expression | None = None,
+    stage: int | None = None,
+) -> Results:
     """Return attention with what MULTIHEAD_ATTENTION1 lacks, from products and a softmax; scores are in memory.
 
     Args:
@@ -104,24 +114,31 @@ def composed(given: Given, *, present: bool = False, softcap: float = 0.0, sink:
         present: whether all keys and values are returned.
         softcap: scores are softcap * tanh(score / softcap) before the bias; 0 leaves them.
         sink: one number per head, {1, heads, 1, 1}, that takes part in the softmax and has no value.
+        stage: which scores are returned: 0 the scaled products, 1 after the softcap, 2 after the bias, 3 after the
+            softmax; None for none.
     """
     heads = given.heads
     key, value = _all_rows(given, given.key, 0), _all_rows(given, given.value, 1)
     scores = functions.gemm(
         by_head(given.query, heads), repeated(key, heads), trans_b=MatrixTransform.TRANSPOSE, alpha=given.scale
     )
+    stages = [scores]
     if softcap:
         scores = dml.activation_tanh(scores * (1 / softcap)) * softcap
+    stages.append(scores)
     if given.bias is not None:
         scores = dml.add(scores, broadcast_to(given.bias, scores.sizes))
+    stages.append(scores)
     sizes = scores.sizes
     if sink is not None:
         scores = dml.join([scores, dml.identity(broadcast_to(sink, (*sizes[:3], 1)))], 3)
     weights = dml.activation_softmax(scores, axes=(3,))
     if sink is not None:
         weights = dml.slice(weights, (0, 0, 0, 0), sizes)
+    stages.append(weights)
     output = side_by_side(functions.gemm(weights, repeated(value, heads)))
-    return Results(output, key, value) if present else Results(output)
+    scores_of_stage = None if stage is None else stages[stage]
+    return Results(output, key if present else None, value if present else None, scores_of_stage)
 
 
 def _all_rows(given: Given, new: Expression | None, which: int) -> Expression:
@@ -157,8 +174,30 @@ def numbered(node: Node, count: int, axis: int) -> Expression:
 def hidden_where(condition: Expression, value: float, data_type: DataType) -> Expression:
     """Return a bias: a value where a condition of 4 dimensions holds, 0 elsewhere."""
     graph = condition.graph
-    numbers = [graph.constant([one], data_type).broadcast_to(condition.sizes) for one in (value, 0)]
+    numbers = [graph.constant([number], data_type).broadcast_to(condition.sizes) for number in (value, 0)]
     return dml.if_(condition, *numbers)
+
+
+def bias_of(seen: Expression | None, added: Expression | None, data_type: DataType) -> Expression | None:
+    """Return a bias that is -inf for keys that a query does not see: no finite score ranks below those.
+
+    Args:
+        seen: 1 where a query sees a key, of 4 dimensions; None if it sees all.
+        added: what is added to the scores of those, of 4 dimensions; None for nothing.
+        data_type: of the bias.
+    """
+    if seen is None or added is None:
+        return added if seen is None else hidden_where(dml.logical_not(seen), -math.inf, data_type)
+    sizes = np.broadcast_shapes(seen.sizes, added.sizes)
+    hidden = seen.graph.constant([-math.inf], data_type).broadcast_to(sizes)
+    return dml.if_(broadcast_to(seen, sizes), broadcast_to(added, sizes), hidden)
+
+
+def without_blind(x: Expression, bias: Expression) -> Expression:
+    """Return {batch, heads, rows, size} with 0 in the rows of queries from which a bias hides all keys."""
+    blind = dml.is_infinity(dml.reduce(bias, ReduceFunction.MAX, axes=(3,)), IsInfinityMode.NEGATIVE)
+    zero = x.graph.constant([0], x.data_type).broadcast_to(x.sizes)
+    return dml.if_(broadcast_to(blind, x.sizes), zero, x)
 
 
 @dataclass(frozen=True)
@@ -213,11 +252,11 @@ def causal_bias(node: Node, rows: int, keys: int, before: int, data_type: DataTy
 
 def everywhere(conditions: Sequence[Expression]) -> Expression:
     """Return where all conditions hold, with the sizes that they have together."""
-    sizes = np.broadcast_shapes(*(one.sizes for one in conditions))
-    found, *rest = conditions
-    for one in rest:
-        found = dml.logical_and(broadcast_to(found, sizes), broadcast_to(one, sizes))
-    return found
+    sizes = np.broadcast_shapes(*(condition.sizes for condition in conditions))
+    result, *rest = conditions
+    for condition in rest:
+        result = dml.logical_and(broadcast_to(result, sizes), broadcast_to(condition, sizes))
+    return result
 
 
 def total(*biases: Expression | None) -> Expression | None:

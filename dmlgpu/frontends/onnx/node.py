@@ -16,7 +16,16 @@ from dmlgpu.builder.expression import Expression
 from dmlgpu.builder.graph import Graph
 from dmlgpu.enums import DataType
 from dmlgpu.errors import NotSupported
-from dmlgpu.frontends.onnx.values import DecisionNeeded, FillNeeded, FinishNeeded, ReadNeeded, Shape, Value
+from dmlgpu.frontends.onnx.values import (
+    Bounds,
+    DecisionNeeded,
+    FillNeeded,
+    FinishNeeded,
+    Limit,
+    ReadNeeded,
+    Shape,
+    Value,
+)
 from dmlgpu.tensor import MAX_DIMENSIONS
 
 Array = NDArray[Any]
@@ -32,6 +41,7 @@ class Node:
         version: of the operator set that it is of.
         inputs: what it reads; None for an absent optional input.
         builder: the graph under construction.
+        bounds: inputs whose elements each run checks where the host knows them, and what they must be between.
     """
 
     def __init__(
@@ -50,6 +60,7 @@ class Node:
         self.inputs, self.builder = tuple(inputs), builder
         self._load, self._finished, self._passed = load, finished, 0
         self._decided, self._asked = decided, 0
+        self.bounds: list[tuple[Value, Bounds]] = []
         self._attributes = {one.name: one for one in proto.attribute}
 
     def __repr__(self) -> str:
@@ -152,6 +163,33 @@ class Node:
         if len(shape) not in allowed:
             counts = " or ".join(map(str, allowed))
             raise self.refusal(f"input {number} must have {counts} dimensions, got shape {list(shape)}")
+
+    def check_range(
+        self, number: int, low: Limit, high: Limit | None, what: str, *, besides: int | None = None
+    ) -> None:
+        """Require that elements of an input, indices or lengths, are in a range.
+
+        Elements of the model are checked at once, those that the host has in a run before that computes anything with
+        them. Elements that are on the device are not read for it.
+
+        Args:
+            number: of the input.
+            low, high: inclusive; tuples have those of each column of the last dimension. A high of None is no limit.
+            what: ONNX's name of the input.
+            besides: a number that is allowed as well.
+
+        Raises:
+            InvalidArgument: an element of the model is out of range.
+        """
+        value, bounds = self.value(number), Bounds(low, high, f"{self}: {what}", besides)
+        if value.array is not None:
+            bounds.check(value.array)
+        else:
+            self.bounds.append((value, bounds))
+
+    def check_indices(self, number: int, size: int, what: str = "indices") -> None:
+        """Require as ``check_range`` that an input has indices into a size; negative ones count from its end."""
+        self.check_range(number, -size, size - 1, what)
 
     def data_type(self, number: int) -> DataType:
         """Return the type of an input's elements."""

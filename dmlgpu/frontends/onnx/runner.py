@@ -92,6 +92,8 @@ class Runner:
             else:
                 translation = steps = None
             done.append(part)
+            for check in part.checks:
+                check.run(slots)
             if part.segment is not None:
                 part.segment.run(slots, fetch and part.action is None)
             if part.action is None:

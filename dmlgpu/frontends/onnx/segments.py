@@ -26,7 +26,7 @@ from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.placement import Kernels, Placed, Placement, Placing
-from dmlgpu.frontends.onnx.values import Recipe, Shape
+from dmlgpu.frontends.onnx.values import Bounds, Recipe, Shape
 from dmlgpu.frontends.onnx.watching import Watch
 from dmlgpu.operator_desc import OperatorDesc
 from dmlgpu.plan import Role
@@ -103,11 +103,13 @@ class Slots:
 
     Attributes:
         late: what recipes of values have computed in this run.
+        given: the inputs of the run, as they came.
     """
 
     def __init__(self, device: Device, given: Sequence[Held]):
         self.device = device
         self.late: dict[Hashable, Any] = {}
+        self.given = tuple(given)
         self._held: dict[int, Held] = dict(enumerate(given))
 
     def put(self, number: int, held: Held) -> None:
@@ -373,6 +375,39 @@ class Fill:
         return None
 
 
+class _OnDevice(Exception):
+    """An element is on the device, and not read."""
+
+
+class _HostOnly:
+    """The inputs of a run that are arrays, for recipes."""
+
+    def __init__(self, slots: Slots):
+        self.late, self._given = slots.late, slots.given
+
+    def array(self, number: int) -> Array:
+        held = self._given[number] if number < len(self._given) else None
+        if not isinstance(held, np.ndarray):
+            raise _OnDevice
+        return held
+
+
+@dataclass(frozen=True)
+class Check:
+    """Indices or lengths that follow from inputs of the run, and what they must be between."""
+
+    recipe: Recipe
+    bounds: Bounds
+
+    def run(self, slots: Slots) -> None:
+        """Raise InvalidArgument if an element is outside; if inputs are on the device, do nothing."""
+        try:
+            array = self.recipe(_HostOnly(slots))
+        except _OnDevice:
+            return
+        self.bounds.check(array)
+
+
 @dataclass(eq=False)
 class Output:
     """An output: a slot, an array that the sizes of inputs and the model decide, or how the host makes it."""
@@ -401,6 +436,7 @@ class Part:
     """One stretch of a run: a segment, then what decides how to go on, or the model's outputs.
 
     Attributes:
+        checks: what is checked before.
         segment: what is computed first; None for nothing.
         action: what decides how it goes on; None at the end.
         outputs: the model's outputs, at the end.
@@ -411,6 +447,7 @@ class Part:
     action: Action | None = None
     outputs: tuple[Output, ...] = ()
     placed: tuple[Placed | tuple[str, Placing], ...] = ()
+    checks: tuple[Check, ...] = ()
 
     def placements(self) -> Iterator[Placement]:
         """Return where its nodes were computed, those in bodies under the names of their loops."""

@@ -137,7 +137,8 @@ class Session:
             Arrays by name.
 
         Raises:
-            InvalidArgument: a name, type, rank or size that is not the model's, or symbols that contradict.
+            InvalidArgument: a name, type, rank or size that is not the model's, symbols that contradict, or an index or
+                length out of range in an array.
             NotSupported: a node cannot be computed for these shapes; OutOfMemory: the device has no room.
         """
         fetch = outputs is None and not self._bound  # all outputs are read

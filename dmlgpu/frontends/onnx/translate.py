@@ -22,7 +22,19 @@ from dmlgpu.frontends.onnx.model import Versions
 from dmlgpu.frontends.onnx.names import last_uses
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.placement import Placed, Placement, Placing
-from dmlgpu.frontends.onnx.segments import Action, Decide, Fill, Go, Outcome, Output, Part, Read, Segment, Weights
+from dmlgpu.frontends.onnx.segments import (
+    Action,
+    Check,
+    Decide,
+    Fill,
+    Go,
+    Outcome,
+    Output,
+    Part,
+    Read,
+    Segment,
+    Weights,
+)
 from dmlgpu.frontends.onnx.signatures import typed_outputs
 from dmlgpu.frontends.onnx.values import DecisionNeeded, FillNeeded, FinishNeeded, ReadNeeded, Recipe, Value
 from dmlgpu.operator_desc import OperatorDesc
@@ -103,12 +115,15 @@ class Translation:
     def __post_init__(self) -> None:
         self._next = self.first_slot
         self._scopes: list[Scope] = []
+        self._checks: list[Check] = []
+        self._checked: dict[Hashable, Value] = {}
         self._reset()
 
     def part(self, segment: Segment | None, action: Action | None = None, outputs: tuple[Output, ...] = ()) -> Part:
-        """Return a part with the nodes that were placed since the last one."""
+        """Return a part with the nodes that were placed since the last one, and what they check."""
         placed, self.placed = tuple(self.placed), []
-        return Part(segment, action, outputs, placed)
+        checks, self._checks = tuple(self._checks), []
+        return Part(segment, action, outputs, placed, checks)
 
     def _reset(self) -> None:
         """Begin a new segment."""
@@ -184,6 +199,7 @@ class Translation:
                 if control.is_control(node):
                     return (yield from control.translate(self, node, scope))
                 found = self._outputs(node)
+                self._add_checks(node)
                 if found is None:
                     return (yield from self._expand(node))
                 self._place(node, found, before)
@@ -228,6 +244,15 @@ class Translation:
         doubles.check_outputs(node, values)
         host.give_recipes(node, values)
         return values
+
+    def _add_checks(self, node: Node) -> None:
+        """Add the checks of a node; equal ones of a value, of a cache's lengths in every layer, once."""
+        for value, bounds in node.bounds:
+            key = id(value), bounds.low, bounds.high, bounds.besides
+            recipe = host.recipe_of(value)
+            if recipe is not None and key not in self._checked:
+                self._checked[key] = value
+                self._checks.append(Check(recipe, bounds))
 
     def _expand(self, node: Node) -> Generator[Part, Outcome, Sequence[Value | None]]:
         body = expansion.body_of(node)

@@ -13,6 +13,7 @@ from onnx import TensorProto
 
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import DataType
+from dmlgpu.errors import InvalidArgument
 from dmlgpu.frontends.onnx.tensors import as_array
 
 Array = NDArray[Any]
@@ -31,6 +32,8 @@ class Source(Protocol):
     def array(self, number: int) -> Array:
         """Return the elements of a slot."""
 
+
+Limit = int | tuple[float, ...]
 
 Recipe = Callable[[Source], Array]
 """What computes elements from slots of a run."""
@@ -102,6 +105,40 @@ class Value:
         """The elements that the host knows, truth values as such."""
         assert self.array is not None
         return self.array.astype(np.bool_) if self.is_bool else self.array
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What indices and lengths must be between.
+
+    Attributes:
+        low, high: inclusive; a tuple has those of each column of the last dimension. A high of None is no limit.
+        what: the node and its input, for messages.
+        besides: a number that is allowed as well.
+    """
+
+    low: Limit
+    high: Limit | None
+    what: str
+    besides: int | None = None
+
+    def check(self, array: Array) -> None:
+        """Raise InvalidArgument if an element is outside."""
+        if self.besides is not None:
+            array = array[array != self.besides]
+        if not array.size:
+            return
+        if isinstance(self.low, tuple) and isinstance(self.high, tuple):
+            for column, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
+                self._check(array[..., column], low, high)
+        else:
+            self._check(array, self.low, self.high)
+
+    def _check(self, array: Array, low: Any, high: Any) -> None:
+        least, most = array.min(), array.max()
+        if least < low or (high is not None and most > high):
+            limits = f"at least {low}" if high is None else f"between {low} and {high}"
+            raise InvalidArgument(f"{self.what} must be {limits}, got {least if least < low else most}")
 
 
 class ReadNeeded(Exception):

@@ -8,34 +8,34 @@ from collections.abc import Sequence
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType, ReduceFunction
+from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx.attention import (
     Given,
     Places,
     attend,
+    bias_of,
     by_head,
     causal_bias,
     composed,
     everywhere,
     hidden_where,
-    lowest,
     numbered,
     side_by_side,
     total,
+    without_blind,
 )
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
 from dmlgpu.frontends.onnx.operators.fused_activation import MICROSOFT
-from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
+from dmlgpu.frontends.onnx.registry import Result, operator
 
 
 @operator("Attention", since=23)
 def attention(node: Node) -> Sequence[Result]:
-    """Attention with shared heads, a past and a mask; ONNX's own body where scores are returned.
+    """Attention with shared heads, a past and a mask. A query that sees no key has an output of 0.
 
-    The softmax is computed in float32, whatever ``softmax_precision`` asks for.
+    A query sees a key if the mask, causality, the windows and ``nonpad_kv_seqlen`` all allow it; a float mask hides by
+    -inf. The softmax is computed in float32, whatever ``softmax_precision`` asks for.
     """
-    if node.wants(3):
-        return AS_FUNCTION
     rank = len(node.shape(0))
     for number in range(3):
         node.check_rank(number, *((4,) if rank == 4 else (3,)))
@@ -44,30 +44,38 @@ def attention(node: Node) -> Sequence[Result]:
         heads, shared = node.shape(0)[1], node.shape(1)[1]
     if not heads or not shared or heads % shared:
         raise node.refusal(f"q_num_heads must be a multiple of kv_num_heads, got {heads} and {shared}")
+    if node.has(4) != node.has(5) or (node.has(4) and node.has(6)):
+        raise node.refusal("past_key and past_value must be given together, and without nonpad_kv_seqlen")
     query, key, value = (side_by_side(node.tensor(number)) if rank == 4 else node.tensor(number) for number in range(3))
     past = (node.tensor(4), node.tensor(5)) if node.has(4) and not node.value(4).is_empty else None
     before = past[0].sizes[2] if past else 0
-    seen, added = _seen(node, query.sizes[1], key.sizes[1] + before, before), _added(node, key.sizes[1] + before)
-    kind = query.data_type
-    bias = total(None if seen is None else hidden_where(dml.logical_not(seen), lowest(kind), kind), added)
+    keys = key.sizes[1] + before
+    if node.has(6):
+        node.check_range(6, 0, keys, "nonpad_kv_seqlen")
+    added = _widened(node.tensor(3), keys, -math.inf) if node.has(3) and not node.value(3).is_bool else None
+    bias = bias_of(_seen(node, query.sizes[1], keys, before), added, query.data_type)
     scale = node.number("scale", 1 / math.sqrt(query.sizes[2] // heads))
-    softcap, present = node.number("softcap"), node.wants(1) or node.wants(2)
     given = Given(query, key, value, heads, shared, scale, bias, past)
-    found = composed(given, present=present, softcap=softcap) if softcap else attend(given, present=present)
-    output = by_head(found.output, heads)
-    if seen is not None:  # a query that sees no key: 0
-        some = broadcast_to(dml.reduce(seen, ReduceFunction.MAX, axes=(3,)), output.sizes)
-        zero = node.constant([0], kind).broadcast_to(output.sizes)
-        output = dml.if_(some, output, zero)
-    return [output if rank == 4 else side_by_side(output), found.key, found.value]
+    softcap, present = node.number("softcap"), node.wants(1) or node.wants(2)
+    stage = node.integer("qk_matmul_output_mode") if node.wants(3) else None
+    if stage not in (None, 0, 1, 2, 3):
+        raise node.refusal(f"qk_matmul_output_mode must be between 0 and 3, got {stage}")
+    if softcap or stage is not None:
+        results = composed(given, present=present, softcap=softcap, stage=stage)
+    else:
+        results = attend(given, present=present)
+    output, scores = by_head(results.output, heads), results.scores
+    if bias is not None:
+        output = without_blind(output, bias)
+        scores = without_blind(scores, bias) if scores is not None and stage == 3 else scores
+    return [output if rank == 4 else side_by_side(output), results.key, results.value, scores]
 
 
 def _seen(node: Node, rows: int, keys: int, past: int) -> Expression | None:
-    """Return which keys a query sees, as far as truth values, lengths, order and windows say; None for all."""
+    """Return which keys a query sees, as far as booleans, lengths, order and windows say; None for all."""
     conditions = []
     if node.has(3) and node.value(3).is_bool:
-        mask = node.tensor(3)
-        conditions.append(_widened(mask, keys, 0))
+        conditions.append(_widened(node.tensor(3), keys, 0))
     before: int | Expression = past
     if node.has(6):
         lengths = dml.cast(reshaped(node.tensor(6), (node.shape(6)[0], 1, 1, 1)), DataType.INT32)
@@ -75,7 +83,10 @@ def _seen(node: Node, rows: int, keys: int, past: int) -> Expression | None:
         sizes = (lengths.sizes[0], 1, 1, keys)
         conditions.append(dml.less_than(broadcast_to(numbered(node, keys, 3), sizes), broadcast_to(lengths, sizes)))
     places = Places.of(node, rows, keys, before)
-    left, right = (node.integer(f"{side}_window_size", -1) for side in ("left", "right"))
+    windows = [node.integer(f"{side}_window_size", -1) for side in ("left", "right")]
+    if min(windows) < -1:
+        raise node.refusal(f"left_window_size and right_window_size must be at least -1, got {windows}")
+    left, right = windows
     if node.flag("is_causal"):
         conditions.append(places.no_later())
     if right >= 0:
@@ -85,19 +96,11 @@ def _seen(node: Node, rows: int, keys: int, past: int) -> Expression | None:
     return everywhere(conditions) if conditions else None
 
 
-def _added(node: Node, keys: int) -> Expression | None:
-    """Return a mask of numbers."""
-    if not node.has(3) or node.value(3).is_bool:
-        return None
-    mask = node.tensor(3)
-    return _widened(mask, keys, lowest(mask.data_type))
-
-
 def _widened(mask: Expression, keys: int, filler: float) -> Expression:
     """Return a mask with 4 dimensions, and with a filler for keys behind its end."""
     mask = reshaped(mask, (*(1,) * (4 - len(mask.sizes)), *mask.sizes))
     missing = keys - mask.sizes[3]
-    if missing <= 0 or mask.sizes[3] == 1:
+    if missing <= 0:
         return mask
     return functions.padding1(mask, padding_value=filler, start_padding=(0,) * 4, end_padding=(0, 0, 0, missing))
 

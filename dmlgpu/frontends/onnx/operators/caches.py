@@ -21,6 +21,8 @@ def tensor_scatter(node: Node) -> Value:
         raise node.refusal(f"mode must be linear or circular, got {mode!r}")
     if axis == 0:
         raise node.refusal("axis must not be 0, the sequences'")
+    if node.has(2):
+        node.check_range(2, 0, sizes[axis] - new[axis] if mode == "linear" else None, "write_indices")
     rows = [1] * len(sizes)
     rows[axis] = new[axis]
     places = dml.fill_value_sequence(node.builder, rows, DataType.INT32, 0, 1)

@@ -5,16 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+from numpy.typing import NDArray
 
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import DataType
-from dmlgpu.frontends.onnx.attention import Given, Places, Results, attend, composed, hidden_where, lowest, total
+from dmlgpu.frontends.onnx.attention import (
+    Given,
+    Places,
+    attend,
+    bias_of,
+    by_head,
+    composed,
+    everywhere,
+    side_by_side,
+    without_blind,
+)
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
 from dmlgpu.frontends.onnx.operators.fused_activation import MICROSOFT
 from dmlgpu.frontends.onnx.operators.rotary import angles, rotated
 from dmlgpu.frontends.onnx.registry import Result, operator
+from dmlgpu.frontends.onnx.values import Bounds
 
 _REFUSED_INPUTS = {12: "k_scale", 13: "v_scale"}
 
@@ -36,10 +50,12 @@ def group_query_attention(node: Node) -> Sequence[Result]:
     """Attention with a cache: new keys and values come behind those of the past that count.
 
     The cache has as many rows as the past, or as all keys where they are more. How many of them count stays on the
-    device; rows of the cache behind them are those of the past, or 0.
+    device; rows of the cache behind them are those of the past, or 0. A query that sees no key, because a bias of -inf
+    hides them all or the window is 0, has an output of 0, as in ONNX Runtime's CPU provider.
     """
     _refuse(node)
     sizes = _sizes(node)
+    node.check_range(5, 0, sizes.keys - 1, "seqlens_k")
     query, key, value = _parts(node, sizes)
     known = dml.cast(reshaped(node.tensor(5), (sizes.batch,)), DataType.INT32)
     lengths = dml.max(known + (1 - sizes.rows), node.constant([0], DataType.INT32).broadcast_to((sizes.batch,)))
@@ -49,16 +65,23 @@ def group_query_attention(node: Node) -> Sequence[Result]:
         query, key = _rotated(node, sizes, lengths, query, key)
     wide = (sizes.batch, sizes.rows)
     scale = node.number("scale", 0.0) or 1 / math.sqrt(sizes.size)
-    bias = total(_window(node, sizes, lengths, query.data_type), _bias(node, sizes))
     parts = [reshaped(one, (*wide, one.sizes[2] * one.sizes[3])) for one in (query, key, value)]
+    softcap, sink, added = node.number("softcap"), _sink(node, sizes, query.data_type), _added(node, sizes)
+    is_composed = bool(softcap) or sink is not None
+    may_be_blind = added is not None or node.integer("local_window_size", -1) == 0
+    seen = _seen(node, sizes, lengths, causal=is_composed or may_be_blind)
+    bias = bias_of(seen, added, query.data_type)
     given = Given(parts[0], parts[1], parts[2], sizes.heads, sizes.shared, scale, bias, _past(node, sizes))
-    found = attend(given, lengths=lengths, present=True)
-    softcap, sink = node.number("softcap"), _sink(node, sizes, query.data_type)
-    output = found.output
-    if softcap or sink is not None:
-        whole = _with_all_rows(node, sizes, lengths, given, found)
-        output = composed(whole, softcap=softcap, sink=sink).output
-    return [output, found.key, found.value]
+    results = attend(given, lengths=lengths, present=True)
+    output = results.output
+    if is_composed:
+        assert results.key is not None
+        assert results.value is not None
+        cached = replace(given, key=None, value=None, past=(results.key, results.value))
+        output = composed(cached, softcap=softcap, sink=sink).output
+    if bias is not None and may_be_blind:
+        output = side_by_side(without_blind(by_head(output, sizes.heads), bias))
+    return [output, results.key, results.value]
 
 
 def _refuse(node: Node) -> None:
@@ -84,7 +107,13 @@ def _sizes(node: Node) -> _Sizes:
     if node.has(3):
         node.check_rank(3, 4)
         past = node.shape(3)[2]
-    keys = node.decided((6,), lambda total: max(past, int(total.reshape(-1)[0])))
+    bounds = Bounds(1, past + rows, f"{node}: total_sequence_length")
+
+    def rows_of_cache(total: NDArray[Any]) -> int:
+        bounds.check(total)
+        return max(past, int(total.reshape(-1)[0]))
+
+    keys = node.decided((6,), rows_of_cache)
     return _Sizes(heads, shared, size, batch, rows, keys)
 
 
@@ -117,6 +146,7 @@ def _rotated(
 ) -> tuple[Expression, Expression]:
     """Return queries and keys turned by the angles of their places."""
     wide = (sizes.batch, sizes.rows)
+    node.check_range(9 if node.has(9) else 5, 0, node.shape(7)[0] - 1, "places in cos_cache")
     if node.has(9):
         places = dml.cast(node.tensor(9), DataType.INT32)
     else:
@@ -141,17 +171,16 @@ def _cache(node: Node, number: int, sizes: _Sizes) -> Expression:
     return functions.padding1(past, start_padding=(0,) * 4, end_padding=(0, 0, missing, 0)) if missing else past
 
 
-def _window(node: Node, sizes: _Sizes, lengths: Expression, kind: DataType) -> Expression | None:
-    """Return a bias that hides keys before the window of a query; None without a window."""
+def _seen(node: Node, sizes: _Sizes, lengths: Expression, *, causal: bool) -> Expression | None:
+    """Return which keys of the cache a query sees, by its window and if asked by causality; None for all."""
+    places = Places.of(node, sizes.rows, sizes.keys, reshaped(lengths, (sizes.batch, 1, 1, 1)))
     window = node.integer("local_window_size", -1)
-    if window < 0:
-        return None
-    before = reshaped(lengths, (sizes.batch, 1, 1, 1))
-    seen = Places.of(node, sizes.rows, sizes.keys, before).no_earlier(window - 1)
-    return hidden_where(dml.logical_not(seen), lowest(kind), kind)
+    conditions = [places.no_later()] if causal else []
+    conditions += [places.no_earlier(window - 1)] if window >= 0 else []
+    return everywhere(conditions) if conditions else None
 
 
-def _bias(node: Node, sizes: _Sizes) -> Expression | None:
+def _added(node: Node, sizes: _Sizes) -> Expression | None:
     """Return the bias of the model, with as many keys as the cache."""
     if not node.has(10):
         return None
@@ -167,14 +196,3 @@ def _sink(node: Node, sizes: _Sizes, kind: DataType) -> Expression | None:
     if node.integer("smooth_softmax", -1) == 1:
         return node.constant([0], kind).broadcast_to((1, sizes.heads, 1, 1))
     return None
-
-
-def _with_all_rows(node: Node, sizes: _Sizes, lengths: Expression, given: Given, cached: Results) -> Given:
-    """Return what attention to the rows of the cache is given, keys behind the query hidden by the bias."""
-    assert cached.key is not None
-    assert cached.value is not None
-    kind = given.query.data_type
-    before = reshaped(lengths, (sizes.batch, 1, 1, 1))
-    later = dml.logical_not(Places.of(node, sizes.rows, sizes.keys, before).no_later())
-    bias = total(given.bias, hidden_where(later, lowest(kind), kind))
-    return replace(given, key=None, value=None, past=(cached.key, cached.value), bias=bias)

@@ -11,7 +11,7 @@ from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
-from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
 from dmlgpu.frontends.onnx.values import Value
 
 
@@ -20,6 +20,7 @@ def gather(node: Node) -> Value:
     """Take parts along an axis; negative indices count from its end."""
     shape, indices = node.shape(0), node.shape(1)
     axis = node.axis(node.integer("axis"), len(shape))
+    node.check_indices(1, shape[axis])
     result = shape[:axis] + indices + shape[axis + 1 :]
     rank = max(len(shape), len(indices), len(result), 1)
     if rank > 8:
@@ -72,6 +73,7 @@ def _from_pieces(
 def gather_elements(node: Node) -> Value:
     """Take single elements, each by its place along an axis."""
     axis = node.axis(node.integer("axis"), len(node.shape(0)))
+    node.check_indices(1, node.shape(0)[axis])
     x, where = node.tensor(0), node.tensor(1)
     extent = (*where.sizes[:axis], x.sizes[axis], *where.sizes[axis + 1 :])
     if extent != x.sizes:  # indices beside the axis are those of the input's beginning
@@ -84,6 +86,8 @@ def gather_nd(node: Node) -> Value:
     """Take parts by tuples of indices."""
     shape, indices = node.shape(0), node.shape(1)
     batch = node.integer("batch_dims")
+    sizes = shape[batch : batch + indices[-1]]
+    node.check_range(1, tuple(-size for size in sizes), tuple(size - 1 for size in sizes), "indices")
     result = indices[:-1] + shape[batch + indices[-1] :]
     rank = max(len(shape), len(indices), len(result))
     if rank > 8:
@@ -120,6 +124,14 @@ def non_zero(node: Node) -> Value:
         return node.known(np.zeros((rank, found), np.int64))
     taken = dml.slice(node.expression(places), (0, 0), (found, rank))
     return node.valued(dml.cast(transposed(taken, (1, 0)), DataType.INT64))
+
+
+@operator("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", since=12)
+def loss(node: Node) -> Sequence[Result]:
+    """ONNX's own body, for labels that name classes or are ignored."""
+    ignored = node.attribute("ignore_index")
+    node.check_range(1, 0, node.shape(0)[1] - 1, "labels", besides=ignored)
+    return AS_FUNCTION
 
 
 @operator("OneHot")

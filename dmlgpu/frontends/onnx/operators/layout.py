@@ -130,6 +130,7 @@ def reverse_sequence(node: Node) -> Value:
     batch, time = node.axis(batch, len(x.sizes)), node.axis(time, len(x.sizes))
     if batch == time:
         raise node.refusal(f"batch_axis and time_axis must differ, got {batch}")
+    node.check_range(1, 0, x.sizes[time], "sequence_lens")
     count = x.sizes[batch]
     lengths = dml.cast(node.tensor(1), DataType.UINT32)
     lengths = reshaped(lengths, [count if axis == batch else 1 for axis in range(len(x.sizes))])

@@ -154,6 +154,7 @@ def gather_block_quantized(node: Node) -> Value:
         data = packed.reinterpret(shape, None, DataType.UINT4)
     rank = len(shape)
     axis = node.axis(node.integer("gather_axis"), rank)
+    node.check_indices(1, shape[axis])
     along = node.axis(node.integer("quantize_axis", 1), rank)
     blocks = tuple(block if number == along else 1 for number in range(rank))
     scale = node.tensor(2)

@@ -69,6 +69,8 @@ class _Layer:
         for number in range(3):
             node.check_rank(number, 3)
         self.x = self._turned(0)
+        if node.has(4):
+            node.check_range(4, 0, node.shape(0)[self.batch_first], "sequence_lens")
         bias = node.optional_tensor(3)
         lengths = node.optional_tensor(4)
         directions = 2 if direction == "bidirectional" else 1

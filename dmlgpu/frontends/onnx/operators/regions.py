@@ -42,6 +42,7 @@ def roi_align(node: Node) -> Value:
     x, rois, scale = node.tensor(0), node.tensor(1), node.number("spatial_scale", 1.0)
     if not centred:
         rois = _at_least_one(rois, scale)
+    node.check_range(2, 0, x.sizes[0] - 1, "batch_indices")
     sizes = node.integer("output_height", 1), node.integer("output_width", 1)
     shape = (rois.sizes[0], x.sizes[1], *sizes)
     samples = node.integer("sampling_ratio")
@@ -168,6 +169,8 @@ def max_roi_pool(node: Node) -> Value:
     rois, sizes = node.tensor(1), node.integers("pooled_shape") or ()
     if len(sizes) != 2:
         raise node.refusal(f"pooled_shape must have 2 sizes, got {list(sizes)}")
+    lowest, highest = (-math.inf,) * 4, (math.inf,) * 4
+    node.check_range(1, (0, *lowest), (node.shape(0)[0] - 1, *highest), "batch indices of rois")
     found = functions.roi_pooling(
         node.tensor(0),
         reshaped(rois, (1, 1, *rois.sizes)),

@@ -1,6 +1,8 @@
-"""RotaryEmbedding of com.microsoft, and the rotation that GroupQueryAttention shares."""
+"""RotaryEmbedding, and the rotation that GroupQueryAttention shares."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
@@ -8,7 +10,7 @@ from dmlgpu.builder.expression import Expression
 from dmlgpu.enums import DataType
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.operators.fused_activation import MICROSOFT
-from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
 from dmlgpu.frontends.onnx.values import Value
 
 
@@ -47,6 +49,14 @@ def angles(table: Expression, places: Expression) -> Expression:
     return reshaped(found, (batch, rows, 1, table.sizes[1]))
 
 
+@operator("RotaryEmbedding", since=23)
+def rotary_embedding_as_function(node: Node) -> Sequence[Result]:
+    """ONNX's own body, whose Gather would take negative places."""
+    if node.has(3):
+        node.check_range(3, 0, node.shape(1)[0] - 1, "position_ids")
+    return AS_FUNCTION
+
+
 @operator("RotaryEmbedding", domain=MICROSOFT)
 def rotary_embedding(node: Node) -> Value:
     """Turn pairs of numbers by angles that depend on the place: given for all, or counted from one number on."""
@@ -66,6 +76,8 @@ def rotary_embedding(node: Node) -> Value:
     else:
         x = reshaped(x, (*shape[:2], shape[2] // (2 * pairs), 2 * pairs))
     batch, rows = x.sizes[:2]
+    last = node.shape(2)[0] - (1 if node.shape(1) == (batch, rows) else rows)
+    node.check_range(1, 0, last, "position_ids")
     places = dml.cast(node.tensor(1), DataType.INT32)
     if places.sizes != (batch, rows):
         counted = dml.fill_value_sequence(node.builder, (1, rows), DataType.INT32, 0, 1)

@@ -51,6 +51,7 @@ def scatter_elements(node: Node) -> Value:
     """Put single elements into a copy, each by its place along an axis."""
     reduction, shape = _reduction(node), node.shape(0)
     axis = node.axis(node.integer("axis"), len(shape))
+    node.check_indices(1, shape[axis])
     x, where, updates = (node.tensor(number) for number in range(3))
     bounds = where.sizes
     extent = (*bounds[:axis], shape[axis], *bounds[axis + 1 :])
@@ -125,6 +126,7 @@ def scatter_nd(node: Node) -> Value:
     """Put parts into a copy by tuples of indices."""
     shapes, reduction = [node.shape(number) for number in range(3)], _reduction(node)
     shape, tuples = shapes[0], shapes[1][-1]
+    node.check_range(1, tuple(-size for size in shape[:tuples]), tuple(size - 1 for size in shape[:tuples]), "indices")
     where = _flat_places(node.tensor(1), shape[:tuples])
     size, inner, count = math.prod(shape[:tuples]), math.prod(shape[tuples:]), where.sizes[0]
     x = reshaped(node.tensor(0), (1, size, inner))
@@ -170,6 +172,7 @@ def max_unpool(node: Node) -> Value:
     shape = node.host_integers(2) if node.has(2) else (*x.sizes[:2], *sizes)
     if len(shape) != len(x.sizes) or shape[:2] != x.sizes[:2] or min(shape) < 1:
         raise node.refusal(f"output_shape must be {[*x.sizes[:2], *sizes]} or the like, got {list(shape)}")
+    node.check_range(1, 0, math.prod(shape) - 1, "I")
     row = (1, 1, 1, math.prod(x.sizes))
     indices = reshaped(cast(node.tensor(1), DataType.INT64), row).reinterpret(row, None, DataType.UINT64)
     found = functions.max_unpooling(reshaped(x, row), indices, output_sizes=(1, 1, 1, math.prod(shape)))
