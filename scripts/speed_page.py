@@ -27,7 +27,7 @@ from dmlgpu.bench.ratios import duration
 from dmlgpu.bench.records import BenchRun, read_file
 from dmlgpu.bench.scaling import NUMPY, REFERENCE, Sweep, break_evens, sweeps
 from dmlgpu.bench.wording import share_text
-from dmlgpu.cli.bench_subjects import find
+from dmlgpu.cli.workloads import find_workloads
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "speed.md"
@@ -183,7 +183,7 @@ def rows(found: Found) -> Iterator[str]:
     """A table of the rows of the suite ``families``."""
     yield "| row | time | GB/s | GFLOP/s | reached | beyond that, the time goes to |"
     yield "|---|--:|--:|--:|--:|---|"
-    for subject in find([Asked("families")]):
+    for subject in find_workloads([Asked("families")]):
         one = found.ours.get(subject.workload.name)
         if one is None or one.median is None or one.noise is None:
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dmlgpu.bench.ceilings import Ceilings
 from dmlgpu.bench.measurement import Measurement
 from dmlgpu.bench.ratios import duration
 
@@ -62,3 +63,12 @@ def share_text(one: Measurement) -> str:
     """``83 % of the copy rate``."""
     names = {"copy": "the copy rate", "multiply-add": "the multiply-add rate", "launch": "the time to launch"}
     return f"{100 * (one.share or 0):.0f} % of {names.get(one.bound_by, one.bound_by)}"
+
+
+def ceilings_text(ceilings: Ceilings) -> str:
+    """Peak rates of a device, and the time of a launch."""
+    return (
+        f"ceilings ({ceilings.source}): copy {ceilings.copy / 1e9:.1f} GB/s, multiply-add"
+        f" {ceilings.multiply_add / 1e9:.1f} GFLOP/s, launch {duration(ceilings.launch)} each,"
+        f" submit and wait {duration(ceilings.submission)}"
+    )

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TextIO
 
 from dmlgpu.bench import noise, plotting
-from dmlgpu.bench.aims import AGAINST_NUMPY, read_aims
+from dmlgpu.bench.aims import AGAINST_NUMPY, aims_of, read_aims
 from dmlgpu.bench.ceilings import Ceilings
 from dmlgpu.bench.children import Child, Remote, ceilings_of, child_of
 from dmlgpu.bench.kept import known_ceilings
 from dmlgpu.bench.measurement import Measurement, measurement
-from dmlgpu.bench.peers import known
+from dmlgpu.bench.peers import known, standing
 from dmlgpu.bench.peers.contestants import OneByOne, PeerContestant, PeerRow
 from dmlgpu.bench.peers.known import InstalledPeer
 from dmlgpu.bench.plain import has_formula
@@ -25,17 +25,12 @@ from dmlgpu.bench.records import BenchRun, facts, write_run
 from dmlgpu.bench.samples import Contestant, Patience, measure
 from dmlgpu.bench.scaling import NUMPY, REFERENCE, break_evens, sweeps
 from dmlgpu.bench.schedules import NAMES, schedules_of
+from dmlgpu.bench.wording import ceilings_text, hot_text, phases_text, work_text
 from dmlgpu.bench.workload import Workload
 from dmlgpu.cli.adapters import choose_adapters
-from dmlgpu.cli.bench_subjects import Subject
-from dmlgpu.cli.bench_text import (
-    BenchProgress,
-    print_adapter,
-    print_aims,
-    print_busyness,
-    print_measurement,
-    print_standings,
-)
+from dmlgpu.cli.progress import BenchProgress
+from dmlgpu.cli.tables import table
+from dmlgpu.cli.workloads import BenchSubject
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, process_adapters
 from dmlgpu.device.adapters import target_of
 from dmlgpu.errors import DmlError, InvalidArgument
@@ -66,7 +61,7 @@ class BenchRequest:
         command: the command line, to be written down.
     """
 
-    subjects: tuple[Subject, ...]
+    subjects: tuple[BenchSubject, ...]
     adapters: tuple[str, ...] = ()
     drivers: tuple[str, ...] = ()
     patience: Patience = field(default_factory=Patience)
@@ -231,11 +226,11 @@ def _in_numpy(child: Child, workload: Workload) -> Remote:
     return Remote(child, REFERENCE, workload, checked=False)
 
 
-def _aims(subject: Subject) -> dict[str, float]:
+def _aims(subject: BenchSubject) -> dict[str, float]:
     return read_aims(subject.workload.name, subject.more.get("aims", {}))
 
 
-def _has_peers(subject: Subject) -> bool:
+def _has_peers(subject: BenchSubject) -> bool:
     return "onnx" in subject.more
 
 
@@ -262,3 +257,58 @@ def _schedules(workload: Workload, wanted: Sequence[str], adapter: LocatedAdapte
     if target is None or workload.desc is None:
         return ("",)
     return schedules_of(workload, target) if ALL in wanted else ("", *wanted)
+
+
+def print_adapter(one: LocatedAdapter, ceilings: Ceilings | None) -> None:
+    """Print an adapter with its ceilings."""
+    print(f"{one.label}: {one.info}")
+    if ceilings is not None:
+        print(f"  {ceilings_text(ceilings)}")
+    print(end="", flush=True)
+
+
+def print_busyness(busyness: noise.Busyness) -> None:
+    """Print whether the machine is busy."""
+    for text in noise.warnings(busyness, busyness, 0.0):
+        print(f"Warning: {text}")
+    print(flush=True)
+
+
+def print_measurement(one: Measurement) -> None:
+    """Print a measurement: what it is, then its times, then what makes them doubtful."""
+    where = " ".join(filter(None, (one.adapter, one.schedule and f"schedule {one.schedule}")))
+    print(f"{one.name} on {where}")
+    if one.median is None:
+        print(f"  {one.status}: {one.message}", flush=True)
+        return
+    print(f"  {hot_text(one)}, {len(one.seconds)} rounds of {one.calls}; {phases_text(one)}")
+    if text := work_text(one):
+        print(f"  {text}")
+    if one.check != "right" and one.check_text:
+        print(f"  {one.check}: {one.check_text}")
+    for text in one.warnings:
+        print(f"  warning: {text}")
+    print(end="", flush=True)
+
+
+def print_standings(run: BenchRun) -> None:
+    """Print a table of times, ours and the peers', and the ratio to the best of them; nothing where there are none."""
+    found = standing.standings(run)
+    names = [*run.facts.get("peers", {}), NUMPY]
+    for label in dict.fromkeys(one.ours.adapter for one in found):
+        rows = [one for one in found if one.ours.adapter == label]
+        legend = f"{standing.FAILED} fails, {standing.WRONG} wrong result, {standing.MISSING} not offered"
+        print(f"\nms per run, one at a time, by the wall clock; {legend}")
+        columns = ["", label, *names, "best on a GPU", "its time / ours", "wanted", "share of ceiling"]
+        table(columns, [one.cells() for one in rows], right=range(1, 2 + len(names)))
+        print(standing.summary(rows), flush=True)
+
+
+def print_aims(run: BenchRun) -> None:
+    """Print a table of what rows aim at and what became of it; nothing where they aim at nothing."""
+    found = aims_of(run)
+    if found:
+        print()
+        columns = ["", "adapter", "aim", "measured", "wanted", ""]
+        table(columns, [one.cells() for one in found], right=(3, 4))
+        print(end="", flush=True)

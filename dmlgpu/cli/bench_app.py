@@ -9,9 +9,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dmlgpu.cli import completion
 from dmlgpu.cli.main import verb
-from dmlgpu.cli.options import MAX_SECONDS, Drivers, Json, Records, Sizes, Types, finite, shape_option, subject
+from dmlgpu.cli.options import (
+    MAX_SECONDS,
+    Drivers,
+    Json,
+    Records,
+    Sizes,
+    Types,
+    complete_measured,
+    finite,
+    shape_option,
+    subject,
+)
 
 DEFAULT = "run"
 
@@ -45,7 +55,7 @@ def root() -> None:
 @app.command()
 def run(
     *,
-    what: Annotated[list[str], subject("OPERATOR|CASE|MODEL|SUITE", "What to measure.", completion.measured)],
+    what: Annotated[list[str], subject("OPERATOR|CASE|MODEL|SUITE", "What to measure.", complete_measured)],
     sizes: Sizes = None,
     types: Types = None,
     layouts: Annotated[
@@ -133,7 +143,7 @@ def run(
         dict(map(asking.parse_shape, shapes or [])),
     )
     request = module.BenchRequest(
-        verb("bench_subjects").find([asking.Asked(one, *shared) for one in what]),
+        verb("workloads").find_workloads([asking.Asked(one, *shared) for one in what]),
         tuple(adapter or ()),
         tuple(drivers or ()),
         Patience(precision, budget),

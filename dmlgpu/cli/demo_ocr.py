@@ -11,8 +11,8 @@ import typer
 from PIL import Image
 
 from dmlgpu.cli import tables
-from dmlgpu.cli.adapter import choose_adapter
-from dmlgpu.cli.status import status
+from dmlgpu.cli.devices import choose_adapter
+from dmlgpu.cli.progress import status
 from dmlgpu.demo.drawing import load_picture
 from dmlgpu.demo.ocr.comparison import Comparison, compare
 from dmlgpu.demo.ocr.models import Models, on_device, on_onnxruntime

@@ -11,8 +11,8 @@ import typer
 from numpy.typing import NDArray
 
 from dmlgpu.cli import tables
-from dmlgpu.cli.adapter import choose_adapter
-from dmlgpu.cli.status import status
+from dmlgpu.cli.devices import choose_adapter
+from dmlgpu.cli.progress import status
 from dmlgpu.demo.training.curve import draw_losses
 from dmlgpu.demo.training.digits import batch_order, load_digits
 from dmlgpu.demo.training.network import initial_parameters

@@ -12,8 +12,8 @@ from dmlgpu.bench import noise
 from dmlgpu.bench.ceilings import Ceilings, Share, measure_ceilings
 from dmlgpu.bench.kept import known_ceilings
 from dmlgpu.bench.profiles import Row, Tables
+from dmlgpu.bench.wording import ceilings_text
 from dmlgpu.cli import tables
-from dmlgpu.cli.bench_text import print_ceilings
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DmlError
 from dmlgpu.files import whole_file
@@ -55,7 +55,7 @@ def print_profile(found: Tables, ceilings: Ceilings | None) -> None:
     of_ceiling = "" if total.share is None else f", {100 * total.share.share:.0f} % of the device's ceilings"
     print(f"\n{times} kernels took {total.seconds * 1e3:.2f} ms, each timed by itself{of_ceiling}")
     if ceilings is not None:
-        print_ceilings(ceilings)
+        print(f"  {ceilings_text(ceilings)}")
     rows = [(*_cells(row), str(row.times), row.name, ", ".join(row.nodes[:4])) for row in found.kernels[:_MOST_ROWS]]
     tables.table((*_HEADINGS, "times", "kernel", "nodes"), rows, right=(0, 1, 2, 4))
     for heading in ("node", "operator", "module"):

@@ -12,9 +12,9 @@ from dmlgpu.bench import asking, noise
 from dmlgpu.bench.sizes import combinations, parse_sizes
 from dmlgpu.bench.workload import Workload
 from dmlgpu.cli import tables
-from dmlgpu.cli.adapter import choose_adapter
-from dmlgpu.cli.bench_subjects import find
-from dmlgpu.cli.bench_text import BenchProgress
+from dmlgpu.cli.devices import choose_adapter
+from dmlgpu.cli.progress import BenchProgress
+from dmlgpu.cli.workloads import find_workloads
 from dmlgpu.device.adapters import target_of
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DmlError, InvalidArgument, NotSupported
@@ -39,7 +39,7 @@ def asked(what: Sequence[str], sizes: Sequence[str], types: Sequence[str]) -> li
         InvalidArgument: for what does not exist.
     """
     given = tuple(combinations(parse_sizes(sizes))), asking.parse_types(tuple(types))
-    return [one.workload for one in find([asking.Asked(one, *given) for one in what or (DEFAULT_SUITE,)])]
+    return [one.workload for one in find_workloads([asking.Asked(one, *given) for one in what or (DEFAULT_SUITE,)])]
 
 
 def tune(

@@ -10,7 +10,7 @@ from dmlgpu.bench.aims import read_aims
 from dmlgpu.bench.asking import Asked
 from dmlgpu.bench.described import contents_of, described
 from dmlgpu.bench.workload import Contents, fill
-from dmlgpu.cli.bench_subjects import find
+from dmlgpu.cli.workloads import find_workloads
 from dmlgpu.enums import DataType, MatrixTransform
 from dmlgpu.errors import DmlError, InvalidArgument, ModelError
 from dmlgpu.explain import check
@@ -104,7 +104,7 @@ def test_rows_are_workloads(tmp_path):
         'indices_tensor = { sizes = [8, 1], type = "uint32" }\nvalues_tensor = [1, 2]\n'
         "output_tensor = [8, 3]\naxis = 1\n"
     )
-    (found,) = find(suite(tmp_path, text))
+    (found,) = find_workloads(suite(tmp_path, text))
     workload = found.workload
     assert (workload.name, workload.operator, workload.data_type) == ("hot", "ONE_HOT", "uint32")
     indices, values = workload.inputs()
@@ -124,25 +124,25 @@ def test_rows_are_workloads(tmp_path):
 )
 def test_rows_that_are_half_a_description_are_refused(tmp_path, row, said):
     with pytest.raises(DmlError, match=said):
-        find(suite(tmp_path, f"[[row]]\n{row}\n"))
+        find_workloads(suite(tmp_path, f"[[row]]\n{row}\n"))
 
 
 def test_rows_of_a_suite_can_be_picked(tmp_path):
     (path,) = suite(tmp_path, '[[row]]\nwhat = "GEMM"\nname = "a"\n[[row]]\nwhat = "GEMM"\nname = "b"\n')
-    assert [one.workload.name for one in find([Asked(f"{path.what}:b")])] == ["b"]
-    assert [one.workload.name for one in find([Asked(f"{path.what}:gemm")])] == ["a", "b"]
-    assert [one.workload.name for one in find([Asked(f"{path.what}:b,a")])] == ["b", "a"]
-    assert {one.workload.operator for one in find([Asked("scaling:GEMM")])} == {"GEMM"}
+    assert [one.workload.name for one in find_workloads([Asked(f"{path.what}:b")])] == ["b"]
+    assert [one.workload.name for one in find_workloads([Asked(f"{path.what}:gemm")])] == ["a", "b"]
+    assert [one.workload.name for one in find_workloads([Asked(f"{path.what}:b,a")])] == ["b", "a"]
+    assert {one.workload.operator for one in find_workloads([Asked("scaling:GEMM")])} == {"GEMM"}
     for names in ("c", "a,c"):
         with pytest.raises(InvalidArgument, match="has no row 'c'; its rows are a, b"):
-            find([Asked(f"{path.what}:{names}")])
+            find_workloads([Asked(f"{path.what}:{names}")])
     (path,) = suite(tmp_path, '[[row]]\nwhat = "GEMM"\nname = "a, b"\n')
-    assert [one.workload.name for one in find([Asked(f"{path.what}:a, b")])] == ["a, b"]
+    assert [one.workload.name for one in find_workloads([Asked(f"{path.what}:a, b")])] == ["a, b"]
 
 
 @pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*.toml")), ids=lambda path: path.stem)
 def test_suites_of_benchmarks_are_valid(path):
-    found = find([Asked(str(path))])
+    found = find_workloads([Asked(str(path))])
     assert found
     for one in found:
         check(one.workload.desc)

@@ -20,7 +20,7 @@ from dmlgpu.bench.peers.standing import standings, summary, time_text
 from dmlgpu.bench.peers.worker import Server
 from dmlgpu.bench.prepared import Sample
 from dmlgpu.bench.records import BenchRun, read_file
-from dmlgpu.cli.bench_subjects import find
+from dmlgpu.cli.workloads import find_workloads
 from dmlgpu.errors import InvalidArgument, ModelError
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit.bench_fakes import measured
@@ -329,7 +329,7 @@ def test_files_beside_a_suite_can_be_its_rows(tmp_path):
     )
     suite = tmp_path / "mine.toml"
     suite.write_text('[[row]]\nwhat = "mine.py:outputs"\nonnx = ["y0 = Add (x0, x0)"]\n', encoding="utf-8")
-    (asked,) = find([type(read_suite(suite)[0])(str(suite))])
+    (asked,) = find_workloads([type(read_suite(suite)[0])(str(suite))])
     row = PeerRow(asked.workload, asked.more)
     (x,) = row.call.arrays.values()
     assert row.check([x + x]).status == "right"

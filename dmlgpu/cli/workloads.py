@@ -1,4 +1,4 @@
-"""What ``dmlgpu bench`` is asked to measure, as workloads: the words that ``show`` takes, and suites."""
+"""Workloads that the words of ``dmlgpu bench`` and ``dmlgpu tune`` name: what ``show`` takes, and suites."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dmlgpu.graph.description import GraphDesc
 
 
 @dataclass(frozen=True)
-class Subject:
+class BenchSubject:
     """A workload, and the schedules under which it is measured.
 
     Attributes:
@@ -32,7 +32,7 @@ class Subject:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-def find(asked: Sequence[Asked]) -> tuple[Subject, ...]:
+def find_workloads(asked: Sequence[Asked]) -> tuple[BenchSubject, ...]:
     """Return everything that is asked for; the rows of suites in place of their names.
 
     Raises:
@@ -40,7 +40,7 @@ def find(asked: Sequence[Asked]) -> tuple[Subject, ...]:
         ModelError, MissingFile, OSError: for a model or a suite that is malformed or missing.
     """
     found = [
-        Subject(replace(workload, name=_named(workload, row, several)), row.schedules, row.more)
+        BenchSubject(replace(workload, name=_named(workload, row, several)), row.schedules, row.more)
         for row in _rows(asked)
         for workloads in (_workloads(row),)
         for several in (len(workloads) > 1,)
