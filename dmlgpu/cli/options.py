@@ -22,7 +22,7 @@ def complete_operators(incomplete: str) -> list[str]:
 
 def complete_measured(incomplete: str) -> list[str]:
     """Return the complete_operators and the complete_suites of measurements whose names begin with a text."""
-    from dmlgpu.bench.asking import suite_names  # noqa: PLC0415 - likewise
+    from dmlgpu.bench.specs import suite_names  # noqa: PLC0415 - likewise
 
     return [*_starting_with(incomplete, suite_names()), *complete_operators(incomplete)]
 
