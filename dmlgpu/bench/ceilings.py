@@ -294,7 +294,7 @@ class CachedCeilings:
 
     Attributes:
         ceilings: what was measured.
-        taken: share of CPU time that other processes took meanwhile (see ``MachineLoad``); the ceilings are too low by it.
+        taken: share of CPU time that other processes took meanwhile (``MachineLoad``), by which they are too low.
     """
 
     ceilings: Ceilings

@@ -12,8 +12,7 @@ from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.progress import status
 from dmlgpu.demo.palette.picture import compose, load_photo
-from dmlgpu.demo.palette.reduction import reduce_to_palette
-from dmlgpu.demo.palette.workbench import Observation, Workbench
+from dmlgpu.demo.palette.reduction import Observation, Workbench, reduce_to_palette
 from dmlgpu.device.device import Device
 from dmlgpu.files import whole_file
 from dmlgpu.target import AdapterInfo
