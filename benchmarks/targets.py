@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from dmlgpu.bench import noise
+from dmlgpu.bench import machine_load
 from dmlgpu.bench.ratios import Ratio
 
 Call = Callable[[int], object]
@@ -46,13 +46,13 @@ def main(doc: str | None, parts: Mapping[str, Part]) -> int:
     parser.add_argument("adapter", nargs="?", default="vulkan")
     parser.add_argument("-k", dest="part", default="", help="only parts whose name contains this")
     options = parser.parse_args()
-    before = noise.busyness()
+    before = machine_load.measure_load()
     met = True
     for name, part in parts.items():
         if options.part in name:
             for result in part(options.adapter):
                 print(result, flush=True)
                 met = met and result.met
-    for text in noise.warnings(before, noise.busyness(), 0.0):
+    for text in machine_load.load_warnings(before, machine_load.measure_load(), 0.0):
         print(f"warning: {text}")
     return 0 if met else 1

@@ -18,16 +18,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dmlgpu.bench.asking import Asked
-from dmlgpu.bench.measurement import Measurement
-from dmlgpu.bench.noise import BUSY
-from dmlgpu.bench.peers import standing
-from dmlgpu.bench.plotting import plot_sweeps
+from dmlgpu.bench.machine_load import BUSY
+from dmlgpu.bench.peers import comparison
 from dmlgpu.bench.ratios import duration
-from dmlgpu.bench.records import BenchRun, read_file
-from dmlgpu.bench.scaling import NUMPY, REFERENCE, Sweep, break_evens, sweeps
+from dmlgpu.bench.records import BenchRun, Measurement, read_file
+from dmlgpu.bench.scaling import NUMPY, REFERENCE, Sweep, break_evens, plot_sweeps, sweeps
+from dmlgpu.bench.specs import BenchSpec
 from dmlgpu.bench.wording import share_text
-from dmlgpu.cli.bench_subjects import find
+from dmlgpu.cli.workloads import find_workloads
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "speed.md"
@@ -183,7 +181,7 @@ def rows(found: Found) -> Iterator[str]:
     """A table of the rows of the suite ``families``."""
     yield "| row | time | GB/s | GFLOP/s | reached | beyond that, the time goes to |"
     yield "|---|--:|--:|--:|--:|---|"
-    for subject in find([Asked("families")]):
+    for subject in find_workloads([BenchSpec("families")]):
         one = found.ours.get(subject.workload.name)
         if one is None or one.median is None or one.noise is None:
             continue
@@ -215,12 +213,12 @@ def peers(runs: Sequence[BenchRun]) -> Iterator[str]:
     yield ""
     yield f"| row | dmlgpu | {' | '.join((*run.facts['peers'], NUMPY))} | best on a GPU | its time / ours |"
     yield f"|---|{'--:|' * (2 + len(run.facts['peers']))}---|--:|"
-    for one in standing.standings(run):
-        times = [standing.time_text(each) for each in (one.ours, *one.theirs)]
+    for one in comparison.compare_peers(run):
+        times = [comparison.time_text(each) for each in (one.ours, *one.theirs)]
         best = "" if one.best is None else one.best.adapter
-        yield f"| {one.name} | {' | '.join(times)} | {best} | {standing.ratio_text(one.ratio)} |"
+        yield f"| {one.name} | {' | '.join(times)} | {best} | {comparison.ratio_text(one.ratio)} |"
     yield ""
-    yield standing.summary(standing.standings(run)) + "."
+    yield comparison.summary(comparison.compare_peers(run)) + "."
 
 
 def families(found: Found, *, draw: bool) -> Iterator[str]:

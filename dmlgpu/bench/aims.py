@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dmlgpu.bench.measurement import Measurement
 from dmlgpu.bench.ratios import MINIMUM_ROUNDS, summarize
-from dmlgpu.bench.records import BenchRun
+from dmlgpu.bench.records import BenchRun, Measurement
 from dmlgpu.bench.scaling import NUMPY
 from dmlgpu.errors import ModelError
 

@@ -1,15 +1,17 @@
-"""From an operator's or a case's name to workloads: the table's rows, families of maps, or a conformance case."""
+"""Workloads of an operator or a case, and the schedules that compute them."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from dmlgpu.bench import families  # noqa: F401 - registers the rows
 from dmlgpu.bench.rows import ROWS, Maker, Row, folded
-from dmlgpu.bench.sizes import Sizes, sizes_text
+from dmlgpu.bench.specs import Sizes, sizes_text
 from dmlgpu.bench.workload import Workload
+from dmlgpu.compiler import compile_operator
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.keys import Key
 from dmlgpu.conformance.cases.layouts import Layout
@@ -17,8 +19,14 @@ from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.report.model import family_of
 from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument
+from dmlgpu.errors import DmlError, InvalidArgument
+from dmlgpu.graph.compiler import compile_network
+from dmlgpu.graph.description import GraphDesc
+from dmlgpu.graph.resolve import resolve
 from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.program import Program
+from dmlgpu.schedule import convolution_choice, gemm_choice
+from dmlgpu.target import Target
 from dmlgpu.tensor import TensorDesc
 
 ELEMENTS: Sizes = {"elements": 1 << 22}
@@ -166,3 +174,40 @@ def _tensors(desc: OperatorDesc) -> list[TensorDesc]:
 
 def _no_build(sizes: Sizes, make: Maker) -> OperatorDesc:
     raise AssertionError("maps are built from their cases")
+
+
+SCHEDULE_NAMES = tuple(dict.fromkeys((*convolution_choice.NAMES, *gemm_choice.NAMES)))
+"""What ``Target.schedule`` may be for some operator."""
+
+
+def schedules_of(workload: Workload, target: Target) -> tuple[str, ...]:
+    """Return the names under which a workload becomes kernels that no other name makes, after the empty one, which
+    stands for the choice.
+
+    Raises:
+        DmlError: the workload cannot be compiled for the target.
+    """
+    target = target.for_operators(workload.half_precision)
+    render = _renderer(workload)
+    known = {_texts(render(target)): ""}
+    for name in SCHEDULE_NAMES:
+        try:
+            made = _texts(render(replace(target, schedule=name)))
+        except DmlError:  # it does not fit, or is of another operator
+            continue
+        known.setdefault(made, name)
+    return tuple(known.values())
+
+
+def _renderer(workload: Workload) -> Callable[[Target], Program]:
+    desc = workload.desc
+    if desc is None:
+        raise InvalidArgument(f"{workload.name}: models in ONNX have no schedules of their own to compare")
+    if isinstance(desc, GraphDesc):
+        network = resolve(desc)
+        return lambda target: compile_network(network, target, ()).program
+    return lambda target: compile_operator(desc, target)
+
+
+def _texts(program: Program) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return tuple((kernel.wgsl, tuple(kernel.grid)) for kernel in program.kernels)

@@ -15,15 +15,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dmlgpu.bench.measurement import Measurement
 from dmlgpu.bench.ratios import interval
-from dmlgpu.bench.records import BenchRun
+from dmlgpu.bench.records import BenchRun, Measurement
 
 SIGNIFICANCE = 0.01
 THRESHOLD = 0.1
 
 
-class Kind(enum.StrEnum):
+class TimeChangeKind(enum.StrEnum):
     """What became of a measurement, what is worst first."""
 
     WRONG = "wrong"
@@ -38,11 +37,11 @@ class Kind(enum.StrEnum):
     @property
     def is_worse(self) -> bool:
         """Whether it is worse than before."""
-        return self in (Kind.WRONG, Kind.LOST, Kind.SLOWER, Kind.MISSING)
+        return self in (TimeChangeKind.WRONG, TimeChangeKind.LOST, TimeChangeKind.SLOWER, TimeChangeKind.MISSING)
 
 
 @dataclass(frozen=True)
-class Change:
+class TimeChange:
     """A measurement before and after.
 
     Attributes:
@@ -53,7 +52,7 @@ class Change:
         chance: that times as different as these come of no change, corrected; None where nothing was tested.
     """
 
-    kind: Kind
+    kind: TimeChangeKind
     before: Measurement | None
     after: Measurement | None
     ratio: float | None = None
@@ -71,7 +70,7 @@ class Change:
 
 def compare(
     before: Sequence[BenchRun], after: Sequence[BenchRun], threshold: float = THRESHOLD, alpha: float = SIGNIFICANCE
-) -> tuple[Change, ...]:
+) -> tuple[TimeChange, ...]:
     """Return what became of every measurement, what is worst first.
 
     Args:
@@ -86,7 +85,7 @@ def compare(
     changes = [
         _change(old.get(key), new.get(key), tested.get(key), threshold, alpha) for key in dict.fromkeys((*old, *new))
     ]
-    order = list(Kind)
+    order = list(TimeChangeKind)
     return tuple(sorted(changes, key=lambda one: (order.index(one.kind), -abs(math.log(one.ratio or 1.0)))))
 
 
@@ -96,26 +95,28 @@ def _by_key(runs: Sequence[BenchRun]) -> Mapping[tuple[str, str, str], Measureme
 
 def _change(
     before: Measurement | None, after: Measurement | None, chance: float | None, threshold: float, alpha: float
-) -> Change:
+) -> TimeChange:
     if before is None:
-        return Change(Kind.NEW, before, after)
+        return TimeChange(TimeChangeKind.NEW, before, after)
     if after is None:
-        return Change(Kind.MISSING, before, after)
+        return TimeChange(TimeChangeKind.MISSING, before, after)
     if after.check == "wrong" and before.check != "wrong":
-        return Change(Kind.WRONG, before, after)
+        return TimeChange(TimeChangeKind.WRONG, before, after)
     if not before.seconds or not after.seconds:
         lost = bool(before.seconds)
-        return Change(Kind.LOST if lost else Kind.NEW if after.seconds else Kind.SAME, before, after)
+        return TimeChange(
+            TimeChangeKind.LOST if lost else TimeChangeKind.NEW if after.seconds else TimeChangeKind.SAME, before, after
+        )
     (was, was_low, was_high), (now, low, high) = interval(before.seconds), interval(after.seconds)
     if not was_low or not low:  # no clock tells times of nothing
-        return Change(Kind.SAME, before, after)
+        return TimeChange(TimeChangeKind.SAME, before, after)
     ratio = now / was
-    kind = Kind.SAME
+    kind = TimeChangeKind.SAME
     if chance is not None and chance < alpha and max(ratio, 1 / ratio) > 1 + threshold:
-        kind = Kind.SLOWER if ratio > 1 else Kind.FASTER
+        kind = TimeChangeKind.SLOWER if ratio > 1 else TimeChangeKind.FASTER
         if before.warnings or after.warnings:
-            kind = Kind.UNSURE
-    return Change(kind, before, after, ratio, low / was_high, high / was_low, chance)
+            kind = TimeChangeKind.UNSURE
+    return TimeChange(kind, before, after, ratio, low / was_high, high / was_low, chance)
 
 
 # ---- statistics

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from dmlgpu import descs
 from dmlgpu.bench.rows import Maker, row
-from dmlgpu.bench.sizes import Sizes
+from dmlgpu.bench.specs import Sizes
 from dmlgpu.bench.workload import Contents
 from dmlgpu.enums import (
     AxisDirection,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Row:
+class ProfileRow:
     """What took time: kernels of one label, or what these computed.
 
     Attributes:
@@ -35,7 +35,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class KernelRow(Row):
+class KernelRow(ProfileRow):
     """Kernels of one label.
 
     Attributes:
@@ -51,7 +51,7 @@ class KernelRow(Row):
 
 
 @dataclass(frozen=True)
-class Tables:
+class ProfileTables:
     """A profile by kernel, and what it says of nodes: a kernel of several nodes counts for each an equal share.
 
     Attributes:
@@ -60,11 +60,11 @@ class Tables:
         modules: the same, by names of nodes up to their last slash, ``""`` for those without; none where none has one.
     """
 
-    total: Row
+    total: ProfileRow
     kernels: tuple[KernelRow, ...]
-    nodes: tuple[Row, ...]
-    operators: tuple[Row, ...]
-    modules: tuple[Row, ...]
+    nodes: tuple[ProfileRow, ...]
+    operators: tuple[ProfileRow, ...]
+    modules: tuple[ProfileRow, ...]
 
     def to_json(self) -> dict[str, Any]:
         """The tables as JSON has them."""
@@ -74,7 +74,7 @@ class Tables:
         }
 
 
-def _as_json(row: Row) -> dict[str, Any]:
+def _as_json(row: ProfileRow) -> dict[str, Any]:
     found: dict[str, Any] = {"name": row.name, "seconds": row.seconds, "part": row.part}
     found |= {"share": row.share and row.share.share, "bound_by": row.share and row.share.bound_by}
     if isinstance(row, KernelRow):
@@ -94,15 +94,15 @@ class _Sum:
         if share is not None:
             self.least[share.bound_by] += seconds * share.share * portion
 
-    def row(self, name: str, total: float) -> Row:
+    def row(self, name: str, total: float) -> ProfileRow:
         share = None
         if self.least and self.seconds:
             bound_by = max(self.least, key=lambda one: self.least[one])
             share = Share(sum(self.least.values()) / self.seconds, bound_by)
-        return Row(name, self.seconds, self.seconds / total, share)
+        return ProfileRow(name, self.seconds, self.seconds / total, share)
 
 
-def tables(profile: Profile, placement: Sequence[Placement], ceilings: Ceilings | None) -> Tables:
+def tables(profile: Profile, placement: Sequence[Placement], ceilings: Ceilings | None) -> ProfileTables:
     """Return what a profile says.
 
     Args:
@@ -129,7 +129,7 @@ def tables(profile: Profile, placement: Sequence[Placement], ceilings: Ceilings 
             operator, _, node = name.partition(" ")
             for sums, key in ((by_node, name), (by_operator, operator), (by_module, node.rpartition("/")[0])):
                 sums[key].add(seconds, share, 1 / len(of))
-    return Tables(
+    return ProfileTables(
         whole.row("all kernels", total),
         tuple(kernels),
         _rows(by_node, total),
@@ -138,7 +138,7 @@ def tables(profile: Profile, placement: Sequence[Placement], ceilings: Ceilings 
     )
 
 
-def _rows(sums: Mapping[str, _Sum], total: float) -> tuple[Row, ...]:
+def _rows(sums: Mapping[str, _Sum], total: float) -> tuple[ProfileRow, ...]:
     rows = (one.row(name, total) for name, one in sums.items())
     return tuple(sorted(rows, key=lambda row: -row.seconds))
 

@@ -1,21 +1,220 @@
-"""Measurements as JSON Lines: one line that says what was measured on what, one per measurement, one at the end."""
+"""Results of measurements, and their files: JSON Lines with a header, a line per measurement and a last line."""
 
 from __future__ import annotations
 
 import datetime
 import json
+import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from dmlgpu.bench.ceilings import Ceilings
-from dmlgpu.bench.measurement import Measurement
+from dmlgpu.bench.ceilings import Ceilings, share_of
+from dmlgpu.bench.counting import Counts
+from dmlgpu.bench.ratios import interval
+from dmlgpu.bench.samples import Measured, drift, noise
+from dmlgpu.bench.workload import Workload
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter
 from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.records import machine
 from dmlgpu.errors import ModelError
+
+DIGITS = 5
+"""Of the numbers that are written down."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A workload on an adapter under a schedule.
+
+    Attributes:
+        name: the workload's.
+        operator: DirectML's name, ``GRAPH`` or ``MODEL``.
+        adapter: what the adapter, or a peer, is called.
+        schedule: the one that was asked for; empty for the choice.
+        sizes: by name.
+        data_type, layout: of the main tensors.
+        status: ``measured``, ``refused`` or ``failed``.
+        message: why it was not measured.
+        check: ``right``, ``wrong`` or ``unchecked``.
+        check_text: by how much, or why not.
+        source: of ``seconds``: ``gpu`` or ``wall clock``.
+        seconds: per dispatch, hot, a number per round.
+        calls: dispatches of a round.
+        wall, cpu: medians of the host's seconds per dispatch, and of those that it computed to submit it.
+        init: seconds of making it ready, by parts; ``total`` is all of it.
+        cold: seconds of the first dispatch.
+        counts: bytes and operations, as ``Counts`` has them.
+        kernels: what ran.
+        sets, footprint: sets of buffers that dispatches took in turn, and bytes of all of them.
+        share, bound_by: of the ceiling that bounds it; None and empty where none is known.
+        taken: share of CPU time that other processes took meanwhile (see ``MachineLoad``); None if unknown.
+        warnings: what makes the times doubtful.
+    """
+
+    name: str
+    operator: str
+    adapter: str
+    schedule: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    data_type: str = ""
+    layout: str = ""
+    status: str = "measured"
+    message: str = ""
+    check: str = "unchecked"
+    check_text: str = ""
+    source: str = ""
+    seconds: tuple[float, ...] = ()
+    calls: int = 1
+    wall: float | None = None
+    cpu: float | None = None
+    init: Mapping[str, float] = field(default_factory=dict)
+    cold: float | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    kernels: tuple[str, ...] = ()
+    sets: int = 1
+    footprint: int = 0
+    share: float | None = None
+    bound_by: str = ""
+    taken: float | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What two runs agree in: the workload, the adapter, the schedule."""
+        return self.name, self.adapter, self.schedule
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it was measured, or refused for what the adapter lacks, and its results are not wrong."""
+        return self.status != "failed" and self.check != "wrong"
+
+    @property
+    def median(self) -> float | None:
+        """Seconds per dispatch; None where nothing was measured."""
+        return statistics.median(self.seconds) if self.seconds else None
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The ends of the median's interval."""
+        return interval(self.seconds)[1:] if self.seconds else None
+
+    @property
+    def noise(self) -> float | None:
+        """Half the width of the interval, as a share of the median."""
+        return noise(self.seconds) if self.seconds else None
+
+    @property
+    def drift(self) -> float:
+        """By what share the last rounds were slower than the first."""
+        return drift(self.seconds)
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """Of the bytes by the description."""
+        return self._rate("bytes")
+
+    @property
+    def operations_per_second(self) -> float | None:
+        """Of the operations by the description."""
+        return self._rate("operations")
+
+    def _rate(self, name: str) -> float | None:
+        return self.counts[name] / self.median if self.median and name in self.counts else None
+
+    def with_ceilings(self, ceilings: Ceilings | None) -> Measurement:
+        """Return it with its share of the ceilings."""
+        if ceilings is None or not self.median or not self.counts:
+            return self
+        found = share_of(self.median, Counts(**self.counts), ceilings)
+        return replace(self, share=_rounded(found.share), bound_by=found.bound_by)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON has them, those that say something, and what follows from them."""
+        record = {name: value for name, value in asdict(self).items() if value not in (None, "", (), {})}
+        if self.seconds:
+            low, high = self.ends or (0.0, 0.0)
+            derived = {"median": self.median, "low": low, "high": high, "noise": self.noise, "drift": self.drift}
+            record |= {name: _rounded(value or 0.0) for name, value in derived.items()}
+            record["rounds"] = len(self.seconds)
+        return record
+
+    @classmethod
+    def from_json(cls, record: Any) -> Measurement:
+        """Return the measurement of a record.
+
+        Raises:
+            ValueError: it is none; the message says which field is malformed.
+        """
+        found = fields.read_known(record, _READERS, "name", "operator", "adapter", "status")
+        return cls(**{name: value for name, value in found.items() if name in _READERS and name not in _DERIVED})
+
+
+_DERIVED = ("median", "low", "high", "noise", "drift", "rounds")
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise ValueError(f"must be a number, got {value!r}")
+    return float(value)
+
+
+_READERS: Mapping[str, fields.Reader[Any]] = {
+    **dict.fromkeys(
+        ("name", "operator", "adapter", "schedule", "data_type", "layout", "message", "check_text", "source"),
+        fields.text,
+    ),
+    **dict.fromkeys(("status", "check", "bound_by"), fields.text),
+    **dict.fromkeys(("wall", "cpu", "cold"), fields.seconds),
+    **dict.fromkeys(("calls", "sets", "footprint"), fields.count),
+    "sizes": fields.mapping_of(fields.count),
+    "counts": fields.mapping_of(fields.count),
+    "init": fields.mapping_of(fields.seconds),
+    "seconds": fields.list_of(fields.seconds),
+    "kernels": fields.list_of(fields.text),
+    "warnings": fields.list_of(fields.text),
+    "share": _number,
+    "taken": _number,
+}
+
+
+def measurement(workload: Workload, measured: Measured) -> Measurement:
+    """Return what came of a contestant of a workload."""
+    ready = measured.readiness
+    check = ready.get("check", {})
+    samples = measured.samples
+    return Measurement(
+        workload.name,
+        workload.operator,
+        measured.contestant.adapter,
+        measured.contestant.schedule,
+        sizes=dict(workload.sizes),
+        data_type=workload.data_type,
+        layout=workload.layout,
+        status=measured.status,
+        message=measured.message,
+        check=check.get("status", "unchecked"),
+        check_text=check.get("text", ""),
+        source=measured.source if samples else "",
+        seconds=tuple(map(_rounded, measured.seconds)),
+        calls=measured.calls,
+        wall=_rounded(statistics.median(one.wall for one in samples)) if samples else None,
+        cpu=_rounded(statistics.median(one.cpu for one in samples)) if samples else None,
+        init={name: _rounded(value) for name, value in ready.get("init", {}).items()},
+        cold=_rounded(ready["cold"]) if "cold" in ready else None,
+        counts=ready.get("counts", {}),
+        kernels=tuple(ready.get("kernels", ())),
+        sets=ready.get("sets", 1),
+        footprint=ready.get("footprint", 0),
+    )
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
 
 FORMAT = 1
 RECORD = "bench"
@@ -128,7 +327,7 @@ def read_file(path: Path) -> tuple[BenchRun, ...]:
             elif kind == "end":
                 complete.add(len(runs))
             else:
-                runs[-1][1].append(_measurement(where, record))
+                runs[-1][1].append(_read_measurement(where, record))
     if not runs:
         raise ModelError(str(path), "holds no run of `dmlgpu bench`")
     return tuple(BenchRun(head, tuple(found), number in complete) for number, (head, found) in enumerate(runs, start=1))
@@ -153,7 +352,7 @@ def _header(where: str, record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name != "record"}
 
 
-def _measurement(where: str, record: dict[str, Any]) -> Measurement:
+def _read_measurement(where: str, record: dict[str, Any]) -> Measurement:
     try:
         return Measurement.from_json(record)
     except ValueError as error:

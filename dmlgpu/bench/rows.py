@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dmlgpu.bench.sizes import Sizes
+from dmlgpu.bench.specs import Sizes
 from dmlgpu.bench.workload import Contents
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument

@@ -1,11 +1,17 @@
-"""How times grow with sizes: measurements of one kind in the order of their sizes, and where one overtakes another."""
+"""How times grow with sizes, where one adapter overtakes another, and plots of both and of the roofline."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from dmlgpu.bench.measurement import Measurement
+from dmlgpu.bench.ceilings import Ceilings
+from dmlgpu.bench.records import Measurement
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.files import whole_file
 
 NUMPY = "NumPy"
 """What plain NumPy is called where an adapter's name stands; ``REFERENCE`` where there is no formula for it."""
@@ -106,3 +112,124 @@ def break_evens(found: Sequence[Sweep]) -> list[str]:
                 " at the next smaller size"
             )
     return said
+
+
+FORMATS = (".png", ".svg")
+_MARKERS = "osD^vP*X<>"
+
+
+def check_path(path: Path) -> None:
+    """Look whether a plot can be written in the format of a file's suffix, before anything is measured.
+
+    Raises:
+        InvalidArgument: for a suffix that is none of FORMATS.
+        ModuleNotFoundError: Matplotlib is not installed.
+    """
+    if path.suffix.lower() not in FORMATS:
+        raise InvalidArgument(f"{path}: the suffix must be one of {', '.join(FORMATS)}, got {path.suffix!r}")
+    import matplotlib  # noqa: F401, PLC0415 - an extra
+
+
+def plot(measurements: Sequence[Measurement], ceilings: Mapping[str, Ceilings], path: Path) -> None:
+    """Draw a roofline of each adapter, and times over sizes where measurements differ in sizes.
+
+    Args:
+        measurements: what is drawn, as far as it was measured.
+        ceilings: of adapters, by what they are called.
+        path: the file, in PNG or SVG.
+
+    Raises:
+        InvalidArgument: for another suffix, or where there is nothing to draw.
+        ModuleNotFoundError: Matplotlib is not installed.
+        OSError: the file cannot be written.
+    """
+    check_path(path)
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+
+    known = [name for name in ceilings if any(one.adapter == name and one.median for one in measurements)]
+    found = sweeps(measurements)
+    titles = list(dict.fromkeys(one.title for one in found))
+    panels = len(known) + len(titles)
+    if not panels:
+        raise InvalidArgument(f"{path}: nothing was measured that could be drawn")
+    columns = min(2, panels)
+    rows = math.ceil(panels / columns)
+    figure = Figure(figsize=(7 * columns, 5 * rows), layout="constrained")
+    axes = iter(figure.subplots(rows, columns, squeeze=False).flat)
+    for name in known:
+        _roofline(next(axes), name, ceilings[name], [one for one in measurements if one.adapter == name])
+    for title in titles:
+        _scaling(next(axes), [one for one in found if one.title == title])
+    for unused in axes:
+        unused.set_axis_off()
+    _save(figure, path)
+
+
+def plot_sweeps(curves: Sequence[Sweep], path: Path) -> None:
+    """Draw the times over sizes of what has one title.
+
+    Raises:
+        InvalidArgument: for another suffix.
+        ModuleNotFoundError: Matplotlib is not installed.
+        OSError: the file cannot be written.
+    """
+    check_path(path)
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    _scaling(figure.subplots(), curves)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    """Write a plot; texts of an SVG stay texts, and nothing in it says when it was made."""
+    from matplotlib import rc_context  # noqa: PLC0415 - an extra
+
+    kind = path.suffix.lower().removeprefix(".")
+    with whole_file(path) as stream, rc_context({"svg.fonttype": "none", "svg.hashsalt": "dmlgpu"}):
+        figure.savefig(stream, format=kind, dpi=120, metadata={"Date": None} if kind == "svg" else None)
+
+
+def _roofline(axes: Any, adapter: str, ceilings: Ceilings, measurements: Sequence[Measurement]) -> None:
+    """Operations per second over operations per byte, below what copies and multiply-adds allow."""
+    points = [
+        (one.operations_per_second / (one.bytes_per_second or 1), one.operations_per_second, one)
+        for one in measurements
+        if one.operations_per_second and one.bytes_per_second
+    ]
+    ridge = ceilings.multiply_add / ceilings.copy
+    low = min([ridge / 8, *(intensity / 2 for intensity, *_ in points)])
+    high = max([ridge * 8, *(intensity * 2 for intensity, *_ in points)])
+    axes.plot(
+        [low, ridge, high],
+        [low * ceilings.copy / 1e9, ceilings.multiply_add / 1e9, ceilings.multiply_add / 1e9],
+        color="black",
+        label=f"copy {ceilings.copy / 1e9:.3g} GB/s, multiply-add {ceilings.multiply_add / 1e9:.3g} GFLOP/s",
+    )
+    for number, (intensity, rate, one) in enumerate(points):
+        label = " ".join(filter(None, (one.name, one.schedule)))
+        axes.plot(intensity, rate / 1e9, _MARKERS[number // 10 % len(_MARKERS)], label=label)
+    axes.set(xscale="log", yscale="log", xlabel="operations per byte", ylabel="GFLOP/s", title=f"{adapter}: roofline")
+    axes.grid(visible=True, which="both", alpha=0.2)
+    axes.legend(fontsize=6 if len(points) > 8 else 8, ncols=1 + len(points) // 25)
+
+
+def _scaling(axes: Any, curves: Sequence[Sweep]) -> None:
+    """Seconds over sizes with their intervals, and where a curve meets that of NumPy."""
+    numpy = next((one for one in curves if one.adapter.startswith("NumPy")), None)
+    for number, one in enumerate(curves):
+        places = [place for place, _ in one.points]
+        times = [point.median or 0.0 for _, point in one.points]
+        ends = [point.ends or (0.0, 0.0) for _, point in one.points]
+        errors = [
+            [time - low for time, (low, _) in zip(times, ends, strict=True)],
+            [high - time for time, (_, high) in zip(times, ends, strict=True)],
+        ]
+        axes.errorbar(places, times, errors, marker=_MARKERS[number % len(_MARKERS)], capsize=2, label=one.label)
+        place = None if numpy is None or one is numpy else break_even(one, numpy)
+        if place is not None and place != places[0]:
+            axes.axvline(place, linestyle=":", color="gray", label=f"{one.label}: as fast as NumPy from {place:,} on")
+    axes.set(xscale="log", yscale="log", xlabel=curves[0].size, ylabel="seconds per dispatch", title=curves[0].title)
+    axes.minorticks_off()
+    axes.grid(visible=True, alpha=0.2)
+    axes.legend(fontsize=8)

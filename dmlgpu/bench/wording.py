@@ -1,9 +1,12 @@
-"""Measurements in words."""
+"""Measurements in words, and as `dmlgpu report` shows them."""
 
 from __future__ import annotations
 
-from dmlgpu.bench.measurement import Measurement
+from dmlgpu.bench.ceilings import Ceilings
 from dmlgpu.bench.ratios import duration
+from dmlgpu.bench.records import BenchRun, Measurement
+from dmlgpu.conformance.drivers.discovery import info_from_json
+from dmlgpu.conformance.report.times import Time, Times
 
 
 def hot_text(one: Measurement) -> str:
@@ -62,3 +65,39 @@ def share_text(one: Measurement) -> str:
     """``83 % of the copy rate``."""
     names = {"copy": "the copy rate", "multiply-add": "the multiply-add rate", "launch": "the time to launch"}
     return f"{100 * (one.share or 0):.0f} % of {names.get(one.bound_by, one.bound_by)}"
+
+
+def ceilings_text(ceilings: Ceilings) -> str:
+    """Peak rates of a device, and the time of a launch."""
+    return (
+        f"ceilings ({ceilings.source}): copy {ceilings.copy / 1e9:.1f} GB/s, multiply-add"
+        f" {ceilings.multiply_add / 1e9:.1f} GFLOP/s, launch {duration(ceilings.launch)} each,"
+        f" submit and wait {duration(ceilings.submission)}"
+    )
+
+
+def as_times(run: BenchRun) -> Times:
+    """Return a run as reports take it."""
+    adapters = {label: str(info_from_json(one["adapter"])) for label, one in run.facts["adapters"].items()}
+    return Times(run.facts, adapters, tuple(map(_time, run.measurements)), run.is_complete)
+
+
+def _time(one: Measurement) -> Time:
+    where = " ".join(filter(None, (one.adapter, one.schedule and f"schedule {one.schedule}")))
+    if one.median is None:
+        kind = "refused" if one.status == "refused" else "bad"
+        return Time(one.name, one.operator, one.adapter, where, one.message, result=one.status, kind=kind)
+    kind = "bad" if not one.is_good else "known" if one.warnings or one.check != "right" else "good"
+    return Time(
+        one.name,
+        one.operator,
+        one.adapter,
+        where,
+        hot_text(one),
+        phases_text(one),
+        work_text(one),
+        one.check,
+        kind,
+        one.warnings,
+        one.median,
+    )

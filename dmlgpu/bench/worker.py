@@ -18,10 +18,9 @@ from dataclasses import asdict
 from typing import Any
 
 from dmlgpu.bench.ceilings import measure_ceilings
-from dmlgpu.bench.models import PreparedModel
-from dmlgpu.bench.peers.serving import LineServer
-from dmlgpu.bench.plain import PreparedPlain
-from dmlgpu.bench.prepared import Prepared, PreparedOperator
+from dmlgpu.bench.numpy_baseline import NumpyBaseline
+from dmlgpu.bench.peers.worker import LineServer
+from dmlgpu.bench.prepared import Prepared, PreparedModel, PreparedOperator
 from dmlgpu.bench.workload import Workload
 from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_stdout
 from dmlgpu.device.device import Device
@@ -33,17 +32,17 @@ Prepare = Callable[[Device, Workload, bool, bool], Prepared]
 def prepare(device: Device, workload: Workload, checked: bool, plain: bool) -> Prepared:
     """Make a workload ready on a device, or in plain NumPy."""
     if plain:
-        return PreparedPlain(workload)
+        return NumpyBaseline(workload)
     kind = PreparedModel if workload.model else PreparedOperator
     return kind(device, workload, checked=checked)
 
 
 def pack(workload: Workload) -> str:
-    """Return a workload as text for ``Server``."""
+    """Return a workload as text for ``WorkloadServer``."""
     return base64.b64encode(pickle.dumps(workload)).decode()
 
 
-class Server(LineServer):
+class WorkloadServer(LineServer):
     """Answers requests about workloads on a device.
 
     Args:
@@ -85,7 +84,7 @@ def main() -> int:
         if str(device.adapter) != text:
             print(f"adapter {adapter} is {device.adapter} here, not {text}", file=sys.stderr)
             return 1
-        Server(device).serve(sys.stdin, answers)
+        WorkloadServer(device).serve(sys.stdin, answers)
     return 0
 
 

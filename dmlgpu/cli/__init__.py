@@ -1,1 +1,1 @@
-"""The command line: ``main`` starts it, ``app`` declares the verbs and options, one module each does a verb's work."""
+"""The command line: ``main`` starts it, ``app`` declares verbs and options; a module per verb does the work."""

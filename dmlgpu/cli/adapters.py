@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from dmlgpu.cli.adapter import choose_adapter
+from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter, all_drivers, of_drivers, process_adapters
 from dmlgpu.device.adapters import adapters, environment_choice, wait_for_pages, why_no_gpu
 from dmlgpu.errors import AdapterNotFound, InvalidArgument, NotSupported

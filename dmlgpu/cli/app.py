@@ -1,4 +1,4 @@
-"""The verbs of the command line, their options and help texts. The work is done by the modules named like the verbs."""
+"""The verbs of the command line: their options and help texts. The module named like a verb does its work."""
 
 from __future__ import annotations
 
@@ -9,10 +9,35 @@ from typing import Annotated
 import typer
 
 from dmlgpu import __version__
-from dmlgpu.cli import bench_app, demos, export_app, test_app, tune_app
-from dmlgpu.cli import dispatch_options as options
+from dmlgpu.cli import bench_app, demo_app
 from dmlgpu.cli.main import verb
-from dmlgpu.cli.options import Adapter, Drivers, Json, Precise, Without, schedules_option, shape_option, subject
+from dmlgpu.cli.options import (
+    MAX_SECONDS,
+    Adapter,
+    BindingShapes,
+    DenotationOverrides,
+    DispatchInterval,
+    DispatchIterations,
+    DispatchRepeat,
+    Drivers,
+    Json,
+    MillisecondsToRun,
+    NameOverrides,
+    Precise,
+    PrintBindings,
+    Records,
+    Sizes,
+    TimingVerbosity,
+    Types,
+    WarmupSamples,
+    Without,
+    complete_profiles,
+    complete_suites,
+    finite,
+    schedules_option,
+    shape_option,
+    subject,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -193,16 +218,16 @@ def run(
         bool,
         typer.Option("--allow-paths", help="Let the model read and write files anywhere; only for models you trust."),
     ] = False,
-    dispatch_iterations: options.Iterations = 1,
-    dispatch_repeat: options.Repeat = 1,
-    milliseconds_to_run: options.MillisecondsToRun = None,
-    dispatch_interval: options.Interval = 0,
-    warmup_samples: options.Warmup = 1,
-    timing_verbosity: options.Verbosity = 0,
-    name_overrides: options.NameOverrides = None,
-    denotation_overrides: options.DenotationOverrides = None,
-    binding_shapes: options.Shapes = None,
-    print_onnx_bindings: options.PrintBindings = False,
+    dispatch_iterations: DispatchIterations = 1,
+    dispatch_repeat: DispatchRepeat = 1,
+    milliseconds_to_run: MillisecondsToRun = None,
+    dispatch_interval: DispatchInterval = 0,
+    warmup_samples: WarmupSamples = 1,
+    timing_verbosity: TimingVerbosity = 0,
+    name_overrides: NameOverrides = None,
+    denotation_overrides: DenotationOverrides = None,
+    binding_shapes: BindingShapes = None,
+    print_onnx_bindings: PrintBindings = False,
     show_adapters: Annotated[
         bool,
         typer.Option(
@@ -230,20 +255,184 @@ def run(
       dmlgpu run model.onnx --input x=picture.npy --output-dir results
       dmlgpu run model.onnx --input x=picture.npy --profile --repeat 20
     """
-    dispatching = verb("dispatching")
-    timing = dispatching.TimingOptions(
+    module = verb("run")
+    timing = module.TimingOptions(
         dispatch_iterations, dispatch_repeat, milliseconds_to_run, dispatch_interval, warmup_samples
     )
-    overrides = dispatching.onnx_options(name_overrides, denotation_overrides, binding_shapes)
-    chosen = dispatching.DispatchOptions(timing, timing_verbosity, overrides, print_onnx_bindings)
+    overrides = module.onnx_options(name_overrides, denotation_overrides, binding_shapes)
+    dispatching = module.DispatchOptions(timing, timing_verbosity, overrides, print_onnx_bindings)
     onnx = {"inputs": tuple(inputs or ()), "check": check, "profile": profile, "profile_json": profile_json}
     onnx |= {"trace": trace, "repeat": repeat}
-    verb("run").run(model, output_dir, adapter, precise=precise, allow_paths=allow_paths, dispatching=chosen, **onnx)
+    module.run(model, output_dir, adapter, precise=precise, allow_paths=allow_paths, dispatching=dispatching, **onnx)
 
 
-app.command()(test_app.test)
-app.add_typer(bench_app.app, name="bench")
-app.command()(tune_app.tune)
+@app.command()
+def test(
+    *,
+    adapter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--adapter", "-a", metavar="NAME", help="Part of an adapter's name, or its number; 'all'; may be repeated."
+        ),
+    ] = None,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-k",
+            metavar="PATTERN",
+            help="Only cases with this in their name, or matching * and ?, in any case. Repeated: one of them.",
+        ),
+    ] = None,
+    profile: Annotated[
+        str, typer.Option("--profile", "-p", help="quick, standard or full.", autocompletion=complete_profiles)
+    ] = "quick",
+    suite: Annotated[
+        str, typer.Option("--suite", help="Which list of cases.", autocompletion=complete_suites)
+    ] = "dmlgpu",
+    output: Records = None,
+    expectations: Annotated[
+        list[Path] | None, typer.Option("--expectations", "-e", metavar="FILE.toml", help="Failures that are known.")
+    ] = None,
+    workers: Annotated[int, typer.Option("--workers", "-n", min=1, max=64, help="Processes at once.")] = 1,
+    time_limit: Annotated[
+        float,
+        typer.Option("--time-limit", min=0.1, max=MAX_SECONDS, callback=finite, help="Seconds for one case."),
+    ] = 60.0,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs of each case, which must not differ.")] = 1,
+    precise: Precise = False,
+    drivers: Drivers = None,
+    pairwise: Annotated[
+        bool, typer.Option("--pairwise", help="Compare the adapters with each other instead of with the reference.")
+    ] = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Run on every distinct adapter of this Dask cluster's workers."),
+    ] = None,
+    patience: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=MAX_SECONDS,
+            callback=finite,
+            help="Seconds to wait for another worker when the last one with an adapter is lost.",
+        ),
+    ] = 60.0,
+    browser: Annotated[
+        bool, typer.Option("--browser", help="Also test a browser's GPU: wait for the page to be opened.")
+    ] = False,
+    pages: Annotated[
+        int, typer.Option("--pages", min=1, max=64, metavar="N", help="With --browser: wait for so many pages.")
+    ] = 1,
+    only_list: Annotated[bool, typer.Option("--list", help="Print the cases' names instead of running them.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
+) -> None:
+    """Test whether adapters compute DirectML's operators right. Each case is compared with the NumPy reference.
+
+    A case that hangs or crashes is recorded, and the run goes on. Exit code 1: something is not as expected.
+
+    \b
+    Examples:
+      dmlgpu test
+      dmlgpu test --adapter all --profile standard -n 2 -o results.jsonl
+      dmlgpu test --drivers all -o results.jsonl
+      dmlgpu test --drivers all --pairwise --profile full
+      dmlgpu test -k gather_nd1 --profile full
+      dmlgpu test -k softmax -k gemm
+      dmlgpu test --precise -k convolution
+      dmlgpu test -k gather_nd1-float32-uint32-2x3-packed-s0 --adapter 0
+      dmlgpu test --browser -o results.jsonl
+      dmlgpu test --scheduler tcp://10.0.0.1:8786 --profile full -o cluster.jsonl
+    """
+    request = verb("test").ConformanceRequest(
+        adapters=tuple(adapter or ()),
+        drivers=tuple(drivers or ()),
+        suite=suite,
+        profile=profile,
+        patterns=tuple(pattern or ()),
+        output=output,
+        expectations=tuple(expectations or ()),
+        workers=workers,
+        time_limit=time_limit,
+        repeat=repeat,
+        pages=pages if browser else 0,
+        precise=precise,
+    )
+    if as_json and not only_list:
+        raise typer.BadParameter("--json is for --list; what a run finds is written as JSON Lines by --output")
+    if only_list:
+        verb("test").list_cases(request, as_json)
+        return
+    if scheduler and pairwise:
+        raise typer.BadParameter("--pairwise compares adapters of this machine, not those of a cluster")
+    if browser and (scheduler or pairwise):
+        raise typer.BadParameter("--browser goes neither with --pairwise nor with --scheduler")
+    if scheduler:
+        passed = verb("cluster").test(request, scheduler, patience)
+    else:
+        passed = verb("test").compare_adapters(request) if pairwise else verb("test").test(request)
+    if not passed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def tune(
+    *,
+    what: Annotated[
+        list[str] | None,
+        subject("[OPERATOR|CASE|MODEL|SUITE]...", "What to tune; by default products and convolutions of usual sizes."),
+    ] = None,
+    sizes: Sizes = None,
+    types: Types = None,
+    adapter: Adapter = None,
+    budget: Annotated[
+        float,
+        typer.Option(
+            "--budget", min=0.0, max=MAX_SECONDS, callback=finite, help="Seconds for the last two of each choice."
+        ),
+    ] = 2.0,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE.json", help="Write down the time of everything that was tried, too."),
+    ] = None,
+    only_list: Annotated[bool, typer.Option("--list", help="Print the choices that are kept.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Forget the adapter's choices.")] = False,
+    share: Annotated[
+        Path | None, typer.Option("--share", metavar="FILE.json", help="Write the adapter's choices for others.")
+    ] = None,
+    take: Annotated[
+        Path | None, typer.Option("--take", metavar="FILE.json", help="Take choices that somebody shared.")
+    ] = None,
+) -> None:
+    """Find the fastest schedules and tiles on the adapter at hand, and keep them for everything that is compiled later.
+
+    Each choice is measured beside the built-in one, in turn, and compared with the reference; it is kept only where it
+    is surely faster. Choices lie in the user's cache folder, or where DMLGPU_TUNED says, for an adapter under a driver;
+    DMLGPU_TUNED=off has them ignored. docs/tuning.md tells more.
+
+    \b
+    Examples:
+      dmlgpu tune
+      dmlgpu tune GEMM -s m=k=n=64..4096 -t float16,float32
+      dmlgpu tune CONVOLUTION --adapter 0 --budget 10
+      dmlgpu tune model.py:outputs
+      dmlgpu tune --list
+      dmlgpu tune --share lavapipe.json
+      dmlgpu tune --take lavapipe.json
+    """
+    others = [only_list, clear, share is not None, take is not None]
+    if sum(others) > 1 or (any(others) and (what or sizes or types or record)):
+        raise typer.BadParameter("--list, --clear, --share and --take each go alone, with --adapter at most")
+    module = verb("tune")
+    if only_list:
+        module.print_kept()
+    elif clear:
+        module.clear(adapter)
+    elif share is not None:
+        module.share(adapter, share)
+    elif take is not None:
+        module.take(adapter, take)
+    else:
+        module.tune(module.asked(what or [], sizes or [], types or []), adapter, budget, record)
 
 
 @app.command()
@@ -272,7 +461,71 @@ def serve(
     verb("serve").serve(host, port, many=many, certificate=certificate, key=key)
 
 
-app.command()(export_app.export)
+@app.command()
+def export(
+    *,
+    what: Annotated[
+        str | None,
+        subject("MODEL.onnx|MODEL.json[:NAME]|demo|FILE.py[:NAME]|OPERATOR", "What to export."),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="The folder; it is made where it is missing.")
+    ],
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            "--suite",
+            metavar="quick|standard|full",
+            help="Export the cases of a profile of `dmlgpu test`, as a page that runs them.",
+            autocompletion=complete_profiles,
+        ),
+    ] = None,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option("-k", metavar="PATTERN", help="Only the suite's cases that match; may be repeated."),
+    ] = None,
+    shapes: Annotated[
+        list[str] | None,
+        shape_option("Sizes of an input of a model in ONNX; may be repeated.", "NAME=1x3"),
+    ] = None,
+    weights: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--weights", metavar="NAME=FILE.npy", help="What the folder holds of a graph's input; may be repeated."
+        ),
+    ] = None,
+    schedules: Annotated[str, schedules_option("The schedules for processors or GPUs.")] = "gpu",
+    half: Annotated[
+        bool, typer.Option("--half", help="Compute 16-bit floats natively, where the browser has shader-f16.")
+    ] = False,
+    without: Without = None,
+) -> None:
+    """Write a folder that computes a model in any page with WebGPU, without Python; or a page that runs cases.
+
+    It holds the kernels, the weights, a runtime in JavaScript with types for TypeScript, and a page that shows it
+    working; it also runs under Node with the package webgpu. Sizes of inputs are fixed. What the host would have to
+    compute or to decide while the model runs is refused, with the names of the nodes. docs/export.md has more.
+
+    With --suite it is a page that tests the GPU of whoever opens it, and saves what came of it for `dmlgpu report`.
+
+    \b
+    Examples:
+      dmlgpu export demo -o palette
+      dmlgpu export model.onnx -o folder --shape image=1x3x224x224
+      dmlgpu export graphs.py:network -o folder --weights filter=filter.npy
+      dmlgpu export --suite quick -o conformance
+    """
+    options = verb("export").Options(tuple(shapes or ()), tuple(weights or ()), schedules, half, tuple(without or ()))
+    if (what is None) == (suite is None):
+        raise typer.BadParameter("give what to export, or --suite, and not both")
+    if suite is None:
+        if pattern:
+            raise typer.BadParameter("-k is for --suite")
+        verb("export").export_model(what, output, options)
+    elif shapes or weights or half or without:
+        raise typer.BadParameter("--shape, --weights, --half and --without are not for --suite")
+    else:
+        verb("export").export_suite(suite, tuple(pattern or ()), output, schedules)
 
 
 @app.command()
@@ -313,4 +566,5 @@ def compare(
         raise typer.Exit(1)
 
 
-app.add_typer(demos.app, name="demo")
+app.add_typer(bench_app.app, name="bench")
+app.add_typer(demo_app.app, name="demo")

@@ -11,31 +11,23 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from dmlgpu.bench import noise, plotting
-from dmlgpu.bench.aims import AGAINST_NUMPY, read_aims
-from dmlgpu.bench.ceilings import Ceilings
+from dmlgpu.bench import machine_load, scaling
+from dmlgpu.bench.aims import AGAINST_NUMPY, aims_of, read_aims
+from dmlgpu.bench.ceilings import Ceilings, known_ceilings
 from dmlgpu.bench.children import Child, Remote, ceilings_of, child_of
-from dmlgpu.bench.kept import known_ceilings
-from dmlgpu.bench.measurement import Measurement, measurement
-from dmlgpu.bench.peers import known
-from dmlgpu.bench.peers.contestants import OneByOne, PeerContestant, PeerRow
-from dmlgpu.bench.peers.known import InstalledPeer
-from dmlgpu.bench.plain import has_formula
-from dmlgpu.bench.records import BenchRun, facts, write_run
+from dmlgpu.bench.choosing import SCHEDULE_NAMES, schedules_of
+from dmlgpu.bench.numpy_baseline import has_formula
+from dmlgpu.bench.peers import comparison, contestants
+from dmlgpu.bench.peers.contestants import InstalledPeer, OneByOne, PeerContestant, PeerRow
+from dmlgpu.bench.records import BenchRun, Measurement, facts, measurement, write_run
 from dmlgpu.bench.samples import Contestant, Patience, measure
 from dmlgpu.bench.scaling import NUMPY, REFERENCE, break_evens, sweeps
-from dmlgpu.bench.schedules import NAMES, schedules_of
+from dmlgpu.bench.wording import ceilings_text, hot_text, phases_text, work_text
 from dmlgpu.bench.workload import Workload
 from dmlgpu.cli.adapters import choose_adapters
-from dmlgpu.cli.bench_subjects import Subject
-from dmlgpu.cli.bench_text import (
-    BenchProgress,
-    print_adapter,
-    print_aims,
-    print_busyness,
-    print_measurement,
-    print_standings,
-)
+from dmlgpu.cli.progress import BenchProgress
+from dmlgpu.cli.tables import table
+from dmlgpu.cli.workloads import BenchSubject
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, process_adapters
 from dmlgpu.device.adapters import target_of
 from dmlgpu.errors import DmlError, InvalidArgument
@@ -66,7 +58,7 @@ class BenchRequest:
         command: the command line, to be written down.
     """
 
-    subjects: tuple[Subject, ...]
+    subjects: tuple[BenchSubject, ...]
     adapters: tuple[str, ...] = ()
     drivers: tuple[str, ...] = ()
     patience: Patience = field(default_factory=Patience)
@@ -97,7 +89,7 @@ def bench(request: BenchRequest) -> BenchRun:
         children[NUMPY] = _host_child(adapters, children, request)
     peers = _peers(request)
     try:
-        before = noise.busyness()
+        before = machine_load.measure_load()
         ceilings = _ceilings(adapters, children, before, request)
         header = facts(adapters, ceilings, request.command, _options(request))
         if aims:
@@ -119,7 +111,7 @@ def bench(request: BenchRequest) -> BenchRun:
         for child in {id(one): one for one in (*children.values(), *(one.child for one in peers))}.values():
             child.close()
     if request.plot is not None:
-        plotting.plot(found, ceilings, request.plot)
+        scaling.plot(found, ceilings, request.plot)
     if not request.as_json:
         for text in break_evens(sweeps(found)):
             print(text)
@@ -138,10 +130,10 @@ def _check(request: BenchRequest) -> None:
         ModuleNotFoundError: what draws plots is not installed.
     """
     if request.plot is not None:
-        plotting.check_path(request.plot)
+        scaling.check_path(request.plot)
     for name in (name for subject in request.subjects for name in subject.schedules):
-        if name not in (ALL, *NAMES):
-            raise InvalidArgument(f"a schedule must be one of {', '.join((ALL, *NAMES))}, got {name!r}")
+        if name not in (ALL, *SCHEDULE_NAMES):
+            raise InvalidArgument(f"a schedule must be one of {', '.join((ALL, *SCHEDULE_NAMES))}, got {name!r}")
 
 
 def _host_child(adapters: Sequence[LocatedAdapter], children: Mapping[str, Child], request: BenchRequest) -> Child:
@@ -163,7 +155,10 @@ def _written(file: TextIO | None, header: Mapping[str, object], found: Iterator[
 
 
 def _ceilings(
-    adapters: Sequence[LocatedAdapter], children: Mapping[str, Child], before: noise.Busyness, request: BenchRequest
+    adapters: Sequence[LocatedAdapter],
+    children: Mapping[str, Child],
+    before: machine_load.MachineLoad,
+    request: BenchRequest,
 ) -> dict[str, Ceilings]:
     """Return the ceilings of adapters, by label: those that are kept, or measured now where there are none, and where
     the machine was busy when they were measured and is not any more."""
@@ -209,18 +204,18 @@ def _measurements(
         if beside:
             row = PeerRow(workload, subject.more)
             contestants += [PeerContestant(one.child, one.peer.name, row, request.checked) for one in peers]
-        before = noise.busyness()
+        before = machine_load.measure_load()
         measured = measure(
             contestants,
             request.patience,
             tell=lambda text, number=number, name=workload.name: progress.show(number, name, text),  # type: ignore[misc]
         )
-        after = noise.busyness()
+        after = machine_load.measure_load()
         progress.clear()
         for one in measured:
             made = measurement(workload, one).with_ceilings(ceilings.get(one.contestant.adapter))
             taken = round(max(before.taken, after.taken), 3)
-            yield replace(made, taken=taken, warnings=tuple(noise.warnings(before, after, made.drift)))
+            yield replace(made, taken=taken, warnings=tuple(machine_load.load_warnings(before, after, made.drift)))
     progress.finish()
 
 
@@ -231,11 +226,11 @@ def _in_numpy(child: Child, workload: Workload) -> Remote:
     return Remote(child, REFERENCE, workload, checked=False)
 
 
-def _aims(subject: Subject) -> dict[str, float]:
+def _aims(subject: BenchSubject) -> dict[str, float]:
     return read_aims(subject.workload.name, subject.more.get("aims", {}))
 
 
-def _has_peers(subject: Subject) -> bool:
+def _has_peers(subject: BenchSubject) -> bool:
     return "onnx" in subject.more
 
 
@@ -245,10 +240,10 @@ def _peers(request: BenchRequest) -> list[InstalledPeer]:
     Raises:
         InvalidArgument: for a name that is none.
     """
-    chosen = known.choose(request.peers)
+    chosen = contestants.choose_peers(request.peers)
     if not any(map(_has_peers, request.subjects)):
         return []
-    found, missing = known.start(chosen, request.interpreters, request.time_limit)
+    found, missing = contestants.start_peers(chosen, request.interpreters, request.time_limit)
     for text in missing:
         print(f"dmlgpu: {text}", file=sys.stderr)
     return found
@@ -262,3 +257,58 @@ def _schedules(workload: Workload, wanted: Sequence[str], adapter: LocatedAdapte
     if target is None or workload.desc is None:
         return ("",)
     return schedules_of(workload, target) if ALL in wanted else ("", *wanted)
+
+
+def print_adapter(one: LocatedAdapter, ceilings: Ceilings | None) -> None:
+    """Print an adapter with its ceilings."""
+    print(f"{one.label}: {one.info}")
+    if ceilings is not None:
+        print(f"  {ceilings_text(ceilings)}")
+    print(end="", flush=True)
+
+
+def print_busyness(busyness: machine_load.MachineLoad) -> None:
+    """Print whether the machine is busy."""
+    for text in machine_load.load_warnings(busyness, busyness, 0.0):
+        print(f"Warning: {text}")
+    print(flush=True)
+
+
+def print_measurement(one: Measurement) -> None:
+    """Print a measurement: what it is, then its times, then what makes them doubtful."""
+    where = " ".join(filter(None, (one.adapter, one.schedule and f"schedule {one.schedule}")))
+    print(f"{one.name} on {where}")
+    if one.median is None:
+        print(f"  {one.status}: {one.message}", flush=True)
+        return
+    print(f"  {hot_text(one)}, {len(one.seconds)} rounds of {one.calls}; {phases_text(one)}")
+    if text := work_text(one):
+        print(f"  {text}")
+    if one.check != "right" and one.check_text:
+        print(f"  {one.check}: {one.check_text}")
+    for text in one.warnings:
+        print(f"  warning: {text}")
+    print(end="", flush=True)
+
+
+def print_standings(run: BenchRun) -> None:
+    """Print a table of times, ours and the peers', and the ratio to the best of them; nothing where there are none."""
+    found = comparison.compare_peers(run)
+    names = [*run.facts.get("peers", {}), NUMPY]
+    for label in dict.fromkeys(one.ours.adapter for one in found):
+        rows = [one for one in found if one.ours.adapter == label]
+        legend = f"{comparison.FAILED} fails, {comparison.WRONG} wrong result, {comparison.MISSING} not offered"
+        print(f"\nms per run, one at a time, by the wall clock; {legend}")
+        columns = ["", label, *names, "best on a GPU", "its time / ours", "wanted", "share of ceiling"]
+        table(columns, [one.cells() for one in rows], right=range(1, 2 + len(names)))
+        print(comparison.summary(rows), flush=True)
+
+
+def print_aims(run: BenchRun) -> None:
+    """Print a table of what rows aim at and what became of it; nothing where they aim at nothing."""
+    found = aims_of(run)
+    if found:
+        print()
+        columns = ["", "adapter", "aim", "measured", "wanted", ""]
+        table(columns, [one.cells() for one in found], right=(3, 4))
+        print(end="", flush=True)

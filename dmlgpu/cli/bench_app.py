@@ -9,9 +9,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dmlgpu.cli import completion
 from dmlgpu.cli.main import verb
-from dmlgpu.cli.options import MAX_SECONDS, Drivers, Json, Records, Sizes, Types, finite, shape_option, subject
+from dmlgpu.cli.options import (
+    MAX_SECONDS,
+    Drivers,
+    Json,
+    Records,
+    Sizes,
+    Types,
+    complete_measured,
+    finite,
+    shape_option,
+    subject,
+)
 
 DEFAULT = "run"
 
@@ -45,7 +55,7 @@ def root() -> None:
 @app.command()
 def run(
     *,
-    what: Annotated[list[str], subject("OPERATOR|CASE|MODEL|SUITE", "What to measure.", completion.measured)],
+    what: Annotated[list[str], subject("OPERATOR|CASE|MODEL|SUITE", "What to measure.", complete_measured)],
     sizes: Sizes = None,
     types: Types = None,
     layouts: Annotated[
@@ -116,24 +126,24 @@ def run(
       dmlgpu bench my_rows.toml --budget 20 --precision 0.01
       dmlgpu bench model.onnx --shape x=1x3x48x192 --adapter 0
     """
-    from dmlgpu.bench import asking  # noqa: PLC0415 - the help needs none of it
+    from dmlgpu.bench import specs  # noqa: PLC0415 - the help needs none of it
     from dmlgpu.bench.aims import aims_of  # noqa: PLC0415 - likewise
-    from dmlgpu.bench.peers.known import parse_environments  # noqa: PLC0415 - likewise
-    from dmlgpu.bench.peers.standing import standings  # noqa: PLC0415 - likewise
+    from dmlgpu.bench.peers.comparison import compare_peers  # noqa: PLC0415 - likewise
+    from dmlgpu.bench.peers.contestants import parse_environments  # noqa: PLC0415 - likewise
     from dmlgpu.bench.samples import Patience  # noqa: PLC0415 - likewise
-    from dmlgpu.bench.sizes import combinations, parse_sizes  # noqa: PLC0415 - likewise
+    from dmlgpu.bench.specs import combinations, parse_sizes  # noqa: PLC0415 - likewise
 
     module = verb("bench")
-    named = ("all",) if schedules else asking.split(schedule or [])
+    named = ("all",) if schedules else specs.split_words(schedule or [])
     shared = (
         tuple(combinations(parse_sizes(sizes or []))),
-        asking.parse_types(types or []),
-        asking.split(layouts or []),
+        specs.parse_types(types or []),
+        specs.split_words(layouts or []),
         named,
-        dict(map(asking.parse_shape, shapes or [])),
+        dict(map(specs.parse_shape, shapes or [])),
     )
     request = module.BenchRequest(
-        verb("bench_subjects").find([asking.Asked(one, *shared) for one in what]),
+        verb("workloads").find_workloads([specs.BenchSpec(one, *shared) for one in what]),
         tuple(adapter or ()),
         tuple(drivers or ()),
         Patience(precision, budget),
@@ -141,7 +151,7 @@ def run(
         ceilings=ceilings,
         checked=check,
         numpy=numpy,
-        peers=asking.split(peers or []),
+        peers=specs.split_words(peers or []),
         interpreters=parse_environments(peer_envs or []),
         plot=plot,
         output=output,
@@ -149,7 +159,7 @@ def run(
         command=("dmlgpu", *sys.argv[1:]),
     )
     measured = module.bench(request)
-    met = all(one.is_met for one in standings(measured)) and all(one.is_met for one in aims_of(measured))
+    met = all(one.is_met for one in compare_peers(measured)) and all(one.is_met for one in aims_of(measured))
     if not measured.is_good or not met:
         raise typer.Exit(1)
 

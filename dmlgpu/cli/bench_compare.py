@@ -7,10 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from dmlgpu.bench.comparing import Change, Kind, compare
-from dmlgpu.bench.measurement import Measurement
+from dmlgpu.bench.comparing import TimeChange, TimeChangeKind, compare
 from dmlgpu.bench.ratios import duration
-from dmlgpu.bench.records import read_file
+from dmlgpu.bench.records import Measurement, read_file
 from dmlgpu.cli import tables
 
 
@@ -36,24 +35,24 @@ def bench_compare(
     if as_json:
         print(json.dumps({"changes": list(map(_as_json, changes)), "worse": not good}, indent=2, ensure_ascii=False))
         return good
-    shown = [change for change in changes if change.kind is not Kind.SAME]
+    shown = [change for change in changes if change.kind is not TimeChangeKind.SAME]
     if shown:
         tables.table(
             ("change", "time", "before", "after", "ratio", "chance", "what"), map(_row, shown), right=(2, 3, 4, 5)
         )
     counts = Counter(change.kind for change in changes)
-    print(", ".join(f"{counts[kind]} {kind}" for kind in Kind if counts[kind]))
+    print(", ".join(f"{counts[kind]} {kind}" for kind in TimeChangeKind if counts[kind]))
     sources = {one.source for change in changes for one in (change.before, change.after) if one and one.source}
     if len(sources) > 1:
         print("Some times are the device's and some the wall clock's; where both meet in a row, the ratio says little.")
     return good
 
 
-def _is_slower(change: Change) -> bool:
-    return change.kind is Kind.UNSURE and (change.ratio or 0) > 1
+def _is_slower(change: TimeChange) -> bool:
+    return change.kind is TimeChangeKind.UNSURE and (change.ratio or 0) > 1
 
 
-def _row(change: Change) -> tuple[str, ...]:
+def _row(change: TimeChange) -> tuple[str, ...]:
     name, adapter, schedule = change.key
     what = f"{name} on {adapter}" + (f", schedule {schedule}" if schedule else "")
     ratio = "-" if change.ratio is None else f"{change.ratio:.2f} [{change.low:.2f}, {change.high:.2f}]"
@@ -68,7 +67,7 @@ def _time(one: Measurement | None) -> str:
     return one.status if one.median is None else duration(one.median)
 
 
-def _as_json(change: Change) -> dict[str, Any]:
+def _as_json(change: TimeChange) -> dict[str, Any]:
     name, adapter, schedule = change.key
     return {
         "kind": change.kind,

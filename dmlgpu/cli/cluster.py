@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import shlex
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dmlgpu.cli.adapters import ALL, matching, refuse_reference_alone
-from dmlgpu.cli.failures import FailurePrinter
 from dmlgpu.cli.progress import Progress as ProgressLines
-from dmlgpu.cli.request import Request
-from dmlgpu.cli.side_by_side import side_by_side
-from dmlgpu.cli.test import summarize
+from dmlgpu.cli.test import ConformanceRequest, FailurePrinter, summarize
 from dmlgpu.conformance.cluster.cluster import Cluster, connect
 from dmlgpu.conformance.cluster.registry import ClusterAdapter, ClusterJob
 from dmlgpu.conformance.cluster.shards import is_lost
@@ -24,12 +24,13 @@ from dmlgpu.conformance.drivers.discovery import LocatedAdapter, with_labels
 from dmlgpu.conformance.running.expectations import with_expectation
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
-from dmlgpu.conformance.running.records import facts
+from dmlgpu.conformance.running.records import facts, write_run
 from dmlgpu.conformance.suites.registry import suite_option
 from dmlgpu.errors import InvalidArgument
+from dmlgpu.files import NamedFile, growing_file
 
 
-def test(request: Request, scheduler: str, patience: float) -> bool:
+def test(request: ConformanceRequest, scheduler: str, patience: float) -> bool:
     """Run cases on every distinct adapter of a cluster at once, and print what is wrong and a table.
 
     Args:
@@ -70,7 +71,7 @@ def _chosen(wanted: Sequence[str], adapters: Sequence[ClusterAdapter]) -> dict[s
 
 
 def _run(
-    cluster: Cluster, chosen: dict[str, LocatedAdapter], request: Request, scheduler: str
+    cluster: Cluster, chosen: dict[str, LocatedAdapter], request: ConformanceRequest, scheduler: str
 ) -> dict[LocatedAdapter, Counter[Status]]:
     """Run the cases; what is wrong is printed as it comes."""
     adapters = [adapter for adapter in cluster.adapters if adapter.resource in chosen]
@@ -93,7 +94,7 @@ def _run(
     return counted
 
 
-def reproduce(outcome: Outcome, adapter: LocatedAdapter, request: Request, scheduler: str) -> str:
+def reproduce(outcome: Outcome, adapter: LocatedAdapter, request: ConformanceRequest, scheduler: str) -> str:
     """The command that runs one case again."""
     where = ["--scheduler", scheduler, "--adapter", adapter.label, *(["--precise"] if request.precise else [])]
     return shlex.join(["dmlgpu", "test", *suite_option(request.suite), *where, "-k", outcome.case])
@@ -139,3 +140,51 @@ def _progress_bars(
 def _bad(counts: Counter[Status]) -> int:
     """How many cases are not as they should be."""
     return sum(number for status, number in counts.items() if not status.is_good)
+
+
+Write: TypeAlias = Callable[[str, Outcome | None], None]
+"""Writes the next outcome of the run of some name; None ends it."""
+
+
+class _Part:
+    """A run in a file of its own."""
+
+    def __init__(self, path: Path, header: dict[str, Any]):
+        self.path = path
+        self._file = io.TextIOWrapper(io.BufferedWriter(NamedFile(path, "wb", str(path))), encoding="utf-8")
+        self._inbox: deque[Outcome | None] = deque()
+        self._written = write_run(self._file, header, iter(self._inbox.popleft, None))
+
+    def put(self, outcome: Outcome | None) -> None:
+        self._inbox.append(outcome)
+        next(self._written, None)
+
+    def close(self) -> str:
+        """What was written."""
+        self._file.close()
+        return self.path.read_text(encoding="utf-8")
+
+
+@contextlib.contextmanager
+def side_by_side(output: Path | None, headers: Mapping[str, dict[str, Any]]) -> Iterator[Write]:
+    """Write runs with these headers, by their names; without an output nothing.
+
+    Each is written to a file beside the output, ``results.jsonl.0`` and so on, as it goes on. In the end, be it early,
+    they are put together; should this process be killed or the disk be full, each file is the beginning of its run.
+
+    Raises:
+        OSError: when a file cannot be written.
+    """
+    if output is None:
+        yield lambda name, outcome: None
+        return
+    numbered = enumerate(headers.items())
+    with growing_file(output) as file:
+        parts = {name: _Part(output.with_name(f"{output.name}.{number}"), one) for number, (name, one) in numbered}
+        try:
+            yield lambda name, outcome: parts[name].put(outcome)
+        finally:
+            file.writelines(part.close() for part in parts.values())
+            file.flush()
+            for part in parts.values():
+                part.path.unlink()

@@ -11,14 +11,12 @@ import typer
 from PIL import Image
 
 from dmlgpu.cli import tables
-from dmlgpu.cli.adapter import choose_adapter
-from dmlgpu.cli.status import status
+from dmlgpu.cli.devices import choose_adapter
+from dmlgpu.cli.progress import status
 from dmlgpu.demo.drawing import load_picture
-from dmlgpu.demo.ocr.comparison import Comparison, compare
-from dmlgpu.demo.ocr.models import Models, on_device, on_onnxruntime
-from dmlgpu.demo.ocr.picture import compose
-from dmlgpu.demo.ocr.reading import Line, read_text
-from dmlgpu.demo.ocr.sample import sample
+from dmlgpu.demo.ocr.models import OcrModels, on_device, on_onnxruntime
+from dmlgpu.demo.ocr.picture import compose, sample
+from dmlgpu.demo.ocr.reading import OcrComparison, TextLine, compare, read_text
 from dmlgpu.device.device import Device
 from dmlgpu.files import whole_file
 from dmlgpu.target import AdapterInfo
@@ -64,7 +62,7 @@ def demo(path: Path | None, target: Path, adapter: str | None, *, longest_side: 
         raise typer.Exit(1)
 
 
-def _timed(image: Image.Image, models: Models, longest_side: int) -> tuple[list[Line], _Run]:
+def _timed(image: Image.Image, models: OcrModels, longest_side: int) -> tuple[list[TextLine], _Run]:
     models.forget()
     start = time.perf_counter()
     lines = read_text(image, models, longest_side)
@@ -72,7 +70,9 @@ def _timed(image: Image.Image, models: Models, longest_side: int) -> tuple[list[
     return lines, _Run(whole, {name: sum(one.seconds for one in model.calls) for name, model in models.stages.items()})
 
 
-def _compared(image: Image.Image, lines: Sequence[Line], models: Models, longest_side: int) -> Comparison | None:
+def _compared(
+    image: Image.Image, lines: Sequence[TextLine], models: OcrModels, longest_side: int
+) -> OcrComparison | None:
     """What onnxruntime reads; None where it is not installed."""
     try:
         others = on_onnxruntime()
@@ -86,12 +86,12 @@ def _subtitle(adapter: AdapterInfo, run: _Run) -> str:
     return f"found and read by DirectML operators on {name} ({adapter.backend}) in {run.whole:.2f} s"
 
 
-def _print_lines(lines: Sequence[Line]) -> None:
+def _print_lines(lines: Sequence[TextLine]) -> None:
     rows = [(str(number), f"{line.probability:.3f}", line.text) for number, line in enumerate(lines, 1)]
     tables.table(("line", "probability", "text"), rows, right=(0, 1))
 
 
-def _print_times(models: Models, first: _Run, again: _Run, comparison: Comparison | None) -> None:
+def _print_times(models: OcrModels, first: _Run, again: _Run, comparison: OcrComparison | None) -> None:
     rows = []
     for name, model in models.stages.items():
         shapes = [" x ".join(map(str, call.given.shape)) for call in model.calls]
@@ -112,7 +112,7 @@ def _milliseconds(seconds: float) -> str:
     return f"{seconds * 1e3:,.0f}"
 
 
-def _print_comparison(comparison: Comparison | None) -> None:
+def _print_comparison(comparison: OcrComparison | None) -> None:
     if comparison is None:
         print("onnxruntime is not installed, so nothing was compared; it needs: pip install onnxruntime")
     elif comparison.same:

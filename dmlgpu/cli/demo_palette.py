@@ -9,11 +9,10 @@ from pathlib import Path
 import typer
 
 from dmlgpu.cli import tables
-from dmlgpu.cli.adapter import choose_adapter
-from dmlgpu.cli.status import status
+from dmlgpu.cli.devices import choose_adapter
+from dmlgpu.cli.progress import status
 from dmlgpu.demo.palette.picture import compose, load_photo
-from dmlgpu.demo.palette.reduction import reduce_to_palette
-from dmlgpu.demo.palette.workbench import Observation, Workbench
+from dmlgpu.demo.palette.reduction import Observation, Workbench, reduce_to_palette
 from dmlgpu.device.device import Device
 from dmlgpu.files import whole_file
 from dmlgpu.target import AdapterInfo

@@ -11,13 +11,11 @@ import typer
 from numpy.typing import NDArray
 
 from dmlgpu.cli import tables
-from dmlgpu.cli.adapter import choose_adapter
-from dmlgpu.cli.status import status
-from dmlgpu.demo.training.curve import draw_losses
-from dmlgpu.demo.training.digits import batch_order, load_digits
+from dmlgpu.cli.devices import choose_adapter
+from dmlgpu.cli.progress import status
+from dmlgpu.demo.training.losses import FIRST_STEPS, TOLERANCE, draw_losses, first_difference, torch_losses
 from dmlgpu.demo.training.network import initial_parameters
-from dmlgpu.demo.training.trainer import Adam, Trainer
-from dmlgpu.demo.training.twin import FIRST_STEPS, TOLERANCE, first_difference, torch_losses
+from dmlgpu.demo.training.trainer import Adam, Trainer, batch_order, load_digits
 from dmlgpu.device.device import Device
 from dmlgpu.files import whole_file
 

@@ -1,18 +1,20 @@
-"""``dmlgpu devices``: the adapters of the machine."""
+"""``dmlgpu devices``: list the adapters; and the choice that ``--adapter`` makes among them."""
 
 from __future__ import annotations
 
 import json
+import sys
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dmlgpu.cli import tables
-from dmlgpu.cli.adapter import choose_adapter
-from dmlgpu.device.adapters import adapters
+from dmlgpu.device.adapters import SoftwareAdapterWarning, adapters, choose
 from dmlgpu.target import AdapterInfo
 
 if TYPE_CHECKING:
     from dmlgpu.conformance.drivers.discovery import LocatedAdapter
+
 
 _DATA_TYPES = (
     "FLOAT32",
@@ -148,3 +150,19 @@ def _way(data_type: str, info: AdapterInfo) -> str:
     if data_type == "FLOAT64":
         return "native" if "shader-f64" in info.features else "moved and cast"
     return "native" if "shader-int64" in info.features else "as pairs of words"
+
+
+def choose_adapter(wanted: str | None, announce: bool = True) -> AdapterInfo:
+    """The adapter whose number or part of a name is given; None leaves the choice to dmlgpu.
+
+    A software adapter that nobody asked for is announced on standard error in one line, once in a process.
+
+    Raises:
+        AdapterNotFound: nothing matches; the message lists all adapters.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SoftwareAdapterWarning)
+        info = choose(wanted, announce=announce)
+    for warning in caught:
+        print(f"dmlgpu: {warning.message}", file=sys.stderr)
+    return info

@@ -6,13 +6,23 @@ It runs where packages are missing too, so it loads nothing beyond Python's own 
 from __future__ import annotations
 
 import json
+import os
+import platform
+import re
 import sys
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import dmlgpu
+from dmlgpu import folders
 from dmlgpu.cli import tables
-from dmlgpu.cli.diagnosis import findings, software
-from dmlgpu.cli.diagnosis.findings import Finding
+
+if TYPE_CHECKING:
+    from dmlgpu.cli.diagnosis import Card, Examination, Examined, Loader, Manifest
+
 
 FORMAT = 1
 """Of the JSON; it grows by one where something that was there changes its meaning or goes."""
@@ -39,15 +49,15 @@ def examine() -> tuple[dict[str, Any], tuple[Finding, ...]]:
     caches, findings. Where a package is missing that looking for adapters takes, there are no loaders, manifests,
     cards, adapters and problems.
     """
-    required = software.requirements()
+    required = requirements()
     report: dict[str, Any] = {
         "format": FORMAT,
-        "versions": software.versions(),
+        "versions": versions(),
         "requirements": [asdict(one) for one in required],
-        "environment": software.environment(),
-        "caches": [asdict(one) for one in software.caches()],
+        "environment": environment(),
+        "caches": [asdict(one) for one in caches()],
     }
-    found = list(findings.of_requirements(required))
+    found = list(requirement_findings(required))
     try:
         machine, more = _machine()
     except ModuleNotFoundError as error:
@@ -62,13 +72,13 @@ def examine() -> tuple[dict[str, Any], tuple[Finding, ...]]:
 
 def _machine() -> tuple[dict[str, Any], list[Finding]]:
     """What needs dmlgpu's dependencies: drivers and adapters."""
-    from dmlgpu.cli.devices import as_json_of  # noqa: PLC0415 - see the module's docstring
-    from dmlgpu.cli.diagnosis import adapters, drivers  # noqa: PLC0415
+    from dmlgpu.cli import diagnosis  # noqa: PLC0415 - see the module's docstring
+    from dmlgpu.cli.devices import as_json_of  # noqa: PLC0415 - likewise
 
     if sys.stderr.isatty():
         print("computing on every adapter ...", file=sys.stderr)
-    loaders, manifests, cards = drivers.loaders(), drivers.manifests(), drivers.cards()
-    examination = adapters.examine()
+    loaders, manifests, cards = diagnosis.loaders(), diagnosis.manifests(), diagnosis.cards()
+    examination = diagnosis.examine()
     record = {
         "loaders": [asdict(one) for one in loaders],
         "manifests": [asdict(one) for one in manifests],
@@ -78,7 +88,7 @@ def _machine() -> tuple[dict[str, Any], list[Finding]]:
                 **as_json_of(one.located.number, one.located.info, one.is_default),
                 "label": one.located.label,
                 "reached": one.is_reached,
-                "environment": {name: software.short(value) for name, value in one.located.environment},
+                "environment": {name: short(value) for name, value in one.located.environment},
                 "works": one.works,
                 "computations": [outcome.to_json() for outcome in one.outcomes],
                 "again": list(one.again),
@@ -87,7 +97,7 @@ def _machine() -> tuple[dict[str, Any], list[Finding]]:
         ],
         "problems": list(examination.problems),
     }
-    found = [*findings.of_drivers(loaders, manifests, cards), *findings.of_adapters(examination)]
+    found = [*driver_findings(loaders, manifests, cards), *adapter_findings(examination)]
     return record, found
 
 
@@ -110,10 +120,6 @@ def _print(report: dict[str, Any], found: tuple[Finding, ...]) -> None:
         pairs = [(str(number), f"{one.text}\n{one.remedy}") for number, one in _numbered(found, is_problem)]
         if pairs or is_problem:
             tables.facts(title if pairs else "nothing is to be mended", pairs)
-
-
-def _cache(one: dict[str, Any]) -> str:
-    return f"{one['name']}: {one['size']:,} bytes in {one['files']:,} files"
 
 
 def _numbered(found: tuple[Finding, ...], is_problem: bool) -> list[tuple[int, Finding]]:
@@ -165,3 +171,278 @@ def _adapter(one: dict[str, Any]) -> list[tuple[str, str]]:
 def _computation(outcome: dict[str, Any]) -> str:
     message = f": {outcome['message']}" if outcome.get("message") else ""
     return f"{outcome['case']}: {outcome['status']}{message} ({outcome.get('seconds', 0):.2f} s)"
+
+
+FIRST_MESA_TO_TRUST = 25
+"""Older releases of Mesa silently cut long loops short on llvmpipe: docs/driver-failures.md."""
+
+_PACKAGES = {
+    "libvulkan.so.1": "the Vulkan loader: libvulkan1 (Debian, Ubuntu), vulkan-loader (Fedora), "
+    "vulkan-icd-loader (Arch Linux)",
+    "libEGL.so.1": "the EGL loader, for OpenGL: libegl1 (Debian, Ubuntu), libglvnd-egl (Fedora), libglvnd (Arch Linux)",
+    "vulkan-1.dll": "the driver of the graphics card's vendor, which brings the Vulkan loader",
+    "d3d12.dll": "Windows 10 or later, which brings Direct3D 12",
+}
+_VULKAN_DRIVERS = (
+    "the graphics card's driver (NVIDIA's own; Mesa's for AMD and Intel), or Mesa's software driver: "
+    "mesa-vulkan-drivers (Debian, Ubuntu, Fedora), vulkan-swrast (Arch Linux)"
+)
+_MESA = re.compile(r"\bMesa (\d+)\.")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to be known.
+
+    Attributes:
+        is_problem: whether something does not work as it should; a note else.
+        text: what was found.
+        remedy: what to do about it.
+    """
+
+    is_problem: bool
+    text: str
+    remedy: str
+
+
+def requirement_findings(requirements: Sequence[Requirement]) -> Iterator[Finding]:
+    """Find packages that are missing, or of a version that will not do; extras that are not there are a note."""
+    for one in requirements:
+        has = f"{one.package} {one.installed}" if one.installed else f"{one.package} is not installed"
+        wanted = f"{one.package}{one.wanted}"
+        if not one.extra and not one.fits:
+            yield Finding(True, f"{has}; dmlgpu needs {wanted}", f"pip install '{wanted}'")
+        elif one.installed and not one.fits:
+            yield Finding(True, f"{has}; the extra {one.extra} needs {wanted}", f"pip install 'dmlgpu[{one.extra}]'")
+    missing: dict[str, list[str]] = {}
+    for one in requirements:
+        if one.extra and one.installed is None:
+            missing.setdefault(one.extra, []).append(one.package)
+    if missing:
+        text = "; ".join(f"{extra} needs {', '.join(packages)}" for extra, packages in missing.items())
+        yield Finding(False, f"extras that are not complete: {text}", "pip install 'dmlgpu[EXTRA]', if you need one")
+
+
+def driver_findings(
+    loaders: Sequence[Loader], manifests: Sequence[Manifest], cards: Sequence[Card]
+) -> Iterator[Finding]:
+    """Find loaders and drivers that are missing or broken, and graphics cards that may not be used."""
+    for loader in loaders:
+        if not loader.found:
+            yield Finding(True, f"{loader.library} cannot be loaded", f"install {_PACKAGES[loader.library]}")
+    if sys.platform.startswith("linux") and not manifests:
+        yield Finding(True, "there is no manifest of a Vulkan driver", f"install {_VULKAN_DRIVERS}")
+    for manifest in manifests:
+        if manifest.problem:
+            remedy = "install its driver again, or remove the file and what names it"
+            yield Finding(True, f"{manifest.path}: {manifest.problem}", remedy)
+    for card in cards:
+        if not card.usable:
+            remedy = 'sudo usermod -aG render "$USER", then log in again; in a container pass the device in'
+            yield Finding(True, f"{card.path} may not be read and written by this user", remedy)
+
+
+def adapter_findings(examination: Examination) -> Iterator[Finding]:
+    """Find adapters that are missing, slow, or compute wrong."""
+    for problem in examination.problems:
+        yield Finding(True, problem, "install this driver again in its newest version, or remove its manifest")
+    if examination.unmatched:
+        text = f"DMLGPU_ADAPTER is {examination.unmatched!r}, which is no adapter's name or number here"
+        yield Finding(True, text, "unset it, or give it a name or a number that `dmlgpu devices` shows")
+    reached = [one.located.info for one in examination.adapters if one.is_reached]
+    gpus = [info for info in reached if info.backend != "NumPy"]
+    others = [one for one in examination.adapters if not one.is_reached and one.located.info.backend != "NumPy"]
+    if not gpus and others:
+        command = " ".join(f"{name}={value}" for name, value in others[0].located.environment)
+        yield Finding(True, f"no GPU adapter is reached, but another driver has {others[0].located.info}", command)
+    elif not gpus:
+        remedy = f"install {_VULKAN_DRIVERS}" if sys.platform.startswith("linux") else "install the card's driver"
+        yield Finding(True, "there is no GPU adapter, so everything runs on the NumPy reference, slowly", remedy)
+    elif all(info.is_software for info in gpus):
+        text = "all GPU adapters are software, which is right but slow"
+        yield Finding(False, text, "where there is a graphics card, install its vendor's driver")
+    for one in examination.adapters:
+        yield from _findings_of_adapter(one)
+
+
+def _findings_of_adapter(one: Examined) -> Iterator[Finding]:
+    for outcome in one.outcomes:
+        if not outcome.status.is_good:
+            what = f"{outcome.status}: {outcome.message}" if outcome.message else str(outcome.status)
+            text = f"{one.located} does not compute {outcome.case} as it should: {what}"
+            again = f"see it again by {' and '.join(one.again)}; " if one.again else ""
+            yield Finding(True, text, f"{again}docs/driver-failures.md says what to do")
+    info = one.located.info
+    mesa = _MESA.search(info.driver)
+    if mesa and "llvmpipe" in info.name and int(mesa[1]) < FIRST_MESA_TO_TRUST:
+        text = f"{one.located} is of Mesa {mesa[1]}, which silently cuts long loops short; dmlgpu works round that"
+        yield Finding(False, text, f"install Mesa {FIRST_MESA_TO_TRUST} or newer (Debian: the backports suite)")
+
+
+FOR_WORK = ("array-api-tests", "release", "test")
+"""The extras for work on dmlgpu itself; the others are for users."""
+
+DEPENDENCIES = ("wgpu", "numpy", "jinja2")
+"""What the library needs, for where dmlgpu runs without having been installed."""
+
+_VARIABLES = (
+    *("DMLGPU_", "WGPU_", "VK_", "MESA_", "LIBGL_", "GALLIUM_", "LP_", "RADV_", "ANV_", "INTEL_", "NVK_", "ZINK_"),
+    *("__EGL_", "__GLX_", "EGL_", "DRI_PRIME", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "LD_PRELOAD"),
+    *("PYTHONPATH", "DISPLAY", "WAYLAND_DISPLAY", "XDG_DATA_DIRS", "XDG_CONFIG_DIRS"),
+)
+"""How the names of the variables begin that decide which adapters there are and how they compute."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
+_MOST_FILES = 100_000
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A package that dmlgpu or one of its extras asks for.
+
+    Attributes:
+        extra: its name; empty for what the library itself needs.
+        package: the package's name.
+        wanted: the versions that will do, ``>=0.32,<0.33``; empty for any.
+        installed: the version that is there, None where there is none.
+        fits: whether it will do; where that cannot be told, whether it is there.
+    """
+
+    extra: str
+    package: str
+    wanted: str
+    installed: str | None
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A folder in which a driver keeps compiled kernels.
+
+    Attributes:
+        name: whose it is.
+        path: the folder.
+        files, size: how many files it holds, at most 100,000 of them counted, and their bytes.
+    """
+
+    name: str
+    path: str
+    files: int
+    size: int
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of dmlgpu, Python and what the library needs, and the computer's kind."""
+    found = {name: installed(name) or "not installed" for name in DEPENDENCIES}
+    return {
+        "dmlgpu": dmlgpu.__version__,
+        "python": f"{platform.python_version()} ({platform.python_implementation()})",
+        **found,
+        "os": platform.platform(),
+        "processor": f"{platform.processor() or platform.machine()}, {os.cpu_count()} logical",
+        "dmlgpu_at": short(Path(dmlgpu.__file__).parent),
+        "python_at": short(Path(sys.executable)),
+    }
+
+
+def installed(package: str) -> str | None:
+    """Return the version of a package that is there, None where there is none."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def requirements() -> tuple[Requirement, ...]:
+    """Return what dmlgpu and its extras for users ask for; of a dmlgpu that is not installed only what the library
+    needs."""
+    try:
+        texts = requires("dmlgpu") or list(DEPENDENCIES)
+    except PackageNotFoundError:
+        texts = list(DEPENDENCIES)
+    return tuple(_requirements(texts))
+
+
+def _requirements(texts: Iterable[str]) -> Iterator[Requirement]:
+    """The requirements of some lines of a package's metadata, without those for other versions of Python, and without
+    extras that ask for other extras of dmlgpu."""
+    for text in texts:
+        asked, _, marker = text.partition(";")
+        name, found = _NAME.match(asked.strip()), _EXTRA.search(marker)
+        extra = found[1] if found else ""
+        if name is None or name[0] == "dmlgpu" or extra in FOR_WORK or not _applies(marker.strip(), extra):
+            continue
+        wanted, there = asked.strip()[name.end() :].strip(" ()"), installed(name[0])
+        yield Requirement(extra, name[0], wanted, there, there is not None and _fits(there, wanted))
+
+
+def _applies(marker: str, extra: str) -> bool:
+    """Return whether a requirement with a marker is one of the extra's here; True where ``packaging``, which knows, is
+    not installed."""
+    try:
+        from packaging.markers import Marker  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError:
+        return True
+    return not marker or Marker(marker).evaluate({"extra": extra})
+
+
+def _fits(there: str, wanted: str) -> bool:
+    """Return whether a version is among those wanted; True where ``packaging``, which knows, is not installed."""
+    try:
+        from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError:
+        return True
+    return SpecifierSet(wanted).contains(there, prereleases=True)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment variables that matter, by name."""
+    return {name: short(value) for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)}
+
+
+def caches() -> tuple[Cache, ...]:
+    """Return the folders that exist of those in which drivers keep compiled kernels."""
+    found = []
+    for name, folder in _cache_folders():
+        if folder.is_dir():
+            sizes = list(_sizes(folder))
+            found.append(Cache(name, short(folder), len(sizes), sum(sizes)))
+    return tuple(found)
+
+
+def _cache_folders() -> Iterator[tuple[str, Path]]:
+    """Yield where drivers keep compiled kernels, each with whose folder it is."""
+    usual, home = folders.user_caches(), folders.home()
+    mesa = os.environ.get("MESA_SHADER_CACHE_DIR") or usual
+    nvidia = os.environ.get("__GL_SHADER_DISK_CACHE_PATH") or (usual and usual / "nvidia")
+    if mesa:
+        for part in ("mesa_shader_cache", "mesa_shader_cache_db", "mesa_shader_cache_sf"):
+            yield "Mesa", Path(mesa, part)
+    if nvidia:
+        yield "NVIDIA", Path(nvidia)
+    if home:
+        yield "NVIDIA", home / ".nv"
+    if usual:
+        yield "AMD", usual / "AMD"
+        yield "Direct3D", usual / "D3DSCache"
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    """The bytes of the files below a folder, as far as they may be looked at."""
+    left = _MOST_FILES
+    for root, _, names in os.walk(folder):
+        for name in names[:left]:
+            try:
+                yield os.stat(os.path.join(root, name)).st_size
+            except OSError:  # it has gone meanwhile
+                continue
+        left -= len(names)
+        if left <= 0:
+            return
+
+
+def short(path: str | Path) -> str:
+    """Return a text in which ``~`` stands for the home folder, so that a report does not tell the user's name."""
+    text, home = str(path), str(folders.home() or "")
+    return text if home in ("/", "") else re.sub(rf"{re.escape(home)}(?=$|[/\\:])", "~", text)

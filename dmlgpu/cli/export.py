@@ -9,8 +9,8 @@ from pathlib import Path
 
 from dmlgpu import export
 from dmlgpu.cli import tables
-from dmlgpu.cli.run_onnx import frontend, read_array
-from dmlgpu.cli.show_onnx import parse_shape
+from dmlgpu.cli.run import frontend, read_array
+from dmlgpu.cli.show import parse_shape
 from dmlgpu.cli.subjects import find_subjects
 from dmlgpu.demo.palette.graph import NAMES, palette_graph
 from dmlgpu.errors import InvalidArgument

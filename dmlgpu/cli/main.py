@@ -1,15 +1,16 @@
-"""Entry point of the ``dmlgpu`` command: errors become one line and an exit code."""
+"""Entry point of the ``dmlgpu`` command: standard streams, error messages and exit codes."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import io
+import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
-from dmlgpu.cli import streams
 from dmlgpu.errors import AdapterNotFound, DmlError, InvalidArgument
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -55,16 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: as after the command's name; None takes the process's own.
     """
-    streams.prepare()
+    prepare_streams()
     warnings.showwarning = _show_warning
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         code = _run(arguments)
-        streams.flush()
+        flush_output()
         return code
     except (DmlError, OSError) as error:
         with contextlib.suppress(OSError):
-            streams.flush()
+            flush_output()
         if "--debug" in arguments:
             raise
         print(f"dmlgpu: {_describe(error)}", file=sys.stderr)
@@ -109,3 +110,63 @@ def _run(arguments: Sequence[str]) -> int:
 def verb(name: str) -> Any:
     """Import the module of a verb when it runs: `dmlgpu ops` needs no GPU driver, `dmlgpu devices` no image library."""
     return importlib.import_module(f"dmlgpu.cli.{name}")
+
+
+_OUTPUT, _ERRORS = 1, 2
+
+
+def prepare_streams() -> None:
+    """Make the standard streams of this process safe to print to; those that somebody replaced are left alone.
+
+    Descriptors that are closed are opened on the null device, lest the next file that is opened, a driver's perhaps,
+    gets what is printed. What an encoding lacks is written with backslashes.
+    """
+    for descriptor in (0, _OUTPUT, _ERRORS):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _stream(_OUTPUT, sys.stdout)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _stream(_ERRORS, sys.stderr)
+
+
+def flush_output() -> None:
+    """Write what standard output still holds back.
+
+    Raises:
+        OSError: that fails. The text is dropped, so that Python does not fail once more when it ends.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+        raise
+
+
+class _Output(io.FileIO):
+    """The descriptor of a standard stream; it drops what nobody can read."""
+
+    def write(self, data: Any, /) -> int:
+        """Write bytes; returns how many."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            if isinstance(error, BrokenPipeError) or self.fileno() == _ERRORS:
+                return len(data)
+            error.filename = "standard output"
+            raise
+
+
+def _stream(descriptor: int, stream: TextIO | None) -> TextIO:
+    """What takes the place of a stream; None stands for one that was closed when Python started."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
+        if stream.isatty():
+            return stream
+    encoding = "utf-8" if stream is None else stream.encoding
+    file = io.BufferedWriter(_Output(descriptor, "wb", closefd=False))
+    return io.TextIOWrapper(file, encoding, "backslashreplace", line_buffering=descriptor == _ERRORS)

@@ -8,12 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dmlgpu.bench import noise
-from dmlgpu.bench.ceilings import Ceilings, Share, measure_ceilings
-from dmlgpu.bench.kept import known_ceilings
-from dmlgpu.bench.profiles import Row, Tables
+from dmlgpu.bench import machine_load
+from dmlgpu.bench.ceilings import Ceilings, Share, known_ceilings, measure_ceilings
+from dmlgpu.bench.profiles import ProfileRow, ProfileTables
+from dmlgpu.bench.wording import ceilings_text
 from dmlgpu.cli import tables
-from dmlgpu.cli.bench_text import print_ceilings
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DmlError
 from dmlgpu.files import whole_file
@@ -39,7 +38,7 @@ def device_ceilings(
         return found
 
     try:
-        kept = known_ceilings(device.adapter, measured, noise.busyness())
+        kept = known_ceilings(device.adapter, measured, machine_load.measure_load())
     except DmlError as error:
         print(f"dmlgpu: the ceilings of {device.adapter} could not be measured: {error}", file=sys.stderr)
         return None
@@ -48,18 +47,18 @@ def device_ceilings(
     return kept.ceilings
 
 
-def print_profile(found: Tables, ceilings: Ceilings | None) -> None:
+def print_profile(found: ProfileTables, ceilings: Ceilings | None) -> None:
     """Print kernels by what they took, then nodes, operators and modules."""
     total = found.total
     times = sum(row.times for row in found.kernels)
     of_ceiling = "" if total.share is None else f", {100 * total.share.share:.0f} % of the device's ceilings"
     print(f"\n{times} kernels took {total.seconds * 1e3:.2f} ms, each timed by itself{of_ceiling}")
     if ceilings is not None:
-        print_ceilings(ceilings)
+        print(f"  {ceilings_text(ceilings)}")
     rows = [(*_cells(row), str(row.times), row.name, ", ".join(row.nodes[:4])) for row in found.kernels[:_MOST_ROWS]]
     tables.table((*_HEADINGS, "times", "kernel", "nodes"), rows, right=(0, 1, 2, 4))
     for heading in ("node", "operator", "module"):
-        named: Sequence[Row] = getattr(found, f"{heading}s")
+        named: Sequence[ProfileRow] = getattr(found, f"{heading}s")
         if named:  # no kernels are known on numpy; no modules, which exporters write into names with slashes
             print()
             shown = [(*_cells(row), row.name) for row in named[:_MOST_ROWS]]
@@ -69,7 +68,7 @@ def print_profile(found: Tables, ceilings: Ceilings | None) -> None:
 _HEADINGS = ("ms", "%", "ceiling %", "of")
 
 
-def _cells(row: Row) -> tuple[str, str, str, str]:
+def _cells(row: ProfileRow) -> tuple[str, str, str, str]:
     return (f"{row.seconds * 1e3:.3f}", f"{100 * row.part:.1f}", *_share_cells(row.share))
 
 
@@ -77,7 +76,7 @@ def _share_cells(share: Share | None) -> tuple[str, str]:
     return ("", "") if share is None else (f"{100 * share.share:.0f}", share.bound_by)
 
 
-def write_profile(found: Tables, ceilings: Ceilings | None, device: Device, path: Path) -> None:
+def write_profile(found: ProfileTables, ceilings: Ceilings | None, device: Device, path: Path) -> None:
     """Write a profile for programs.
 
     Raises:

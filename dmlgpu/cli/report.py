@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dmlgpu.bench.records import is_bench_file
 from dmlgpu.bench.records import read_file as read_measurements
-from dmlgpu.bench.reporting import as_times
+from dmlgpu.bench.wording import as_times
 from dmlgpu.conformance.report.writing import write_report
 from dmlgpu.conformance.running.reading import read_file
 

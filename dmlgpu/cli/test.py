@@ -1,30 +1,177 @@
-"""``dmlgpu test``: does this adapter compute the right thing?"""
+"""``dmlgpu test``: compare adapters with the reference, or with each other."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TextIO
 
 from dmlgpu.cli import tables
-from dmlgpu.cli.adapters import choose_adapters, refuse_reference_alone, with_pages
-from dmlgpu.cli.failures import FailurePrinter
+from dmlgpu.cli.adapters import ALL, choose_adapters, refuse_reference_alone, with_pages
 from dmlgpu.cli.progress import Progress
-from dmlgpu.cli.request import Request
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, in_environment
+from dmlgpu.conformance.drivers.outputs import as_output_suite
+from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Pair, expected_to_disagree, outlier
+from dmlgpu.conformance.drivers.pairwise_run import run_pairwise
+from dmlgpu.conformance.report.pairs import PairReport, difference, kernels_of
+from dmlgpu.conformance.running import expectations as known
 from dmlgpu.conformance.running.expectations import Expectation, with_expectation
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, run_cases
-from dmlgpu.conformance.running.records import facts, write_run
-from dmlgpu.conformance.suites.registry import suite_option
+from dmlgpu.conformance.running.records import comparison_facts, facts, write_comparison, write_run
+from dmlgpu.conformance.running.wording import bound_text
+from dmlgpu.conformance.suites.registry import DEFAULT, Suite, select, suite_by_name, suite_option
 from dmlgpu.device.adapters import BROWSER, show_in_page
+from dmlgpu.errors import InvalidArgument
+from dmlgpu.files import growing_file
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from dmlgpu.target import AdapterInfo
 
 
-def list_cases(request: Request, as_json: bool = False) -> None:
+@dataclass(frozen=True)
+class ConformanceRequest:
+    """The options of the command.
+
+    Attributes:
+        adapters: parts of names, numbers, or ``all``.
+        drivers: ``all``, or manifests of Vulkan drivers, where it is not this process's adapters.
+        suite, profile: which cases.
+        patterns: of their names, one of which must match; all cases where there are none.
+        output: where everything is written down, or None.
+        expectations: files beside dmlgpu's own.
+        workers: processes at once.
+        time_limit: seconds for one case.
+        repeat: how often each case is run.
+        pages: how many pages of browsers are waited for, to be tested too.
+        precise: whether the devices are ``Device(precise=True)``.
+    """
+
+    adapters: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
+    suite: str = DEFAULT
+    profile: str = "quick"
+    patterns: tuple[str, ...] = ()
+    output: Path | None = None
+    expectations: tuple[Path, ...] = ()
+    workers: int = 1
+    time_limit: float = 60.0
+    repeat: int = 1
+    pages: int = 0
+    precise: bool = False
+
+    @cached_property
+    def cases(self) -> Suite:
+        """The suite.
+
+        Raises:
+            InvalidArgument: when there is none of that name.
+        """
+        return suite_by_name(self.suite)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The cases' names.
+
+        Raises:
+            InvalidArgument: for an unknown suite or profile, or where nothing matches.
+        """
+        return select(self.cases, self.profile, self.patterns)
+
+    @property
+    def selection(self) -> dict[str, Any]:
+        """Which cases on what kind of device, as a file's header says it."""
+        pattern = " or ".join(self.patterns)
+        selected = {"suite": self.suite, "profile": self.profile, "pattern": pattern, "names": self.names}
+        return {**selected, "precise": self.precise}
+
+    @property
+    def pairwise_command(self) -> tuple[str, ...]:
+        """What compares the same adapters again, but for the case's name."""
+        drivers = [text for one in self.drivers for text in ("--drivers", one)]
+        adapters = [text for one in self.adapters for text in ("--adapter", one)]
+        precise = ("--precise",) if self.precise else ()
+        return ("dmlgpu", "test", "--pairwise", *drivers, *adapters, *suite_option(self.suite), *precise)
+
+    @cached_property
+    def expected(self) -> tuple[Expectation, ...]:
+        """What is expected to fail: as dmlgpu knows, and as the files say.
+
+        Raises:
+            ModelError: when a file is malformed.
+            OSError: when it cannot be read.
+        """
+        return tuple(entry for path in (*known.BUILT_IN, *self.expectations) for entry in known.load(path))
+
+    def job(self, adapter: LocatedAdapter) -> Job:
+        """What children run on an adapter."""
+        environment = dict(adapter.environment)
+        return Job(
+            self.suite, adapter.number, self.time_limit, self.repeat, environment, str(adapter.info), self.precise
+        )
+
+    def opened(self) -> contextlib.AbstractContextManager[TextIO | None]:
+        """The output, if one is wanted; it lies in ``NAME.part`` until the run ends.
+
+        Raises:
+            OSError: when it cannot be written.
+        """
+        return growing_file(self.output) if self.output else contextlib.nullcontext()
+
+
+class FailurePrinter:
+    """Prints failures as they come. An error of compiling that several cases have is told with the first of them; the
+    names of the others follow in the end.
+
+    Args:
+        where: what the adapter is called, if that is to be said.
+    """
+
+    def __init__(self, where: str = ""):
+        self._where = where
+        self._compile_errors: dict[str, list[str]] = {}
+
+    def tell(self, outcome: Outcome, again: str) -> None:
+        """Print a failure and the command to see it again, unless it is an error of compiling that was told."""
+        error = outcome.compile_error
+        if error:
+            cases = self._compile_errors.setdefault(error, [])
+            cases.append(outcome.case)
+            if len(cases) > 1:
+                return
+        print("\n".join(failure_lines(outcome, again, self._where)), flush=True)
+
+    def finish(self) -> None:
+        """Print which cases the errors of compiling failed beside those with which they were told."""
+        on = f" on {self._where}" if self._where else ""
+        for first, *others in self._compile_errors.values():
+            if others:
+                count = len(others) + 1
+                print(f"{count} cases{on} do not compile, for the reason that {first} does not:")
+                print("\n".join(f"  {case}" for case in (first, *others)), flush=True)
+
+
+def failure_lines(outcome: Outcome, again: str, where: str) -> Iterator[str]:
+    """What is wrong, where if that is to be said, the kernels that ran, and the command to see it again."""
+    yield f"{outcome.status} on {where}: {outcome.case}" if where else f"{outcome.status}: {outcome.case}"
+    if outcome.message:
+        yield f"  {outcome.message}"
+    if outcome.wrong:
+        yield f"  {outcome.wrong_elements}"
+    if outcome.kernels:
+        yield f"  {'would run' if outcome.compile_error else 'ran'} as: {'; '.join(outcome.kernels)}"
+    if outcome.reason:
+        yield f"  a failure was expected: {outcome.reason}"
+    yield f"  again: {again}"
+
+
+def list_cases(request: ConformanceRequest, as_json: bool = False) -> None:
     """Print the names of the cases that would run, one a line or as a list in JSON.
 
     Raises:
@@ -33,7 +180,7 @@ def list_cases(request: Request, as_json: bool = False) -> None:
     print(json.dumps(request.names, indent=2) if as_json else "\n".join(request.names))
 
 
-def test(request: Request) -> bool:
+def test(request: ConformanceRequest) -> bool:
     """Run cases on adapters, one after the other, and print what is wrong and a table.
 
     Returns:
@@ -105,3 +252,93 @@ def summarize(counted: Mapping[LocatedAdapter, Counter[Status]]) -> None:
     shown = [status for status in Status if any(counts[status] for counts in counted.values())]
     rows = [(str(adapter.info), *(str(counts[status]) for status in shown)) for adapter, counts in counted.items()]
     tables.table(("adapter", *shown), rows, right=range(1, len(shown) + 1))
+
+
+def compare_adapters(request: ConformanceRequest) -> bool:
+    """Run cases on several adapters, all there are where none is named, compare these, print who differs and tables.
+
+    Returns:
+        Whether no two adapters disagree, and each had a result.
+
+    Raises:
+        AdapterNotFound, InvalidArgument: for what does not exist, and for fewer than two adapters.
+        ModelError, OSError: when a file is malformed, or cannot be read or written.
+    """
+    names, expected = request.names, request.expected
+    suite = as_output_suite(request.cases, request.suite)
+    adapters = choose_adapters(request.adapters or [ALL], request.drivers)
+    if len(adapters) < 2:
+        raise InvalidArgument(f"--pairwise compares two adapters at least, got only {adapters[0].info}")
+    jobs = {adapter.label: request.job(adapter) for adapter in adapters}
+    header = comparison_facts(adapters, request.pairwise_command, **request.selection)
+    with request.opened() as file:
+        cases = _pairs_with_expected(run_pairwise(jobs, suite, names, request.workers), adapters, expected)
+        if file is not None:
+            cases = write_comparison(file, header, cases)
+        pairs = tuple(pair for found in _reported_pairs(cases, request) for pair in found)
+    _summarize_pairs(PairReport(Comparison(header, pairs)), adapters)
+    return all(pair.agreement.is_good for pair in pairs)
+
+
+def _pairs_with_expected(
+    cases: Iterable[tuple[Pair, ...]], adapters: Sequence[LocatedAdapter], expected: Sequence[Expectation]
+) -> Iterator[tuple[Pair, ...]]:
+    """The pairs, in the light of what is expected of either adapter."""
+    infos = {adapter.label: adapter.info for adapter in adapters}
+    for pairs in cases:
+        yield tuple(_with_expectations(pair, infos, expected) for pair in pairs)
+
+
+def _with_expectations(pair: Pair, infos: Mapping[str, AdapterInfo], expected: Sequence[Expectation]) -> Pair:
+    for entry in expected:
+        if any(entry.applies(pair.case, infos[label]) for label in pair.adapters):
+            return expected_to_disagree(pair, entry.reason)
+    return pair
+
+
+# ---- what people see ------------------------------------------------------------------------------------------------
+
+
+def _reported_pairs(cases: Iterable[tuple[Pair, ...]], request: ConformanceRequest) -> Iterator[tuple[Pair, ...]]:
+    """Print what is wrong as it comes, and how far the run is."""
+    bad, progress = 0, Progress(sys.stderr, len(request.names))
+    for done, pairs in enumerate(cases, start=1):
+        if not all(pair.agreement.is_good for pair in pairs):
+            bad += 1
+            print("\n".join(_pair_lines(pairs, request)), flush=True)
+        progress.show(done, bad)
+        yield pairs
+
+
+def _pair_lines(pairs: Sequence[Pair], request: ConformanceRequest) -> Iterator[str]:
+    """Who differs from whom on a case, by how much, and how to see it again."""
+    wrong = [pair for pair in pairs if not pair.agreement.is_good]
+    apart = [pair for pair in wrong if pair.agreement is Agreement.DISAGREE]
+    yield f"{(apart or wrong)[0].agreement}: {wrong[0].case}"
+    alone = outlier(pairs)
+    if alone:
+        yield f"  {alone} differs from the others, which agree"
+    yield from (f"  {' / '.join(pair.adapters)}: {difference(pair)}" for pair in apart)
+    yield from (f"  {text}" for text in kernels_of(apart))
+    yield from dict.fromkeys(f"  {pair.message}" for pair in wrong if pair not in apart)
+    yield f"  again: {shlex.join([*request.pairwise_command, '-k', wrong[0].case])}"
+
+
+def _summarize_pairs(report: PairReport, adapters: Sequence[LocatedAdapter]) -> None:
+    """Two tables: per adapter, on how many cases it alone differs; per pair, what came of it."""
+    rows = [(adapter.label, str(report.alone[adapter.label]), str(adapter.info)) for adapter in adapters]
+    tables.table(("adapter", "alone", "is"), rows, right=(1,))
+    print()
+    tables.table(
+        ("pair", "same bits", *report.agreements, "worst"),
+        [
+            (
+                " / ".join(row.adapters),
+                str(row.same_bits),
+                *(str(row.counts[one]) for one in report.agreements),
+                bound_text(row.of_bound) or "-",
+            )
+            for row in report.rows
+        ],
+        right=range(1, len(report.agreements) + 3),
+    )

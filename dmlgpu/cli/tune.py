@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dmlgpu.bench import asking, noise
-from dmlgpu.bench.sizes import combinations, parse_sizes
+from dmlgpu.bench import machine_load, specs
+from dmlgpu.bench.specs import combinations, parse_sizes
 from dmlgpu.bench.workload import Workload
 from dmlgpu.cli import tables
-from dmlgpu.cli.adapter import choose_adapter
-from dmlgpu.cli.bench_subjects import find
-from dmlgpu.cli.bench_text import BenchProgress
+from dmlgpu.cli.devices import choose_adapter
+from dmlgpu.cli.progress import BenchProgress
+from dmlgpu.cli.workloads import find_workloads
 from dmlgpu.device.adapters import target_of
 from dmlgpu.device.device import Device
 from dmlgpu.errors import DmlError, InvalidArgument, NotSupported
@@ -38,8 +38,8 @@ def asked(what: Sequence[str], sizes: Sequence[str], types: Sequence[str]) -> li
     Raises:
         InvalidArgument: for what does not exist.
     """
-    given = tuple(combinations(parse_sizes(sizes))), asking.parse_types(tuple(types))
-    return [one.workload for one in find([asking.Asked(one, *given) for one in what or (DEFAULT_SUITE,)])]
+    given = tuple(combinations(parse_sizes(sizes))), specs.parse_types(tuple(types))
+    return [one.workload for one in find_workloads([specs.BenchSpec(one, *given) for one in what or (DEFAULT_SUITE,)])]
 
 
 def tune(
@@ -60,7 +60,7 @@ def tune(
     """
     info = choose_adapter(adapter)
     target, kept_in = _target(info), tuned_file(info)
-    before = noise.busyness()
+    before = machine_load.measure_load()
     found: list[search.Finding] = []
     records: list[dict[str, Any]] = []
     for workload, finding in _findings(workloads, Device(info), target, budget):
@@ -68,9 +68,9 @@ def tune(
         records.append(Recording.of(workload, finding).to_json())
         storing.keep(info, [finding])
         print(_line(finding), flush=True)
-    after = noise.busyness()
+    after = machine_load.measure_load()
     print(search.summary(found))
-    for warning in noise.warnings(before, after, 0.0):
+    for warning in machine_load.load_warnings(before, after, 0.0):
         print(f"dmlgpu: {warning}", file=sys.stderr)
     print(f"kept in {kept_in}")
     if record is not None:

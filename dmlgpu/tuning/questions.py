@@ -15,7 +15,7 @@ from dmlgpu.target import Target
 from dmlgpu.tuned import Tuned
 
 
-class Asked(Tuned):
+class RecordingTable(Tuned):
     """A table that takes note of the questions, in the order in which they come."""
 
     def __init__(self, answers: tuple[tuple[str, str], ...] = ()):
@@ -41,7 +41,7 @@ def questions_of(workload: Workload, target: Target, answers: Mapping[str, str])
     desc = workload.desc
     if desc is None:
         raise InvalidArgument(f"{workload.name}: models in ONNX are not tuned; their operators can be")
-    asked = Asked(Tuned.of(answers).answers)
+    asked = RecordingTable(Tuned.of(answers).answers)
     target = replace(target.for_operators(workload.half_precision), tuned=asked)
     if isinstance(desc, GraphDesc):
         compile_network(resolve(desc), target)

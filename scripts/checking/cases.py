@@ -17,8 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from dmlgpu import operators, reference
-from dmlgpu.cli.request import Request
-from dmlgpu.cli.test import test
+from dmlgpu.cli.test import ConformanceRequest, test
 from dmlgpu.compiler import compile_operator, programs
 from dmlgpu.conformance.cases.profiles import quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
@@ -133,7 +132,7 @@ def including(shader: str) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class Named(Request):
+class Named(ConformanceRequest):
     """A request for some cases by name."""
 
     chosen: tuple[str, ...] = ()

@@ -8,9 +8,8 @@ import pytest
 from dmlgpu import Device
 from dmlgpu.backend import Range
 from dmlgpu.bench import ceilings
-from dmlgpu.bench.choosing import of_operator
+from dmlgpu.bench.choosing import of_operator, schedules_of
 from dmlgpu.bench.prepared import PreparedOperator, retargeted
-from dmlgpu.bench.schedules import schedules_of
 from dmlgpu.bench.workload import Workload
 from dmlgpu.conformance.suites import graphs
 from dmlgpu.gpu import GpuBackend

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmlgpu.demo.training.digits import Digits, batch_order
 from dmlgpu.demo.training.network import initial_parameters
-from dmlgpu.demo.training.trainer import Trainer
+from dmlgpu.demo.training.trainer import Digits, Trainer, batch_order
 from dmlgpu.device.device import Device
 from dmlgpu.gpu import GpuBackend
 

@@ -12,7 +12,7 @@ from dmlgpu.cli.subjects import find_subjects
 from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites.operators import OperatorSuite
-from dmlgpu.demo.palette.workbench import Workbench
+from dmlgpu.demo.palette.reduction import Workbench
 from dmlgpu.device.adapters import target_of
 from dmlgpu.explain import explain_graph, explain_operator
 from dmlgpu.gpu import GpuBackend

@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 from dmlgpu.bench.ceilings import Ceilings
-from dmlgpu.bench.measurement import Measurement
 from dmlgpu.bench.prepared import Sample
-from dmlgpu.bench.records import BenchRun, facts
+from dmlgpu.bench.records import BenchRun, Measurement, facts
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter
 from dmlgpu.errors import DmlError
 from dmlgpu.host.adapter import NUMPY_ADAPTER

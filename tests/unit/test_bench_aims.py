@@ -5,8 +5,7 @@ import json
 import pytest
 
 from dmlgpu.bench.aims import aims_of
-from dmlgpu.bench.ceilings import Ceilings
-from dmlgpu.bench.kept import Kept, keep_ceilings
+from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, save_ceilings
 from dmlgpu.bench.records import BenchRun
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit.bench_fakes import measured
@@ -60,8 +59,8 @@ def test_the_choice_is_compared_with_the_fastest_schedule_that_is_right():
 
 
 def test_the_command_says_what_is_met_and_fails_where_it_is_not(tmp_path, monkeypatch):
-    monkeypatch.setattr("dmlgpu.bench.kept.cache_folder", lambda: tmp_path / "cache")
-    keep_ceilings(NUMPY_ADAPTER, Kept(Ceilings(1e10, 1e10, 1e-6, 1e-6, "wall clock"), 0.0))
+    monkeypatch.setattr("dmlgpu.bench.ceilings.cache_folder", lambda: tmp_path / "cache")
+    save_ceilings(NUMPY_ADAPTER, CachedCeilings(Ceilings(1e10, 1e10, 1e-6, 1e-6, "wall clock"), 0.0))
     suite, output = tmp_path / "mine.toml", tmp_path / "bench.jsonl"
     row = '[[row]]\nwhat = "GEMM"\nname = "product"\nsizes = ["m=k=n=4"]\n'
     suite.write_text(f"{row}aims.numpy = 1e6\n", encoding="utf-8")

@@ -4,17 +4,20 @@ import json
 
 import pytest
 
-from dmlgpu.bench import noise
+from dmlgpu.bench import machine_load
 from dmlgpu.bench.ceilings import (
+    CachedCeilings,
     Ceilings,
+    ceilings_file,
     copy_kernel,
+    load_ceilings,
     measure_ceilings,
     multiply_add_kernel,
+    save_ceilings,
     share_of,
 )
 from dmlgpu.bench.counting import Counts
-from dmlgpu.bench.kept import Kept, keep_ceilings, kept_file, load_ceilings
-from dmlgpu.bench.noise import Busyness, busyness, warnings
+from dmlgpu.bench.machine_load import MachineLoad, load_warnings, measure_load
 from dmlgpu.device.device import Device
 from dmlgpu.errors import InvalidArgument
 from dmlgpu.host.adapter import NUMPY_ADAPTER
@@ -40,35 +43,35 @@ def test_the_ceiling_that_allows_no_less_time_bounds_it(counts, bound_by, share)
 
 def test_ceilings_are_kept_per_adapter_and_driver(tmp_path):
     assert load_ceilings(CARD, tmp_path) is None
-    keep_ceilings(CARD, Kept(CEILINGS, 0.25), tmp_path)
-    assert load_ceilings(CARD, tmp_path) == Kept(CEILINGS, 0.25)
+    save_ceilings(CARD, CachedCeilings(CEILINGS, 0.25), tmp_path)
+    assert load_ceilings(CARD, tmp_path) == CachedCeilings(CEILINGS, 0.25)
     newer = AdapterInfo("card", "Vulkan", "discrete", "maker", "1.3")
     assert load_ceilings(newer, tmp_path) is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"format": 1}'])
 def test_files_that_are_none_are_measured_again(tmp_path, text):
-    keep_ceilings(CARD, Kept(CEILINGS, 0.0), tmp_path)
-    kept_file(CARD, tmp_path).write_text(text, encoding="utf-8")
+    save_ceilings(CARD, CachedCeilings(CEILINGS, 0.0), tmp_path)
+    ceilings_file(CARD, tmp_path).write_text(text, encoding="utf-8")
     assert load_ceilings(CARD, tmp_path) is None
 
 
 def test_ceilings_of_another_format_are_measured_again(tmp_path):
-    keep_ceilings(CARD, Kept(CEILINGS, 0.0), tmp_path)
-    path = kept_file(CARD, tmp_path)
+    save_ceilings(CARD, CachedCeilings(CEILINGS, 0.0), tmp_path)
+    path = ceilings_file(CARD, tmp_path)
     path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), "format": 0}), encoding="utf-8")
     assert load_ceilings(CARD, tmp_path) is None
 
 
 def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path):
     (tmp_path / "file").touch()
-    keep_ceilings(CARD, Kept(CEILINGS, 0.0), tmp_path / "file")
+    save_ceilings(CARD, CachedCeilings(CEILINGS, 0.0), tmp_path / "file")
     assert load_ceilings(CARD, tmp_path / "file") is None
 
 
 @pytest.mark.usefixtures("homeless")
 def test_without_a_home_nothing_is_kept():
-    keep_ceilings(CARD, Kept(CEILINGS, 0.0))
+    save_ceilings(CARD, CachedCeilings(CEILINGS, 0.0))
     assert load_ceilings(CARD) is None
 
 
@@ -104,17 +107,17 @@ def test_time_that_others_take_is_noticed():
             self.now += self.tick
             return self.now
 
-    alone = busyness(0.0, wall=Clock(1.0), own=Clock(2.0))
+    alone = measure_load(0.0, wall=Clock(1.0), own=Clock(2.0))
     assert (alone.taken, alone.cores) == (0.0, alone.cores)
-    disturbed = busyness(0.0, wall=Clock(1.0), own=Clock(0.5))
-    assert disturbed.taken > noise.BUSY
+    disturbed = measure_load(0.0, wall=Clock(1.0), own=Clock(0.5))
+    assert disturbed.taken > machine_load.BUSY
 
 
 def test_what_is_doubtful_is_said():
-    idle, busy = Busyness(0.02, 0.1, 8), Busyness(0.4, 9.5, 8)
-    assert warnings(idle, idle, 0.05) == []
-    assert warnings(idle, busy, 0.0) == [
+    idle, busy = MachineLoad(0.02, 0.1, 8), MachineLoad(0.4, 9.5, 8)
+    assert load_warnings(idle, idle, 0.05) == []
+    assert load_warnings(idle, busy, 0.0) == [
         "the machine is busy: others took 40 % of a test loop's time, load 0.1 on 8 cores"
     ]
-    assert warnings(idle, idle, 0.2) == ["the last rounds were 20 % slower than the first"]
-    assert warnings(idle, idle, -0.2) == ["the last rounds were 20 % faster than the first"]
+    assert load_warnings(idle, idle, 0.2) == ["the last rounds were 20 % slower than the first"]
+    assert load_warnings(idle, idle, -0.2) == ["the last rounds were 20 % faster than the first"]

@@ -8,17 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dmlgpu.bench.ceilings import Ceilings
+from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, save_ceilings
 from dmlgpu.bench.checking import check
 from dmlgpu.bench.children import Child, Remote
 from dmlgpu.bench.choosing import of_case, of_operator
-from dmlgpu.bench.kept import Kept, keep_ceilings
-from dmlgpu.bench.measurement import Measurement
-from dmlgpu.bench.models import PreparedModel
-from dmlgpu.bench.plain import FORMULAS, PreparedPlain
-from dmlgpu.bench.prepared import PreparedOperator
+from dmlgpu.bench.numpy_baseline import FORMULAS, NumpyBaseline
+from dmlgpu.bench.prepared import PreparedModel, PreparedOperator
+from dmlgpu.bench.records import Measurement
 from dmlgpu.bench.rows import ROWS
-from dmlgpu.bench.worker import Server, pack
+from dmlgpu.bench.worker import WorkloadServer, pack
 from dmlgpu.bench.workload import Workload
 from dmlgpu.conformance.suites import graphs
 from dmlgpu.device.device import Device
@@ -102,7 +100,7 @@ def test_what_a_lost_process_had_ready_is_not_measured(child):
 
 
 def test_a_server_prepares_measures_and_closes():
-    server = Server(Device(NUMPY_ADAPTER))
+    server = WorkloadServer(Device(NUMPY_ADAPTER))
     request = {"do": "prepare", "key": "1", "workload": pack(small("GEMM")), "checked": True, "plain": False}
     ready = json.loads(json.dumps(server.answer(request)))["ready"]
     assert ready["check"]["status"] == "right"
@@ -118,7 +116,7 @@ def test_a_server_answers_by_errors():
     def prepare(device, workload, checked, plain):
         raise NotSupported("not here") if checked else DmlError("gone")
 
-    server = Server(Device(NUMPY_ADAPTER), prepare)
+    server = WorkloadServer(Device(NUMPY_ADAPTER), prepare)
     request = {"do": "prepare", "key": "1", "workload": pack(small("GEMM")), "plain": False}
     assert server.answer({**request, "checked": True}) == {"refused": "not here"}
     assert server.answer({**request, "checked": False}) == {"failed": "gone"}
@@ -171,7 +169,7 @@ def test_of_products_too_large_for_the_reference_a_part_is_compared():
 @pytest.mark.parametrize("operator", FORMULAS)
 def test_plain_numpy_computes_what_the_operator_does(operator):
     workload = small(operator)
-    prepared = PreparedPlain(workload)
+    prepared = NumpyBaseline(workload)
     found = np.asarray(prepared._once()).astype(workload.desc.outputs[0].tensor.data_type.numpy)
     if operator == "TOP_K1":  # in no order
         found = -np.sort(-found)
@@ -190,7 +188,7 @@ def test_a_worker_knows_the_rows_of_which_it_compares_parts():
 
 def test_what_has_no_formula_is_refused():
     with pytest.raises(NotSupported, match="has no formula in NumPy"):
-        PreparedPlain(small("LSTM"))
+        NumpyBaseline(small("LSTM"))
 
 
 # ---- the command line
@@ -199,8 +197,8 @@ def test_what_has_no_formula_is_refused():
 @pytest.fixture
 def kept_ceilings(tmp_path, monkeypatch):
     """A cache in which there are ceilings, so that none are measured."""
-    monkeypatch.setattr("dmlgpu.bench.kept.cache_folder", lambda: tmp_path / "cache")
-    keep_ceilings(NUMPY_ADAPTER, Kept(Ceilings(1e10, 1e10, 1e-6, 1e-6, "wall clock"), 0.0))
+    monkeypatch.setattr("dmlgpu.bench.ceilings.cache_folder", lambda: tmp_path / "cache")
+    save_ceilings(NUMPY_ADAPTER, CachedCeilings(Ceilings(1e10, 1e10, 1e-6, 1e-6, "wall clock"), 0.0))
 
 
 def test_the_command_measures_and_writes_down(tmp_path, kept_ceilings):

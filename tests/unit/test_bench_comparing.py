@@ -5,7 +5,7 @@ import random
 import pytest
 from scipy import stats
 
-from dmlgpu.bench.comparing import Kind, compare, holm, mann_whitney
+from dmlgpu.bench.comparing import TimeChangeKind, compare, holm, mann_whitney
 from dmlgpu.bench.records import BenchRun
 from tests.unit.bench_fakes import measured
 
@@ -58,28 +58,28 @@ def test_a_change_counts_where_it_is_sure_and_large_enough():
     )
     found = {change.key[0]: change for change in compare([before], [after])}
     assert {name: one.kind for name, one in found.items()} == {
-        "a": Kind.SLOWER,
-        "b": Kind.FASTER,
-        "c": Kind.SAME,
-        "d": Kind.SAME,
+        "a": TimeChangeKind.SLOWER,
+        "b": TimeChangeKind.FASTER,
+        "c": TimeChangeKind.SAME,
+        "d": TimeChangeKind.SAME,
     }
     assert found["a"].low < found["a"].ratio < found["a"].high
     assert found["a"].ratio == pytest.approx(1.5, rel=0.02)
     assert found["c"].chance < 0.01
-    assert compare([before], [after], threshold=0.01)[0].kind is Kind.SLOWER
-    assert {one.key[0] for one in compare([before], [after], 0.01) if one.kind is Kind.SLOWER} == {"a", "c"}
+    assert compare([before], [after], threshold=0.01)[0].kind is TimeChangeKind.SLOWER
+    assert {one.key[0] for one in compare([before], [after], 0.01) if one.kind is TimeChangeKind.SLOWER} == {"a", "c"}
 
 
 def test_few_rounds_are_never_sure():
     changes = compare([run(measured(seconds=[1.0, 1.1]))], [run(measured(seconds=[9.0, 9.1]))])
-    assert changes[0].kind is Kind.SAME
+    assert changes[0].kind is TimeChangeKind.SAME
 
 
 def test_a_busy_machine_makes_changes_unsure():
     before = run(measured(seconds=spread(1.0, 1)))
     after = run(measured(seconds=spread(2.0, 2), warnings=("busy",)))
     (change,) = compare([before], [after])
-    assert (change.kind, change.kind.is_worse) == (Kind.UNSURE, False)
+    assert (change.kind, change.kind.is_worse) == (TimeChangeKind.UNSURE, False)
 
 
 def test_what_is_wrong_lost_or_missing_is_worse_and_comes_first():
@@ -92,22 +92,22 @@ def test_what_is_wrong_lost_or_missing_is_worse_and_comes_first():
     )
     changes = compare([before], [after])
     assert [(one.kind, one.key[0]) for one in changes] == [
-        (Kind.WRONG, "wrong"),
-        (Kind.LOST, "lost"),
-        (Kind.MISSING, "missing"),
-        (Kind.NEW, "new"),
-        (Kind.SAME, "fine"),
+        (TimeChangeKind.WRONG, "wrong"),
+        (TimeChangeKind.LOST, "lost"),
+        (TimeChangeKind.MISSING, "missing"),
+        (TimeChangeKind.NEW, "new"),
+        (TimeChangeKind.SAME, "fine"),
     ]
     assert [one.kind.is_worse for one in changes] == [True, True, True, False, False]
 
 
 def test_schedules_and_adapters_are_compared_with_their_own():
     before = run(measured(adapter="a"), measured(adapter="b"), measured(adapter="a", schedule="small"))
-    assert {one.kind for one in compare([before], [before])} == {Kind.SAME}
+    assert {one.kind for one in compare([before], [before])} == {TimeChangeKind.SAME}
     assert len(compare([before], [before])) == 3
 
 
 def test_the_later_of_two_measurements_counts():
     twice = [run(measured(seconds=spread(9.0, 1))), run(measured(seconds=spread(1.0, 2)))]
     (change,) = compare(twice, [run(measured(seconds=spread(1.0, 3)))])
-    assert change.kind is Kind.SAME
+    assert change.kind is TimeChangeKind.SAME

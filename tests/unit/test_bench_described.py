@@ -7,10 +7,9 @@ import pytest
 
 from dmlgpu import descs
 from dmlgpu.bench.aims import read_aims
-from dmlgpu.bench.asking import Asked
-from dmlgpu.bench.described import contents_of, described
-from dmlgpu.bench.workload import Contents, fill
-from dmlgpu.cli.bench_subjects import find
+from dmlgpu.bench.specs import BenchSpec
+from dmlgpu.bench.workload import Contents, fill, read_contents, read_desc
+from dmlgpu.cli.workloads import find_workloads
 from dmlgpu.enums import DataType, MatrixTransform
 from dmlgpu.errors import DmlError, InvalidArgument, ModelError
 from dmlgpu.explain import check
@@ -22,7 +21,7 @@ FLOAT = DataType.FLOAT32
 
 
 def test_fields_are_those_of_the_description():
-    found = described(
+    found = read_desc(
         "GEMM",
         {
             "a_tensor": [4, 3],
@@ -43,12 +42,12 @@ def test_fields_are_those_of_the_description():
 
 
 def test_arrays_structures_and_types_are_read():
-    joined = described("JOIN", {"input_tensors": [[2, 3], [4, 3]], "output_tensor": [6, 3], "axis": 0})
+    joined = read_desc("JOIN", {"input_tensors": [[2, 3], [4, 3]], "output_tensor": [6, 3], "axis": 0})
     assert [one.sizes for one in joined.input_tensors] == [(2, 3), (4, 3)]
     rois = {"input_tensor": [1, 1, 8, 8], "roi_tensor": [1, 1, 2, 5], "output_tensor": [2, 1, 7, 3]}
-    assert described("ROI_POOLING", {**rois, "pooled_size": {"width": 3, "height": 7}}).pooled_size == Size2D(3, 7)
+    assert read_desc("ROI_POOLING", {**rois, "pooled_size": {"width": 3, "height": 7}}).pooled_size == Size2D(3, 7)
     padded = {"input_tensor": [2], "output_tensor": [3], "start_padding": [1], "end_padding": [0]}
-    assert described("PADDING1", {**padded, "padding_value_data_type": "FLOAT32"}).padding_value_data_type is FLOAT
+    assert read_desc("PADDING1", {**padded, "padding_value_data_type": "FLOAT32"}).padding_value_data_type is FLOAT
 
 
 @pytest.mark.parametrize(
@@ -68,14 +67,14 @@ def test_arrays_structures_and_types_are_read():
 )
 def test_what_is_no_description_is_refused(operator, given, said):
     with pytest.raises(InvalidArgument, match=said):
-        described(operator, given)
+        read_desc(operator, given)
 
 
 def test_contents_are_tables_by_number():
-    assert contents_of("x", {"1": {"below": 5, "distinct": True}}) == {1: Contents(below=5, distinct=True)}
+    assert read_contents("x", {"1": {"below": 5, "distinct": True}}) == {1: Contents(below=5, distinct=True)}
     for given in ({"one": {"below": 5}}, {"1": 5}, {"1": {"above": 5}}):
         with pytest.raises(InvalidArgument, match="x: contents must hold tables of below, distinct, scale"):
-            contents_of("x", given)
+            read_contents("x", given)
 
 
 def test_contents_can_be_sparse_or_regions():
@@ -95,7 +94,7 @@ def test_contents_can_be_sparse_or_regions():
 def suite(folder, text):
     path = folder / "mine.toml"
     path.write_text(text, encoding="utf-8")
-    return [Asked(str(path))]
+    return [BenchSpec(str(path))]
 
 
 def test_rows_are_workloads(tmp_path):
@@ -104,7 +103,7 @@ def test_rows_are_workloads(tmp_path):
         'indices_tensor = { sizes = [8, 1], type = "uint32" }\nvalues_tensor = [1, 2]\n'
         "output_tensor = [8, 3]\naxis = 1\n"
     )
-    (found,) = find(suite(tmp_path, text))
+    (found,) = find_workloads(suite(tmp_path, text))
     workload = found.workload
     assert (workload.name, workload.operator, workload.data_type) == ("hot", "ONE_HOT", "uint32")
     indices, values = workload.inputs()
@@ -124,25 +123,25 @@ def test_rows_are_workloads(tmp_path):
 )
 def test_rows_that_are_half_a_description_are_refused(tmp_path, row, said):
     with pytest.raises(DmlError, match=said):
-        find(suite(tmp_path, f"[[row]]\n{row}\n"))
+        find_workloads(suite(tmp_path, f"[[row]]\n{row}\n"))
 
 
 def test_rows_of_a_suite_can_be_picked(tmp_path):
     (path,) = suite(tmp_path, '[[row]]\nwhat = "GEMM"\nname = "a"\n[[row]]\nwhat = "GEMM"\nname = "b"\n')
-    assert [one.workload.name for one in find([Asked(f"{path.what}:b")])] == ["b"]
-    assert [one.workload.name for one in find([Asked(f"{path.what}:gemm")])] == ["a", "b"]
-    assert [one.workload.name for one in find([Asked(f"{path.what}:b,a")])] == ["b", "a"]
-    assert {one.workload.operator for one in find([Asked("scaling:GEMM")])} == {"GEMM"}
+    assert [one.workload.name for one in find_workloads([BenchSpec(f"{path.what}:b")])] == ["b"]
+    assert [one.workload.name for one in find_workloads([BenchSpec(f"{path.what}:gemm")])] == ["a", "b"]
+    assert [one.workload.name for one in find_workloads([BenchSpec(f"{path.what}:b,a")])] == ["b", "a"]
+    assert {one.workload.operator for one in find_workloads([BenchSpec("scaling:GEMM")])} == {"GEMM"}
     for names in ("c", "a,c"):
         with pytest.raises(InvalidArgument, match="has no row 'c'; its rows are a, b"):
-            find([Asked(f"{path.what}:{names}")])
+            find_workloads([BenchSpec(f"{path.what}:{names}")])
     (path,) = suite(tmp_path, '[[row]]\nwhat = "GEMM"\nname = "a, b"\n')
-    assert [one.workload.name for one in find([Asked(f"{path.what}:a, b")])] == ["a, b"]
+    assert [one.workload.name for one in find_workloads([BenchSpec(f"{path.what}:a, b")])] == ["a, b"]
 
 
 @pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*.toml")), ids=lambda path: path.stem)
 def test_suites_of_benchmarks_are_valid(path):
-    found = find([Asked(str(path))])
+    found = find_workloads([BenchSpec(str(path))])
     assert found
     for one in found:
         check(one.workload.desc)

@@ -8,19 +8,18 @@ import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from dmlgpu.bench.asking import read_suite, suite_file
-from dmlgpu.bench.ceilings import Ceilings
+from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, save_ceilings
 from dmlgpu.bench.choosing import of_operator
-from dmlgpu.bench.kept import Kept, keep_ceilings
-from dmlgpu.bench.peers import known
+from dmlgpu.bench.peers import contestants
 from dmlgpu.bench.peers.calls import Call, Node, NotOffered, load_outputs, parse_node
+from dmlgpu.bench.peers.comparison import compare_peers, summary, time_text
 from dmlgpu.bench.peers.contestants import OneByOne, PeerRow
 from dmlgpu.bench.peers.programs import onnx_models
-from dmlgpu.bench.peers.standing import standings, summary, time_text
-from dmlgpu.bench.peers.worker import Server
+from dmlgpu.bench.peers.worker import PeerServer
 from dmlgpu.bench.prepared import Sample
 from dmlgpu.bench.records import BenchRun, read_file
-from dmlgpu.cli.bench_subjects import find
+from dmlgpu.bench.specs import read_suite, suite_file
+from dmlgpu.cli.workloads import find_workloads
 from dmlgpu.errors import InvalidArgument, ModelError
 from dmlgpu.host.adapter import NUMPY_ADAPTER
 from tests.unit.bench_fakes import measured
@@ -170,7 +169,7 @@ def prepared(server, tmp_path, op):
 
 def test_a_server_prepares_measures_and_closes(tmp_path):
     peer = Doubling()
-    server = Server(lambda: peer, peer.clock)
+    server = PeerServer(lambda: peer, peer.clock)
     assert server.answer({"do": "versions"})["versions"]["doubling"] == "2"
     ready = prepared(server, tmp_path, "Double")["ready"]
     assert ready == {"init": {"total": 1.0}, "cold": 1.0, "sets": 2, "footprint": 48}
@@ -182,13 +181,13 @@ def test_a_server_prepares_measures_and_closes(tmp_path):
 
 
 def test_a_server_answers_by_errors(tmp_path):
-    server = Server(Doubling)
+    server = PeerServer(Doubling)
     assert prepared(server, tmp_path, "Halve") == {"refused": "only doubles"}
 
     def missing():
         raise ModuleNotFoundError("No module named 'fake'")
 
-    assert Server(missing).answer({"do": "versions"}) == {"refused": "No module named 'fake'"}
+    assert PeerServer(missing).answer({"do": "versions"}) == {"refused": "No module named 'fake'"}
 
 
 # ---- who there is
@@ -198,23 +197,23 @@ def test_interpreters_are_files_or_environments(tmp_path):
     python = tmp_path / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     python.parent.mkdir()
     python.touch()
-    assert known.parse_environments([f"ncnn={tmp_path}", f"tinygrad={python}"]) == {
+    assert contestants.parse_environments([f"ncnn={tmp_path}", f"tinygrad={python}"]) == {
         "ncnn": str(python),
         "tinygrad": str(python),
     }
     with pytest.raises(InvalidArgument, match="no Python interpreter"):
-        known.parse_environments([f"ncnn={tmp_path / 'missing'}"])
+        contestants.parse_environments([f"ncnn={tmp_path / 'missing'}"])
     with pytest.raises(InvalidArgument, match="must be NAME=PATH with one of webgpu-provider"):
-        known.parse_environments(["numpy=x"])
+        contestants.parse_environments(["numpy=x"])
     with pytest.raises(InvalidArgument, match="a peer must be one of"):
-        known.choose(["numpy"])
-    assert known.choose([]) == known.PEERS
-    assert known.choose(["ncnn"]) == (known.PEERS[2],)
+        contestants.choose_peers(["numpy"])
+    assert contestants.choose_peers([]) == contestants.PEERS
+    assert contestants.choose_peers(["ncnn"]) == (contestants.PEERS[2],)
 
 
 def test_every_peer_has_a_module():
-    for peer in known.PEERS:
-        assert (known._FOLDER / "programs" / f"{peer.module}.py").is_file()
+    for peer in contestants.PEERS:
+        assert (contestants._FOLDER / "programs" / f"{peer.module}.py").is_file()
 
 
 def test_calls_become_models_that_compute_the_same():
@@ -245,14 +244,14 @@ def test_ours_stand_beside_the_best_peer_on_a_gpu():
         measured(adapter="host", seconds=(0.0001,) * 12),
         wanted=3.0,
     )
-    (row,) = standings(found)
+    (row,) = compare_peers(found)
     assert row.cells() == [
         *("GEMM", "1.5", "3", "500", "0.1", "0.1"),
         *("fast", "2.00 [2.00, 2.00]", "3, missed", "50 % copy"),
     ]
     assert not row.is_met
     few = run_of(measured(seconds=(0.001,) * 3), measured(adapter="fast", seconds=(0.002,) * 3), wanted=3.0)
-    assert [one.is_met for one in standings(few)] == [True]  # nobody knows yet
+    assert [one.is_met for one in compare_peers(few)] == [True]  # nobody knows yet
     assert summary([row]).startswith("1 rows: faster than the best peer on 1, slower on 0")
     assert found.is_good
 
@@ -264,7 +263,7 @@ def test_peers_that_fail_or_compute_wrong_are_never_the_best():
         measured(adapter="slow", seconds=(), status="failed", check="unchecked"),
         measured(adapter="host", seconds=(), status="refused", check="unchecked"),
     )
-    (row,) = standings(found)
+    (row,) = compare_peers(found)
     assert [time_text(one) for one in row.theirs] == ["W", "x", "-", "-"]
     assert (row.best, row.ratio, row.is_met, summary([row])) == (None, None, True, "")
     assert found.is_good  # what others cannot do is no fault of ours
@@ -288,17 +287,17 @@ def test_ours_run_one_at_a_time(monkeypatch):
 
 
 def test_the_command_measures_a_peer_and_says_who_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr("dmlgpu.bench.kept.cache_folder", lambda: tmp_path / "cache")
-    keep_ceilings(NUMPY_ADAPTER, Kept(Ceilings(1e10, 1e10, 1e-6, 1e-6, "wall clock"), 0.0))
+    monkeypatch.setattr("dmlgpu.bench.ceilings.cache_folder", lambda: tmp_path / "cache")
+    save_ceilings(NUMPY_ADAPTER, CachedCeilings(Ceilings(1e10, 1e10, 1e-6, 1e-6, "wall clock"), 0.0))
     package = tmp_path / "other" / "peers"
     (package / "programs").mkdir(parents=True)
-    for name in ("__init__.py", "worker.py", "serving.py", "calls.py"):
-        (package / name).write_text((known._FOLDER / name).read_text(encoding="utf-8"), encoding="utf-8")
+    for name in ("__init__.py", "worker.py", "calls.py"):
+        (package / name).write_text((contestants._FOLDER / name).read_text(encoding="utf-8"), encoding="utf-8")
     (package / "programs" / "softmax.py").write_text(SOFTMAX, encoding="utf-8")
     (package / "programs" / "gone.py").write_text("import no_such_module_anywhere", encoding="utf-8")
-    monkeypatch.setattr(known, "_FOLDER", package)
-    fakes = (known.KnownPeer("fake", "softmax", "fake"), known.KnownPeer("gone", "gone", "gone-gpu"))
-    for function in (known.parse_environments, known.choose):
+    monkeypatch.setattr(contestants, "_FOLDER", package)
+    fakes = (contestants.KnownPeer("fake", "softmax", "fake"), contestants.KnownPeer("gone", "gone", "gone-gpu"))
+    for function in (contestants.parse_environments, contestants.choose_peers):
         monkeypatch.setattr(function, "__defaults__", (fakes,))
     suite = tmp_path / "mine.toml"
     suite.write_text(
@@ -329,7 +328,7 @@ def test_files_beside_a_suite_can_be_its_rows(tmp_path):
     )
     suite = tmp_path / "mine.toml"
     suite.write_text('[[row]]\nwhat = "mine.py:outputs"\nonnx = ["y0 = Add (x0, x0)"]\n', encoding="utf-8")
-    (asked,) = find([type(read_suite(suite)[0])(str(suite))])
+    (asked,) = find_workloads([type(read_suite(suite)[0])(str(suite))])
     row = PeerRow(asked.workload, asked.more)
     (x,) = row.call.arrays.values()
     assert row.check([x + x]).status == "right"

@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 import pytest
 from markdown_it import MarkdownIt
 
-from dmlgpu.bench import plotting
+from dmlgpu.bench import scaling
 from dmlgpu.bench.records import is_bench_file, read_file, write_run
-from dmlgpu.bench.reporting import as_times
 from dmlgpu.bench.scaling import break_even, break_evens, sweeps
+from dmlgpu.bench.wording import as_times
 from dmlgpu.conformance.report.writing import Report, as_html, as_junit, as_markdown
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.errors import InvalidArgument, ModelError
@@ -200,12 +200,12 @@ def test_sizes_that_change_apart_are_drawn_over_bytes():
 def test_a_family_alone_is_drawn_the_same_each_time(tmp_path):
     curves = sweeps([*swept("gpu", {1: 9.0, 2: 1.0}), *swept("NumPy", {1: 4.0, 2: 4.0})])
     for name in ("one.svg", "two.svg"):
-        plotting.plot_sweeps(curves, tmp_path / name)
+        scaling.plot_sweeps(curves, tmp_path / name)
     text = (tmp_path / "one.svg").read_text(encoding="utf-8")
     assert text == (tmp_path / "two.svg").read_text(encoding="utf-8")
     assert "seconds per dispatch" in text  # a text, not its outlines
     with pytest.raises(InvalidArgument, match="the suffix must be"):
-        plotting.plot_sweeps(curves, tmp_path / "one.pdf")
+        scaling.plot_sweeps(curves, tmp_path / "one.pdf")
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
@@ -213,7 +213,7 @@ def test_plots_are_drawn(tmp_path, suffix):
     pytest.importorskip("matplotlib", reason="Matplotlib is not installed, which draws plots")
     path = tmp_path / f"plot{suffix}"
     given = [*swept("gpu", {1: 9.0, 2: 1.0}), *swept("NumPy", {1: 4.0, 2: 4.0})]
-    plotting.plot(given, {"gpu": CEILINGS}, path)
+    scaling.plot(given, {"gpu": CEILINGS}, path)
     content = path.read_bytes()
     assert content.startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
     if suffix == ".svg":
@@ -225,6 +225,6 @@ def test_plots_are_drawn(tmp_path, suffix):
 def test_plots_of_nothing_and_of_other_formats_are_refused(tmp_path):
     pytest.importorskip("matplotlib", reason="Matplotlib is not installed, which draws plots")
     with pytest.raises(InvalidArgument, match=r"the suffix must be one of \.png, \.svg, got '\.pdf'"):
-        plotting.check_path(tmp_path / "plot.pdf")
+        scaling.check_path(tmp_path / "plot.pdf")
     with pytest.raises(InvalidArgument, match="nothing was measured that could be drawn"):
-        plotting.plot([SOME[1]], {}, tmp_path / "plot.png")
+        scaling.plot([SOME[1]], {}, tmp_path / "plot.png")

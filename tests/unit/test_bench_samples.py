@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from dmlgpu.bench.measurement import Measurement, measurement
 from dmlgpu.bench.ratios import MINIMUM_ROUNDS, interval
+from dmlgpu.bench.records import Measurement, measurement
 from dmlgpu.bench.samples import FEWEST_ROUNDS, MOST_CALLS, ROUND_SECONDS, Patience, drift, measure, noise
 from dmlgpu.bench.workload import Workload
 from dmlgpu.errors import NotSupported

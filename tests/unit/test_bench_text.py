@@ -4,10 +4,11 @@ import io
 
 import pytest
 
-from dmlgpu.bench.asking import Asked, parse_shape
+from dmlgpu.bench.specs import BenchSpec, parse_shape
 from dmlgpu.bench.wording import hot_text, phases_text, work_text
-from dmlgpu.cli.bench_subjects import find
-from dmlgpu.cli.bench_text import BenchProgress, print_measurement
+from dmlgpu.cli.bench import print_measurement
+from dmlgpu.cli.progress import BenchProgress
+from dmlgpu.cli.workloads import find_workloads
 from dmlgpu.errors import InvalidArgument
 from tests.unit.bench_fakes import measured
 
@@ -71,11 +72,11 @@ def test_shapes_are_of_models(tmp_path):
             parse_shape(text)
     path = tmp_path / "model.onnx"
     path.touch()
-    (one,) = find([Asked(str(path), shapes={"x": (1, 3)})])
+    (one,) = find_workloads([BenchSpec(str(path), shapes={"x": (1, 3)})])
     assert (one.workload.name, one.workload.operator, one.workload.shapes) == (
         "model.onnx x=1x3",
         "MODEL",
         {"x": (1, 3)},
     )
     with pytest.raises(InvalidArgument, match="GEMM is no model in ONNX"):
-        find([Asked("GEMM", shapes={"x": (1, 3)})])
+        find_workloads([BenchSpec("GEMM", shapes={"x": (1, 3)})])

@@ -4,14 +4,21 @@ import numpy as np
 import pytest
 
 from dmlgpu import schema
-from dmlgpu.bench.asking import Asked, parse_types, read_suite, suite_file, suite_names
-from dmlgpu.bench.choosing import is_map, of_case, of_operator, size_names
+from dmlgpu.bench.choosing import is_map, of_case, of_operator, schedules_of, size_names
 from dmlgpu.bench.counting import count
 from dmlgpu.bench.rows import LAYOUTS, ROWS, folded, laid_out
-from dmlgpu.bench.schedules import schedules_of
-from dmlgpu.bench.sizes import combinations, parse_sizes, sizes_text
+from dmlgpu.bench.specs import (
+    BenchSpec,
+    combinations,
+    parse_sizes,
+    parse_types,
+    read_suite,
+    sizes_text,
+    suite_file,
+    suite_names,
+)
 from dmlgpu.bench.workload import Contents, byte_count, fill
-from dmlgpu.cli.bench_subjects import find
+from dmlgpu.cli.workloads import find_workloads
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument, ModelError
 from dmlgpu.explain import check, explain_graph, explain_operator
@@ -178,8 +185,8 @@ def test_schedules_are_those_that_make_other_kernels():
 
 
 def test_words_are_operators_cases_and_suites():
-    asked = [Asked("gemm", ({"m": 4},)), Asked("gather_nd1-float32-uint32-2x3-packed-s0"), Asked("quick")]
-    names = [one.workload.name for one in find(asked)]
+    asked = [BenchSpec("gemm", ({"m": 4},)), BenchSpec("gather_nd1-float32-uint32-2x3-packed-s0"), BenchSpec("quick")]
+    names = [one.workload.name for one in find_workloads(asked)]
     assert names[0] == "GEMM m=4 k=1024 n=1024 float32"
     assert names[1] == "gather_nd1-float32-uint32-2x3-packed-s0"
     assert names[2].startswith("GEMM m=128")
@@ -187,14 +194,14 @@ def test_words_are_operators_cases_and_suites():
 
 def test_what_is_unknown_is_refused_with_what_is_taken():
     with pytest.raises(InvalidArgument, match=r"similar names: GEMM.*; bench takes a case .* or a suite"):
-        find([Asked("gemn")])
+        find_workloads([BenchSpec("gemn")])
     with pytest.raises(InvalidArgument, match="has its own sizes"):
-        find([Asked("gather_nd1-float32-uint32-2x3-packed-s0", ({"m": 3},))])
+        find_workloads([BenchSpec("gather_nd1-float32-uint32-2x3-packed-s0", ({"m": 3},))])
 
 
 @pytest.mark.parametrize("name", suite_names())
 def test_own_suites_hold_workloads(name):
-    assert find([Asked(name)])
+    assert find_workloads([BenchSpec(name)])
     assert all(row.what for row in read_suite(suite_file(name)))
 
 
@@ -206,7 +213,7 @@ def test_rows_of_a_suite_may_have_names_and_more(tmp_path):
     )
     (row,) = read_suite(path)
     assert (row.types, row.more) == ((DataType.FLOAT16,), {"peer": "x"})
-    names = [one.workload.name for one in find([Asked(str(path))])]
+    names = [one.workload.name for one in find_workloads([BenchSpec(str(path))])]
     assert names == [f"product: GEMM m={size} k={size} n={size} float16" for size in (4, 8)]
 
 

@@ -172,9 +172,8 @@ def test_the_package_runs_as_a_module():
 
 def test_adapter_from_the_environment_and_the_option_wins(monkeypatch):
     taken = []
-    run = type("Verb", (), {"run": lambda *given, **_: taken.append(given[2])})
-    real = cli_app.verb
-    monkeypatch.setattr(cli_app, "verb", lambda name: run if name == "run" else real(name))
+    module = importlib.import_module("dmlgpu.cli.run")
+    monkeypatch.setattr(module, "run", lambda model, output_dir, adapter, **_: taken.append(adapter))
     runner = CliRunner()
     runner.invoke(cli_app.app, ["run", "m.json"], env={"DMLGPU_ADAPTER": "numpy"})
     runner.invoke(cli_app.app, ["run", "m.json", "-a", "0"], env={"DMLGPU_ADAPTER": "numpy"})

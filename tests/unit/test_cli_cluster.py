@@ -13,10 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from dmlgpu.cli.cluster import _chosen, _run
+from dmlgpu.cli.cluster import _chosen, _run, side_by_side
 from dmlgpu.cli.main import main
-from dmlgpu.cli.request import Request
-from dmlgpu.cli.side_by_side import side_by_side
+from dmlgpu.cli.test import ConformanceRequest
 from dmlgpu.conformance.cluster.registry import ClusterAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, run_cases
@@ -93,7 +92,7 @@ def test_adapters_are_chosen_among_the_workers():
 def test_a_lost_case_is_no_expected_failure(tmp_path, capsys):
     path = tmp_path / "known.toml"
     path.write_text('[[expected]]\ncases = "*"\nreason = "told so"\n')
-    request = Request(expectations=(path,))
+    request = ConformanceRequest(expectations=(path,))
     vars(request)["names"] = ("a", "b")
     adapter = ClusterAdapter("dmlgpu-0", NUMPY_ADAPTER, {})
     outcomes = [Outcome("a", Status.CRASH), Outcome("b", Status.DEVICE_LOST, message="lost by the cluster: killed")]

@@ -9,11 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.cli import doctor
-from dmlgpu.cli.diagnosis import adapters, drivers, findings, software
-from dmlgpu.cli.diagnosis.adapters import CASES, SUITE, Examination, Examined
-from dmlgpu.cli.diagnosis.drivers import Card, Loader, Manifest, read_manifest
-from dmlgpu.cli.diagnosis.software import Requirement
+from dmlgpu.cli import diagnosis, doctor
+from dmlgpu.cli.diagnosis import (
+    CASES,
+    SUITE,
+    Card,
+    Examination,
+    Examined,
+    Loader,
+    Manifest,
+    read_manifest,
+)
+from dmlgpu.cli.doctor import Requirement
 from dmlgpu.cli.main import EXTRAS, main
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
@@ -40,15 +47,15 @@ def machine(monkeypatch):
 
     def have(*found, problems=(), unmatched="", loaders=(), manifests=None, cards=(), requirements=()):
         known = found or (examined(CARD, default=True), examined(NUMPY_ADAPTER))
-        monkeypatch.setattr(adapters, "examine", lambda: Examination(tuple(known), tuple(problems), unmatched))
-        monkeypatch.setattr(drivers, "loaders", lambda: tuple(loaders))
+        monkeypatch.setattr(diagnosis, "examine", lambda: Examination(tuple(known), tuple(problems), unmatched))
+        monkeypatch.setattr(diagnosis, "loaders", lambda: tuple(loaders))
         default = (Manifest("/x/card.json", "libcard.so", "1.3"),)
-        monkeypatch.setattr(drivers, "manifests", lambda: default if manifests is None else manifests)
-        monkeypatch.setattr(drivers, "cards", lambda: tuple(cards))
-        monkeypatch.setattr(software, "requirements", lambda: tuple(requirements))
-        monkeypatch.setattr(software, "caches", lambda: (software.Cache("Mesa", "~/.cache/x", 2, 4096),))
+        monkeypatch.setattr(diagnosis, "manifests", lambda: default if manifests is None else manifests)
+        monkeypatch.setattr(diagnosis, "cards", lambda: tuple(cards))
+        monkeypatch.setattr(doctor, "requirements", lambda: tuple(requirements))
+        monkeypatch.setattr(doctor, "caches", lambda: (doctor.Cache("Mesa", "~/.cache/x", 2, 4096),))
 
-    monkeypatch.setattr(findings.sys, "platform", "linux")
+    monkeypatch.setattr(doctor.sys, "platform", "linux")
     have()
     return have
 
@@ -181,9 +188,9 @@ def test_requirements_of_the_metadata(monkeypatch):
         "scipy>=1.11; (python_version < '3.0') and extra == 'ocr'",
         "onnx>=1.19; (python_version > '3.0') and extra == 'ocr'",
     ]
-    monkeypatch.setattr(software, "requires", lambda name: lines)
-    monkeypatch.setattr(software, "installed", {"numpy": "2.4", "wgpu": "0.32.0", "typer": "0.20"}.get)
-    assert software.requirements() == (
+    monkeypatch.setattr(doctor, "requires", lambda name: lines)
+    monkeypatch.setattr(doctor, "installed", {"numpy": "2.4", "wgpu": "0.32.0", "typer": "0.20"}.get)
+    assert doctor.requirements() == (
         Requirement("", "numpy", ">=2.0", "2.4", True),
         Requirement("", "wgpu", "<0.1", "0.32.0", False),
         Requirement("cli", "typer", ">=0.16", "0.20", True),
@@ -204,9 +211,9 @@ def extras():
 
 def test_every_extra_for_users_is_examined_and_no_other(extras, monkeypatch):
     lines = [f"{one.partition(';')[0]}; extra == '{extra}'" for extra, asked in extras.items() for one in asked]
-    monkeypatch.setattr(software, "requires", lambda name: lines)
-    assert {one.extra for one in software.requirements()} == FOR_USERS
-    assert FOR_USERS.isdisjoint(software.FOR_WORK) and FOR_USERS.union(software.FOR_WORK) == extras.keys()
+    monkeypatch.setattr(doctor, "requires", lambda name: lines)
+    assert {one.extra for one in doctor.requirements()} == FOR_USERS
+    assert FOR_USERS.isdisjoint(doctor.FOR_WORK) and FOR_USERS.union(doctor.FOR_WORK) == extras.keys()
 
 
 def test_what_a_missing_module_asks_for_is_an_extra_that_brings_it(extras):
@@ -217,11 +224,11 @@ def test_what_a_missing_module_asks_for_is_an_extra_that_brings_it(extras):
 
 def test_variables_that_matter_and_no_others(monkeypatch):
     monkeypatch.setattr(Path, "home", lambda: Path("/home/jane"))
-    for name in software.environment():
+    for name in doctor.environment():
         monkeypatch.delenv(name)
     monkeypatch.setenv("VK_DRIVER_FILES", "/home/jane/x.json:/home/janet/y.json")
     monkeypatch.setenv("SECRET_TOKEN", "x")
-    assert software.environment() == {"VK_DRIVER_FILES": "~/x.json:/home/janet/y.json"}
+    assert doctor.environment() == {"VK_DRIVER_FILES": "~/x.json:/home/janet/y.json"}
 
 
 def test_caches(monkeypatch, tmp_path):
@@ -233,7 +240,7 @@ def test_caches(monkeypatch, tmp_path):
     folder.mkdir(parents=True)
     (folder / "kernel").write_bytes(b"x" * 100)
     (folder.parent / "index").write_bytes(b"x" * 10)
-    assert software.caches() == (software.Cache("Mesa", "~/mesa/mesa_shader_cache", 2, 110),)
+    assert doctor.caches() == (doctor.Cache("Mesa", "~/mesa/mesa_shader_cache", 2, 110),)
 
 
 @pytest.mark.usefixtures("homeless")
@@ -241,7 +248,7 @@ def test_caches_of_a_user_without_a_home_are_those_that_variables_name(monkeypat
     monkeypatch.delenv("__GL_SHADER_DISK_CACHE_PATH", raising=False)
     monkeypatch.setenv("MESA_SHADER_CACHE_DIR", str(tmp_path))
     (tmp_path / "mesa_shader_cache_db").mkdir()
-    assert software.caches() == (software.Cache("Mesa", f"{tmp_path}/mesa_shader_cache_db", 0, 0),)
+    assert doctor.caches() == (doctor.Cache("Mesa", f"{tmp_path}/mesa_shader_cache_db", 0, 0),)
 
 
 @pytest.mark.parametrize(
@@ -265,11 +272,11 @@ def test_manifests(text, library, problem, tmp_path):
 
 def test_a_variable_that_names_no_manifest(monkeypatch, tmp_path):
     (tmp_path / "card.json").write_text('{"ICD": {"library_path": "libcard.so"}}')
-    monkeypatch.setattr(drivers, "machine_manifests", lambda: (tmp_path / "card.json",))
+    monkeypatch.setattr(diagnosis, "machine_manifests", lambda: (tmp_path / "card.json",))
     monkeypatch.setenv("VK_ADD_DRIVER_FILES", f"/nonesuch/x.json{os.pathsep}{tmp_path}")
     for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
         monkeypatch.delenv(name, raising=False)
-    missing, card = drivers.manifests()
+    missing, card = diagnosis.manifests()
     assert missing == Manifest("/nonesuch/x.json", "", "", "VK_ADD_DRIVER_FILES names it, but it does not exist")
     assert (card.library, card.problem) == ("libcard.so", "")
 
@@ -285,20 +292,20 @@ def test_the_computations_exist():
 def test_the_default_is_the_one_that_a_device_would_take(monkeypatch, wanted, default, unmatched):
     elsewhere = LocatedAdapter(replace(CARD, name="Other GPU"), 0, (("VK_DRIVER_FILES", "/x/other.json"),))
     known = (LocatedAdapter(NUMPY_ADAPTER, 1), elsewhere, LocatedAdapter(CARD, 0))
-    monkeypatch.setattr(adapters, "all_drivers", lambda: Discovery(known, ("a problem",)))
-    monkeypatch.setattr(adapters, "run_cases", lambda job, names, workers: iter([GOOD]))
+    monkeypatch.setattr(diagnosis, "all_drivers", lambda: Discovery(known, ("a problem",)))
+    monkeypatch.setattr(diagnosis, "run_cases", lambda job, names, workers: iter([GOOD]))
     monkeypatch.setenv("DMLGPU_ADAPTER", wanted)
     monkeypatch.delenv("VK_DRIVER_FILES", raising=False)
-    found = adapters.examine()
+    found = diagnosis.examine()
     assert [one.is_reached for one in found.adapters] == [True, False, True]
     assert [one.located.info.name for one in found.adapters if one.is_default] == ([default] if default else [])
     assert (found.problems, found.unmatched) == (("a problem",), unmatched)
 
 
 def test_numpy_computes_right(monkeypatch):
-    monkeypatch.setattr(adapters, "all_drivers", lambda: Discovery((LocatedAdapter(NUMPY_ADAPTER, 0, ()),)))
-    monkeypatch.setattr(adapters, "run_cases", _in_this_process)
-    (only,) = adapters.examine().adapters
+    monkeypatch.setattr(diagnosis, "all_drivers", lambda: Discovery((LocatedAdapter(NUMPY_ADAPTER, 0, ()),)))
+    monkeypatch.setattr(diagnosis, "run_cases", _in_this_process)
+    (only,) = diagnosis.examine().adapters
     assert only.works
     assert [outcome.case for outcome in only.outcomes] == list(CASES)
 

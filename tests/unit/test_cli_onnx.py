@@ -8,9 +8,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dmlgpu.bench.ceilings import Ceilings, Share
+from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, Share, load_ceilings, save_ceilings
 from dmlgpu.bench.counting import Counts
-from dmlgpu.bench.kept import Kept, keep_ceilings, load_ceilings
 from dmlgpu.bench.profiles import tables
 from dmlgpu.cli.profile_onnx import device_ceilings, print_profile
 from dmlgpu.device.device import Device
@@ -59,12 +58,12 @@ CEILINGS = Ceilings(copy=1e9, multiply_add=1e6, launch=1e-9, submission=1e-9, so
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     """An empty cache folder."""
-    monkeypatch.setattr("dmlgpu.bench.kept.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("dmlgpu.bench.ceilings.cache_folder", lambda: tmp_path / "cache")
     return tmp_path / "cache"
 
 
 def test_run_profiles_traces_and_repeats(model, tmp_path, cache):
-    keep_ceilings(NUMPY_ADAPTER, Kept(CEILINGS, 0.0))
+    save_ceilings(NUMPY_ADAPTER, CachedCeilings(CEILINGS, 0.0))
     more = ("--repeat", "3", "--profile", "--trace", tmp_path / "t.json")
     done = run_here(*options(model, "-o", tmp_path / "out", *more))
     assert (done.returncode, done.stderr) == (0, "")
@@ -92,7 +91,7 @@ def test_a_profile_shares_kernels_among_nodes_operators_and_modules(capsys):
 
 
 def test_a_profile_tells_the_share_of_the_ceiling(model, tmp_path, cache):
-    keep_ceilings(NUMPY_ADAPTER, Kept(CEILINGS, 0.0))
+    save_ceilings(NUMPY_ADAPTER, CachedCeilings(CEILINGS, 0.0))
     made = onnx.load(model)
     del made.graph.node[2], made.graph.output[1]  # what elements decide about
     onnx.save(made, model)

@@ -11,10 +11,9 @@ from dataclasses import replace
 import pytest
 
 from dmlgpu.cli.adapters import choose_adapters
-from dmlgpu.cli.failures import lines
 from dmlgpu.cli.main import main
 from dmlgpu.cli.progress import INTERVAL, Progress
-from dmlgpu.cli.test import _report, reproduce
+from dmlgpu.cli.test import _report, failure_lines, reproduce
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
@@ -101,7 +100,7 @@ def test_the_kernels_of_a_wrong_result_are_named():
     found = Outcome(
         "gemm-x", Status.FAIL, wrong=1, elements=1, kernels=("gemm small (matrix/gemm)", "gemm merge (x/y)")
     )
-    assert list(lines(found, "dmlgpu test", ""))[2:] == [
+    assert list(failure_lines(found, "dmlgpu test", ""))[2:] == [
         "  ran as: gemm small (matrix/gemm); gemm merge (x/y)",
         "  again: dmlgpu test",
     ]

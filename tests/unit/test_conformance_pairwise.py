@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dmlgpu.cli.pairwise import _lines
-from dmlgpu.cli.request import Request
+from dmlgpu.cli.test import ConformanceRequest, _pair_lines
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Ulp
 from dmlgpu.conformance.drivers import pairwise
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter
@@ -204,8 +203,10 @@ def test_what_disagrees_names_the_kernels_that_ran(tmp_path):
     assert [pair.kernels for pair in pairs] == [(MAP, TREE), (MAP, MAP), (TREE, MAP)]
     assert Pair.from_json(json.loads(json.dumps(pairs[0].to_json()))) == pairs[0]
     assert kernels_of(pairs) == (f"a, c ran as: {MAP[0]}", f"b ran as: {'; '.join(TREE)}")
-    request = Request(suite="altered", adapters=("all",))
-    assert [line for line in _lines(pairs, request) if "ran as" in line] == [f"  {text}" for text in kernels_of(pairs)]
+    request = ConformanceRequest(suite="altered", adapters=("all",))
+    assert [line for line in _pair_lines(pairs, request) if "ran as" in line] == [
+        f"  {text}" for text in kernels_of(pairs)
+    ]
 
 
 def test_what_agrees_or_has_no_kernels_names_none(tmp_path):

@@ -8,14 +8,11 @@ from PIL import Image
 from scipy.spatial.transform import Rotation
 
 from dmlgpu.cli.main import main
-from dmlgpu.demo.ocr import comparison, crops, models
-from dmlgpu.demo.ocr.detection import boxes, detection_input, reading_order
-from dmlgpu.demo.ocr.models import Model, Models
-from dmlgpu.demo.ocr.picture import compose
+from dmlgpu.demo.ocr import models, reading, regions
+from dmlgpu.demo.ocr.models import OcrModel, OcrModels, alphabet, decode
+from dmlgpu.demo.ocr.picture import SIZE, compose, sample
 from dmlgpu.demo.ocr.reading import read_text
-from dmlgpu.demo.ocr.recognition import alphabet, decode
-from dmlgpu.demo.ocr.rectangles import Rectangle, smallest_rectangle
-from dmlgpu.demo.ocr.sample import SIZE, sample
+from dmlgpu.demo.ocr.regions import Rectangle, boxes, detection_input, reading_order, smallest_rectangle
 
 
 def rectangle(x, y, width, height, degrees=0.0):
@@ -89,29 +86,29 @@ def test_lines_are_read_from_top_to_bottom_and_columns_from_left_to_right():
 def test_four_points_go_to_four_others():
     source = np.array([[0, 0], [10, 0], [10, 4], [0, 4]], float)
     target = np.array([[3, 1], [20, 2], [18, 14], [1, 9]], float)
-    mapped = crops.perspective(source, target) @ np.concatenate([source, np.ones((4, 1))], axis=1).T
+    mapped = regions.perspective(source, target) @ np.concatenate([source, np.ones((4, 1))], axis=1).T
     np.testing.assert_allclose((mapped[:2] / mapped[2]).T, target, atol=1e-9)
 
 
 def test_a_part_is_cut_out_as_it_is_and_turned_upright():
     picture = np.random.default_rng(3).integers(0, 256, (40, 60, 3)).astype(np.uint8)
-    straight = crops.cut(picture, np.array([[10, 5], [40, 5], [40, 25], [10, 25]], float))
+    straight = regions.cut(picture, np.array([[10, 5], [40, 5], [40, 25], [10, 25]], float))
     np.testing.assert_array_equal(straight, picture[5:25, 10:40])
-    high = crops.cut(picture, np.array([[10, 5], [20, 5], [20, 35], [10, 35]], float))
+    high = regions.cut(picture, np.array([[10, 5], [20, 5], [20, 35], [10, 35]], float))
     np.testing.assert_array_equal(high, np.rot90(picture[5:35, 10:20]))
-    turned = crops.cut(picture, np.array([[40, 25], [10, 25], [10, 5], [40, 5]], float))
+    turned = regions.cut(picture, np.array([[40, 25], [10, 25], [10, 5], [40, 5]], float))
     np.testing.assert_array_equal(turned, picture[5:25, 10:40][::-1, ::-1])
 
 
 def test_beyond_the_edge_the_last_pixels_go_on():
     picture = np.full((8, 8, 3), 77, np.uint8)
-    assert (crops.cut(picture, np.array([[-6, -3], [12, -3], [12, 10], [-6, 10]], float)) == 77).all()
+    assert (regions.cut(picture, np.array([[-6, -3], [12, -3], [12, 10], [-6, 10]], float)) == 77).all()
 
 
 def test_batches_have_four_lines_of_one_width():
     widths = [30, 150, 60, 60, 60, 60, 5000]
     lines = [np.full((10, width, 3), 255, np.uint8) for width in widths]
-    found = list(crops.batches(lines, [crops.bucket(crops.line_width(one)) for one in lines]))
+    found = list(regions.batches(lines, [regions.bucket(regions.line_width(one)) for one in lines]))
     assert [numbers for numbers, _ in found] == [[0, 2, 3, 4], [5], [1], [6]]
     assert [batch.shape for _, batch in found] == [(4, 3, 48, width) for width in (320, 320, 1280, 2560)]
     first = found[0][1]
@@ -146,10 +143,10 @@ def made_up(line, upside_down, place):
     recognised = np.zeros((4, 40, 3), np.float32)
     recognised[:, :, 0] = 1
     recognised[0, :2] = [[0, 1, 0], [0, 0.2, 0.8]]
-    return Models(
-        Model(lambda given: map_of(line)[None, None]),
-        Model(lambda given: np.array([[1 - upside_down, upside_down]] * 4, np.float32)),
-        Model(lambda given: place.append(given) or recognised),
+    return OcrModels(
+        OcrModel(lambda given: map_of(line)[None, None]),
+        OcrModel(lambda given: np.array([[1 - upside_down, upside_down]] * 4, np.float32)),
+        OcrModel(lambda given: place.append(given) or recognised),
         ("", "a", "b"),
     )
 
@@ -169,11 +166,11 @@ def test_readings_are_compared_by_their_texts_and_probabilities():
     image, line = Image.new("RGB", (160, 96)), rectangle(80, 48, 90, 14)
     ours, theirs = made_up(line, 0.2, []), made_up(line, 0.25, [])
     lines = read_text(image, ours)
-    found = comparison.compare(image, lines, ours, theirs, 960)
+    found = reading.compare(image, lines, ours, theirs, 960)
     assert found.same
     assert found.differences == {"detection": 0, "direction": pytest.approx(0.05), "recognition": 0}
     assert not found.ok
-    assert not comparison.compare(image, [], ours, ours, 960).ok
+    assert not reading.compare(image, [], ours, ours, 960).ok
 
 
 def test_the_sample_and_its_result_are_pictures():

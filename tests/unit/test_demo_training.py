@@ -10,11 +10,9 @@ from dmlgpu import Device
 from dmlgpu.builder.graph import Graph
 from dmlgpu.cli import demo_train
 from dmlgpu.cli.main import main
-from dmlgpu.demo.training.curve import draw_losses
-from dmlgpu.demo.training.digits import Digits, batch_order, load_digits
+from dmlgpu.demo.training.losses import draw_losses, first_difference, torch_losses
 from dmlgpu.demo.training.network import initial_moments, initial_parameters, learn
-from dmlgpu.demo.training.trainer import Adam, Trainer
-from dmlgpu.demo.training.twin import first_difference, torch_losses
+from dmlgpu.demo.training.trainer import Adam, Digits, Trainer, batch_order, load_digits
 from dmlgpu.enums import DataType
 
 FILTERS = (2, 3)

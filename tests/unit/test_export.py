@@ -23,8 +23,7 @@ from dmlgpu.builder import functions as dml
 from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.conformance.suites.combined import CombinedSuite
 from dmlgpu.demo.palette.graph import NAMES, palette_graph
-from dmlgpu.demo.palette.reduction import reduce_to_palette
-from dmlgpu.demo.palette.workbench import Workbench
+from dmlgpu.demo.palette.reduction import Workbench, reduce_to_palette
 from dmlgpu.device.evaluate import run_compiled
 from dmlgpu.export import folder as folders
 from dmlgpu.export.cases import can_be_exported

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.bench.asking import Asked, read_suite, suite_file
 from dmlgpu.bench.records import read_file, write_run
-from dmlgpu.cli.bench_subjects import find
+from dmlgpu.bench.specs import BenchSpec, read_suite, suite_file
+from dmlgpu.cli.workloads import find_workloads
 from tests.unit.bench_fakes import measured, run
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ def test_tables_are_made_of_the_measurements(script):
 
 
 def test_rows_are_those_of_the_suite_alone(script):
-    names = [one.workload.name for one in find([Asked("families")])]
+    names = [one.workload.name for one in find_workloads([BenchSpec("families")])]
     given = [measured(name, share=0.5, bound_by="copy") for name in (names[0], "depth-wise convolution", "GEMM m=64")]
     found = script["found_in"]([run(*given)])
     _, _, *lines = script["rows"](found)

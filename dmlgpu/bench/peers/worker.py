@@ -1,4 +1,4 @@
-"""The process in which a peer computes, in that peer's own environment.
+"""The process in which a peer computes, in that peer's own environment, where dmlgpu need not be installed.
 
 Each line of standard input is a request as JSON, each line of standard output its answer, as for
 ``dmlgpu.bench.worker``. What the peer prints goes to standard error.
@@ -8,16 +8,50 @@ from __future__ import annotations
 
 import gc
 import importlib
+import json
 import os
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, TextIO
 
 from .calls import Array, Call, NotOffered, save_outputs
-from .serving import LineServer
+
+
+class LineServer(ABC):
+    """Answers requests, of which ``do`` says what is asked for. Errors are answers, too: one is not the end of others.
+
+    Attributes:
+        refusals: exceptions that say what cannot be had here.
+        failures: exceptions whose text says all; others are told with their type.
+    """
+
+    refusals: ClassVar[tuple[type[Exception], ...]] = ()
+    failures: ClassVar[tuple[type[Exception], ...]] = ()
+
+    @abstractmethod
+    def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Do what is asked for, and return the answer."""
+
+    def serve(self, requests: TextIO, answers: TextIO) -> None:
+        """Answer requests, a line of JSON each, until they end."""
+        gc.disable()  # while nothing is measured it is done by hand
+        for line in requests:
+            print(json.dumps(self.answer(json.loads(line))), file=answers, flush=True)
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what ``handle`` does, else ``refused`` or ``failed`` with a sentence."""
+        try:
+            return self.handle(request)
+        except self.refusals as refusal:
+            return {"refused": str(refusal)}
+        except self.failures as error:
+            return {"failed": str(error)}
+        except Exception as error:
+            return {"failed": f"{type(error).__name__}: {error}"}
 
 
 class Running(Protocol):
@@ -44,7 +78,7 @@ class Peer(Protocol):
         """
 
 
-class Server(LineServer):
+class PeerServer(LineServer):
     """Answers requests about calls.
 
     Args:
@@ -106,7 +140,7 @@ def main(module: str) -> int:
     threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)
-        Server(load).serve(sys.stdin, answers)
+        PeerServer(load).serve(sys.stdin, answers)
     return 0
 
 

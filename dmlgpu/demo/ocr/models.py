@@ -1,10 +1,10 @@
-"""The three models, found in the package that carries them, and on what computes them."""
+"""The three models, run by dmlgpu or onnxruntime, and the decoding of the text that they recognize."""
 
 from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,38 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from dmlgpu.demo.ocr.recognition import alphabet
 from dmlgpu.device.device import Device
 from dmlgpu.errors import NotSupported
 from dmlgpu.frontends.onnx import load
+
+BLANK = 0
+"""The class that stands for no character, or separates equal ones."""
+
+
+def alphabet(metadata: str) -> tuple[str, ...]:
+    """Return the characters of the classes from the model's metadata: one in each line, the space after them.
+
+    The first class, which is none, is the empty string.
+    """
+    return ("", *metadata.splitlines(), " ")
+
+
+def decode(probabilities: NDArray[np.float32], characters: Sequence[str]) -> tuple[str, float]:
+    """Return the most probable text and the mean probability of its characters.
+
+    Args:
+        probabilities: of each class at each place along the line, {places, classes}.
+        characters: of the classes.
+
+    Returns:
+        Of each run of places with the same most probable class the character; blanks have none. Without any character
+        the probability is 0.
+    """
+    best = probabilities.argmax(axis=1)
+    begins = np.append(True, best[1:] != best[:-1]) & (best != BLANK)
+    text = "".join(characters[number] for number in best[begins])
+    return text, float(probabilities.max(axis=1)[begins].mean()) if begins.any() else 0.0
+
 
 Array = NDArray[np.float32]
 
@@ -29,7 +57,7 @@ FILES = {
 
 
 @dataclass(frozen=True)
-class Call:
+class ModelCall:
     """One run of a model: what it was given, what came of it, and the seconds that it took."""
 
     given: Array
@@ -38,22 +66,22 @@ class Call:
 
 
 @dataclass
-class Model:
+class OcrModel:
     """A model of one input and one output, which remembers its runs."""
 
     compute: Callable[[Array], Array]
-    calls: list[Call] = field(default_factory=list)
+    calls: list[ModelCall] = field(default_factory=list)
 
     def __call__(self, given: Array) -> Array:
         """Run the model."""
         start = time.perf_counter()
         found = self.compute(given)
-        self.calls.append(Call(given, found, time.perf_counter() - start))
+        self.calls.append(ModelCall(given, found, time.perf_counter() - start))
         return found
 
 
 @dataclass(frozen=True)
-class Models:
+class OcrModels:
     """The models of one reader.
 
     Attributes:
@@ -63,13 +91,13 @@ class Models:
         characters: of the classes.
     """
 
-    detection: Model
-    direction: Model
-    recognition: Model
+    detection: OcrModel
+    direction: OcrModel
+    recognition: OcrModel
     characters: tuple[str, ...]
 
     @property
-    def stages(self) -> dict[str, Model]:
+    def stages(self) -> dict[str, OcrModel]:
         """The models by their names."""
         return {name: getattr(self, name) for name in FILES}
 
@@ -79,7 +107,7 @@ class Models:
             model.calls.clear()
 
 
-def on_device(device: Device) -> Models:
+def on_device(device: Device) -> OcrModels:
     """Return the models on a device of dmlgpu's.
 
     Raises:
@@ -88,7 +116,7 @@ def on_device(device: Device) -> Models:
     return _models(lambda path: _ours(path, device))
 
 
-def on_onnxruntime() -> Models:
+def on_onnxruntime() -> OcrModels:
     """Return the models on onnxruntime's provider for processors.
 
     Raises:
@@ -114,10 +142,10 @@ def _ours(path: Path, device: Device) -> Callable[[Array], Array]:
     return lambda array: session.run({given.name: array})[found]
 
 
-def _models(make: Callable[[Path], Callable[[Array], Array]]) -> Models:
+def _models(make: Callable[[Path], Callable[[Array], Array]]) -> OcrModels:
     folder = models_folder()
-    detection, direction, recognition = (Model(make(folder / file)) for file in FILES.values())
-    return Models(detection, direction, recognition, _characters(folder / FILES["recognition"]))
+    detection, direction, recognition = (OcrModel(make(folder / file)) for file in FILES.values())
+    return OcrModels(detection, direction, recognition, _characters(folder / FILES["recognition"]))
 
 
 def models_folder() -> Path:

@@ -1,17 +1,25 @@
-"""A picture read: lines found, cut out, turned upright and recognised."""
+"""A picture read: lines found, cut out, turned upright and recognised; and compared with onnxruntime."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
 
-from dmlgpu.demo.ocr.crops import DIRECTION_WIDTH, Picture, batches, bucket, cut, line_width
-from dmlgpu.demo.ocr.detection import boxes, detection_input
-from dmlgpu.demo.ocr.models import Models
-from dmlgpu.demo.ocr.recognition import decode
-from dmlgpu.demo.ocr.rectangles import Points
+from dmlgpu.demo.ocr.models import OcrModels, decode
+from dmlgpu.demo.ocr.regions import (
+    DIRECTION_WIDTH,
+    Picture,
+    Points,
+    batches,
+    boxes,
+    bucket,
+    cut,
+    detection_input,
+    line_width,
+)
 
 UPSIDE_DOWN = 0.9
 """From this probability on, a line is turned around."""
@@ -24,7 +32,7 @@ LONGEST_SIDE = 960
 
 
 @dataclass(frozen=True)
-class Line:
+class TextLine:
     """A line of text.
 
     Attributes:
@@ -38,7 +46,7 @@ class Line:
     corners: Points
 
 
-def read_text(image: Image.Image, models: Models, longest_side: int = LONGEST_SIDE) -> list[Line]:
+def read_text(image: Image.Image, models: OcrModels, longest_side: int = LONGEST_SIDE) -> list[TextLine]:
     """Find and read the lines of text in an RGB picture, in the order in which one reads."""
     found = models.detection(detection_input(image, longest_side))
     corners = [box.corners for box in boxes(found[0, 0], *image.size)]
@@ -49,11 +57,11 @@ def read_text(image: Image.Image, models: Models, longest_side: int = LONGEST_SI
         probabilities = models.recognition(batch)
         for row, number in enumerate(numbers):
             texts[number] = decode(probabilities[row], models.characters)
-    read = [Line(text, probability, place) for (text, probability), place in zip(texts, corners, strict=True)]
+    read = [TextLine(text, probability, place) for (text, probability), place in zip(texts, corners, strict=True)]
     return [line for line in read if line.text and line.probability >= LEAST_PROBABILITY]
 
 
-def upright(lines: list[Picture], models: Models) -> list[Picture]:
+def upright(lines: list[Picture], models: OcrModels) -> list[Picture]:
     """Return lines, those turned around of which the direction model says that they stand on their heads."""
     turned = list(lines)
     for numbers, batch in batches(lines, [DIRECTION_WIDTH] * len(lines)):
@@ -62,3 +70,55 @@ def upright(lines: list[Picture], models: Models) -> list[Picture]:
             if probabilities[row, 1] > UPSIDE_DOWN:
                 turned[number] = np.rot90(lines[number], 2)
     return turned
+
+
+TOLERANCE = 1e-3
+"""How much probabilities may differ: a hundred layers round their sums in other orders."""
+
+
+@dataclass(frozen=True)
+class OcrComparison:
+    """Two readings of one picture.
+
+    Attributes:
+        lines: what the other models read.
+        same: whether the texts are the same.
+        seconds: of the other models' second runs, by stage.
+        differences: the largest difference of two probabilities for the same inputs, by stage; 0 where there were none.
+    """
+
+    lines: Sequence[TextLine]
+    same: bool
+    seconds: Mapping[str, float]
+    differences: Mapping[str, float]
+
+    @property
+    def ok(self) -> bool:
+        """Whether texts are the same and probabilities near enough."""
+        return self.same and all(one <= TOLERANCE for one in self.differences.values())
+
+
+def compare(
+    image: Image.Image, lines: Sequence[TextLine], models: OcrModels, others: OcrModels, longest_side: int
+) -> OcrComparison:
+    """Read a picture with other models, and compare them.
+
+    Args:
+        image: in RGB.
+        lines: what ``models`` read in it.
+        models: with the runs that it took them.
+        others: the models to compare with.
+        longest_side: as ``read_text`` has it.
+    """
+    found = read_text(image, others, longest_side)
+    others.forget()
+    read_text(image, others, longest_side)  # the first one made ready what later ones find
+    seconds = {name: sum(call.seconds for call in one.calls) for name, one in others.stages.items()}
+    differences = {
+        name: max(
+            (float(np.abs(call.found - other.compute(call.given)).max()) for call in models.stages[name].calls),
+            default=0.0,
+        )
+        for name, other in others.stages.items()
+    }
+    return OcrComparison(found, [one.text for one in found] == [one.text for one in lines], seconds, differences)

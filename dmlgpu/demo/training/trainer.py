@@ -1,8 +1,8 @@
-"""Training on a device: one graph is one step, and what a step leaves is what the next one reads.
+"""Training on a device: one graph is one step, whose outputs are the inputs of the next one.
 
-Data, the order of the batches, parameters, the optimizer's state and the losses stay on the device. There are two
-buffers for each part of the state, read and written in turns by two recorded command lists, so that a step is one
-submission: nothing is copied, and the host waits for no result.
+The images are scikit-learn's handwritten digits. Data, the order of the batches, parameters, the optimizer's state and
+the losses stay on the device. There are two buffers for each part of the state, read and written in turns by two
+recorded command lists, so that a step is one submission: nothing is copied, and the host waits for no result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from dmlgpu.builder import functions as f
 from dmlgpu.builder.graph import Graph
-from dmlgpu.demo.training.digits import Digits
 from dmlgpu.demo.training.network import SIDE, classify, initial_moments, learn
 from dmlgpu.device.buffer import Buffer
 from dmlgpu.device.commands import CommandList
@@ -24,6 +23,43 @@ from dmlgpu.device.device import Device
 from dmlgpu.device.operator import CompiledOperator
 from dmlgpu.enums import DataType
 from dmlgpu.graph.description import OperatorNode
+
+HELD_OUT = 360
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Images {count, 1, 8, 8} from 0 to 1, and the digits on them, UINT32 {count}."""
+
+    train_images: NDArray[np.float32]
+    train_labels: NDArray[np.uint32]
+    test_images: NDArray[np.float32]
+    test_labels: NDArray[np.uint32]
+
+
+def load_digits(seed: int) -> Digits:
+    """Return the digits, 360 that ``seed`` picks held out.
+
+    Raises:
+        ModuleNotFoundError: scikit-learn is not installed.
+    """
+    from sklearn import datasets  # noqa: PLC0415  an extra
+
+    found = datasets.load_digits()
+    images = (found.images / 16).astype(np.float32).reshape(-1, 1, 8, 8)
+    labels = found.target.astype(np.uint32)
+    order = np.random.default_rng([seed, 1]).permutation(len(images))
+    test, train = order[:HELD_OUT], order[HELD_OUT:]
+    return Digits(images[train], labels[train], images[test], labels[test])
+
+
+def batch_order(count: int, steps: int, batch: int, seed: int) -> NDArray[np.uint32]:
+    """Return which images each step takes, {steps, batch}: all ``count`` of them in a new order, again and again."""
+    draw = np.random.default_rng([seed, 2])
+    epochs = -(-steps * batch // count)
+    numbers = np.concatenate([draw.permutation(count) for _ in range(epochs)])
+    return numbers[: steps * batch].reshape(steps, batch).astype(np.uint32)
+
 
 Array = NDArray[np.float32]
 

@@ -1,16 +1,99 @@
-"""What is asked to be measured: words with sizes, types, layouts; and suites, files in TOML that hold many of them."""
+"""What to measure: words with sizes, types and layouts; suites, TOML files of many of them."""
 
 from __future__ import annotations
 
+import itertools
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from dmlgpu.bench.sizes import Sizes, combinations, parse_sizes
 from dmlgpu.enums import DataType
 from dmlgpu.errors import InvalidArgument, ModelError
+
+Sizes: TypeAlias = Mapping[str, int]
+
+_NUMBER = re.compile(r"(?P<digits>[1-9][0-9]{0,11})(?P<unit>[KMG]?)")
+_NAMES = re.compile(r"[a-z][a-z_]*(=[a-z][a-z_]*)*")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_MOST = 1 << 40
+MOST_COMBINATIONS = 1000
+"""Of sizes, types, layouts that one word of the command line may stand for."""
+
+
+def parse_sizes(texts: Iterable[str]) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
+    """Return names and the numbers that they take in turn; names that are tied by ``=`` take the same.
+
+    Args:
+        texts: each ``name=numbers`` or ``name=name=numbers``; numbers are separated by commas, ``a..b`` are a, 2a, 4a
+            and so on up to b, and a number may end in K, M or G.
+
+    Raises:
+        InvalidArgument: a text that is malformed, or a name that is given twice.
+    """
+    found: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
+    for text in texts:
+        names, _, numbers = text.rpartition("=")
+        if not _NAMES.fullmatch(names):
+            raise InvalidArgument(f"a size must be NAME=NUMBERS, such as m=64..4096 or m=k=n=512,1024, got {text!r}")
+        tied = tuple(names.split("="))
+        known = [name for earlier, _ in found for name in earlier]
+        for number, name in enumerate(tied):
+            if name in known or name in tied[:number]:
+                raise InvalidArgument(f"the size {name!r} is given twice")
+        found.append((tied, tuple(_numbers(text, numbers))))
+    return found
+
+
+def _numbers(text: str, numbers: str) -> Iterator[int]:
+    for part in numbers.split(","):
+        first, dots, last = part.partition("..")
+        low, high = _number(text, first), _number(text, last) if dots else _number(text, first)
+        if low > high:
+            raise InvalidArgument(f"the range {part!r} of {text!r} must begin with the smaller number")
+        while low <= high:
+            yield low
+            low *= 2
+
+
+def _number(text: str, number: str) -> int:
+    found = _NUMBER.fullmatch(number.strip().upper())
+    value = int(found["digits"]) * _UNITS[found["unit"]] if found else 0
+    if not 0 < value <= _MOST:
+        raise InvalidArgument(
+            f"a size must be a number from 1 on, such as 1000, 64K or 4M, a list 64,128 or a range 64..4096,"
+            f" got {number!r} in {text!r}"
+        )
+    return value
+
+
+def combinations(given: Sequence[tuple[tuple[str, ...], tuple[int, ...]]]) -> list[dict[str, int]]:
+    """Return every combination of sizes, the last name changing fastest.
+
+    Raises:
+        InvalidArgument: more than ``MOST_COMBINATIONS``.
+    """
+    count = 1
+    for _, numbers in given:
+        count *= len(numbers)
+    if count > MOST_COMBINATIONS:
+        raise InvalidArgument(f"the sizes have {count:,} combinations; at most {MOST_COMBINATIONS:,} are measured")
+    chosen = itertools.product(*(numbers for _, numbers in given))
+    return [
+        {name: number for (names, _), number in zip(given, values, strict=True) for name in names} for values in chosen
+    ]
+
+
+def sizes_text(sizes: Sizes) -> str:
+    """Sizes as they are given: ``m=1024 k=1024``; whole multiples of 1,048,576 in M."""
+    return " ".join(f"{name}={_short(size)}" for name, size in sizes.items())
+
+
+def _short(size: int) -> str:
+    return f"{size >> 20}M" if size >= 1 << 20 and size % (1 << 20) == 0 else str(size)
+
 
 SUITES = Path(__file__).with_name("suites")
 """The folder of dmlgpu's own suites, a file each."""
@@ -19,7 +102,7 @@ _SUFFIX = ".toml"
 
 
 @dataclass(frozen=True)
-class Asked:
+class BenchSpec:
     """One thing to measure, for every combination of sizes, types and layouts.
 
     Attributes:
@@ -74,7 +157,7 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, tuple(map(int, sizes.split("x")))
 
 
-def split(texts: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+def split_words(texts: list[str] | tuple[str, ...]) -> tuple[str, ...]:
     """Return the words of texts that are separated by commas, each once."""
     return tuple(dict.fromkeys(part.strip() for text in texts for part in text.split(",") if part.strip()))
 
@@ -91,7 +174,7 @@ def suite_file(word: str) -> Path | None:
     return SUITES / f"{word}{_SUFFIX}" if word in suite_names() else None
 
 
-def suite_rows(word: str) -> tuple[Path, tuple[Asked, ...]] | None:
+def suite_rows(word: str) -> tuple[Path, tuple[BenchSpec, ...]] | None:
     """Return a suite that a word names, and its rows; of ``SUITE:NAMES`` those of operators or with names, which
     commas separate. None for words that name no suite.
 
@@ -109,7 +192,7 @@ def suite_rows(word: str) -> tuple[Path, tuple[Asked, ...]] | None:
     if not wanted:
         return path, rows
     found = _rows_named(rows, wanted)  # a name may have commas itself
-    for name in () if found else split((wanted,)):
+    for name in () if found else split_words((wanted,)):
         named = _rows_named(rows, name)
         if not named:
             known = ", ".join(dict.fromkeys(row.name or row.what for row in rows))
@@ -118,12 +201,12 @@ def suite_rows(word: str) -> tuple[Path, tuple[Asked, ...]] | None:
     return path, found
 
 
-def _rows_named(rows: tuple[Asked, ...], name: str) -> tuple[Asked, ...]:
+def _rows_named(rows: tuple[BenchSpec, ...], name: str) -> tuple[BenchSpec, ...]:
     """Return the rows with a name, or of an operator."""
     return tuple(row for row in rows if name == row.name or name.upper() == row.what.upper())
 
 
-def read_suite(path: Path) -> tuple[Asked, ...]:
+def read_suite(path: Path) -> tuple[BenchSpec, ...]:
     """Read a suite.
 
         [[row]]
@@ -143,19 +226,19 @@ def read_suite(path: Path) -> tuple[Asked, ...]:
     rows = found.get("row")
     if not isinstance(rows, list) or not rows:
         raise ModelError(str(path), "must have rows: [[row]]")
-    return tuple(_asked(f"{path}: row {number}", row) for number, row in enumerate(rows, start=1))
+    return tuple(_spec(f"{path}: row {number}", row) for number, row in enumerate(rows, start=1))
 
 
-def _asked(where: str, row: Any) -> Asked:
+def _spec(where: str, row: Any) -> BenchSpec:
     if not isinstance(row, dict) or not isinstance(row.get("what"), str):
         raise ModelError(where, "must have 'what': an operator, a case or a model")
     try:
-        return Asked(
+        return BenchSpec(
             row["what"],
             tuple(combinations(parse_sizes(_texts(where, row, "sizes")))),
             parse_types(_texts(where, row, "types")),
-            split(_texts(where, row, "layouts")),
-            split(_texts(where, row, "schedules")),
+            split_words(_texts(where, row, "layouts")),
+            split_words(_texts(where, row, "schedules")),
             dict(map(parse_shape, _texts(where, row, "shapes"))),
             _table(where, row, "desc"),
             _table(where, row, "contents"),

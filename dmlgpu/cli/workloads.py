@@ -1,4 +1,4 @@
-"""What ``dmlgpu bench`` is asked to measure, as workloads: the words that ``show`` takes, and suites."""
+"""Workloads that the words of ``dmlgpu bench`` and ``dmlgpu tune`` name: what ``show`` takes, and suites."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dmlgpu.bench.asking import Asked, suite_names, suite_rows
 from dmlgpu.bench.choosing import of_case, of_operator
-from dmlgpu.bench.described import contents_of, described
-from dmlgpu.bench.workload import Workload
+from dmlgpu.bench.specs import BenchSpec, suite_names, suite_rows
+from dmlgpu.bench.workload import Workload, read_contents, read_desc
 from dmlgpu.cli import subjects
 from dmlgpu.cli.subjects import find_subjects, operator_named
 from dmlgpu.errors import InvalidArgument
@@ -18,7 +17,7 @@ from dmlgpu.graph.description import GraphDesc
 
 
 @dataclass(frozen=True)
-class Subject:
+class BenchSubject:
     """A workload, and the schedules under which it is measured.
 
     Attributes:
@@ -32,7 +31,7 @@ class Subject:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-def find(asked: Sequence[Asked]) -> tuple[Subject, ...]:
+def find_workloads(asked: Sequence[BenchSpec]) -> tuple[BenchSubject, ...]:
     """Return everything that is asked for; the rows of suites in place of their names.
 
     Raises:
@@ -40,7 +39,7 @@ def find(asked: Sequence[Asked]) -> tuple[Subject, ...]:
         ModelError, MissingFile, OSError: for a model or a suite that is malformed or missing.
     """
     found = [
-        Subject(replace(workload, name=_named(workload, row, several)), row.schedules, row.more)
+        BenchSubject(replace(workload, name=_named(workload, row, several)), row.schedules, row.more)
         for row in _rows(asked)
         for workloads in (_workloads(row),)
         for several in (len(workloads) > 1,)
@@ -49,14 +48,14 @@ def find(asked: Sequence[Asked]) -> tuple[Subject, ...]:
     return tuple({(one.workload.name, one.schedules): one for one in found}.values())
 
 
-def _named(workload: Workload, row: Asked, several: bool) -> str:
+def _named(workload: Workload, row: BenchSpec, several: bool) -> str:
     """Return a row's own name; with that of the workload where the row has several."""
     if not row.name:
         return workload.name
     return f"{row.name}: {workload.name}" if several else row.name
 
 
-def _rows(asked: Iterable[Asked]) -> Iterator[Asked]:
+def _rows(asked: Iterable[BenchSpec]) -> Iterator[BenchSpec]:
     for one in asked:
         suite = suite_rows(one.what)
         if suite is None:
@@ -71,7 +70,7 @@ def _rows(asked: Iterable[Asked]) -> Iterator[Asked]:
             yield replace(row, what=what, types=one.types or row.types, schedules=one.schedules or row.schedules)
 
 
-def _workloads(row: Asked) -> list[Workload]:
+def _workloads(row: BenchSpec) -> list[Workload]:
     name = operator_named(row.what)
     if row.desc or row.contents:
         return [_described(row, name)]
@@ -98,16 +97,16 @@ def _workloads(row: Asked) -> list[Workload]:
     return [_of_subject(one) for one in found]
 
 
-def _described(row: Asked, operator: str | None) -> Workload:
+def _described(row: BenchSpec, operator: str | None) -> Workload:
     """Return the workload of a row that describes its operator itself."""
     if operator is None or not row.desc or not row.name:
         raise InvalidArgument(f"{row.what}: a row with desc or contents must have an operator, a desc and a name")
     if any(row.sizes) or row.types or row.layouts or row.shapes:
         raise InvalidArgument(f"{row.name} has a desc, which says its sizes, types and layouts")
-    desc = described(operator, row.desc)
+    desc = read_desc(operator, row.desc)
     tensors = [slot.tensor for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None]
     data_type = tensors[0].data_type.name.lower() if tensors else ""
-    return Workload(row.name, operator, desc, data_type=data_type, contents=contents_of(row.name, row.contents))
+    return Workload(row.name, operator, desc, data_type=data_type, contents=read_contents(row.name, row.contents))
 
 
 def _of_subject(subject: subjects.Subject) -> Workload:

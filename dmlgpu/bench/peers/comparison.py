@@ -1,4 +1,4 @@
-"""How we stand beside peers: of each row everyone's time, the best peer, and the ratio to it."""
+"""Times of peers beside ours: for each row the best peer and the ratio to it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dmlgpu.bench.measurement import Measurement
 from dmlgpu.bench.ratios import MINIMUM_ROUNDS, Ratio, summarize
-from dmlgpu.bench.records import BenchRun
+from dmlgpu.bench.records import BenchRun, Measurement
 from dmlgpu.bench.scaling import NUMPY
 
 FAILED, WRONG, MISSING = "x", "W", "-"
@@ -16,7 +15,7 @@ FAILED, WRONG, MISSING = "x", "W", "-"
 
 
 @dataclass(frozen=True)
-class Standing:
+class PeerComparison:
     """A row of a suite.
 
     Attributes:
@@ -68,7 +67,7 @@ def ratio_text(found: Ratio | None) -> str:
     return f"{found.median:.2f}{ends}"
 
 
-def standings(run: BenchRun) -> list[Standing]:
+def compare_peers(run: BenchRun) -> list[PeerComparison]:
     """Return how each of our measurements stands beside those of the peers in the same run."""
     peers = run.facts.get("peers", {})
     columns = (*peers, NUMPY)
@@ -85,7 +84,7 @@ def standings(run: BenchRun) -> list[Standing]:
         if best is not None and _is_good(ours):
             rounds = min(len(best.seconds), len(ours.seconds))
             ratio = summarize(best.seconds[:rounds], ours.seconds[:rounds])
-        found.append(Standing(ours.name, ours, row, best, ratio, run.facts.get("wanted", {}).get(ours.name, 0.0)))
+        found.append(PeerComparison(ours.name, ours, row, best, ratio, run.facts.get("wanted", {}).get(ours.name, 0.0)))
     return found
 
 
@@ -93,7 +92,7 @@ def _is_good(one: Measurement) -> bool:
     return one.status == "measured" and bool(one.median) and one.check != "wrong"
 
 
-def summary(found: Iterable[Standing]) -> str:
+def summary(found: Iterable[PeerComparison]) -> str:
     """Say of how many rows we are first, and the geometric mean of the ratios; nothing without any."""
     ratios = [one.ratio for one in found if one.ratio is not None]
     if not ratios:

@@ -1,4 +1,4 @@
-"""Workloads in plain NumPy, as somebody without dmlgpu writes them: what a device has to beat."""
+"""Workloads in plain NumPy, written as a user without dmlgpu would: what a device has to beat."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def has_formula(workload: Workload) -> bool:
     return bool(workload.sizes) and workload.operator in FORMULAS
 
 
-class PreparedPlain:
+class NumpyBaseline:
     """A workload in NumPy.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The demos, as verbs of ``dmlgpu demo``: their options and help texts."""
+"""The verbs of ``dmlgpu demo``: their options and help texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether other work keeps the machine busy while something is measured."""
+"""How much CPU time other processes take while something is measured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BLOCK = bytes(1 << 20)
 
 
 @dataclass(frozen=True)
-class Busyness:
+class MachineLoad:
     """How busy the machine is.
 
     Attributes:
@@ -32,11 +32,11 @@ class Busyness:
     cores: int
 
 
-def busyness(
+def measure_load(
     seconds: float = 0.1,
     wall: Callable[[], float] = time.perf_counter,
     own: Callable[[], float] = time.thread_time,
-) -> Busyness:
+) -> MachineLoad:
     """Compute on every core for a while, and see how much of that time somebody else got."""
     cores = os.cpu_count() or 1
     spent = [0.0] * cores
@@ -53,10 +53,10 @@ def busyness(
     for one in threads:
         one.join()
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    return Busyness(max(0.0, 1 - sum(spent) / cores), load, cores)
+    return MachineLoad(max(0.0, 1 - sum(spent) / cores), load, cores)
 
 
-def warnings(before: Busyness, after: Busyness, drift: float) -> list[str]:
+def load_warnings(before: MachineLoad, after: MachineLoad, drift: float) -> list[str]:
     """Return what to say of a machine that was busy, or grew slower or faster; nothing where all is well."""
     said = []
     taken = max(before.taken, after.taken)

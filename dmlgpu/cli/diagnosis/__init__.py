@@ -1,1 +1,0 @@
-"""What ``dmlgpu doctor`` finds out: software, drivers, adapters, caches; and what is to be done about it."""
